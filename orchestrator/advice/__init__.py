@@ -1,1 +1,1 @@
-"""What people are told before something goes wrong, and after: check, doctor, explain, rehearsals. Pure."""
+"""Advise people before something goes wrong, and after: check, doctor, explain, rehearsals. Pure."""

@@ -1,4 +1,4 @@
-"""All that `plan` shows before anything is touched, as one value for people and for programs."""
+"""Hold everything that `plan` shows before anything is changed, for people and for programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,11 +37,11 @@ DEFAULT_ACCOUNT = "PROJECT_NUMBER-compute@developer.gserviceaccount.com"
 @dataclass(frozen=True)
 class Preview:
     """
-    Hold a plan with what it would create, where, as whom and at what price.
+    Hold a plan with what it would create, where, as which account and at what price.
 
-    *project* and *account* are None where only the cloud knows them; *scripts* maps names to texts.
-    *egress* holds USD per GiB between the bucket and each region without it, None where that is unknown. *saves* is
-    what the first machine will tell its job, None when the job decides.
+    *project* and *account* are None if only the cloud knows them; *scripts* maps names to texts. *egress*
+    holds USD per GiB between the bucket and each other region, None if unknown. *saves* is the interval that
+    the first machine will tell its job, None if the job decides.
     """
 
     spec: Spec
@@ -57,19 +57,19 @@ class Preview:
 
     @property
     def region(self) -> str:
-        """Return the region of the first TPU, the VM and, where it is in no multi-region, the bucket."""
+        """Return the region of the first TPU, the VM and, unless it is in a multi-region, the bucket."""
         return names.region_of(self.spec.tpu.zones[0])
 
     @property
     def bucket(self) -> str | None:
-        """Return the bucket's name, None when it depends on a project that is not known yet."""
+        """Return the bucket's name, None if it depends on a project that is not known yet."""
         if self.spec.bucket.name or self.project:
             return names.bucket_name(self.spec, self.project or "")
         return None
 
     @property
     def account_text(self) -> str:
-        """Say whom the machines run as."""
+        """Return the account that the machines run as, in words."""
         known = self.spec.service_account or self.account
         return known or f"{DEFAULT_ACCOUNT} (the project's default, looked up by `up`)"
 
@@ -92,13 +92,13 @@ class Preview:
         return self.labels.get(change.kind.value, {})
 
     def title(self, change: Change) -> str:
-        """Return the name of what a change is about."""
+        """Return the name of a change's resource."""
         if change.kind is not Kind.BUCKET:
             return change.name
         return change.name or self.bucket or f"tpuctl-{self.spec.name}-<digest of project and name>"
 
     def details(self, change: Change) -> dict[str, str]:
-        """Return what people want to know of a change: its own details, and for a creation what is ordered."""
+        """Return further details of a change for people; for a creation also what is ordered."""
         ordered = (
             _ORDERED[change.kind](self) if change.verb is Verb.CREATE and change.kind in _ORDERED else {}
         )
@@ -127,7 +127,7 @@ class Preview:
             "service_account": {"email": spec.service_account or self.account, "text": self.account_text},
             "scopes": list(node_scopes(spec)),
             "secrets": {name: ref.text for name, ref in job_secrets(spec).items()},
-            # Printed and never run: tpuctl gives no account a role on secrets.
+            # Printed and never run: tpuctl grants no account a role on secrets.
             "grants": [grant_line(name, self.account_text.split()[0]) for name in secret_names(spec)],
             "dead_man": [leg.as_dict() for leg in legs(spec)],
             "price": {
@@ -163,10 +163,10 @@ def preview(
     places: Places = (),
 ) -> Preview:
     """
-    Return the preview of *plan*; prices are those of the TPU that it makes, else of the one that is *there*.
+    Return the preview of *plan*; prices are those of the TPU that it creates, else of the one that is *there*.
 
-    Without either they are those of the first zone. *notes* are shown before those that the deployment file
-    itself is worth. *places* is what is known of zones.
+    Without either they are those of the first zone. *notes* are shown before the deployment file's own ones.
+    *places* is the capacity memory.
     """
     made = next((c for c in plan.changes if c.asks_for_tpu), None)
     zone, kind = (made.zone, made.type) if made else (there.zone, there.type) if there else ("", "")
@@ -203,7 +203,7 @@ def _bucket(view: Preview) -> dict[str, str]:
 
 
 def _grant(spec: Spec) -> str:
-    """Say what the accounts of the machines may do in the bucket."""
+    """Return what the machines' accounts may do in the bucket, in words."""
     narrow = "machines read all, and write all but records and code"
     if not spec.watch.on_vm:
         return f"{BUCKET_ROLE}, {READER_ROLE} and, with a condition, {WRITER_ROLE}: {narrow}"
@@ -217,7 +217,7 @@ def _vm(view: Preview) -> dict[str, str]:
     if vm == "none":
         return {}
     capacity = "spot" if vm.spot else "standard"
-    # Google's own limit on the VM: it holds also when every tpuctl is gone.
+    # Google's own limit on the VM, which also holds when no tpuctl runs any more.
     life = f"deleted by Google after {view.spec.watch.ttl}"
     more = {"life": life + " and an hour", **_loop(view)} if view.spec.watch.on_vm else {"life": life}
     beside = {**secret_lines(view.spec, "vm"), **_beside(view.spec, "vm")}
@@ -228,7 +228,7 @@ def _vm(view: Preview) -> dict[str, str]:
 
 
 def _loop(view: Preview) -> dict[str, str]:
-    """Say what the loop on the VM may do, and what its account needs for it."""
+    """Return what the loop on the VM may do, and the roles that its account needs."""
     scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in vm_scopes(view.spec))
     return {
         "scope": f"{scopes}, so that `tpuctl watch --on-vm` can replace the TPU from here",
@@ -237,7 +237,7 @@ def _loop(view: Preview) -> dict[str, str]:
 
 
 def _beside(spec: Spec, role: str) -> dict[str, str]:
-    """Say which sidecars run on one kind of machine."""
+    """Return the sidecars on one kind of machine, in words."""
     found = [f"{s.name} (127.0.0.1:{s.port})" for s in sidecars(spec, "") if s.role == role]
     return {"sidecars": ", ".join(found)} if found else {}
 
@@ -267,7 +267,7 @@ def _node(view: Preview) -> dict[str, str]:
 
 
 def _image(spec: Spec) -> dict[str, str]:
-    """Say in which image the job runs, and what the account of the machines needs to pull it."""
+    """Return the image that the job runs in, and the role that the machines' account needs to pull it."""
     if not spec.job.image:
         return {}
     needs = f"{PULLER_ROLE} on the repository; tpuctl does not grant it" if is_googles(spec.job.image) else ""
@@ -276,7 +276,7 @@ def _image(spec: Spec) -> dict[str, str]:
 
 
 def _disks(spec: Spec) -> dict[str, str]:
-    """Say which disks are attached, and that they are the user's."""
+    """Return the attached disks, which belong to the user, in words."""
     named = ", ".join(disk_lines(spec))
     return {"disks": f"{named}; they exist already, and are neither formatted nor deleted"} if named else {}
 
@@ -286,7 +286,7 @@ def _class(tpu: TpuSpec) -> str:
 
 
 def _queue(tpu: TpuSpec) -> dict[str, str]:
-    """Say how the TPU is asked for, where that is not at once."""
+    """Return how the TPU is requested, in words; empty if at once."""
     if tpu.request == "node":
         return {}
     taken = {}
@@ -302,20 +302,20 @@ def _queue(tpu: TpuSpec) -> dict[str, str]:
 
 
 def _deadline(view: Preview) -> dict[str, str]:
-    """Say what a deadline may cost at worst: all the time on demand."""
+    """Return the highest cost of a deadline: on demand for all of the time."""
     deadline, ondemand = view.spec.watch.deadline, view.hourly.ondemand_usd
     if deadline is None:
         return {}
     hour = "an unknown price" if ondemand is None else f"{ondemand:.2f} USD an hour"
     whole = ondemand is not None and deadline.after is not None
-    # At most: all the time on demand, which is what the deadline buys in the worst case.
+    # The highest cost: on demand for all of the time, the worst case of a deadline.
     most = f", at most {(ondemand or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
     first = "flex-start, else " if view.spec.watch.last_resort == "flex-start" else ""
     return {"deadline": f"{deadline}; where spot does not do, {first}on demand at {hour}{most}"}
 
 
 def _timer(view: Preview) -> dict[str, str]:
-    """Say when a TPU deletes itself, and what its account needs for it."""
+    """Return when a TPU deletes itself, and the role that its account needs for it."""
     if not view.spec.watch.self_delete:
         return {}
     needs = (

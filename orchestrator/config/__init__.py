@@ -1,1 +1,1 @@
-"""From the deployment file, the environment and flags to a Spec; every complaint with its place."""
+"""Build a Spec from the deployment file, the environment and flags; every complaint names its place."""

@@ -1,4 +1,4 @@
-"""pydantic's view of the Spec: validate, dump and restore."""
+"""Validate, dump and restore a Spec with pydantic."""
 
 import json
 import re
@@ -9,17 +9,17 @@ from typing import Any
 from orchestrator.domain.spec import Spec
 
 
-# Built once: building it costs far more than using it.
+# Cached, because building it costs far more than using it.
 @cache
 def adapter() -> Any:
-    """Return the validator of a Spec; pydantic is imported by this module alone, when it is first needed."""
+    """Return the validator of a Spec. Only this function imports pydantic, when first needed."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(Spec)
 
 
 def checked(data: Mapping[str, Any]) -> tuple[Spec | None, list[Mapping[str, Any]]]:
-    """Return the Spec that *data* mean, or None and all that pydantic refuses of them."""
+    """Return the Spec for *data*, or None and everything that pydantic refuses."""
     from pydantic import ValidationError
 
     try:
@@ -36,19 +36,19 @@ def dump(spec: Spec) -> dict[str, Any]:
 
 def document_of(spec: Spec) -> str:
     """
-    Return a deployment file that means *spec*, defaults and overrides included: JSON, which is YAML too.
+    Return a deployment file for *spec*, with defaults and overrides: JSON, which is also YAML.
 
     YAML has no surrogate pairs, so text is not escaped; control characters must be.
     """
-    # An empty section in a file stands for its defaults, and a fleet has none for its nodes.
+    # An empty section in a file means its defaults, but a node's spec has no fleet.
     parts = {key: part for key, part in dump(spec).items() if (key, part) != ("fleet", None)}
     text = json.dumps(parts, indent=1, sort_keys=True, ensure_ascii=False)
-    # JSON allows these characters as they are, YAML does not: the loop on the VM reads the text as YAML.
+    # JSON allows these characters unescaped, YAML does not, and the loop on the VM reads the text as YAML.
     return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def restore(data: Mapping[str, Any]) -> Spec:
-    """Return the Spec that `dump` wrote; pydantic's ValidationError reports data that is not one."""
-    # Checked again: a stored spec may be of another version, or changed by hand.
+    """Return the Spec that `dump` wrote. Raise pydantic's ValidationError if *data* is none."""
+    # Validated again: a stored spec may be of another version, or edited by hand.
     spec: Spec = adapter().validate_python(dict(data))
     return spec

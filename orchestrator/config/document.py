@@ -1,4 +1,4 @@
-"""YAML text to plain values, with line and column of each."""
+"""Parse YAML to plain values, with line and column of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Any
 from orchestrator.config.complaints import Complaint, ConfigError
 from orchestrator.config.setting_types import Path, dotted
 
-# Far above any deployment file: the parser takes seconds for each MB.
+# Far larger than any deployment file; the parser takes seconds for each MB.
 LARGEST_BYTES = 1 << 20
-# Aliases may repeat a part of the file without end; no deployment file comes near this.
+# Aliases may repeat a part of the file without end; no deployment file comes near this limit.
 _MOST_NODES = 10_000
 
 _TEXT_TAGS = ("str", "timestamp")
@@ -19,7 +19,7 @@ _TAG_PREFIX = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Mark:
-    """Hold the line and column, from 1, of a key (for an item of a list: of the item) and of its value."""
+    """Hold the line and column, from 1, of a key (of a list's item: of the item) and of its value."""
 
     key: tuple[int, int]
     value: tuple[int, int]
@@ -27,7 +27,7 @@ class Mark:
 
 @dataclass
 class Document:
-    """Hold the plain data of a file, the marks of its parts and what is wrong with its form."""
+    """Hold the plain data of a file, the marks of its parts, and the complaints about its form."""
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -35,12 +35,12 @@ class Document:
     complaints: list[Complaint] = field(default_factory=list)
 
     def complain(self, place: tuple[int, int], path: Path, message: str, hint: str = "") -> None:
-        """Note a complaint at a place."""
+        """Add a complaint at a place."""
         self.complaints.append(Complaint(self.name, *place, dotted(path), message, hint))
 
 
 def parse(raw: bytes, name: str) -> Document:
-    """Read a deployment file; raise ConfigError when it is not one YAML mapping."""
+    """Parse a deployment file; raise ConfigError if it is not one YAML mapping."""
     text = _decode(raw, name)
     node, resolve = _compose(text, name)
     document = Document(name)
@@ -62,7 +62,7 @@ def _decode(raw: bytes, name: str) -> str:
             "a deployment file is small; is this the right file?",
         )
     try:
-        # With or without the mark that editors on Windows write.
+        # With or without the byte order mark of Windows editors.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         place = _place_at(raw[: error.start].decode("utf-8-sig", "replace"))
@@ -70,12 +70,12 @@ def _decode(raw: bytes, name: str) -> str:
 
 
 def _compose(text: str, name: str) -> tuple[Any, Any]:
-    """Return the root node (None when the file is empty) and a function that makes a scalar's value."""
+    """Return the root node (None if the file is empty) and a function that constructs a scalar's value."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
 
-    # Composed to nodes and not loaded: only nodes have a place, and nothing in the file builds an object.
+    # Composed to nodes, not loaded: only nodes have a place, and no tag in the file constructs an object.
     yaml = YAML(typ="safe", pure=True)
     try:
         return yaml.compose(text), yaml.constructor.construct_object
@@ -93,7 +93,7 @@ def _compose(text: str, name: str) -> tuple[Any, Any]:
             name, (1, 1), f"not valid YAML: {type(error).__name__}", "start with: tpuctl init"
         ) from error
     except (AttributeError, AssertionError, IndexError, KeyError, TypeError) as error:
-        # The parser stumbles over some broken files with errors that are not its own.
+        # For some broken files the parser raises errors other than its own.
         raise _refuse(
             name, (1, 1), "not valid YAML", "look for stray brackets, tags and '%' lines"
         ) from error
@@ -128,7 +128,7 @@ def _place_at(before: str) -> tuple[int, int]:
 
 
 class _Reader:
-    """Turn nodes into plain values and record the place of each."""
+    """Convert nodes to plain values and record the place of each."""
 
     def __init__(self, document: Document, resolve: Any) -> None:
         self._document = document
@@ -138,7 +138,7 @@ class _Reader:
     def read(self, node: Any, path: Path) -> Any:
         """Return the value of *node*."""
         self._count += 1
-        # An alias is read each time it is used, so a short file can be endless.
+        # An alias is expanded each time it is used, so a short file can be endless.
         if self._count > _MOST_NODES or len(path) > 20:
             raise _refuse(
                 self._document.name, _place(node), "has endless repetition or nesting", "write the values out"
@@ -158,12 +158,12 @@ class _Reader:
                 continue
             name = str(key.value)
             below = (*path, name)
-            # A merge would bring in values that have no place of their own to complain about.
+            # Merged values would have no place of their own for complaints.
             if name == "<<":
                 self._document.complain(
                     _place(key), path, "merge keys (<<) are not supported", "write the keys out"
                 )
-            # YAML takes the last one in silence: a second `spot:` further down would cost money unseen.
+            # YAML silently uses the last one: a second `spot:` further down could cost money unnoticed.
             elif name in found:
                 first = self._document.marks[below].key[0]
                 hint = f"it is already on line {first}; keep one"
@@ -183,11 +183,11 @@ class _Reader:
 
     def _scalar(self, node: Any, path: Path) -> Any:
         tag = str(node.tag).removeprefix(_TAG_PREFIX)
-        # A date is text as it was written: no setting is one, and a name may look like one.
+        # Dates stay text: no setting is a date, and a name may look like one.
         if tag in _TEXT_TAGS:
             return str(node.value)
         try:
-            # Only these tags make values: any other one could ask the constructor for more than plain data.
+            # Only these tags: any other could make the constructor do more than plain data.
             if tag in _VALUE_TAGS:
                 return self._resolve(node)
         except (ValueError, TypeError, OverflowError, IndexError, KeyError, AttributeError):

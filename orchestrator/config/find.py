@@ -1,4 +1,4 @@
-"""Find the deployment file; light, because `tpuctl status` does so before anything else is imported."""
+"""Find the deployment file. Imports little, because `tpuctl status` calls it before anything else is loaded."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ def find(start: Path) -> Path:
     """
     Return the deployment file in *start* or the nearest folder above it.
 
-    Raise UsageError when there is none, and for one that another user owns or can replace: its hooks and
-    commands would run as the caller. A file named with --file is not checked.
+    Raise UsageError if there is none, or if another user owns it or can replace it: its hooks and commands
+    would run as the caller. A file named with --file is not checked.
     """
     folder = start.absolute()
     for place in (folder, *folder.parents):
@@ -31,15 +31,15 @@ def find(start: Path) -> Path:
 
 def _trust(file: Path) -> None:
     """
-    Raise UsageError unless the file and its folder belong to this user or root, and not all may write there.
+    Raise UsageError unless this user or root owns the file and its folder, and others may not write there.
 
-    Links are checked at both ends. In a folder with the sticky bit nobody can replace
-    the file of another user, but its owner can. Members of a group are trusted with what the group may write.
+    Links are checked at both ends. In a folder with the sticky bit only a file's owner and the folder's owner
+    can replace the file. Members of a group are trusted with what the group may write.
     """
     if others := untrusted(file):
         raise _refusal(file, others.why, f"chmod o-w {others.path}" if others.owner is None else COPY)
     for folder in dict.fromkeys((file.parent, file.resolve().parent)):
-        # The folder too: whoever owns it may put another file in the place of ours.
+        # The folder too: its owner could put another file in the place of this one.
         if (owner := folder.stat().st_uid) not in users():
             why = f"{folder} belongs to another user (uid {owner}), who may replace it"
             raise _refusal(file, why, COPY)

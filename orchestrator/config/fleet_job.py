@@ -1,4 +1,4 @@
-"""The file of a job for a fleet: its name, its tasks, and the same section `job` that a deployment file has."""
+"""Read the file of a fleet's job: its name, its tasks, and a section `job` as in a deployment file."""
 
 import csv
 import io
@@ -20,10 +20,10 @@ from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet import MOST_TASKS, grid
 
 TASKS = ("array", "matrix", "list")
-"""What says which tasks there are; a file has one of them."""
+"""Keys that define the tasks; a file has exactly one of them."""
 KEYS = ("name", *TASKS, "collect", "after", "priority", "slices", "job")
 MOST_BEFORE = 8
-"""Jobs that one job comes after: Slurm shows what a task waits for in a column of limited width."""
+"""Most jobs that one job waits for: Slurm shows a task's dependencies in a column of limited width."""
 LONGEST_NAME = 40
 MOST_COLLECTED = 8
 _RANGE = re.compile(r"(\d{1,6})\.\.(\d{1,6})")
@@ -37,9 +37,9 @@ class JobFile:
     """
     Hold a job as its file describes it; *parameters* has the variables of each task.
 
-    *collect* names small files of each task, whose values come *into* a table of that name.
-    *after* has the jobs that end before it begins, by name: `ok` when they must end well, else `any`.
-    *slices* is the smallest and the largest number of nodes that one task needs.
+    *collect* names small files of each task, whose values go *into* a table of that name. *after* maps the
+    jobs to wait for to `ok` (they must succeed) or `any`. *slices* is the smallest and the largest number of
+    nodes for one task.
     """
 
     name: str
@@ -53,7 +53,7 @@ class JobFile:
 
 
 def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
-    """Return the job in *path* for the fleet of another file. Raise ConfigError with every complaint."""
+    """Return the job in *path* for the fleet of a deployment file. Raise ConfigError with all complaints."""
     document = parse(content(path), shown(path))
     for key in document.data:
         if key not in KEYS:
@@ -78,7 +78,7 @@ def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
 
 
 def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSpec | None:
-    """Judge the section `job` as if it stood in the fleet's file, so that each rule about jobs holds."""
+    """Validate the section `job` as a part of the fleet's file, so that all rules about jobs apply."""
     around = parse(content(fleet), shown(fleet))
     lay(around, overrides, os.environ)
     around.data.pop("fleet", None)
@@ -139,7 +139,7 @@ def _parameters(document: Document, folder: Path) -> tuple[Mapping[str, str], ..
 
 
 def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
-    """Return a task for each combination of values."""
+    """Return one task for each combination of values."""
     if not isinstance(matrix, Mapping) or not matrix:
         _complain(document, "matrix", "is no mapping", "for example {lr: [0.1, 0.01], seed: 1..3}")
         return ()
@@ -167,7 +167,7 @@ def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
 
 
 def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, str], ...]:
-    """Return a task for each row of a CSV file, whose first row has the names of the variables."""
+    """Return one task for each row of a CSV file, whose first row has the names of the variables."""
     if not isinstance(given, str) or not given.endswith(".csv"):
         _complain(document, "list", "names no CSV file", "for example list: sweep.csv, beside the job's file")
         return ()
@@ -176,7 +176,7 @@ def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, 
     def wrong(line: int, message: str, hint: str) -> None:
         document.complaints.append(Complaint(shown(folder / given), line, 1, "list", message, hint))
 
-    # As spreadsheets save it: with a mark of the byte order before the first name.
+    # Spreadsheets save a byte order mark before the first name.
     text = content(folder / given).decode("utf-8-sig", "replace")
     rows, names = csv.reader(io.StringIO(text, newline=""), strict=True), list[str]()
     try:

@@ -1,8 +1,8 @@
 """
-Lay environment variables and flags over the file: flag > TPUCTL_* > file > default.
+Apply environment variables and flags to the file: flag > TPUCTL_* > file > default.
 
-The variable of `tpu.spot` is TPUCTL_TPU__SPOT: upper case, two underscores for each dot. Other
-TPUCTL_* variables with no double underscore that name no setting are left to other parts of tpuctl.
+The variable of `tpu.spot` is TPUCTL_TPU__SPOT: upper case, two underscores for each dot. TPUCTL_* variables
+without a double underscore that name no setting belong to other parts of tpuctl and are ignored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ ENV_KEY = "job.env"
 
 
 def lay(document: Document, overrides: Mapping[str, str], environ: Mapping[str, str]) -> dict[Path, str]:
-    """Put variables, then flags into the document's data; return the origin of each value put."""
+    """Write variables, then flags into the document's data; return the origin of each value written."""
     origins: dict[Path, str] = {}
     for key, text, origin in (*_variables(environ), *_flags(overrides)):
         path = _put(document, key, text, origin)
         if path:
             origins[path] = origin
-    # Last, and weakest: it is set for many programs, so a project in the file wins.
+    # Lowest priority: it is set for many programs, so a project in the file wins.
     if not document.data.get("project") and environ.get("GOOGLE_CLOUD_PROJECT"):
         document.data["project"] = environ["GOOGLE_CLOUD_PROJECT"]
         origins["project",] = "GOOGLE_CLOUD_PROJECT"
@@ -33,7 +33,7 @@ def lay(document: Document, overrides: Mapping[str, str], environ: Mapping[str, 
 
 
 def overrides_of(settings: Sequence[str]) -> dict[str, str]:
-    """Return what --set says, by key; raise UsageError when one has no value."""
+    """Return the values of --set by key; raise UsageError if one has no value."""
     return dict(_override(text) for text in settings)
 
 
@@ -61,20 +61,20 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         if key.startswith(f"{ENV_KEY}."):
             key = f"{ENV_KEY}.{'__'.join(parts[2:])}"
         plain = settings().get(key)
-        # TPUCTL_STATE_DIR and others like it are no settings: without a double underscore only known names count.
+        # TPUCTL_STATE_DIR and others are no settings: without a double underscore only known names count.
         if len(parts) > 1 or (plain and (not plain.section or plain.words)):
             yield key, environ[variable], variable
 
 
 def _put(document: Document, key: str, text: str, origin: str) -> Path | None:
-    """Put one value into the data; return its path, or None after a complaint."""
+    """Write one value into the data; return its path, or None after a complaint."""
     setting = settings().get(key)
     named = key.startswith(f"{ENV_KEY}.")
     if setting is None and not named:
         hint = did_you_mean(key, settings()) or "`tpuctl config schema` lists all settings"
         document.complaints.append(Complaint(origin, 0, 0, key, "there is no such setting", hint))
         return None
-    # One text for a whole section would throw away what the file says below it.
+    # One text for a whole section would discard what the file says below it.
     if setting and text not in setting.words and (setting.section or setting.mapped):
         message = "is a section; set one of its keys"
         document.complaints.append(Complaint(origin, 0, 0, key, message, f"for example {_example(key)}"))
@@ -100,7 +100,7 @@ def _value(setting: Setting | None, text: str) -> Any:
 def _store(data: dict[str, Any], path: Path, value: Any) -> None:
     place: Any = data
     for part in path[:-1]:
-        # A section that was null, or a word such as `vm: none`, gives way to the keys put into it.
+        # A section that was null, or a word such as `vm: none`, is replaced by a mapping.
         if place.get(part) is None or isinstance(place.get(part), str):
             place[part] = {}
         place = place[part]

@@ -1,4 +1,4 @@
-"""Find, read and check the deployment file."""
+"""Find, read and validate the deployment file."""
 
 import os
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ def load(
     path: Path, overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
 ) -> Spec:
     """
-    Return the deployment that *path* describes, with variables and flags laid over it.
+    Return the deployment in *path*, with variables and flags applied.
 
-    *overrides* are dotted keys and texts (`--set tpu.spot=false`), *environ* is the process's environment
-    when left out. Raise ConfigError with every complaint, UsageError when the file cannot be read.
+    *overrides* are dotted keys and texts (`--set tpu.spot=false`), *environ* defaults to the process's
+    environment. Raise ConfigError with all complaints, UsageError if the file cannot be read.
     """
     return read(content(path), shown(path), overrides, environ)
 
 
 def content(path: Path) -> bytes:
-    """Return what the deployment file holds. Raise UsageError when it cannot be read."""
+    """Return the bytes of the deployment file. Raise UsageError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -44,8 +44,7 @@ def read(
     environ: Mapping[str, str] | None = None,
 ) -> Spec:
     """Return the deployment in *raw*; *name* is used in complaints. Raise ConfigError as `load` does."""
-    # The order must not change: rules judge what is used, so variables and
-    # flags are laid over the file first.
+    # Variables and flags first, because rules must judge the values that are used.
     document = parse(raw, name)
     origins = lay(document, overrides or {}, os.environ if environ is None else environ)
     spec, complaints = validate(document, origins)
@@ -55,7 +54,7 @@ def read(
 
 
 def shown(path: Path) -> str:
-    """Return the path as people see it: relative if it is below the working folder."""
+    """Return the path for people: relative if it is below the working folder."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except (ValueError, OSError):

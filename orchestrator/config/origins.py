@@ -1,4 +1,4 @@
-"""Where each setting of a deployment comes from: flag, variable, line of the file, or default."""
+"""Find the origin of each setting of a deployment: flag, variable, line of the file, or default."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class ValueOrigin:
-    """Hold one setting as it is used, and where it comes from."""
+    """Hold one setting's value and its origin."""
 
     key: str
     value: Any
@@ -31,7 +31,7 @@ def origins_of(
     """
     Return every setting of the deployment in *path*, in the order of the file's sections.
 
-    Raise ConfigError with every complaint, UsageError when the file cannot be read.
+    Raise ConfigError with all complaints, UsageError if the file cannot be read.
     """
     document = parse(content(path), shown(path))
     laid = lay(document, overrides, os.environ if environ is None else environ)
@@ -39,8 +39,7 @@ def origins_of(
     if spec is None:
         raise ConfigError(complaints)
     return tuple(
-        # Validated by now: what stood in the place of a reference to a secret was refused, and is never
-        # shown.
+        # Only validated values are shown: a secret in the place of a reference was refused before.
         ValueOrigin(".".join(place), value, laid.get(place) or _in_file(document, place))
         for place, value in _leaves(dump(spec))
     )

@@ -1,4 +1,4 @@
-"""The JSON Schema of the deployment file: for editors, and for those who write files by program."""
+"""Generate the JSON Schema of the deployment file, for editors and programs that write such files."""
 
 import ast
 import inspect
@@ -30,7 +30,7 @@ def json_schema() -> dict[str, Any]:
         if isinstance(setting.default, Duration):
             place["default"] = str(setting.default)
         _limit(place, setting)
-    # A fleet's file has no job: those have files of their own.
+    # A fleet's file has no job: its jobs have files of their own.
     schema["required"] = [key for key in schema["required"] if key != "job"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -43,13 +43,13 @@ def json_schema() -> dict[str, Any]:
 
 
 def describe(key: str) -> str:
-    """Return the description of a setting."""
+    """Return the text under the field *key* of the Spec, for the schema, `tpuctl init` and the reference."""
     return _descriptions()[key]
 
 
 @cache
 def _descriptions() -> Mapping[str, str]:
-    """Return the text under each field. pydantic could read it too, but then for each command: 50 ms."""
+    """Return the text under each field. Reading it with pydantic would cost each command 50 ms."""
     found = {}
     sections = {"": Spec, **{f"{key}.": one.section for key, one in settings().items() if one.section}}
     for prefix, section in sections.items():
@@ -73,7 +73,7 @@ def _property(schema: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _limit(place: dict[str, Any], setting: Setting) -> None:
-    """Add the limits that the rules hold, so that an editor shows them while one types."""
+    """Add the limits of the rules, so that editors show them."""
     catalog = load_catalog()
     limits: Mapping[str, dict[str, Any]] = {
         "name": {"pattern": f"^{NAME_PATTERN}$", "maxLength": NAME_LENGTH},

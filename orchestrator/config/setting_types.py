@@ -1,4 +1,4 @@
-"""The settings of a deployment file, read off the dataclasses of the Spec."""
+"""Derive the settings of a deployment file from the dataclasses of the Spec."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -14,7 +14,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Setting:
-    """Describe one key. *default* is MISSING when the key is required; *section* holds the keys below it."""
+    """Describe one key; *default* is MISSING if it is required, *section* has the keys below it."""
 
     key: str
     type: Any
@@ -28,28 +28,28 @@ class Setting:
 
     @property
     def required(self) -> bool:
-        """Say whether the file must have it."""
+        """Say whether the file must have the key."""
         return self.default is MISSING
 
     @property
     def optional(self) -> bool:
-        """Say whether it may be null."""
+        """Say whether the value may be null."""
         return NoneType in get_args(self.type)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the words that it accepts, or none when any text will do."""
+        """Return the words that the key accepts; empty if any text is allowed."""
         kinds = (self.type, *get_args(self.type))
         return tuple(word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
 
     @property
     def listed(self) -> bool:
-        """Say whether it is a list."""
+        """Say whether the value is a list."""
         return get_origin(self.type) is tuple
 
     @property
     def mapped(self) -> bool:
-        """Say whether it is a mapping with free names."""
+        """Say whether the value is a mapping with free names."""
         return get_origin(self.type) is Mapping
 
 
@@ -60,13 +60,13 @@ def settings() -> Mapping[str, Setting]:
 
 
 def keys_in(section: str) -> tuple[str, ...]:
-    """Return the names of the keys directly in a section; the empty text is the whole file."""
+    """Return the names of the keys directly in a section; an empty text means the whole file."""
     found = (key.rpartition(".") for key in settings())
     return tuple(name for parent, _, name in found if parent == section)
 
 
 def dotted(path: Path) -> str:
-    """Write a path as people read it: `tpu.zones[0]`."""
+    """Return a path for people: `tpu.zones[0]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
@@ -75,7 +75,7 @@ def _walk(cls: Any, prefix: str) -> Iterator[Setting]:
     hints = get_type_hints(cls)
     for field in fields(cls):
         hint = hints[field.name]
-        # The names in a mapping are the user's: what stands under them are no settings of their own.
+        # The keys of a mapping are the user's, so there are no settings below it.
         kinds = (hint, *(() if get_origin(hint) is dict else get_args(hint)))
         section = next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
         default = field.default if field.default_factory is MISSING else field.default_factory()

@@ -1,21 +1,21 @@
-"""The catalogue that ships with the package, read once when first needed."""
+"""Load the catalogue that is part of the package, once, when first needed."""
 
 from functools import cache
 from importlib.resources import files
 
 from orchestrator.domain.catalog import TABLES, Catalog, build
 
-# One for the process: a plan and the budget that watches it must count with the same prices.
+# One for the process: a plan and its budget must use the same prices.
 _IN_USE: list[Catalog] = []
 
 
 def load_catalog() -> Catalog:
-    """Return the catalogue in use: with refreshed prices where a command has found some, else the shipped one."""
+    """Return the catalogue in use: the shipped one, or the one with refreshed prices."""
     return _IN_USE[0] if _IN_USE else shipped_catalog()
 
 
 def use_catalog(catalog: Catalog) -> None:
-    """Let all of this process use *catalog*."""
+    """Use *catalog* in this whole process."""
     _IN_USE[:] = [catalog]
 
 

@@ -1,4 +1,4 @@
-"""The commented deployment file that `tpuctl init` writes."""
+"""Write the commented deployment file of `tpuctl init`."""
 
 import json
 import re
@@ -34,9 +34,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "job.target_steps": 200,
     },
 }
-"""
-What each recipe sets; the rest stays at its default, as comments. They agree with the folders in examples/.
-"""
+"""Settings of each recipe; all others stay at their defaults, as comments. They match the folders in examples/."""
 
 FIRST_TYPE = "v5litepod-4"
 """The largest type of v5e that Google lets a new project have (docs/facts.md 1.6)."""
@@ -59,9 +57,9 @@ def init_text(
     """
     Return a deployment file with every setting and its description; defaults are commented out.
 
-    *setup* takes the place of a blank recipe's. Without *tpu_type* it is one that a new project may have,
-    without *zone* the cheapest documented one. Raise UsageError for an unknown recipe, and ConfigError when
-    name, type, zone or project do not fit: what is returned validates.
+    *setup* replaces a blank recipe's. Without *tpu_type* it is one that a new project may have, without
+    *zone* the cheapest documented one. The result is valid. Raise UsageError for an unknown recipe, and
+    ConfigError if name, type, zone or project do not fit.
     """
     if recipe not in RECIPES:
         hint = did_you_mean(recipe, RECIPES) or f"choose one of {join(RECIPES)}"
@@ -80,13 +78,13 @@ def init_text(
     if setup:
         values.setdefault("job.setup", setup)
     text = "\n".join(_file(values)) + "\n"
-    # Without variables: a file that is right only in this terminal must not be written.
+    # Without variables: the file must not be valid in this terminal only.
     read(text.encode(), FILE_NAME, environ={})
     return text
 
 
 def first_zone(tpu_type: str) -> str:
-    """Return where to start: a zone that the documentation lists, at the lowest known spot price."""
+    """Return the zone to start with: a documented one, at the lowest known spot price."""
     catalog = load_catalog()
     zones = catalog.zones_of(tpu_type)
 
@@ -103,7 +101,7 @@ def _file(values: Mapping[str, Any]) -> Iterator[str]:
     yield "#"
     yield "# A deployment of tpuctl. What is commented out shows the default."
     yield "# Any setting can be given for one run: --set tpu.spot=false, or TPUCTL_TPU__SPOT=false."
-    # A file with `fleet` is another kind of file: docs/fleet.md has one.
+    # A fleet needs another kind of file, described in docs/fleet.md.
     keys = [name for name in keys_in("") if name != "fleet"]
     for key in sorted(keys, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
         yield ""
@@ -111,7 +109,7 @@ def _file(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> Iterator[str]:
-    """Yield the lines of one setting; *off* when a section around it is commented out as a whole."""
+    """Yield the lines of one setting; *off* says that its section is commented out as a whole."""
     setting = settings()[key]
     given = any(name == key or name.startswith(f"{key}.") for name in values)
     lead = "# " if off or not given else ""
@@ -120,7 +118,7 @@ def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> 
     start = f"# {indent}" if off else f"{indent}{lead}"
     if setting.section and not given and setting.default in setting.words:
         yield f"{start}{setting.name}: {setting.default}"
-        # What it could hold instead of that word stays a comment also without the first sign.
+        # Alternatives to that word stay comments when the first sign is removed.
         inside = f"# {indent}  "
         for name in keys_in(key):
             for line in _setting(f"{key}.{name}", values, f"{indent}  ", off=True):
@@ -128,7 +126,7 @@ def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> 
         return
     if setting.section:
         yield f"{start}{setting.name}:"
-        # A section that is commented out keeps its shape: take away the first "# " of each line.
+        # A commented section keeps its shape: remove the first "# " of each line to enable it.
         for name in keys_in(key):
             lines = _setting(f"{key}.{name}", values, f"{indent}  ", off=off or not given)
             yield from (_shift(line, indent) if not off and not given else line for line in lines)
@@ -137,7 +135,7 @@ def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> 
 
 
 def _shift(line: str, indent: str) -> str:
-    """Put the comment sign of a section's line where its heading has it."""
+    """Move the comment sign of a section's line to the column of its heading."""
     return f"{indent}# {line.removeprefix('# ').removeprefix(indent)}"
 
 
@@ -145,18 +143,18 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def yaml_value(value: Any) -> str:
-    """Write a value on one line of YAML."""
+    """Return a value as one line of YAML."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(yaml_value(item) for item in value)}]"
     if isinstance(value, Duration):
         return str(value)
-    # Words such as `no` and `on` are booleans to YAML 1.1, which editors and other tools still read.
+    # YAML 1.1, which editors and other tools still read, takes words such as `no` and `on` for booleans.
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     if isinstance(value, str) and '"' in value and "'" not in value and value.isprintable():
         return f"'{value}'"
     if isinstance(value, str) and not value.isprintable():
-        # JSON leaves characters such as 0x7f as they are, which no parser of YAML takes.
+        # JSON leaves characters such as 0x7f unescaped, which YAML parsers refuse.
         inner = (_ESCAPES.get(one) or (one if one.isprintable() else f"\\U{ord(one):08X}") for one in value)
         return f'"{"".join(inner)}"'
     return json.dumps(value, ensure_ascii=False)

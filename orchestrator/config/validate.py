@@ -1,8 +1,8 @@
 """
-Plain values to a Spec, or to every complaint about them.
+Validate plain values: return a Spec, or all complaints about them.
 
-pydantic finds what has the wrong type. What it refused is then replaced by a stand-in, so that the
-rules of `config.rules` can look at all the rest in the same run.
+pydantic finds values of a wrong type. These are then replaced by stand-ins, so that the rules of
+`config.rules` can check all other settings in the same run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +19,8 @@ from orchestrator.config.wording import Wording, reword
 from orchestrator.domain.spec import FLEET_COMMAND, Spec
 from orchestrator.domain.suggest import closest
 
-_NAME = "[key]"  # pydantic's last part of the place of a name in a mapping
-# Valid together: rules that compare two settings must not complain about a stand-in.
+_NAME = "[key]"  # pydantic's last path element for a mapping's key
+# Valid together, so that rules which compare two settings do not complain about a stand-in.
 _STAND_INS: Mapping[str, Any] = {
     "name": "stand-in",
     "tpu.type": "v2-8",
@@ -31,34 +31,34 @@ _START = Mark((1, 1), (1, 1))
 
 
 def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | None, tuple[Complaint, ...]]:
-    """Return the Spec and no complaint, or None and all of them, in the order of their places."""
+    """Return the Spec and no complaint, or None and all complaints, in the order of their places."""
     data = _with_types(_without_empty_sections(document.data))
     spec, refused = _try(data)
     complaints = list(document.complaints)
-    # A key that is there itself is not what a mistyped one beside it means.
+    # A key that exists cannot be what a mistyped one means.
     given = {dotted(path) for path in document.marks}
     strange = [path for path, wording in refused.items() if wording.unknown]
     meant = {key for path in strange for key in _meant(path)} - given
     broken = meant | {dotted(path) for path in refused}
     for path, wording in refused.items():
-        # A mistyped required key is one mistake, not a stray and a missing one.
+        # A mistyped required key is one mistake: do not also report it as missing.
         if not (wording.missing and dotted(path) in meant):
             complaints.append(_complaint(document, origins, path, wording))
     if refused:
-        # Once more without what was refused, so that rules about the other settings speak in the same run.
+        # Validate again without the refused values, so that rules about other settings report in the same run.
         spec, _ = _try(_mended(data, refused))
     for problem in check(spec, load_catalog(), broken) if spec else ():
-        # Warnings are shown by `plan`; they make no file wrong.
+        # Warnings are shown by `plan` and do not make a file invalid.
         if problem.fatal:
             path = _path(problem.key, document.marks)
             complaints.append(_complaint(document, origins, path, Wording(problem.message, problem.hint)))
-    # What has no line comes last: flags and variables are nowhere in the file.
+    # Complaints about flags and variables come last, because they have no line.
     complaints.sort(key=lambda c: (c.line == 0, c.line, c.col))
     return (None if complaints else spec), tuple(complaints)
 
 
 def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
-    """Validate once; return the Spec, or what was refused, by path."""
+    """Validate once; return the Spec, or the refused values by path."""
     spec, errors = checked(data)
     found: dict[Path, Wording] = {}
     for entry in errors:
@@ -70,7 +70,7 @@ def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
 
 
 def _without_empty_sections(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Treat a section whose keys are all commented out as one with defaults; `vm` must say which it is."""
+    """Treat a section whose keys are all commented out as one with defaults; `vm` must be explicit."""
     clean: dict[str, Any] = deepcopy(dict(data))
     for key, setting in settings().items():
         *parents, name = key.split(".")
@@ -85,9 +85,9 @@ def _without_empty_sections(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_types(data: dict[str, Any]) -> dict[str, Any]:
     """
-    Write the short form `type: [A, B]` out, and the job of a file that describes a fleet.
+    Expand the short form `type: [A, B]`, and add the job of a file that describes a fleet.
 
-    A list beside other_types is left to be complained about.
+    A list beside other_types stays, so that it is complained about.
     """
     tpu = data.get("tpu")
     types = tpu.get("type") if isinstance(tpu, dict) else None
@@ -99,18 +99,18 @@ def _with_types(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _real_path(loc: Iterable[str | int], data: Any) -> Path | None:
-    """Drop the names of alternatives that pydantic puts into a path; None for the alternative not meant."""
+    """Remove the names of alternatives from pydantic's path; return None for an alternative not meant."""
     path: list[str | int] = []
     place = data
     for part in loc:
         setting = settings().get(dotted(tuple(path)))
         if setting and setting.section and setting.words and part not in keys_in(setting.key):
-            # The error of the alternative's word counts only if there is no section.
+            # The error of the word alternative counts only if there is no section.
             if part == setting.section.__name__:
                 continue
             return None if isinstance(place, dict) else tuple(path)
         if setting and not setting.section and not setting.mapped and isinstance(part, str):
-            break  # A plain value with alternatives, such as a time or `auto`: it holds no parts of its own.
+            break  # A plain value with alternatives, such as a time or `auto`, has no parts of its own.
         path.append(part)
         place = _below(place, part)
     return tuple(path)
@@ -124,11 +124,11 @@ def _below(place: Any, part: str | int) -> Any:
 
 
 def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[str, Any]:
-    """Return a copy where stand-ins or defaults replace what was refused."""
+    """Return a copy with stand-ins or defaults in place of the refused values."""
     copy: dict[str, Any] = deepcopy(dict(data))
-    # A name that a mapping may not have takes its value with it.
+    # An invalid key of a mapping is removed with its value.
     places = {path[:-1] if path[-1] == _NAME else path for path in refused}
-    # The deepest first: removing a section would take away the place of what is refused inside it.
+    # Deepest first: removing a section would remove the places inside it.
     for path in sorted(places, key=len, reverse=True):
         place: Any = copy
         for part in path[:-1]:
@@ -146,7 +146,7 @@ def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[st
 
 
 def _meant(path: Path) -> set[str]:
-    """Return the keys that an unknown key may mean: their values are not known either."""
+    """Return the keys that an unknown key may mean, whose values are therefore not known."""
     section = dotted(path[:-1])
     return {dotted((*path[:-1], name)) for name in closest(str(path[-1]), keys_in(section))}
 
@@ -160,7 +160,7 @@ def _complaint(document: Document, origins: Mapping[Path, str], path: Path, word
 
 
 def _place(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[int, int]:
-    """Return the place of a value; of its key; or, for what is not in the file, of the nearest parent's key."""
+    """Return the place of a value or its key; if it is not in the file, of the nearest parent's key."""
     if path in marks:
         return marks[path].key if of_key else marks[path].value
     for length in range(len(path) - 1, 0, -1):
@@ -170,5 +170,5 @@ def _place(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[int
 
 
 def _path(key: str, marks: Mapping[Path, Mark]) -> Path:
-    """Return the path of a dotted key of a rule; names of environment variables may hold dots themselves."""
+    """Return the path of a rule's dotted key; names of environment variables may contain dots themselves."""
     return next((path for path in marks if dotted(path) == key), tuple(key.split(".")))

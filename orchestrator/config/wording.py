@@ -1,4 +1,4 @@
-"""Our words for what pydantic refuses."""
+"""Word pydantic's refusals in our own terms."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _EXAMPLES = {
 
 @dataclass(frozen=True)
 class Wording:
-    """Hold message and hint. *unknown* marks a key that should not be there, *missing* one that should."""
+    """Hold message and hint; *unknown* marks a superfluous key, *missing* an absent one."""
 
     message: str
     hint: str = ""
@@ -80,7 +80,7 @@ def _stray(path: Path) -> Wording:
 
 
 def _elsewhere(key: str) -> str:
-    """Say where a key of this very name belongs, for one that slipped into another section."""
+    """Return the section to which a key of this name belongs, in words; empty if none has it."""
     homes = [setting.key for setting in settings().values() if setting.name == key]
     return f"it belongs at {join(homes)}" if homes else ""
 
@@ -122,6 +122,6 @@ def _example(setting: Setting | None) -> str:
 
 
 def shown(value: Any) -> str:
-    """Write a value as the file has it, cut at 60 characters."""
-    # As JSON: control characters of the file do not reach the terminal.
+    """Return a value as in the file, cut at 60 characters."""
+    # As JSON, so that control characters of the file do not reach the terminal.
     return json.dumps(value, ensure_ascii=False, default=str)[:60]

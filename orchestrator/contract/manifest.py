@@ -171,7 +171,7 @@ def _check_length(*names: str) -> None:
 
 
 def _above(name: str) -> List[str]:
-    """Return the folders that contain *name*."""
+    """Return all folders above *name*, outermost last."""
     return [folder.as_posix() for folder in PurePosixPath(name).parents]
 
 

@@ -16,14 +16,14 @@ def users() -> FrozenSet[int]:
 
 
 class Untrusted(NamedTuple):
-    """Name the file or folder through which others come in, and its owner; None: every user may write it."""
+    """Name the file or folder that another user may change, and its owner; None: every user may write to it."""
 
     path: Path
     owner: Optional[int]
 
     @property
     def why(self) -> str:
-        """Return it as a clause."""
+        """Return a clause that says who may write to *path*."""
         if self.owner is None:
             return "every user of this computer may write %s" % self.path
         return "%s belongs to another user (uid %d)" % (self.path, self.owner)
@@ -31,10 +31,10 @@ class Untrusted(NamedTuple):
 
 def untrusted(folder: Path) -> Optional[Untrusted]:
     """
-    Return what lets another user put things into *folder*, or another one in its place; None when nothing does.
+    Return what lets another user write into *folder* or replace it, None if nothing does.
 
-    It need not be there yet. Members of a group are trusted with what the group may write, and so are owners
-    of folders above, unless those lie in one for all. There the sticky bit keeps what is a user's own.
+    It need not exist yet. Members of a group are trusted with what the group may write, and so are owners of
+    folders above it, except in a folder that everyone may write to, where only the sticky bit protects files.
     """
     for path in dict.fromkeys([folder.absolute(), folder.resolve()]):
         found = _from_above(path)

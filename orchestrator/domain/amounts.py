@@ -24,7 +24,7 @@ def rate_text(rate: float) -> str:
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes with three figures."""
+    """Return a size in bytes with three significant digits and a decimal unit, for example `1.23 GB`."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:

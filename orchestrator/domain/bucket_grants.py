@@ -13,9 +13,9 @@ from orchestrator.domain.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.domain.spec import Spec, VmSpec
 
 CONTROLLED = (STATE, BUNDLES, DATA)
-"""Prefixes that only the controller may write,"""
+"""Prefixes that only the controller may write, with the exceptions in REPORTED."""
 REPORTED = (HEARTBEAT, GANG, CLAIM, WAKE)
-"""except these, in which machines report."""
+"""Prefixes within CONTROLLED that machines write their reports to."""
 
 GRANT_SETTLES = 600.0
 """Seconds until a new role is in force everywhere: usually 2 minutes, 7 or more at worst (docs/facts.md 6.2)."""

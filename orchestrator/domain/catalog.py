@@ -102,7 +102,7 @@ class Price:
         )
 
     def of(self, spot: bool) -> float | None:
-        """Return the spot or the on-demand price."""
+        """Return the price in USD of spot or on-demand capacity, None if unknown."""
         return self.spot if spot else self.ondemand
 
 

@@ -4,7 +4,7 @@ from orchestrator.domain.spec import Spec
 
 
 def bucket_sources(spec: Spec) -> tuple[str, ...]:
-    """Return the bucket folders that the machines read."""
+    """Return the bucket folders (gs://...) that the machines read."""
     return tuple(source for source in dict.fromkeys(spec.job.data.values()) if source.startswith("gs://"))
 
 

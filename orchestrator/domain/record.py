@@ -195,7 +195,7 @@ class DeadlineRecord:
 
 @dataclass(frozen=True)
 class SilenceRecord:
-    """Remember which TPUs send no heartbeat."""
+    """Remember which TPUs have sent no heartbeat."""
 
     never_reported: tuple[tuple[int, float], ...] = ()
     """TPUs that were given up in a row without any heartbeat, each with its time."""

@@ -78,6 +78,7 @@ def take_vm(deployment: Deployment, found: ForeignVm, at_down: str) -> None:
         settle(deployment, vms.mark(vm.name, vm.zone, pending, found.version))
         settle(deployment, vms.admit(vm.name, vm.zone, key))
         _prepare_vm(deployment, vm)
+        # Preparing the VM may have taken minutes, in which another process could have taken the lease.
         deployment.lease.keep()
         settle(deployment, vms.mark(vm.name, vm.zone, {names.ADOPTED_LABEL: at_down}))
     except TpuctlError as error:

@@ -82,7 +82,7 @@ class Blueprint:
         )
 
     def node_order(self, record: Record, zone: str, incarnation: int) -> NodeOrder:
-        """Return the TPU to create as *incarnation* in *zone*."""
+        """Return the TPU to create as *incarnation* in *zone*: name, type, capacity, scripts and labels."""
         tpu = self.spec.tpu
         name = names.node_name(self.spec, incarnation)
         scripts = self.scripts("tpu", record, incarnation=incarnation, node=name, zone=zone)
@@ -133,7 +133,7 @@ class Blueprint:
         zone: str = "",
         address: str = "",
     ) -> Scripts:
-        """Render the scripts of one kind of machine."""
+        """Render the scripts of one kind of machine (*role* is `tpu` or `vm`)."""
         target = MachineTarget(
             role="vm" if role == "vm" else "tpu",
             project=self.account.project,

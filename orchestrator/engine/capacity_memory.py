@@ -42,6 +42,7 @@ class CapacityMemory:
             found = self._store.read(CAPACITY)
         except NotFoundError:
             found = None
+        # Not marked as read: the next pass tries again, and `keep` writes nothing until then.
         except TpuctlError:
             return record
         self._unread = False

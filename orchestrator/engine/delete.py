@@ -241,6 +241,7 @@ class Sweep:
         """Raise LeaseHeldError if another tpuctl has the lease; a bucket that does not answer stops no deletion."""
         try:
             self._lease.keep()
+        # Any other error ends the sweep: the lease belongs to another process now.
         except (TransientError, AuthError):
             return
 

@@ -125,5 +125,6 @@ class DataSweep:
         try:
             names_there = (one.name for one in self._deployment.cloud.store.list(""))
             return next((f"the object {name!r}" for name in names_there if not name.startswith(OURS)), "")
+        # Unknown is not empty: the bucket may hold objects of others, so it stays.
         except TpuctlError as error:
             return f"what cannot be looked at ({error.message})"

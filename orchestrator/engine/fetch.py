@@ -95,6 +95,7 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
     try:
         faults = _copies(store, one, folder, part, report)
         if faults:
+            # Start from nothing next time: a resume would keep the damaged file.
             shutil.rmtree(part)
         else:
             _drop_foreign(part, {part / place for place in (*(file[2] for file in one.files), FETCHED)})

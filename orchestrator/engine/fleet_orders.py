@@ -75,6 +75,7 @@ def change(store: Store, name: str, edit: Callable[[Order], Order]) -> Order | N
         if held is None:
             return None
         order = edit(decoded(held.data, name))
+        # A compare-and-swap: if another command wrote meanwhile, read its version and edit that.
         with contextlib.suppress(PreconditionError):
             store.write(_name(name), encoded(order), if_generation=held.generation)
             return order

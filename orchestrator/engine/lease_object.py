@@ -188,6 +188,8 @@ class Lease:
     def _renew(self) -> None:
         started = self._clock.monotonic()
         try:
+            # By generation: if another process has taken the lease over, this write fails instead of taking it
+            # back.
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=self._generation)
             self._renewed, self._refused = started, None
             if self._clock_set_at is None or started - self._clock_set_at >= CLOCK_VALID:
@@ -287,6 +289,7 @@ class Lease:
     def _renew_until(self, over: threading.Event) -> None:
         while not over.is_set():
             self._clock.wait(RENEWAL / 4, over)
+            # `keep` stores the error for the caller's own next `keep`; this thread must not end by it.
             with contextlib.suppress(TpuctlError):
                 self.keep()
 

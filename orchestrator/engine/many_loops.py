@@ -61,6 +61,7 @@ class Chore:
         self.wake.clear()
         try:
             self.work()
+        # Also after an error of *work*: otherwise it would never run again.
         finally:
             self.due, self.busy = clock.monotonic() + self.seconds, False
 

@@ -196,7 +196,7 @@ FAULTS = (TpuctlError, *UNFORESEEN)
 
 
 def as_error(fault: Exception) -> TpuctlError:
-    """Return *fault* as a TpuctlError."""
+    """Return *fault* unchanged if it is a TpuctlError, else wrapped in one."""
     return fault if isinstance(fault, TpuctlError) else UnknownCloudError(unforeseen(fault))
 
 

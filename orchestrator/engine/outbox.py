@@ -147,6 +147,7 @@ class Outbox:
             # In this order: after a kill between the two, the next process does not send it again.
             self.store.write(SENT + one.notification.id, b"")
             self.store.delete(OUTBOX + one.notification.id)
+        # Kept in memory: the next try marks it again, without sending it.
         except TpuctlError:
             one.next_at = self.clock.monotonic() + PAUSES.longest
             return

@@ -66,7 +66,7 @@ def _incarnation(entry: dict[str, Any]) -> int:
 
 
 def _after(record: Record, entry: dict[str, Any]) -> Record:
-    """Return *record* after one intent."""
+    """Return *record* with one intent of the journal applied."""
     record = replace(record, started_at=record.started_at or entry["at"])
     if entry["verb"] is not Verb.CREATE:
         return record

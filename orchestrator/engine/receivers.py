@@ -142,7 +142,7 @@ class Hook:
         return f"hook for {self.event}"
 
     def wants(self, event: str) -> bool:
-        """Say whether it is the hook's event."""
+        """Say whether *event* is the one that this hook is configured for."""
         return event == self.event
 
     def send(self, notification: Notification) -> None:

@@ -1,4 +1,4 @@
-"""One pass: observe, learn, decide, apply."""
+"""Run one pass: observe, learn, decide, apply."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -262,6 +262,7 @@ class RecordStore:
 
     def _save_over(self, data: bytes) -> None:
         try:
+            # Once only: a second conflict means that another process really writes.
             self._generation = self._store.write(RECORD, data, if_generation=self._generation)
         except PreconditionError as error:
             raise _lost(error) from error

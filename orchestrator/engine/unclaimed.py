@@ -41,7 +41,7 @@ class UnclaimedFiles:
 
     @property
     def count(self) -> int:
-        """Return the number of files."""
+        """Return the number of files of all workers."""
         return sum(len(one.files) for one in self.parts)
 
     @property

@@ -67,6 +67,7 @@ class WakeObject:
         """Say whether a heartbeat is overdue; each heartbeat is reported once."""
         try:
             beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MOST_WORKERS)
+        # A missing list is no silence: Unknown is not absent.
         except TpuctlError:
             return False
         oldest = min(beats, key=lambda beat: beat.updated, default=None)

@@ -171,7 +171,7 @@ class Clients:
 
     @property
     def storage(self) -> Any:
-        """Return the `storage.Client`."""
+        """Return the `storage.Client`, without its background telemetry."""
         return self._once("storage", self._storage)
 
     def _once(self, name: str, make: Callable[[], T]) -> T:

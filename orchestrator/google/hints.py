@@ -108,7 +108,7 @@ def _ask_for_role(found: Failure, role: str) -> str:
 
 
 def more_quota(found: Failure) -> str:
-    """Return the address of the quota page."""
+    """Return the advice for a quota refusal, with the address of the quota page."""
     project = f"?project={found.project}" if found.project else ""
     page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
     return f"Waiting does not help. Delete unneeded TPUs, change tpu.zones, or request more quota: {page}"

@@ -147,6 +147,7 @@ class TpuNodes:
             with self._changing(), translated(f"delete TPU node '{name}' in {zone}"):
                 future = self._clients.tpu.delete_node(name=self._path(name, zone), **self._clients.mutating)
                 return operations.of_tpu(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
+        # Google's own 404 only; one of a proxy is another error, and proves nothing.
         except NotFoundError:
             return None
 

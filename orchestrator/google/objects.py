@@ -124,6 +124,7 @@ class GcsStore:
                 return None
             try:
                 return self._stored(blob, self._data(blob, offset, limit))
+            # Replaced between the two requests: its old generation no longer exists.
             except NotFoundError:
                 continue
         raise TransientError(f"read {self._url(name)}: it changes faster than it can be read")
@@ -208,6 +209,7 @@ class GcsStore:
         Raise PreconditionError if *if_generation* is not the current one. After a TransientError the write
         may have happened: read the object to know.
         """
+        # Only a 429 is repeated: after a lost answer, the repetition would meet our own write.
         with translated(f"write {self._url(name)}"):
             blob = self._blob(name)
             blob.upload_from_string(

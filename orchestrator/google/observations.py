@@ -30,6 +30,7 @@ def listed(look: Callable[[], Sequence[T]]) -> Present[tuple[T, ...]] | Unknown:
     """Call *look*, a list; any error becomes Unknown, because not even a 404 of a list proves absence."""
     try:
         return Present(tuple(look()))
+    # Also a 404: it may come from a wrong project or zone.
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
 

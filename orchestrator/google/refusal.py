@@ -56,7 +56,7 @@ class Failure:
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Return the metadata of the ErrorInfo detail."""
+        """Return the metadata of the ErrorInfo detail; empty without one."""
         return (self.detail("ErrorInfo") or {}).get("metadata") or {}
 
     @property

@@ -101,6 +101,7 @@ class ComputeVms:
             with translated(f"delete VM '{name}' in {zone}"):
                 where = self._where(name, zone)
                 answer = self._clients.instances.delete_unary(**where, **self._clients.mutating)
+        # Google's own 404 only; one of a proxy is another error, and proves nothing.
         except NotFoundError:
             return None
         return operations.of_compute(answer, Verb.DELETE, name, zone)

@@ -40,7 +40,7 @@ class Unlimited:
     """A budget without a limit, shared with no other deployment."""
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """Return no zone."""
+        """Return nothing: no zone is ever held back."""
         return {}
 
     def take(self, zone: str, now: float) -> float:
@@ -51,7 +51,7 @@ class Unlimited:
         """Do nothing, because no other deployment shares this budget."""
 
     def stockouts(self, tpu_type: str, now: float) -> Places:
-        """Return no stockout."""
+        """Return nothing: no other deployment shares its stockouts."""
         return ()
 
 

@@ -16,7 +16,7 @@ class Leg:
     text: str
 
     def as_dict(self) -> dict[str, object]:
-        """Return the `--json` form."""
+        """Return the safety net as `--json` prints it."""
         return asdict(self)
 
 

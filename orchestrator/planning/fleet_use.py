@@ -185,7 +185,7 @@ def _saved(start: Start, reported: float) -> float:
 
 
 def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[NodeStretch]:
-    """Yield the stretches of one machine's life."""
+    """Yield the stretches of one machine's life: booting, its tasks, idle, lost."""
     known = [at for at in (ready, runs[0].start.at if runs else None) if at is not None]
     if not known:
         # An existing machine is being prepared; for a deleted one without any report it is unknown.

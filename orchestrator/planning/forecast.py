@@ -62,7 +62,7 @@ def foresee(spec: Spec, accelerator: Accelerator | None, world: World, record: R
 def _succeed(
     change: Change, spec: Spec, accelerator: Accelerator | None, world: World, record: Record
 ) -> tuple[World, Record]:
-    """Return world and record after *change* has succeeded."""
+    """Return world and record as the next pass would find them after *change* has succeeded."""
     if change.kind is Kind.BUCKET:
         made = Bucket(change.name, change.zone)
         record = replace(record, bucket=replace(record.bucket, ready=True))

@@ -115,7 +115,7 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
 
 
 def waits_for_quota(zone: str) -> Step:
-    """Return the wait for the old node's deletion."""
+    """Return a step that waits for the deletion of our own node, whose quota the next one needs."""
     return Step(waiting=f"TPU: quota in {zone} holds one TPU; waits for the old one to go", wake_in=5.0)
 
 

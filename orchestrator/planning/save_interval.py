@@ -32,7 +32,7 @@ class SaveInterval:
 
     @property
     def every(self) -> str:
-        """Return `every 4 min 28 s`."""
+        """Return the interval in words, for example `every 4 min 28 s`."""
         return "when the job decides" if self.seconds is None else f"every {span_text(self.seconds)}"
 
     @property
@@ -50,7 +50,7 @@ class SaveInterval:
 
     @property
     def text(self) -> str:
-        """Return both in one line."""
+        """Return interval and reason in one line."""
         return f"{self.every}: {self.why}" if self.why else self.every
 
     def as_dict(self) -> dict[str, object]:

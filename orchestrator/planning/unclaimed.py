@@ -35,7 +35,7 @@ def ended_unclaimed(beats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
 
 
 def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
-    """Return the reason of such an end: which files lie where, and what the format expects."""
+    """Return why a job ended without a checkpoint: which files lie where, and what the format expects."""
     count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
     stray = next((b for b in beats if b.uncommitted and b.uncommitted_place == _BUCKET), None)
     if not count and stray is not None:

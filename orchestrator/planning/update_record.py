@@ -49,7 +49,7 @@ OBSERVED_ANEW = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CR
 
 
 def learn(record: Record, world: World) -> Record:
-    """Return the record with what *world* adds to it."""
+    """Return the record with everything that the observation *world* adds to it."""
     now = world.observed_at
     # Existing resources first: operations below are judged by the newest incarnation.
     record = _take_over_unrecorded(_up_to(record, now), world)

@@ -52,12 +52,12 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
 
 
 def lacks_named_vm(spec: Spec, world: World) -> bool:
-    """Say whether the VM is missing that `vm.name` names: it is its owner's to create, not ours."""
+    """Say whether the VM of `vm.name` is absent; the user must create it, tpuctl does not."""
     return names.takes_vm(spec) and isinstance(world.vm, Absent)
 
 
 def why_missing(spec: Spec, record: Record) -> str:
-    """Return a clause for people: the named VM is not adopted yet, or is gone."""
+    """Return a clause for people: the VM of `vm.name` is not adopted yet, or was deleted."""
     name = names.vm_name(spec)
     if not record.vm.accepted:
         return f"{name} is not part of the deployment yet; run: tpuctl adopt --vm {name}"

@@ -1,1 +1,1 @@
-"""What machines cost: estimates from price tables, never a bill. Pure."""
+"""Estimate what machines cost from price tables; never a bill. Pure."""

@@ -1,4 +1,4 @@
-"""What a deployment has cost up to now, by the price table: an estimate, never a bill."""
+"""Estimate what a deployment has cost so far, from the price table; never a bill."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ from orchestrator.pricing.cost import Estimate, Hourly, Meter, estimate, hourly
 
 Priced = tuple[str, bool | None]
 TO_THE_MINUTE = 60.0
-"""Seconds for which a look at a node that is being created is not recorded anew: each record is a write."""
+"""Seconds before the observation of a node in CREATING is recorded again, because each record is a write."""
 METERS = {Kind.NODE: (Meter.NODE,), Kind.VM: (Meter.VM,)}
 
 
 def metered(record: Record) -> Iterator[tuple[Span, tuple[Meter, ...]]]:
-    """Yield each stretch in which something was billed, with what was: a stopped VM still has its disk."""
+    """Yield each billed stretch of time with its meters; a stopped VM still has its disk."""
     yield from ((span, METERS[span.kind]) for span in record.spans)
     yield from ((span, (Meter.DISK,)) for span in record.disks)
 
 
 def priced_as(spec: Spec, span: Span) -> Spec:
-    """Return the spec by whose prices a span is billed: the file's, but with the type and class that it had."""
+    """Return the spec for the prices of a span: the file's, with the span's own type and class."""
     if span.spot is None and not span.type:
         return spec
     spot = spec.tpu.spot if span.spot is None else span.spot
@@ -34,7 +34,7 @@ def priced_as(spec: Spec, span: Span) -> Spec:
 
 def hourly_of(spec: Spec, plan: Plan, catalog: Catalog, there: Span | None = None) -> Hourly:
     """
-    Return the price per hour with the TPU that *plan* makes, else with the one that is *there*.
+    Return the price per hour with the TPU that *plan* creates, else with the one that is *there*.
 
     Without either it is that of the first zone.
     """
@@ -48,13 +48,13 @@ def hourly_of(spec: Spec, plan: Plan, catalog: Catalog, there: Span | None = Non
 
 
 def newest_span(record: Record) -> Span | None:
-    """Return the stretch of the newest TPU that exists, None when there is none."""
+    """Return the span of the newest TPU that exists, None if there is none."""
     spans = [span for span in record.spans if span.kind is Kind.NODE and span.until is None]
     return max(spans, key=lambda span: span.since, default=None)
 
 
 def rate_now(spec: Spec, catalog: Catalog, record: Record) -> float:
-    """Return what one hour of all that exists costs, as far as the prices are known."""
+    """Return the USD per hour of everything that exists; unknown prices are left out."""
     return sum(
         line.billed_usd or 0.0
         for span, meters in metered(record)
@@ -72,7 +72,7 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
         priced = span.type or spec.tpu.type, span.spot
         wanted.setdefault(priced, priced_as(spec, span))
         for meter in metering:
-            # By the type and class that the span had: a change of the file does not change what was billed.
+            # By the span's own type and class: a change of the file does not change past costs.
             seconds[priced, span.zone][meter] += max(0.0, (span.until or now) - span.since)
     parts = [
         estimate(hourly(wanted[priced], catalog, zone), meters) for (priced, zone), meters in seconds.items()
@@ -84,11 +84,11 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
 
 def billed_since(node: Node, record: "Record", now: float) -> float:
     """
-    Return since when a TPU is billed that is seen to run *now* and has no open span.
+    Return since when a TPU is billed that runs *now* and has no open span, in seconds since the epoch.
 
-    One that was being created may have become ready right after the last complete look at it; one that has
-    earlier spans began again since the last look. Any other is billed from its creation: it may have run ever
-    since, while no controller could look.
+    One that was being created may have become READY right after the last complete observation; one with
+    earlier spans started again since then. Any other is billed from its creation, because it may have run
+    while no controller observed it.
     """
     creating = record.first_seen.get(of_name(node.name, Sign.LAST_CREATING))
     if creating is not None:
@@ -98,7 +98,7 @@ def billed_since(node: Node, record: "Record", now: float) -> float:
 
 
 def last_creating(record: "Record", world: World, now: float) -> dict[FirstSeen, float]:
-    """Return when nodes were seen being created, by the last look that saw all nodes."""
+    """Return when each node was last seen in CREATING by a complete observation."""
     known = {key: at for key, at in record.first_seen.items() if key.state is Sign.LAST_CREATING}
     if not isinstance(world.nodes, Present):
         return known

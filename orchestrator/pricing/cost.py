@@ -1,7 +1,7 @@
 """
-What a deployment costs: per hour, to the end of its life, and so far. Estimates, never a bill.
+Estimate what a deployment costs: per hour, to the end of its life, and so far; never a bill.
 
-A price that the tables do not have stays unknown (None); a sum with an unknown part is unknown.
+A price that the tables lack stays unknown (None); a sum with an unknown part is unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,13 +14,11 @@ from orchestrator.domain.spec import Spec
 
 HOURS_A_MONTH = 730.0
 DISK_TYPE = "pd-standard"
-"""
-Type of a boot disk when the request names none, for N1, N2 and their like (reference of the Compute client).
-"""
+"""Type of a boot disk if the request names none, for N1, N2 and similar (reference of the Compute client)."""
 
 
 class Meter(Enum):
-    """Name what has to exist for a price to run on."""
+    """Name the condition under which a price applies."""
 
     NODE = "node"
     VM = "vm"
@@ -30,10 +28,10 @@ class Meter(Enum):
 @dataclass(frozen=True)
 class PriceLine:
     """
-    Hold one priced item, in USD per hour; *billed_usd* is the price for the capacity that is asked for.
+    Hold one priced item in USD per hour; *billed_usd* is the price for the requested capacity.
 
-    A disk or an address is *minor*: it has one price, under spot and on demand alike, of cents a day.
-    *most_usd* is the greatest that a source names for the capacity that is asked for.
+    A disk or an address is *minor*: one price, for spot and on demand alike, of cents a day. *most_usd* is
+    the highest price in any source for the requested capacity.
     """
 
     what: str
@@ -61,7 +59,7 @@ class Hourly:
     """
     Hold the price per hour in one zone; *dates* says when the sources of the price tables were read.
 
-    *storage_usd_gib_month* is apart, since it depends on what the job saves.
+    *storage_usd_gib_month* is separate, because it depends on what the job saves.
     """
 
     zone: str
@@ -71,32 +69,32 @@ class Hourly:
 
     @property
     def spot_usd(self) -> float | None:
-        """Return the sum if everything were spot, None when a part is unknown."""
+        """Return the sum in USD per hour if everything were spot, None if a part is unknown."""
         return _sum(line.spot_usd for line in self.lines)
 
     @property
     def ondemand_usd(self) -> float | None:
-        """Return the sum if everything were on demand, None when a part is unknown."""
+        """Return the sum in USD per hour if everything were on demand, None if a part is unknown."""
         return _sum(line.ondemand_usd for line in self.lines)
 
     @property
     def billed_usd(self) -> float | None:
-        """Return the sum of what is asked for, None when a part is unknown."""
+        """Return the sum in USD per hour of the requested capacity, None if a part is unknown."""
         return _sum(line.billed_usd for line in self.lines)
 
     @property
     def most_usd(self) -> float | None:
-        """Return the sum of all lines at the highest price that a source names for each, or None."""
+        """Return the sum of the highest price of each line in any source, in USD per hour, or None."""
         return _sum(line.most_usd for line in self.lines)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Name the items whose price is unknown."""
+        """Return the items without a known price."""
         return tuple(line.what for line in self.lines if line.billed_usd is None)
 
     @property
     def date_text(self) -> str:
-        """Say how old the prices are."""
+        """Return the age of the prices, in words."""
         text = f"TPU prices of {self.dates['tpu_prices']}, VM prices of {self.dates['vm_prices']}"
         return text if self.most_usd == self.billed_usd else f"{text}; budgets use the upper end"
 
@@ -104,10 +102,10 @@ class Hourly:
 @dataclass(frozen=True)
 class Estimate:
     """
-    Hold the cost of a stretch of time. *usd* is None when a part that ran has no known price.
+    Hold the cost of a stretch of time; *usd* is None if a part that ran has no known price.
 
     *known_usd* is the sum of the known parts, *unknown* names the others. *most_usd* is that sum at the
-    greatest prices that a source names.
+    highest prices of any source.
     """
 
     usd: float | None
@@ -159,7 +157,7 @@ def _flat(what: str, meter: Meter, usd: float | None) -> PriceLine:
 
 
 def estimate(hourly: Hourly, seconds: Mapping[Meter, float]) -> Estimate:
-    """Return the cost of the *seconds* that each meter ran; a meter that did not run costs nothing."""
+    """Return the cost of the *seconds* that each meter ran."""
     ran = [(line, seconds.get(line.meter, 0.0)) for line in hourly.lines if seconds.get(line.meter, 0.0) > 0]
     known = sum(line.billed_usd * length / 3600 for line, length in ran if line.billed_usd is not None)
     unknown = tuple(line.what for line, _ in ran if line.billed_usd is None)
@@ -169,18 +167,18 @@ def estimate(hourly: Hourly, seconds: Mapping[Meter, float]) -> Estimate:
 
 def to_ttl(hourly: Hourly, ttl: float) -> float | None:
     """
-    Return USD for *ttl* seconds with everything running all the time, None when a price is unknown.
+    Return USD for *ttl* seconds with everything running, None if a price is unknown.
 
-    It is the lower end, of the prices in the billing catalogue.
+    It is the lower bound, by the billing catalogue's prices.
     """
     return None if hourly.billed_usd is None else hourly.billed_usd * ttl / 3600
 
 
 def to_budget(hourly: Hourly, budget_usd: float) -> float | None:
     """
-    Return the seconds until *budget_usd* is used up with everything running, None when a price is unknown.
+    Return the seconds until *budget_usd* is used up with everything running, None if a price is unknown.
 
-    It is reckoned with the upper end of the prices, as the budget is.
+    It uses the highest prices, like the budget itself.
     """
     return budget_usd / hourly.most_usd * 3600 if hourly.most_usd else None
 

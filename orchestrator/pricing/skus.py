@@ -1,7 +1,7 @@
 """
-Prices of TPUs as the billing catalogue lists them (Cloud Billing API, services.skus): pure reading.
+Parse TPU prices from the billing catalogue (Cloud Billing API, services.skus). Pure.
 
-What the fields mean: docs/facts.md 4.3.
+Meaning of the fields: docs/facts.md 4.3.
 """
 
 import re
@@ -18,14 +18,14 @@ _GENERATION = re.compile(r"tpu[-\s]?(v\d+[a-z]*|7x)", re.IGNORECASE)
 _OTHER_WAYS = re.compile(
     r"reserved|calendar|dws|flex|defined duration|commit|subscription|fixed price|capacity", re.IGNORECASE
 )
-"""Words of prices that tpuctl never pays: reservations, commitments and the like."""
+"""Words in prices that tpuctl never pays: reservations, commitments and similar."""
 
 
 def prices_of(skus: Iterable[Mapping[str, Any]]) -> dict[Place, Price]:
     """
-    Return the prices per chip-hour by (generation, region, several hosts or one).
+    Return the USD per chip-hour by (generation, region, several hosts or one).
 
-    Where two SKUs fit one place, the greater price counts. An SKU that is not understood is left out.
+    If two SKUs fit one place, the higher price counts. An SKU that is not understood is left out.
     """
     spot: dict[Place, float] = {}
     on_demand: dict[Place, float] = {}

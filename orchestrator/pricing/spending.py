@@ -1,9 +1,9 @@
 """
-What a deployment has cost, by resource, zone, day and use: an estimate from the price tables, never a bill.
+Estimate what a deployment has cost, by resource, zone, day and use; never a bill.
 
-Use follows from the last report of each incarnation: time until its first step is starting or recovering, time
-after its last checkpoint is lost when it was taken away, and time in which no TPU trains is idle. Where a job
-reported no step, what its time went into is not known.
+Use follows from the last report of each incarnation: time until its first step is starting or recovering,
+time after its last checkpoint is lost if the TPU was preempted, and time in which no TPU trains is idle. If a
+job reported no step, the use of its time is unknown.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, h
 
 
 class Use(Enum):
-    """Name what time on machines went into; the value is the word for people."""
+    """Name what time on machines was used for; the value is the word for people."""
 
     TRAINING = "training"
     LOST = "lost"
@@ -35,10 +35,10 @@ class Use(Enum):
 
 
 Metered = tuple[Span, tuple[Meter, ...]]
-"""A stretch in which something was billed, with what was."""
+"""A billed stretch of time, with its meters."""
 WASTED = (Use.LOST, Use.RECOVERING)
 BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
-"""What a machine does before the job runs on it."""
+"""Phases of a machine before the job runs on it."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Stretch:
 @dataclass(frozen=True)
 class StoredAmount:
     """
-    Hold what the bucket keeps: GiB that are there since a time, in seconds since the epoch.
+    Hold GiB in the bucket and since when, in seconds since the epoch.
 
-    *cache*: a machine has left it for the next ones.
+    *cache* says that a machine has saved them for later ones.
     """
 
     gib: float
@@ -65,7 +65,7 @@ class StoredAmount:
 
 @dataclass(frozen=True)
 class Item:
-    """Hold one priced thing in one zone: on how many machines, for how many seconds, at what cost."""
+    """Hold one priced item in one zone: number of machines, seconds, and cost."""
 
     what: str
     zone: str
@@ -78,13 +78,12 @@ class Item:
 @dataclass(frozen=True)
 class Spending:
     """
-    Hold what was spent up to now.
+    Hold the spending so far.
 
-    *unknown* names what has no known price; the sums leave it out. *most_usd* is the sum of the machines at
-    the upper end of the prices, by which a budget stops.
-
-    *rate_usd* is per hour of what exists now. *to_ttl_usd* is the sum at the end of ttl if all runs all the
-    time, *budget_lasts* the seconds until the budget is used up at that price.
+    *unknown* names items without a known price, which the sums leave out. *most_usd* is the machines' sum at
+    the highest prices, at which a budget stops. *rate_usd* is per hour of what exists now. *to_ttl_usd* is
+    the sum at the end of ttl if everything runs all the time, *budget_lasts* the seconds until the budget is
+    used up at that price.
     """
 
     usd: float
@@ -111,7 +110,7 @@ class Spending:
 
     @property
     def saved_usd(self) -> float | None:
-        """Return what the same would have cost more on demand, None where a price is not known."""
+        """Return how much more the same would have cost on demand, None if a price is not known."""
         return None if self.unknown else self.ondemand_usd - self.usd
 
 
@@ -124,10 +123,10 @@ def spending(
     stored: Sequence[StoredAmount] = (),
 ) -> Spending:
     """
-    Return what was spent up to *now*; *beats* are the last reports of all incarnations.
+    Return the spending up to *now*; *beats* are the last reports of all incarnations.
 
-    Of storage it counts what the bucket has *stored* up to now, since it was written. What was deleted before,
-    requests and traffic are not in it, and budgets do not count it.
+    Storage is what the bucket has *stored* now, since it was written. Deleted objects, requests and traffic
+    are not included, and budgets do not count storage.
     """
     bill = _Bill(spec, catalog, now)
     parts = stretches(record.spans, beats, now, record.starts)
@@ -169,7 +168,7 @@ def _storage(
     spec: Spec, catalog: Catalog, stored: Sequence[StoredAmount], now: float,
     zones: dict[str, float], days: dict[str, float], uses: dict[str, float],
 ) -> tuple[Item, ...]:  # fmt: skip
-    """Return what the bucket has cost as an item, and add it to the shares by place, day and use."""
+    """Return the bucket's cost as an item, and add it to the shares by place, day and use."""
     if not stored:
         return ()
     region = home_region(spec)
@@ -192,14 +191,14 @@ def stretches(
     spans: Sequence[Span], beats: Sequence[Heartbeat], now: float, starts: Sequence[float] = ()
 ) -> tuple[Stretch, ...]:
     """
-    Return what the time was used for, from the first TPU to *now*; what lies before is idle.
+    Return what the time was used for, from the first TPU to *now*; time before that is idle.
 
-    *starts* are the times at which `up` began the deployment: from one TPU to the first one after such a start
-    nothing was recovered from.
+    *starts* are the times at which `up` started the deployment: the first TPU after such a start does not
+    recover from the one before.
     """
     every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
     reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
-    # A loser of a race has no part in the story: what the winner did says what the time was used for.
+    # Losers of a race are left out: the winner's time shows what the time was used for.
     nodes = [span for span in every if not _lost_race(span, every, reports)]
     found: list[Stretch] = []
     for index, span in enumerate(nodes):
@@ -220,12 +219,12 @@ def stretches(
 
 
 def _life(starts: Sequence[float], span: Span) -> int:
-    """Return in which life of the deployment a TPU was: how many times it had begun by then."""
+    """Return the index of the deployment's life in which a TPU was, by the number of starts before it."""
     return sum(1 for start in starts if start <= span.since)
 
 
 def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
-    """Say whether a TPU never trained because another one of its race did: its time is no time of the job."""
+    """Say whether a TPU never trained because another one won its race; its time is no time of the job."""
     beat = reports.get(incarnation_of(one.name, {}) or 0)
     if one.until is None or (beat is not None and "first_step" in beat.timings):
         return False
@@ -238,15 +237,15 @@ def stretches_of(
     since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, lives: bool
 ) -> list[Stretch]:
     """
-    Return the uses of one TPU's time; *first* is that of the time until its first step.
+    Return the uses of one TPU's time; *first* is the use of the time until its first step.
 
-    *lost* says that another one took its place, *lives* that it exists.
+    *lost* says that another TPU has replaced it, *lives* that it exists.
     """
     if beat is None:
-        # One that exists and has not reported yet is on its way; of one that is gone nobody knows.
+        # An existing TPU without a report is being prepared; for a deleted one the use is unknown.
         return [Stretch(since, end, first if lives else Use.UNKNOWN)]
     if "first_step" not in beat.timings and "spawned" in beat.timings and beat.phase not in BEFORE:
-        # The job ran and reported no step: nobody knows what of that was training.
+        # The job ran and reported no step: how much of it was training is unknown.
         began = _within(since, beat.timings["spawned"], end)
         over = beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED}
         until = _within(began, beat.updated if over else None, end)
@@ -259,7 +258,7 @@ def stretches_of(
     if beat.phase in {Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.STOPPED} and not lost:
         useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE
     elif lost:
-        # A machine that had saved its last step lost no work: what follows is already the way back.
+        # A machine that had saved its last step lost no work: the rest is already part of the recovery.
         saved = beat.step is not None and (beat.committed_step or -1) >= beat.step
         useful, rest = _within(began, beat.committed_at or began, end), Use.RECOVERING if saved else Use.LOST
     else:
@@ -272,7 +271,7 @@ def _within(low: float, value: float | None, high: float) -> float:
 
 
 class _Bill:
-    """Price spans by the tables, at the price of their own zone."""
+    """Price spans by the tables, at the prices of their own zone."""
 
     def __init__(self, spec: Spec, catalog: Catalog, now: float) -> None:
         self._spec, self._catalog, self.now = spec, catalog, now
@@ -287,18 +286,18 @@ class _Bill:
         return tuple(line for line in self._prices[key].lines if line.meter in meters)
 
     def rate(self, one: Metered) -> float:
-        """Return the known part of the price per hour."""
+        """Return the known part of the price in USD per hour."""
         return sum(line.billed_usd for line in self.lines(one) if line.billed_usd is not None)
 
     def seconds(self, span: Span, since: float = 0.0, until: float = float("inf")) -> float:
-        """Return for how long the machine existed between two times."""
+        """Return the seconds for which the machine existed between two times."""
         return max(0.0, min(span.until or self.now, until) - max(span.since, since))
 
 
 def _split(
     bill: _Bill, billed: Sequence[Metered], parts: Sequence[Stretch]
 ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """Return the cost by use, by day (UTC) and by zone; each of them adds up to the whole."""
+    """Return the cost by use, by day (UTC) and by zone; each adds up to the total."""
     uses: dict[str, float] = defaultdict(float)
     days: dict[str, float] = defaultdict(float)
     zones: dict[str, float] = defaultdict(float)
@@ -330,12 +329,12 @@ def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
 
 
 def _items(bill: _Bill, on_demand: _Bill, billed: Iterable[Metered]) -> Iterator[Item]:
-    """Yield the cost of each priced thing by zone; *on_demand* prices the same on demand."""
+    """Yield the cost of each priced item by zone; *on_demand* is the price of the same on demand."""
     groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
     for one in billed:
         span, full_price = one[0], (replace(one[0], spot=None), one[1])
         for line, other in zip(bill.lines(one), on_demand.lines(full_price), strict=True):
-            # Apart from spot: only so can people see what the deadline has cost.
+            # Separate from spot, so that the cost of the deadline is visible.
             at_full_price = span.spot is False and line.meter is Meter.NODE and not line.minor
             groups[line.what, span.zone, at_full_price].append((span, line, other))
     for (what, zone, at_full_price), members in groups.items():
@@ -347,7 +346,7 @@ def _items(bill: _Bill, on_demand: _Bill, billed: Iterable[Metered]) -> Iterator
 
 
 def _cost(bill: _Bill, parts: Iterable[tuple[Span, float | None]]) -> float | None:
-    """Return the sum of spans at their own prices per hour, None when one is unknown."""
+    """Return the sum of spans at their own prices per hour, None if one is unknown."""
     total = 0.0
     for span, price in parts:
         if price is None:

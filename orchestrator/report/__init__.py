@@ -1,1 +1,1 @@
-"""What a run cost and where its time went."""
+"""Report what a run has cost and what its time was used for."""

@@ -1,4 +1,4 @@
-"""The loss of a job by step: from what the watcher saw, from the job's own log, and from the last reports."""
+"""Compute the loss of a job by step, from the watcher's points, the job's log, and the last reports."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ from orchestrator.contract.printed.stream import Stream
 from orchestrator.domain.observation import Heartbeat
 
 FEW = 30
-"""Points of the watcher below which the job's log is read too."""
+"""Points of the watcher below which the job's log is read as well."""
 MOST = 800
 SMALLEST = 1e-30
-"""Below it a loss is drawn as 0: the marks of an axis would be too small for a float."""
+"""Smaller losses are drawn as 0, because the marks of an axis would be too small for a float."""
 
 Losses = dict[int, list[tuple[int, float]]]
 """(step, loss) in the order of steps, by incarnation."""
@@ -20,7 +20,7 @@ Losses = dict[int, list[tuple[int, float]]]
 
 @dataclass
 class PrintedLines:
-    """Hold what the lines of a log have said by now, by incarnation, and how its next ones are read."""
+    """Hold what the lines of a log have shown so far, by incarnation, and the parser for the next ones."""
 
     points: dict[int, dict[int, float | None]] = field(default_factory=dict)
     outputs: dict[int, Output] = field(default_factory=dict)
@@ -33,8 +33,8 @@ def losses(
     """
     Return the curve of each incarnation; *lines* are (incarnation, line) of the job's log.
 
-    They are read as the agent reads them, by *progress* as the agent reads it. *before* holds what they said:
-    the next time only lines that are new are needed.
+    They are parsed as in the agent, by the setting *progress*. *before* holds the results so far, so that
+    later calls need new lines only.
     """
     before = PrintedLines() if before is None else before
     for incarnation, step, loss in printed(lines, progress, before.outputs):
@@ -44,14 +44,14 @@ def losses(
     def add(incarnation: int, step: int, loss: float | None) -> None:
         loss = usable(loss)
         loss = 0.0 if loss is not None and abs(loss) < SMALLEST else loss
-        # A job prints what it likes: beyond 2^53 a step is no exact number for the drawing.
+        # A job prints anything: beyond 2^53 a step is not exact as a float of the drawing.
         if loss is not None and 0 <= step < 10**15:
             found.setdefault(incarnation, {})[step] = loss
 
     for incarnation, points in before.points.items():
         for step, loss in points.items():
             add(incarnation, step, loss)
-    # The order decides where sources differ: log, watcher, last report; each overwrites the one before.
+    # If the sources differ, later ones overwrite earlier ones: log, watcher, last report.
     for _, step, loss, incarnation in observed:
         add(incarnation, step, loss)
     for beat in beats:
@@ -63,11 +63,11 @@ def losses(
 def printed(
     lines: Iterable[tuple[int, str]], progress: str = "auto", outputs: dict[int, Output] | None = None
 ) -> Iterable[tuple[int, int, float | None]]:
-    """Yield incarnation, step and loss whenever a line of the log tells one of both anew."""
+    """Yield incarnation, step and loss whenever a line of the log shows a new step or loss."""
     outputs = {} if outputs is None else outputs
     for incarnation, line in lines:
         if line.startswith("--- incarnation "):
-            outputs.pop(incarnation, None)  # The agent's line before each start, which counts for itself.
+            outputs.pop(incarnation, None)  # the agent's own line, before each start
         output = outputs.setdefault(incarnation, Output(progress))
         before, stream = output.now(), Stream()
         stream.feed(line.encode("utf-8", "surrogateescape"))
@@ -78,6 +78,6 @@ def printed(
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Return at most MOST of the points, evenly, the last one among them."""
+    """Return at most MOST of the points, evenly spaced, including the last one."""
     stride = -(-len(points) // MOST)
     return points if stride <= 1 else [*points[:-1:stride], points[-1]]

@@ -1,9 +1,9 @@
 """
-The report as a page that renews itself, for one person on this computer.
+Serve the report as a page that refreshes itself, for one person on this computer.
 
-Nothing is answered without the token, to another host name, or from another site's page; nothing can be
-changed through it. Browsers send a cookie to every port of a host, so to whatever another user, or a machine
-at the end of a tunnel, serves at another one: the token's is for a folder whose name nobody can guess.
+Nothing is answered without the token, for another host name, or for another site's page; nothing can be
+changed through it. Browsers send a cookie to every port of a host, so also to a server of another user, or at
+the end of a tunnel. So the token's cookie is limited to a path that cannot be guessed.
 """
 
 import hmac
@@ -24,9 +24,9 @@ from orchestrator.report.page import asset
 HERE = "127.0.0.1"
 COOKIE = "tpuctl-dashboard-{port}"
 OPEN: frozenset[str] = frozenset()
-"""Paths that are answered without the token: none."""
+"""Paths that are served without the token: none."""
 REUSED_SECONDS = 4.0
-"""Seconds for which a page is shown again instead of looking at the cloud."""
+"""Seconds for which a page is served again without a new observation of the cloud."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -46,16 +46,16 @@ Scope = Mapping[str, Any]
 
 class Dashboard:
     """
-    Answer HTTP, as an ASGI application: *page* makes the page, *port* is the one it is served at.
+    Answer HTTP, as an ASGI application: *page* renders the page, *port* is where it is served.
 
-    *page* gets the name of the deployment that the address asks for, "" for none; it refuses with a
-    TpuctlError. *failed* is told of each bug: the browser learns nothing of it.
+    *page* gets the deployment's name from the address, "" for none, and raises TpuctlError to refuse.
+    *failed* is called with each bug, of which the browser learns nothing.
     """
 
     def __init__(self, page: Callable[[str], str], port: int, failed: Callable[[Exception], None]) -> None:
         self._page = page
         self._failed = failed
-        # Held while the page is made: tabs that ask meanwhile wait for it instead of asking the cloud too.
+        # Held while the page is rendered: other tabs wait for it instead of asking the cloud too.
         self._lock = threading.Lock()
         self._made: dict[str, tuple[float, str]] = {}
         self.token = secrets.token_urlsafe(32)
@@ -83,7 +83,7 @@ class Dashboard:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        """Refuse first; then look for the route."""
+        """Check the request first; then choose the route."""
         refused = self._refusal(request)
         if refused is not None:
             return refused
@@ -96,14 +96,14 @@ class Dashboard:
             return await route(request)
         except TpuctlError as error:
             return PlainTextResponse(f"{error.message} ({error.code})\n", 503)
-        except Exception as error:  # What went wrong is nobody's business over HTTP.
+        except Exception as error:  # Details of an error are not sent over HTTP.
             self._failed(error)
             return PlainTextResponse("tpuctl report --live has failed; its terminal says why\n", 500)
 
     def _refusal(self, request: Request) -> Response | None:
         hosts = {f"{name}:{self.port}" for name in (HERE, "localhost")}
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        # Against DNS rebinding: a page of another site may point its own name at 127.0.0.1.
+        # Against DNS rebinding: another site may point its own name at 127.0.0.1.
         if host not in hosts:
             return PlainTextResponse("this host name is not served\n", 421)
         foreign = origin is not None and origin not in {f"http://{name}" for name in hosts}
@@ -116,15 +116,15 @@ class Dashboard:
         return None
 
     def _knows(self, request: Request) -> bool:
-        """Say whether the request carries the token: in the address of the first page, then in its cookie."""
+        """Say whether the request has the token: in the first address, later in the cookie."""
         given = [request.cookies.get(COOKIE.format(port=self.port), "")]
         if request.url.path == "/":
             given = parse_qs(request.url.query).get("token", [])
-        # In constant time: other users of this computer may try.
+        # In constant time, because other users of this computer may try to guess it.
         return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
 
     def _welcome(self) -> Response:
-        """Put the token into a cookie and away from the address, the record and the log."""
+        """Move the token into a cookie, so that it does not stay in the address, the history and the log."""
         response = RedirectResponse(self.folder, 303)
         response.set_cookie(
             COOKIE.format(port=self.port), self.token, httponly=True, samesite="strict", path=self.folder
@@ -136,12 +136,12 @@ class Dashboard:
         return Response(await run_in_threadpool(self._fresh, wanted), media_type="text/html")
 
     def _fresh(self, wanted: str) -> str:
-        """Return the page; several tabs that ask at the same time cost one look."""
+        """Return the page; several tabs that ask at the same time cost one observation."""
         with self._lock:
             made, text = self._made.get(wanted, (0.0, ""))
             if not text or time.monotonic() - made >= REUSED_SECONDS:
                 text = self._page(wanted)
-                # One page at most for each deployment there is: of others none is made.
+                # At most one page for each existing deployment is kept.
                 self._made[wanted] = (time.monotonic(), text)
             return text
 

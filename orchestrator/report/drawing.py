@@ -1,5 +1,5 @@
 """
-Numbers for inline SVG: times and values as shares of a drawing's width and height.
+Compute inline SVG: times and values as shares of a drawing's width and height.
 
 Bars and words are placed in percent, so that a drawing fits any width while its words keep their size.
 """
@@ -14,19 +14,19 @@ from orchestrator.report.curve import Losses
 from orchestrator.report.timeline import Timeline
 
 LEAST = 0.3
-"""Least width of a bar in percent, so that a short one can be seen."""
+"""Least width of a bar in percent, so that short ones are visible."""
 WIDE, HIGH, LOW = 1000, 200, 120
-"""Width and heights of the drawings of a curve in their own units."""
+"""Width and heights of curve drawings, in their own units."""
 HOVER = 100
 """Most points of a curve that show their values under the mouse."""
 MOST_TICKS = 5
-"""Parts of an axis: more words than that do not fit on a telephone."""
+"""Most parts of an axis: more words do not fit on a phone."""
 _DAY = 86400
 _TIMES = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
     _DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY, 90 * _DAY, 365 * _DAY, 3650 * _DAY,
 )  # fmt: skip
-"""Seconds between two marks of an axis of time."""
+"""Seconds between two marks of a time axis."""
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
@@ -41,7 +41,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """Hold the two ends of an axis, which are never the same, and the round numbers on it."""
+    """Hold the two ends of an axis, which always differ, and the round numbers on it."""
 
     low: float
     high: float
@@ -49,11 +49,11 @@ class Axis:
     step: float
 
     def place(self, value: float) -> float:
-        """Return where a value stands, in percent from the low end, and within the drawing."""
+        """Return the position of a value in percent from the low end, clipped to the drawing."""
         return round(min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low))), 3)
 
     def text(self, value: float) -> str:
-        """Return a number of this axis with as many digits as it takes to tell it from the next one."""
+        """Return a number of this axis with enough digits to differ from the next one."""
         large = next(((size, sign) for size, sign in _LARGE if abs(value) >= size), None)
         if large and abs(value) < 1e15:
             return f"{value / large[0]:.4g}{large[1]}"
@@ -62,9 +62,9 @@ class Axis:
 
 
 def axis(low: float, high: float, *, outwards: bool = True) -> Axis:
-    """Return an axis over the values from *low* to *high*; its ends are round numbers where *outwards*."""
-    # Never a width of 0, also for a flat curve and for one at 0; and a curve that is flat but for the last
-    # digits of a float has no round numbers between its ends.
+    """Return an axis for values from *low* to *high*; with *outwards* its ends are round numbers."""
+    # Never a width of 0, not even for a flat curve at 0. A curve that differs only in the last digits of a float
+    # has no round numbers between its ends.
     if high - low <= 1e-12 * max(abs(low), abs(high)):
         room = (abs(high) or 1.0) * 0.05
         low, high = low - room, high + room
@@ -80,7 +80,7 @@ def axis(low: float, high: float, *, outwards: bool = True) -> Axis:
 
 
 def across(found: Axis, step_text: Callable[[float], str]) -> list[Tick]:
-    """Return the marks of an axis from left to right; words at its ends stay inside."""
+    """Return the marks of a horizontal axis; words at its ends stay inside."""
     marks = ((found.place(value), step_text(value)) for value in found.values)
     return [Tick(at, text, "start" if at < 4 else "end" if at > 96 else "middle") for at, text in marks]
 
@@ -95,7 +95,7 @@ def time_ticks(since: float, until: float) -> list[Tick]:
 
 
 def time_text(at: float, *, seconds: bool = False, dated: bool = False) -> str:
-    """Return a time of day in UTC; midnight is the day that begins where *dated*."""
+    """Return a time of day in UTC; with *dated*, midnight is shown as the date of the new day."""
     moment = datetime.fromtimestamp(at, timezone.utc)
     if dated and at % _DAY == 0:
         return f"{moment:%b} {moment.day}"
@@ -103,7 +103,7 @@ def time_text(at: float, *, seconds: bool = False, dated: bool = False) -> str:
 
 
 def lanes(drawn: Timeline) -> list[dict[str, Any]]:
-    """Return each machine's line: bars and marks with their places in percent."""
+    """Return each machine's lane: bars and marks with their positions in percent."""
     place = Axis(drawn.since, drawn.until, (), 1).place
     return [
         {
@@ -132,7 +132,7 @@ def lanes(drawn: Timeline) -> list[dict[str, Any]]:
 def progress(
     points: Iterable[tuple[float, int, float | None, int]], drawn: Timeline, target: int | None
 ) -> dict[str, Any] | None:
-    """Return the steps by time, below the machines and with their axis; None without two points."""
+    """Return the steps by time, with their axis, for below the lanes; None without two points."""
     parts: dict[int, list[tuple[float, float]]] = {}
     for at, step, _, number in points:
         if drawn.since <= at <= drawn.until and step < 10**15:
@@ -150,7 +150,7 @@ def progress(
 def curve(found: Losses) -> dict[str, Any] | None:
     """Return the lines of the loss, one for each incarnation, and its axes; None without two steps."""
     points = [point for part in found.values() for point in part]
-    # One step has no width to divide by.
+    # A single step has no width to divide by.
     if len({step for step, _ in points}) < 2:
         return None
     first, last = min(x for x, _ in points), max(x for x, _ in points)
@@ -171,7 +171,7 @@ def _plot(
     parts: Mapping[int, Sequence[tuple[float, float]]], wide: Axis, high: Axis, name: Callable[[float], str],
     tall: int = HIGH,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return lines through the points of *parts*, one for each TPU, and some of the points for the mouse."""
+    """Return lines through the points of *parts*, one for each TPU, and some points for the mouse."""
     every = [point for part in parts.values() for point in part]
     return {
         "lines": [

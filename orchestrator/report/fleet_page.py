@@ -1,4 +1,4 @@
-"""The report of a fleet as one HTML page that needs no network: nodes, queue, jobs, results, money."""
+"""Render the report of a fleet as one HTML page without network access: nodes, queue, jobs, results, money."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,18 +13,18 @@ from orchestrator.report.results_table import ResultsTable
 from orchestrator.report.sweep_plots import sweep
 
 COLOURS = 6
-"""Colours for jobs; those after the fifth share the last one."""
+"""Number of colours for jobs; those after the fifth share the last one."""
 PITCHES = ((12, 22), (40, 15), (10_000, 9))
-"""Up to so many nodes a row is so many pixels high."""
+"""(up to this number of nodes, height of a row in pixels)."""
 WORDS_APART = 15
-"""Least pixels between two names of rows."""
+"""Least pixels between the names of two rows."""
 _KINDS = {
     NodeUse.BOOT: "starting", NodeUse.IDLE: "idle", NodeUse.LOST: "lost", NodeUse.UNKNOWN: "unknown",
 }  # fmt: skip
 
 
 def fleet_page(account: Account, tables: Sequence[ResultsTable]) -> str:
-    """Return the page; *tables* are the results of the jobs that have parameters or files to show."""
+    """Return the page; *tables* are the results of the jobs that have parameters or collected files."""
     style = asset("style.css")
     kinds = {job.order.name: f"job{min(n, COLOURS - 1)}" for n, job in enumerate(account.jobs)}
     since, until = _time(account)
@@ -33,7 +33,7 @@ def fleet_page(account: Account, tables: Sequence[ResultsTable]) -> str:
         "times": drawing.time_ticks(since, until), "queue": _queue(account, since, until),
         "jobs": [_job(account, job, kinds) for job in account.jobs],
         "sweeps": [sweep(table) for table in tables],
-        # The only text that is not escaped: it is a file of ours.
+        # The only text that is not escaped, because it is our own file.
         "style": environment().filters["as_is"](style), "style_hash": style_hash(style),
     }  # fmt: skip
     return environment().get_template("fleet.html.j2").render(values)
@@ -96,7 +96,7 @@ def _head(account: Account) -> dict[str, Any]:
 
 
 def _remaining_text(account: Account, counts: Sequence[Mapping[str, int]]) -> str:
-    """Return when all jobs will be over, where that is known of each."""
+    """Return when all jobs will end, if that is known for each."""
     both = zip(account.jobs, counts, strict=True)
     going = [job.order.name for job, one in both if {"running", "waiting"} & one.keys()]
     if any(name not in account.eta for name in going):
@@ -140,14 +140,14 @@ def _rows(lanes: Sequence[NodeLane], kinds: Mapping[str, str], since: float, unt
 
 
 def _common(names: Sequence[str]) -> int:
-    """Return how many characters at their beginning all names have in common, up to the last '-' among them."""
+    """Return the length of the names' common prefix, up to its last '-'."""
     first, last = min(names, default=""), max(names, default="")
     same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:same].rfind("-") + 1
 
 
 def _add(bars: list[dict[str, Any]], part: NodeStretch, kinds: Mapping[str, str], place: Any) -> None:
-    """Add a bar; what is too short to be told from the one before of its colour is joined to it."""
+    """Add a bar; one too short to be seen is joined to the one before of its colour."""
     x, end = place(part.since), place(part.until)
     kind = _KINDS.get(part.use) or kinds[part.job]
     text = f"{part.job}/{part.task}" if part.job else part.use.value
@@ -187,7 +187,7 @@ def _queue(account: Account, since: float, until: float) -> dict[str, Any] | Non
 def _steps(
     curve: Sequence[tuple[float, int]], across: drawing.Axis, upwards: drawing.Axis, until: float
 ) -> str:
-    """Return the corners of the area below a curve that goes in steps, at most two for each unit of width."""
+    """Return the corners of the area below a step curve, at most two for each unit of width."""
     corners: list[tuple[float, float]] = [(across.place(curve[0][0]), 100.0)]
     for at, value in curve:
         x, y = across.place(at), 100 - upwards.place(value)

@@ -1,4 +1,4 @@
-"""The report of a deployment as one HTML page that needs no network."""
+"""Render the report of a deployment as one HTML page without network access."""
 
 import base64
 import hashlib
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 UNKNOWN = "not known"
 NEWEST = 300
-"""Events that the page shows; earlier ones are counted."""
+"""Newest events to show; earlier ones are counted."""
 SIGNS = {"preempted": "\N{MULTIPLICATION SIGN}", "failed": "\N{MULTIPLICATION SIGN}", "done": "✓"}
 BAD = frozenset({"failed", "unclaimed", "spent", "refused"})
-"""Outcomes that nobody hoped for."""
+"""Outcomes that are shown as failures."""
 
 
 @dataclass(frozen=True)
 class PageFacts:
     """
-    Hold all that the page tells. *status* is what `status --json` prints; *now* is the end of the account.
+    Hold the content of the page: *status* as in `status --json`; *now* is the end of the account.
 
-    *points* are the watcher's (time, step, loss, incarnation), *checkpoints* (step, time) of those in the bucket.
+    *points* are the watcher's (time, step, loss, incarnation), *checkpoints* (step, time) of those in the
+    bucket.
     """
 
     status: Mapping[str, Any]
@@ -56,9 +57,9 @@ class PageFacts:
 @dataclass(frozen=True)
 class LiveFacts:
     """
-    Hold what only the dashboard shows: the end of the job's *log*, and the *deployments* of this computer.
+    Hold what only the dashboard shows: the end of the job's *log*, and this computer's *deployments*.
 
-    Those are the rows of `tpuctl status --all -w`; *shown* is the name of the one whose page this is.
+    Those are the rows of `tpuctl status --all -w`; *shown* is the name of the page's own deployment.
     """
 
     log: Sequence[str] = ()
@@ -67,7 +68,7 @@ class LiveFacts:
 
 
 def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
-    """Return the page; *live* is for the dashboard, which serves style and script beside it."""
+    """Return the page; *live* is for the dashboard, which serves style and script as separate files."""
     style = asset("style.css")
     drawn = timeline(facts.record.spans, facts.beats, facts.events, facts.now)
     values = {
@@ -82,7 +83,7 @@ def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
         "events": facts.events[-NEWEST:],
         "omitted": max(0, len(facts.events) - NEWEST),
         "live": live,
-        # The only text that is not escaped: it is a file of ours.
+        # The only text that is not escaped, because it is our own file.
         "style": environment().filters["as_is"](style),
         "style_hash": style_hash(style),
     }
@@ -90,7 +91,7 @@ def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
 
 
 def style_hash(style: str) -> str:
-    """Return what a Content-Security-Policy calls this very style by."""
+    """Return the hash of *style* for a Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}"
 
 
@@ -101,14 +102,14 @@ def asset(name: str) -> str:
 
 
 def _folders() -> list[Path]:
-    """Return where templates lie: in the wheel's package, or beside it in a checkout."""
+    """Return the folders with templates: in the wheel's package, or beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     return [package / "templates" / "report", package.parent / "templates" / "report"]
 
 
 @cache
 def environment() -> "Environment":
-    """Return what fills the templates beside the page's."""
+    """Return the Jinja environment for the page's templates."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -128,12 +129,12 @@ def environment() -> "Environment":
 
 
 def stamp(at: float) -> str:
-    """Return a moment in UTC."""
+    """Return a time as UTC text for the page."""
     return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def usd_shown(usd: float | None) -> str:
-    """Return an amount with at least two digits that count: a rehearsal costs parts of a cent."""
+    """Return an amount with at least two significant digits: a rehearsal costs fractions of a cent."""
     if usd is None:
         return UNKNOWN
     if 0 < usd < 0.0001:
@@ -155,7 +156,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     redone = UNKNOWN if summary.steps_redone is None else f"{summary.steps_redone:,}"
     lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
     began = f"began {stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
-    # Not the number of the newest: a request that was refused took a number, and no TPU came of it.
+    # Not the newest number: a refused request used a number without creating a TPU.
     used = len({span.name for span in facts.record.spans if span.kind is Kind.NODE})
     free = " A rehearsal on the local cloud: nothing is billed." if facts.unbilled else ""
     return {
@@ -188,20 +189,20 @@ def _tile(title: str, value: str, more: str) -> dict[str, str]:
 
 
 def _hero(facts: PageFacts) -> list[dict[str, str]]:
-    """Return what a run has come to, in a few large words: steps, time, preemptions, and money."""
+    """Return the headline figures of a run: steps, time, preemptions, and money."""
     summary, spent = facts.summary, facts.spending
     lost = summary.preemptions
     found = [] if summary.steps is None else [_tile("", f"{summary.steps:,}", "steps")]
     if summary.wall_seconds:
         found.append(_tile("in", span_text(summary.wall_seconds), ""))
-    # Survived is what trains again, or has ended well: a loss of this minute is not yet.
+    # A preemption counts as survived once the job trains again or has succeeded, not in the first minute.
     survived = "survived" if facts.status["outcome"] == "done" or _trains(facts) else ""
     found.append(
         _tile("", f"{lost or 'no'}", f"preemption{'' if lost == 1 else 's'} {survived if lost else ''}")
     )
     if spent.usd:
         found.append(_tile("", usd_shown(spent.usd), "at spot prices" if facts.unbilled else "spent"))
-    # What has no known price would make the saving look larger, or smaller, than it is.
+    # An item without a known price would distort the saving.
     if spent.ondemand_usd > spent.usd and not spent.unknown:
         share = 1 - spent.usd / spent.ondemand_usd
         found.append(_tile("", f"{share:.0%}", f"saved ({usd_shown(spent.ondemand_usd)} on demand)"))
@@ -209,7 +210,7 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
 
 
 def _trains(facts: PageFacts) -> bool:
-    """Say whether the newest TPU is at work."""
+    """Say whether the newest TPU trains: every worker reports that its job runs."""
     workers = facts.status["workers"]
     return bool(workers) and all(worker["phase"] == "run" for worker in workers)
 
@@ -220,7 +221,7 @@ def _target(facts: PageFacts) -> int | None:
 
 
 def _bar(facts: PageFacts) -> dict[str, Any] | None:
-    """Return how far the job is, None where its end is not known."""
+    """Return the job's progress, None if its end is not known."""
     target, step = _target(facts), facts.summary.steps
     if not target or step is None:
         return None
@@ -270,7 +271,7 @@ def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
 
 
 def _uses(facts: PageFacts) -> list[dict[str, Any]]:
-    """Return for each use its time, its share of all time, and what it cost."""
+    """Return for each use its time, its share of all time, and its cost."""
     parts: Sequence[Stretch] = stretches(facts.record.spans, facts.beats, facts.now, facts.record.starts)
     seconds = {use: sum(p.until - p.since for p in parts if p.use is use) for use in Use}
     whole, at = sum(seconds.values()), 0.0

@@ -1,4 +1,4 @@
-"""The results of a job's tasks as one table: parameters, how each went, and the values that it has left."""
+"""Collect the results of a job's tasks in one table: parameters, state, and collected values."""
 
 import csv
 import io
@@ -16,14 +16,14 @@ from orchestrator.planning.fleet_use import JobHistory
 MOST_COLUMNS = 64
 LONGEST_NAME, LONGEST_VALUE = 60, 200
 OWN = ("state", "restarts", "lost_steps", "node_seconds", "cost_usd", "step", "loss")
-"""Columns that are ours; those of parameters stand before them, collected ones after them."""
+"""Our own columns; those of parameters come before them, collected ones after them."""
 
 Value = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
 class ResultsTable:
-    """Hold rows by column, the number of the task first. *parameters* and *collected* are names of columns."""
+    """Hold rows by column, the task number first; *parameters* and *collected* are names of columns."""
 
     job: str
     columns: tuple[str, ...]
@@ -32,7 +32,7 @@ class ResultsTable:
     collected: tuple[str, ...]
 
     def csv(self) -> str:
-        """Return the table as CSV that a spreadsheet opens: what is unknown is empty."""
+        """Return the table as CSV for spreadsheets; unknown values are empty."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([_safe(one) for one in self.columns])
@@ -47,7 +47,7 @@ def results_table(
 ) -> ResultsTable:  # fmt: skip
     """Return the table of all tasks; *files* are what each has left, by task and name."""
     parameters = tuple(dict.fromkeys(key for one in job.order.parameters for key in one))
-    # A parameter may have the name of a column of ours: then ours has to give way.
+    # A parameter may have the name of one of our columns; then ours is renamed.
     own = {name: name if name not in parameters else f"task_{name}" for name in OWN}
     number = "task" if "task" not in parameters else "task_number"
     taken = {number, *parameters, *own.values()}
@@ -75,9 +75,9 @@ def results_table(
 
 def values_in(file: str, data: bytes) -> dict[str, Value]:
     """
-    Return the values in a file that a task has left: those of a JSON object, or the last row of a CSV.
+    Return the values in a file from a task: those of a JSON object, or the last row of a CSV.
 
-    An object within it gives `name.key`; lists and deeper objects are left out. What cannot be read gives nothing.
+    A nested object gives `name.key`; lists and deeper objects are left out. An unreadable file gives nothing.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -113,7 +113,7 @@ def _number(text: str) -> Value:
 
 
 def _value(value: Any) -> Value:
-    """Return a value that any reader of JSON and CSV can take; a number that is none comes as a word."""
+    """Return a value that every JSON and CSV reader accepts; NaN and infinity become words."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -124,7 +124,7 @@ def _value(value: Any) -> Value:
 
 
 def _safe(value: Value) -> str:
-    """Return a cell; text of a machine that a spreadsheet would run as a formula begins with a quote."""
+    """Return a cell in which a machine's text cannot run as a spreadsheet formula, by a leading quote."""
     if value is None:
         return ""
     if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"} and isinstance(_number(value), str):
@@ -133,7 +133,7 @@ def _safe(value: Value) -> str:
 
 
 def numbers(rows: Sequence[Mapping[str, Value]], column: str) -> list[float | None]:
-    """Return a column as numbers, None for what is none."""
+    """Return a column as numbers, None for other values."""
     found: list[float | None] = []
     for row in rows:
         value = row.get(column)

@@ -1,4 +1,4 @@
-"""What a finished run tells: steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
+"""Summarise a finished run: steps, loss, preemptions, repeated steps, recovery by part, goodput, cost."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.pricing.spending import BEFORE
 
 COMMITS = "commits"
-"""What `Heartbeat.progress_from` says of a job that shows its steps in its saves only."""
+"""Value of `Heartbeat.progress_from` for a job whose steps are known from its saves only."""
 LIVING = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN, Phase.STOPPING})
 PARTS = ("detect", "decide", "create", "fetch", "unpack", "setup", "restore", "compile")
 
@@ -17,12 +17,12 @@ PARTS = ("detect", "decide", "create", "fetch", "unpack", "setup", "restore", "c
 @dataclass(frozen=True)
 class Recovery:
     """
-    Hold one way back, in seconds by part.
+    Hold one recovery, in seconds by part.
 
-    detect: last sign of life to the preemption being seen; decide: to the create call; create: to the
-    first line of the new machine's startup script (the cloud's part); fetch: agent and code; unpack: what an
-    earlier machine installed and compiled; setup: the setup command, 0 where none ran; restore: what was still
-    missing of the checkpoint then; compile: from the job's start to its first new step, which is mostly imports,
+    detect: from the last sign of life until the preemption is observed; decide: until the create call;
+    create: until the first line of the new machine's startup script (the cloud's part); fetch: agent and
+    code; unpack: what an earlier machine installed and compiled; setup: the setup command, 0 if none ran;
+    restore: the rest of the checkpoint; compile: from the job's start to its first new step, mostly imports,
     data and XLA's compile. The programs are as in `Heartbeat`.
     """
 
@@ -40,12 +40,12 @@ class Recovery:
 @dataclass(frozen=True)
 class Summary:
     """
-    Hold the figures of one deployment. *goodput* is the share of wall-clock time spent on kept steps.
+    Hold the figures of one deployment; *goodput* is the share of wall-clock time spent on steps that counted.
 
-    *redone_at_least* says that a machine died without a last word, so it may have redone a few steps more.
-    What is None is not known: a job whose steps show in its saves only loses steps that nobody has counted.
-    *unpriced* names what has no known price and is in no sum. *saves_stopped* is for how many seconds saves have
-    stopped the training of worker 0, as far as that could be measured.
+    *redone_at_least* says that a machine was lost without a last report, so more steps may have been
+    repeated. None means unknown: for a job whose steps are known from its saves only, repeated steps are not
+    counted. *unpriced* names items without a known price, which are in no sum. *saves_stopped* is for how
+    many seconds saves have stopped the training of worker 0, as far as measured.
     """
 
     steps: int | None
@@ -74,10 +74,10 @@ def summarise(
     """
     Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
 
-    *wall* is for how many seconds the deployment was up, *begun* has the incarnations with which `up` began it
-    or opened it again: none of these came back from anything.
+    *wall* is how many seconds the deployment was up, *begun* has the incarnations with which `up` started or
+    restarted it, which did not recover from anything.
     """
-    # A machine that was taken away before it trained has no steps to lose.
+    # A machine that was preempted before it trained has no steps to lose.
     trained = (b for b in beats if b.worker == 0 and b.step is not None)
     chain = sorted(trained, key=lambda b: b.incarnation)
     ways = [
@@ -109,27 +109,27 @@ def summarise(
 
 
 def counts(beat: Heartbeat) -> bool:
-    """Say whether a machine's steps were counted while it trained, and not only those that it saved."""
+    """Say whether a machine reported its steps while it trained, and not only through its saves."""
     return beat.step is not None and beat.progress_from != COMMITS
 
 
 def _started(beat: Heartbeat) -> bool:
-    """Say whether the job ran on this machine, as far as its last report tells."""
+    """Say whether the job ran on this machine, according to its last report."""
     return beat.step is not None or ("spawned" in beat.timings and beat.phase not in BEFORE)
 
 
 def _lost(started: Sequence[Heartbeat]) -> bool:
-    """Say whether a machine other than the newest has trained without its steps being counted."""
+    """Say whether a machine other than the newest has trained without reporting its steps."""
     return any(not counts(beat) for beat in started[:-1])
 
 
 def _last_step(beat: Heartbeat) -> int | None:
-    """Return the last step that is known: a save may be of a later one than the last that was reported."""
+    """Return the last known step, which may be that of a save after the last report."""
     return max((n for n in (beat.step, beat.committed_step) if n is not None), default=None)
 
 
 def _useful_seconds(beat: Heartbeat, after: Heartbeat | None) -> float:
-    """Return the training time of one incarnation, cut down to the share of its steps that *after* has kept."""
+    """Return the training time of one incarnation, reduced to the share of its steps that *after* has kept."""
     first, last = beat.timings.get("first_step"), beat.progress_at
     if first is None or last is None or beat.step is None:
         return 0.0
@@ -141,9 +141,9 @@ def _useful_seconds(beat: Heartbeat, after: Heartbeat | None) -> float:
 
 def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> Recovery | None:
     """
-    Return the way from one incarnation to the next, or None when a mark on it is missing.
+    Return the recovery from one incarnation to the next, or None if one of its times is missing.
 
-    A job that was started again on the same machine has overwritten the marks of its first start.
+    A job that was restarted on the same machine has overwritten the times of its first start.
     """
     observed = _time(events, "preempted", before.incarnation)
     created = _time(events, "node-create", after.incarnation)
@@ -151,7 +151,7 @@ def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> R
     if created is None or after.attempt > 1 or not {"boot", "fetched", "spawned", "first_step"} <= set(times):
         return None
     observed = created if observed is None else observed
-    # The checkpoint comes while code and setup do, so what is left after both is the wait for it.
+    # The checkpoint is downloaded in parallel to code and setup; only the rest after both is a wait for it.
     back = times.get("unpacked", times["fetched"])
     ready = max(times["fetched"], back, times.get("setup_began", 0.0), times.get("setup_done", 0.0))
     began = min(ready, times.get("setup_began", ready))

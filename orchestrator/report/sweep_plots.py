@@ -1,4 +1,4 @@
-"""The results of a sweep for the page: the result by each parameter, the best tasks, and the table of all."""
+"""Prepare the results of a sweep for the page: the result by each parameter, the best tasks, and the table."""
 
 from collections.abc import Mapping, Sequence
 from math import log10
@@ -9,13 +9,13 @@ from orchestrator.report.results_table import ResultsTable, Value, numbers
 
 MOST_ROWS, MOST_PLOTS, MOST_DOTS, BEST = 200, 6, 1000, 8
 WIDE_RANGE = 50.0
-"""Largest value by smallest of a parameter from which its axis is logarithmic."""
+"""Ratio of a parameter's largest to smallest value from which on its axis is logarithmic."""
 MOST_WORDS = 12
-"""Values of a parameter that is no number; of more there is no plot."""
+"""Most values of a non-numeric parameter that are plotted."""
 
 
 def sweep(table: ResultsTable) -> dict[str, Any]:
-    """Return what the page shows of one job: a plot for each parameter, its best tasks, and all of them."""
+    """Return the data of one job's section: a plot for each parameter, its best tasks, and all of them."""
     result = _result(table)
     plots = [] if result is None else [
         plot for one in table.parameters if (plot := _plot(table, one, result)) is not None
@@ -37,7 +37,7 @@ def sweep(table: ResultsTable) -> dict[str, Any]:
 
 
 def _result(table: ResultsTable) -> str | None:
-    """Return the column whose values are drawn: a loss that a task has left, else its first number, else ours."""
+    """Return the column to plot: a loss from the task, else its first number, else one of ours."""
     drawn = [
         one
         for one in (*table.collected, "loss", "task_loss")
@@ -48,7 +48,7 @@ def _result(table: ResultsTable) -> str | None:
 
 
 def _numeric(table: ResultsTable, column: str) -> bool:
-    """Say whether a column has numbers, and nothing else but what is unknown."""
+    """Say whether a column contains only numbers and unknown values."""
     found = numbers(table.rows, column)
     given = [row.get(column) for row in table.rows]
     return any(one is not None for one in found) and all(
@@ -70,7 +70,7 @@ def _cell(value: Value) -> str:
 
 
 def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | None:
-    """Return the result by one parameter; None without two of its values."""
+    """Return the plot of the result by one parameter; None if the parameter has fewer than two values."""
     heights = numbers(table.rows, result)
     given = [str(row.get(parameter, "")) for row in table.rows]
     words = list(dict.fromkeys(given))
@@ -114,7 +114,7 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
 
 
 def _is_wide(values: Sequence[float]) -> bool:
-    """Say whether an axis shows more of the values by their logarithms."""
+    """Say whether a logarithmic axis separates more of the values."""
     return min(values) > 0 and max(values) / min(values) >= WIDE_RANGE
 
 
@@ -123,7 +123,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _marks(places: Sequence[float | None], words: Sequence[str], across: drawing.Axis) -> list[drawing.Tick]:
-    """Return the marks of an axis: values that tasks have, as they were written, as many as there is room for."""
+    """Return the marks of an axis: values of tasks, as written, as many as fit."""
     found = sorted(
         {(across.place(at), word) for at, word in zip(places, words, strict=True) if at is not None}
     )

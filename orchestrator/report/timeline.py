@@ -1,4 +1,4 @@
-"""What each machine did and when, from the record, the last reports and the events."""
+"""Build the timeline of each machine from the record, the last reports and the events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from orchestrator.pricing.spending import Stretch, Use, stretches_of
 
 @dataclass(frozen=True)
 class TimelineMark:
-    """Hold a moment on a machine's line: *kind* is preempted, done or failed."""
+    """Hold a moment on a machine's lane: *kind* is preempted, done or failed."""
 
     at: float
     kind: str
@@ -22,7 +22,7 @@ class TimelineMark:
 @dataclass(frozen=True)
 class Lane:
     """
-    Hold the line of one machine; a VM has no *number*, and its bars no use but that it runs.
+    Hold the lane of one machine; a VM has no *number*, and its bars have no use but that it runs.
 
     *steps* says in words which steps it trained, *lives* that it exists.
     """
@@ -38,7 +38,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Hold all lines and the time that they cover."""
+    """Hold all lanes and the time that they cover."""
 
     since: float
     until: float
@@ -46,7 +46,7 @@ class Timeline:
 
     @property
     def losses(self) -> dict[int, float]:
-        """Return when each TPU that was preempted was lost, by its incarnation."""
+        """Return the time of the loss of each preempted TPU, by incarnation."""
         marks = ((lane.number, mark) for lane in self.lanes for mark in lane.marks)
         return {number: mark.at for number, mark in marks if number and mark.kind == "preempted"}
 
@@ -54,7 +54,7 @@ class Timeline:
 def timeline(
     spans: Sequence[Span], beats: Sequence[Heartbeat], events: Sequence[Event], now: float
 ) -> Timeline:
-    """Return the lines of all machines that ever were, up to *now* or to the end of the last of them."""
+    """Return the lanes of all machines that ever existed, up to *now* or to the end of the last of them."""
     last = {beat.incarnation: beat for beat in beats if beat.worker == 0}
     nodes = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
     lanes = [_node(index, nodes, last, events, now) for index in range(len(nodes))]
@@ -77,7 +77,7 @@ def _end(span: Span, now: float) -> float:
 def _node(
     index: int, nodes: Sequence[Span], last: dict[int, Heartbeat], events: Sequence[Event], now: float
 ) -> Lane:
-    """Return one TPU's line, in the words and by the rules of the account of the time."""
+    """Return one TPU's lane, by the same words and rules as `spending`."""
     span = nodes[index]
     number = incarnation_of(span.name, {}) or 0
     end, beat, lives = _end(span, now), last.get(number), span.until is None

@@ -1,1 +1,1 @@
-"""The checks of `tpuctl doctor`: facts in, findings out. Nothing here looks at the computer or calls anybody."""
+"""Define the checks of `tpuctl doctor`: facts in, findings out, without any I/O."""

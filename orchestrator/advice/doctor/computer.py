@@ -1,10 +1,10 @@
-"""Checks of this computer, and of what the local cloud needs on it."""
+"""Check this computer, and what the local cloud needs on it."""
 
 from orchestrator.advice.doctor.facts import Facts, Group, Health, ProbeAnswer, bad, check, ok, unknown, warn
 
 OLDEST_PYTHON = (3, 10)
 ROOM = 2 << 30
-"""Free bytes that the state folder should have: bundles, the record, a log of the local cloud."""
+"""Free bytes that the state folder should have, for bundles, the record and a log of the local cloud."""
 
 
 @check("python", Group.COMPUTER)
@@ -89,7 +89,7 @@ def state_folder(facts: Facts) -> ProbeAnswer:
         return bad(f"{here.state}: {here.state_problem}", "fix it, or set TPUCTL_STATE_DIR to another folder")
     if here.state_mode is None:
         return ok(f"{here.state} (made by the first `up`)")
-    # Writing by others is wrong, reading is not: keys have their own check and their own mode.
+    # Writable for others is wrong, readable is not: keys have their own check and their own mode.
     if here.state_mode & 0o022:
         text = f"{here.state}: others may write to it (mode {here.state_mode:04o})"
         return bad(text, f"chmod go-w {here.state}   (or: tpuctl doctor --fix)")
@@ -103,7 +103,7 @@ def disk(facts: Facts) -> ProbeAnswer:
     if free is None:
         return unknown("the free space cannot be read", "see: df -h")
     text = f"{free / 2**30:.1f} GiB free"
-    # What cannot fit is wrong; what leaves little room is a warning, since nobody knows how the folder grows.
+    # What cannot fit is wrong; little room is only a warning, because the growth of the folder is unknown.
     if free < wanted:
         fix = "free some space, or set TPUCTL_STATE_DIR to a larger disk"
         return bad(f"{text}; the code alone is {wanted / 2**30:.1f} GiB", fix)
@@ -127,7 +127,7 @@ def deployments(facts: Facts) -> ProbeAnswer:
     known = facts.computer.deployments
     overdue = [one.name for one in known if one.overdue]
     damaged = [one.name for one in known if not one.readable]
-    # Overdue before damaged: it costs money now.
+    # Overdue before damaged, because it costs money now.
     if overdue:
         text = f"past their time to live, and billed: {', '.join(overdue)}"
         return bad(text, "run `tpuctl status` in any deployment: it ends them; or tpuctl down there")
@@ -138,7 +138,7 @@ def deployments(facts: Facts) -> ProbeAnswer:
 
 
 def _hurts(facts: Facts, text: str, fix: str) -> ProbeAnswer:
-    # Who works on Google Cloud needs no local cloud: there the same lack is a warning only.
+    # On Google Cloud no local cloud is needed, so the same lack is only a warning there.
     return ProbeAnswer(Health.BAD if facts.local.chosen else Health.WARN, text, fix)
 
 

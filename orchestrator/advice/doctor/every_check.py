@@ -1,4 +1,4 @@
-"""All checks of `tpuctl doctor`, in the order in which they are shown, and their manual."""
+"""List all checks of `tpuctl doctor` in the order in which they are shown, and render their manual."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from orchestrator.advice.doctor import computer, file, google, login
 from orchestrator.advice.doctor.facts import Check, Facts, Health, HealthFinding
 
-# The order is that of cause and effect: a finding below may say "see ... above".
+# In the order of cause and effect: a finding below may say "see ... above".
 CHECKS: Final[tuple[Check, ...]] = (
     computer.python,
     computer.libraries,
@@ -62,12 +62,12 @@ def examine(facts: Facts) -> tuple[HealthFinding, ...]:
 
 
 def healthy(findings: Sequence[HealthFinding]) -> bool:
-    """Say whether nothing is wrong. A warning is not wrong, nor is what nobody could tell."""
+    """Say whether nothing is wrong; warnings and unknown results do not count as wrong."""
     return all(finding.health is not Health.BAD for finding in findings)
 
 
 def manual() -> str:
-    """Return the table of all checks as Markdown: what docs/doctor.md holds."""
+    """Return the table of all checks as Markdown, for docs/doctor.md."""
     rows = [f"| `{each.id}` | {each.group.value} | {_text(each)} |" for each in CHECKS]
     return "\n".join((_HEAD, *rows)) + "\n"
 

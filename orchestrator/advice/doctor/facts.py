@@ -1,8 +1,8 @@
 """
-What `tpuctl doctor` knows about this computer, the deployment file and the cloud.
+Hold what `tpuctl doctor` has found out about this computer, the deployment file and the cloud.
 
-A Sight is Present, Absent, or Unknown with the reason; one whose retry class is PERMANENT was refused for a
-reason that does not pass by itself.
+A Sight is Present, Absent, or Unknown with the reason; the retry class PERMANENT means that waiting does not
+help.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.observation import Bucket, Node, Sight, Unknown, Vm
 from orchestrator.domain.spec import Spec
 
-# Unknown and not Absent: what nobody has asked must not look like a lack.
+# Unknown and not Absent: a question that was not asked must not look like a lack.
 NOT_ASKED = Unknown("nobody asked")
 
 
 @dataclass(frozen=True)
 class KnownDeployment:
-    """Describe a deployment that this computer remembers; *overdue* says that its ttl is over and it is billed."""
+    """Describe a deployment that this computer remembers; *overdue* says that it is billed beyond its ttl."""
 
     name: str
     readable: bool = True
@@ -33,9 +33,9 @@ class Computer:
     """
     Describe this computer.
 
-    *libraries* and *programs* map names to versions, None where there is none. *diverting* names variables
-    that send Google's clients elsewhere, *colours* those that rule colour. *state* is the folder of the
-    deployments, *state_mode* its permissions (None: not made yet), *open_keys* SSH keys that others may read.
+    *libraries* and *programs* map names to versions, None if not installed. *diverting* names variables that
+    redirect Google's clients, *colours* those that control colour. *state* is the folder of the deployments,
+    *state_mode* its permissions (None: it does not exist yet), *open_keys* SSH keys that others may read.
     """
 
     python: str = ""
@@ -60,9 +60,9 @@ class File:
     """
     Describe the deployment file.
 
-    Without a file *path* is empty; *problem* says what is wrong with one that is refused.
-    *source_bytes* is what would be pushed, *taken* maps sidecars to ports that another program holds here.
-    *catalog* says what the types of the file are and take.
+    Without a file *path* is empty; *problem* says what is wrong with a refused one. *source_bytes* is the
+    size of a push, *taken* maps sidecars to ports that another program uses. *catalog* describes the types in
+    the file.
     """
 
     path: str = ""
@@ -81,9 +81,9 @@ class Local:
     """
     Describe the local cloud of this computer.
 
-    *chosen* says that the deployment is for it. *missing* names Python packages and *programs* programs that
-    are not there, *namespace* why machines in namespaces cannot run, if so. *daemon* is `absent`, `runs`,
-    `deaf` (a process that does not answer) or `stale` (a file without a process).
+    *chosen* says that the deployment uses it. *missing* names Python packages and *programs* programs that
+    are not installed, *namespace* says why machines in namespaces cannot run, empty if they can. *daemon* is
+    `absent`, `runs`, `deaf` (a process that does not answer) or `stale` (a file without a process).
     """
 
     chosen: bool = False
@@ -98,7 +98,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Login:
-    """Describe application default credentials: their *kind*, where they lie, and whose they are, if known."""
+    """Describe application default credentials: their *kind*, path, and owner, if known."""
 
     kind: str
     place: str
@@ -117,16 +117,16 @@ class CpuQuota:
 @dataclass(frozen=True)
 class Google:
     """
-    Describe what the cloud showed: Google, or the local cloud in its place.
+    Describe what Google showed, or the local cloud in its place.
 
-    *offers* maps a zone to whether it lists the type, *runtimes* to whether it lists the runtime.
-    *ahead* is by how many seconds this computer's clock is ahead of the service's. *lacking* names
-    permissions on the bucket that the caller does not have. *private_access* is that of the first region,
-    *private_elsewhere* of the others. *secrets* maps a secret of the job to those with
-    the role to read it on the secret itself, *data* a bucket's folder of job.data to whether it holds any.
-    *tpu_limits* is how much the project may have of the quota that the type counts against, by zone.
-    *vm_image* is the image that the VM would boot, *vm_machine* its type as its zone lists it.
-    *elsewhere* and *vms_elsewhere* have TPUs and VMs of the deployment's label in all zones.
+    *offers* maps a zone to whether it lists the type, *runtimes* to whether it lists the runtime. *ahead* is
+    by how many seconds this computer's clock is ahead of the service's. *lacking* names permissions on the
+    bucket that the caller lacks. *private_access* is that of the first region, *private_elsewhere* of the
+    others. *secrets* maps a secret of the job to those with the role to read it on the secret itself, *data*
+    maps a bucket's folder of job.data to whether it holds any objects. *tpu_limits* is the project's limit,
+    by zone, of the quota that the type counts against. *vm_image* is the image that the VM would boot,
+    *vm_machine* its type as its zone lists it. *elsewhere* and *vms_elsewhere* have TPUs and VMs of the
+    deployment's label in all zones.
     """
 
     login: Sight[Login] = NOT_ASKED
@@ -158,7 +158,7 @@ class Google:
 
 @dataclass(frozen=True)
 class Facts:
-    """Hold everything that the checks look at."""
+    """Hold everything that the checks examine."""
 
     computer: Computer = field(default_factory=Computer)
     file: File = field(default_factory=File)
@@ -167,7 +167,7 @@ class Facts:
 
 
 class Health(Enum):
-    """Say how it stands: fine, likely to hurt, wrong, or not known. What is not known is not wrong."""
+    """Grade a finding: fine, likely to hurt, wrong, or unknown. Unknown does not count as wrong."""
 
     OK = "ok"
     WARN = "warn"
@@ -176,7 +176,7 @@ class Health(Enum):
 
 
 class Group(Enum):
-    """Name what a check is about; the value is its heading."""
+    """Name the subject of a check; the value is its heading."""
 
     COMPUTER = "This computer"
     FILE = "Deployment file"
@@ -186,7 +186,7 @@ class Group(Enum):
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    """Hold how it stands, what was seen, and for what is not fine what to do."""
+    """Hold the grade, what was found, and what to do if it is not fine."""
 
     health: Health
     text: str
@@ -194,28 +194,28 @@ class ProbeAnswer:
 
 
 def ok(text: str) -> ProbeAnswer:
-    """Return the answer that nothing is wrong."""
+    """Return the answer "fine" with what was found."""
     return ProbeAnswer(Health.OK, text)
 
 
 def warn(text: str, fix: str) -> ProbeAnswer:
-    """Return the answer that something is likely to hurt."""
+    """Return the answer "likely to hurt", with what to do."""
     return ProbeAnswer(Health.WARN, text, fix)
 
 
 def bad(text: str, fix: str) -> ProbeAnswer:
-    """Return the answer that something is wrong."""
+    """Return the answer "wrong", with what to do."""
     return ProbeAnswer(Health.BAD, text, fix)
 
 
 def unknown(text: str, fix: str) -> ProbeAnswer:
-    """Return the answer that nobody could tell; *fix* may be empty where the cause is another finding's."""
+    """Return the answer that the result is unknown; *fix* may be empty if another finding has the cause."""
     return ProbeAnswer(Health.UNKNOWN, text, fix)
 
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """Hold what one check found."""
+    """Hold the answer of one check, with its id and group."""
 
     check: str
     group: Group
@@ -233,14 +233,14 @@ Look = Callable[[Facts], ProbeAnswer]
 
 @dataclass(frozen=True)
 class Check:
-    """Tie a stable *id* to the function that looks; its docstring is the manual."""
+    """Tie a stable *id* to the function that checks; its docstring is the text in docs/doctor.md."""
 
     id: str
     group: Group
     look: Look
 
     def __call__(self, facts: Facts) -> HealthFinding:
-        """Return what the check finds."""
+        """Run the check and return its answer with id and group."""
         answer = self.look(facts)
         return HealthFinding(self.id, self.group, answer.health, answer.text, answer.fix)
 
@@ -258,7 +258,7 @@ def check_of_file(name: str, group: Group) -> Callable[[Callable[[Facts, Spec], 
         def with_spec(facts: Facts) -> ProbeAnswer:
             if facts.file.spec is not None:
                 return look(facts, facts.file.spec)
-            # A refused file is reported once, by its own check: all others would only repeat it.
+            # A refused file is reported once, by its own check; all others would only repeat it.
             if facts.file.path:
                 return unknown("the deployment file is refused", "see `file` above")
             return unknown("there is no deployment file to look at", "tpuctl init")

@@ -1,4 +1,4 @@
-"""Checks of the deployment file, as far as they need no cloud."""
+"""Check the deployment file without asking a cloud."""
 
 from orchestrator.advice.doctor.facts import (
     Facts,

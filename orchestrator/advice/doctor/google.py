@@ -1,4 +1,4 @@
-"""Checks of the project: APIs, what the zones offer, quota, network, bucket, permissions."""
+"""Check the project: APIs, what the zones offer, quota, network, bucket, permissions."""
 
 from collections.abc import Collection, Mapping
 from typing import TypeVar
@@ -27,7 +27,7 @@ from orchestrator.domain.vm_machine_types import instead
 Machine = TypeVar("Machine", Node, Vm)
 _WORST_FIRST = (Health.BAD, Health.WARN, Health.UNKNOWN, Health.OK)
 IAP_RANGE = "35.235.240.0/20"
-"""Where connections through Identity-Aware Proxy come from (docs/facts.md 6.3)."""
+"""Source addresses of connections through Identity-Aware Proxy (docs/facts.md 6.3)."""
 IAP_ROLE = "roles/iap.tunnelResourceAccessor"
 _QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
 
@@ -102,11 +102,11 @@ def runtime(facts: Facts, spec: Spec) -> ProbeAnswer:
 
 
 def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> ProbeAnswer:
-    # Only a complete answer says that a zone lacks it: an Unknown counts as unsure.
+    # Only a complete answer proves that a zone lacks it; an Unknown counts as unsure.
     lacking = [zone for zone, sight in found.items() if isinstance(sight, Absent)]
     unsure = [sight for sight in found.values() if isinstance(sight, Unknown)]
     have = [zone for zone, sight in found.items() if isinstance(sight, Present)]
-    # One zone without it is a warning while another has it: `up` goes on to that one.
+    # One zone without it is a warning while another has it, because `up` tries that one next.
     if lacking:
         text = f"{what} is not offered in {', '.join(lacking)}"
         return warn(text, fix) if have else bad(text, fix)
@@ -123,7 +123,7 @@ def machine_account(facts: Facts) -> ProbeAnswer:
         return ok(f"{spec.service_account} (from the file)")
     if isinstance(sight, Unknown):
         if sight.denied:
-            # `up` asks the same, so here the refusal counts.
+            # `up` asks the same question, so a refusal counts here.
             return bad("your login may not ask for the default account", "set service_account in tpuctl.yaml")
         return not_observed(sight)
     if isinstance(sight, Absent) or not sight.value:
@@ -197,7 +197,7 @@ def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
 
 
 def _too_small(limits: Mapping[str, int], need: int) -> dict[str, int]:
-    # -1 stands for no limit in Google's answers.
+    # -1 means no limit in Google's answers.
     return {at: limit for at, limit in limits.items() if 0 <= limit < need}
 
 

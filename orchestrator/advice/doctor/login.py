@@ -1,4 +1,4 @@
-"""Checks of who calls Google Cloud, for which project, and what the job may read."""
+"""Check who calls Google Cloud, for which project, and what the job may read."""
 
 from orchestrator.advice.doctor.facts import (
     Facts,
@@ -22,21 +22,21 @@ LOG_IN = "gcloud auth application-default login   (gcloud auth login alone is no
 DRIFT = 10.0
 """Seconds that two clocks may differ: a third of the shortest time that a decision waits for."""
 REFUSED_DRIFT = 300.0
-"""Seconds of difference from which Google refuses the tokens that a service account signs."""
+"""Difference in seconds from which on Google refuses the tokens that a service account signs."""
 
 
 def not_observed(sight: Unknown, *, needed: bool = False) -> ProbeAnswer:
     """
-    Return the answer for what could not be seen: wrong when it was refused for good, else not known.
+    Return the answer for an Unknown: wrong if it was refused permanently, else unknown.
 
-    That the login may not look is wrong only where `up` has to look too: *needed*.
+    A missing permission to look is wrong only if `up` needs it too: *needed*.
     """
-    # Organisations give roles by the letter: a login that may not look may still be allowed to create.
+    # Organisations grant single permissions: a login that may not look may still be allowed to create.
     if sight.denied and not needed:
         return unknown(
             f"your login may not look: {sight.why}", "not needed for `up`; see docs/organisation.md"
         )
-    # What passes by itself is never called wrong: `doctor` is run when the network is bad, too.
+    # A passing failure is never wrong, because `doctor` is run when the network is bad, too.
     if sight.retry is Retry.PERMANENT:
         return bad(sight.why, sight.hint or "see the message")
     return unknown(sight.why, sight.hint)
@@ -80,7 +80,7 @@ def project(facts: Facts) -> ProbeAnswer:
     name, sight = facts.google.project, facts.google.compute
     if not name:
         fix = "set project in tpuctl.yaml, or: export GOOGLE_CLOUD_PROJECT=PROJECT"
-        # Without a login its project cannot be known yet, so nothing is wrong with the file.
+        # Without a login its project is unknown, which is not the fault of the file.
         return unknown("not set", fix) if isinstance(facts.google.login, Absent) else bad("not set", fix)
     if isinstance(sight, Absent):
         return bad(f"{name} does not exist, or is hidden from you", "gcloud projects list")
@@ -122,7 +122,7 @@ def secrets(facts: Facts, spec: Spec) -> ProbeAnswer:
     account = spec.service_account or default or "ACCOUNT"
     closed = [name for name in wanted if f"serviceAccount:{account}" not in _readers(facts, name)]
     if closed:
-        # A role on the whole project counts as well, and is not looked at here: so this is no fault yet.
+        # A role on the whole project counts as well and is not checked here, so this is not wrong yet.
         text = f"{account} has no {ACCESS_ROLE} on {', '.join(closed)}"
         return warn(text, secret_refs.grant_line(closed[0], account, google.project))
     return ok(f"{', '.join(wanted)}, for {account}")

@@ -1,1 +1,1 @@
-"""Why a deployment is in its state: what was seen, which rule decided, what comes next. Pure."""
+"""Explain why a deployment is in its state: what was observed, which rule decided, what comes next. Pure."""

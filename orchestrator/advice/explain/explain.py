@@ -1,4 +1,4 @@
-"""Put an explanation together, with the sentence of each rule."""
+"""Assemble an explanation, with the sentence of each rule."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ _DO = {
 
 
 def explain(facts: DeploymentFacts) -> Explanation:
-    """Return why the deployment is in its state."""
+    """Return why the deployment is in its state, one part for each resource."""
     # The end first: once it is reached, no other part decides anything.
     first = _deployment(facts)
     rest = _wanted(facts) if first.calm else _ended(facts)
@@ -45,12 +45,12 @@ def _wanted(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
 
 
 def _ended(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
-    """Explain what is left of a deployment that has ended or does not exist: where it lies, not why it runs."""
+    """Explain the remains of a deployment that has ended or does not exist: where they are."""
     return (explain_loop(facts),) if facts.watching is not None else ()
 
 
 def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
-    """Return the one thing that matters most."""
+    """Return the most important sentence of the explanation."""
     first, *rest = parts
     if not first.calm:
         return f"{first.state}: {first.why}"
@@ -63,7 +63,7 @@ def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
 
 
 def _deployment(facts: DeploymentFacts) -> ExplainedPart:
-    """Explain whether the deployment goes on or has come to its end."""
+    """Explain whether the deployment continues or has ended."""
     record, plan, now = facts.record, facts.plan, facts.world.observed_at
     if not record.job.bundle:
         why = "nothing is wanted: `up` has not run, or `down` has"
@@ -85,7 +85,7 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
 
 
 def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:
-    """Explain machines that still exist although the deployment has ended."""
+    """Return the machines that still exist although the deployment has ended."""
     nodes, vm, now = facts.world.nodes, facts.world.vm, facts.world.observed_at
     found = list(nodes.value) if isinstance(nodes, Present) else []
     machines = [Evidence("cloud", now, f"{n.name} in {n.zone} is {n.state.name}") for n in found]
@@ -109,7 +109,7 @@ def _ran(record: Record) -> tuple[Evidence, ...]:
 
 
 def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
-    """Explain how often the job is asked to save, where its machines say so."""
+    """Explain how often the job is asked to save, if its machines report it."""
     sight = facts.world.heartbeats
     interval = reported_interval(sight.value) if isinstance(sight, Present) else None
     if interval is None:
@@ -127,7 +127,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     if isinstance(sight, Unknown):
         return not_visible("job", sight, facts)
     beats = sight.value if isinstance(sight, Present) else ()
-    # The very decision of the loop, asked again: an explanation of its own could differ from what is done.
+    # The loop's own decision function, because a second implementation could differ from what is done.
     step = decide_job(facts.spec, facts.world, facts.record)
     evidence = (*(_beat(beat) for beat in beats), *journal_of(facts, "job", "bundle"))
     state = ", ".join(sorted({beat.phase.value for beat in beats})) or "not heard of"
@@ -151,7 +151,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
 
 
 def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evidence, ...]) -> ExplainedPart:
-    """Explain a job that cannot run yet: for want of a machine, or because it boots."""
+    """Explain a job that cannot run yet: its machine does not exist or is booting."""
     waiting = step.waiting.removeprefix("job: ")
     if step.blocked:
         nexts = "it starts by itself when that is there"
@@ -186,7 +186,7 @@ def _number(beat: Heartbeat) -> str:
 
 
 def explain_loop(facts: DeploymentFacts) -> ExplainedPart:
-    """Explain who takes care of the deployment."""
+    """Explain which process watches the deployment, if any."""
     watching, now = facts.watching, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watching is None:
@@ -256,6 +256,6 @@ RULES: Final[dict[str, str]] = {
 
 
 def manual() -> str:
-    """Return the list of all rules as Markdown: what docs/explain.md ends with."""
+    """Return the list of all rules as Markdown, for docs/explain.md."""
     rows = [f"| `{name}` | {text} |" for name, text in RULES.items()]
     return "\n".join(("| rule | what it says |", "| --- | --- |", *rows)) + "\n"

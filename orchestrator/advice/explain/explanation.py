@@ -1,4 +1,4 @@
-"""What an explanation is made of."""
+"""Define the parts of an explanation."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,7 +12,7 @@ from orchestrator.domain.spec import Spec
 
 @dataclass(frozen=True)
 class Watching:
-    """Describe who holds the lease, and how long ago, in seconds, that was renewed."""
+    """Describe the lease's holder, and the seconds since the last renewal."""
 
     who: str
     command: str
@@ -21,7 +21,7 @@ class Watching:
 
     @property
     def alive(self) -> bool:
-        """Say whether the lease still counts."""
+        """Say whether the lease is still valid."""
         return self.age < LIFE
 
 
@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class DeploymentFacts:
-    """Hold all that an explanation rests on: what `status` reads, and the journal of this computer."""
+    """Hold everything that an explanation uses: what `status` reads, and this computer's journal."""
 
     spec: Spec
     world: World
@@ -52,7 +52,7 @@ class DeploymentFacts:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Name one thing that was seen: where (*source*), when (None: no time is kept), and what."""
+    """Hold one observation: where it comes from (*source*), when (None: no time is recorded), and what."""
 
     source: str
     at: float | None
@@ -62,10 +62,10 @@ class Evidence:
 @dataclass(frozen=True)
 class ExplainedPart:
     """
-    Explain one resource. *calm* says that nothing of it needs anybody.
+    Explain one resource; *calm* says that it needs no attention.
 
-    *rule* is the id of the rule that decided. *when* is the time of the next step in seconds since the
-    epoch, None where it is not known or nothing follows; *you* is what a person can do.
+    *rule* is the id of the rule that decided. *when* is the time of the next step in seconds since the epoch,
+    None if not known or if nothing follows; *you* is what a person can do.
     """
 
     what: str
@@ -81,7 +81,7 @@ class ExplainedPart:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hold the parts, and in *headline* the one that matters most."""
+    """Hold the parts, and in *headline* the most important sentence."""
 
     name: str
     headline: str
@@ -91,12 +91,12 @@ class Explanation:
 
     def as_dict(self) -> dict[str, object]:
         """Return the explanation as `--json` prints it."""
-        # The key of earlier releases: programs read this document.
+        # The key of earlier releases, which programs read.
         return {"seen_at" if key == "observed_at" else key: value for key, value in asdict(self).items()}
 
 
 def steps_text(changes: tuple[Change, ...]) -> str:
-    """Say what changes will be made."""
+    """Return which changes will be made, in words."""
     return ", then ".join(
         f"{c.verb.word} {c.kind.title} {c.name}".rstrip() + (f" in {c.zone}" if c.zone else "")
         for c in changes
@@ -104,8 +104,8 @@ def steps_text(changes: tuple[Change, ...]) -> str:
 
 
 def next_pass(facts: DeploymentFacts, step: Step | None = None) -> float | None:
-    """Return when the next pass looks again; None when nobody watches."""
-    # A plan without a loop is never carried out: a time would be a promise that nobody keeps.
+    """Return the time of the next pass in seconds since the epoch; None without a watcher."""
+    # Without a loop no plan is carried out, so there is no time to promise.
     if facts.watching is None or not facts.watching.alive:
         return None
     poll = float(facts.spec.watch.poll)
@@ -114,7 +114,7 @@ def next_pass(facts: DeploymentFacts, step: Step | None = None) -> float | None:
 
 
 def journal_of(facts: DeploymentFacts, *kinds: str, last: int = 3) -> tuple[Evidence, ...]:
-    """Return the newest entries of the journal about *kinds*."""
+    """Return the newest *last* entries of the journal about *kinds*."""
     chosen = [entry for entry in facts.journal if entry.kind in kinds][-last:]
     return tuple(
         Evidence("journal", e.at, f"{e.verb} {e.name}: {e.why} -> {e.outcome or 'no result known'}")

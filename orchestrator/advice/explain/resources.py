@@ -1,4 +1,4 @@
-"""Explain bucket, VM and TPU."""
+"""Explain the states of bucket, VM and TPU."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ LAST_REFUSALS = 3
 
 
 def not_visible(what: str, sight: Unknown, facts: DeploymentFacts) -> ExplainedPart:
-    """Explain what could not be seen."""
+    """Explain why the state of a resource is Unknown, and what that means for the next pass."""
     evidence = (Evidence("cloud", facts.world.observed_at, sight.why),)
     you = sight.hint or "nothing; it is checked again"
     return ExplainedPart(
@@ -50,7 +50,7 @@ def not_visible(what: str, sight: Unknown, facts: DeploymentFacts) -> ExplainedP
 
 
 def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
-    """Explain why the bucket is present, gone, absent or not visible, and what happens next."""
+    """Explain why the bucket is present, deleted, absent or Unknown, and what happens next."""
     sight, now = facts.world.bucket, facts.world.observed_at
     if isinstance(sight, Unknown):
         return not_visible("bucket", sight, facts)
@@ -89,7 +89,7 @@ def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
 
 
 def _differing(facts: DeploymentFacts) -> str:
-    """Return what the file wants otherwise in a VM that runs."""
+    """Return how a running VM differs from the file, in words; empty if it does not."""
     return "; ".join(drift_notes(facts.spec, facts.world))
 
 
@@ -117,7 +117,7 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
 def _node_rule(node: Node | None, facts: DeploymentFacts, judgement: NodeJudgement, step: Step) -> str:
     """Return the rule that decided about the current node."""
     record = facts.record
-    # The order of the planner itself: the first rule that applies is the one that has decided.
+    # In the planner's own order: the first rule that applies is the one that has decided.
     if undecided(record) and candidates(record):
         return "tpu.race"
     making = any(change.beside for change in step.changes)
@@ -140,7 +140,7 @@ def _node_rule(node: Node | None, facts: DeploymentFacts, judgement: NodeJudgeme
 
 
 def _odd_rule(node: Node, facts: DeploymentFacts) -> str:
-    """Return the rule for a TPU that is there, and that the API does not call READY and healthy."""
+    """Return the rule for a TPU that exists and that the API does not call READY and healthy."""
     if reports(facts.spec, facts.world, node):
         return "tpu.reports"
     if node.state is NodeState.CREATING:
@@ -191,11 +191,11 @@ def _asked_for(
     what: str, state: str, rule: str, step: Step, facts: DeploymentFacts, kind: Kind,
     evidence: tuple[Evidence, ...], why: str = "",
 ) -> ExplainedPart:  # fmt: skip
-    """Explain what is about to be made, changed or waited for; refusals of its kind come first."""
+    """Explain what is about to be created, changed or waited for; refusals of its kind come first."""
     refused = [r for r in facts.record.refusals if r.kind is kind]
     why = why or (step.changes[-1].why if step.changes else step.waiting)
     evidence = (*_refusals(refused), *evidence)
-    # With a change in the plan the wait is over: an old refusal explains nothing any more.
+    # With a change in the plan the wait is over, and an old refusal explains nothing.
     if refused and not step.changes:
         return _refused(what, state, facts, kind, refused[-1], evidence, len(refused))
     if step.changes:
@@ -238,7 +238,7 @@ def _refused(
             world.prices,
             full_zones(facts.spec, world, facts.record),
         )
-    # The same functions decide in the loop: what is said here is what it will do.
+    # The same functions decide in the loop, so this is what it will do.
     gate = create_gate(facts.spec, facts.record, zone, kind)
     when = max(gate, next_pass(facts) or 0.0) if next_pass(facts) else None
     you = last.hint or "name more zones in tpu.zones, or wait"

@@ -1,1 +1,1 @@
-"""What is likely to go wrong on a TPU, found before money is spent: rules over spec and facts."""
+"""Find, before money is spent, what is likely to go wrong on a TPU: rules over spec and facts."""

@@ -1,4 +1,4 @@
-"""One Python file as the rules see it: what it imports and calls, with which plain values, and where."""
+"""Extract from a Python file what the rules need: imports and calls, with their literal values and lines."""
 
 import ast
 import warnings
@@ -16,13 +16,13 @@ _COMPARED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 @dataclass(frozen=True)
 class Call:
     """
-    Hold one call. *name* is dotted, import aliases resolved (`tensorflow.unique`), *method* its last part.
+    Describe one call; *name* is dotted with import aliases resolved (`tensorflow.unique`), *method* its last part.
 
-    Values are plain ones, or UNKNOWN; a text that is put together is known by its beginning.
-    *spread* says that more arguments come from `*` or `**`; *scope* numbers the function around it;
-    *every_step* says that a training loop runs it unconditionally. *plain* holds which arguments are written
-    out in the call itself, *tail* is the known end of the first argument, when that is a text.
-    *in_loop*: a loop of the same function is around it. *within* names that function, empty outside of all.
+    Values are literals, or UNKNOWN; of a composed text the literal beginning is known. *spread* says that
+    more arguments come from `*` or `**`; *scope* numbers the enclosing function; *every_step* says that a
+    training loop runs it unconditionally. *plain* names the arguments that are literals in the call itself,
+    *tail* is the literal end of the first argument if that is a text. *in_loop* says that it is inside a loop
+    of its function. *within* names that function, empty at module level.
     """
 
     line: int
@@ -43,7 +43,7 @@ class Call:
         return self.name.rpartition(".")[2]
 
     def value(self, keyword: str, position: int | None = None) -> object:
-        """Return the value of an argument: None when it is not given, UNKNOWN when it cannot be known."""
+        """Return the value of an argument: None if it is not given, UNKNOWN if it is not a literal."""
         if keyword in self.keywords:
             return self.keywords[keyword]
         if position is not None and position < len(self.args):
@@ -54,9 +54,9 @@ class Call:
 @dataclass(frozen=True)
 class Import:
     """
-    Hold one import: the full *name*, for `from . import x` with the *level* of its dots.
+    Describe one import: the full *name*, with *level* dots for `from . import x`.
 
-    *sure* says that it runs whenever the file does: neither in a function nor below an `if` or a `try`.
+    *sure* says that it always runs: neither in a function nor below an `if` or a `try`.
     """
 
     name: str
@@ -68,10 +68,10 @@ class Import:
 @dataclass(frozen=True)
 class Code:
     """
-    Hold one Python file.
+    Describe one Python file.
 
-    *modules* are top-level names of imports, *names* full names with their first line, *masks* the lines
-    that pick elements by a comparison, such as `x[labels >= 0]`. *texts* are the short texts in it.
+    *modules* are top-level names of imports, *names* full names with their first line, *masks* the lines that
+    select elements by a comparison, such as `x[labels >= 0]`. *texts* are its short strings.
     """
 
     file: str
@@ -88,8 +88,8 @@ class Code:
 
 
 def read_code(file: str, text: str) -> Code:
-    """Read a Python file; raise SyntaxError, ValueError or RecursionError when it is not one we can read."""
-    # Strange escapes in the user's texts would be warned of as if they were ours.
+    """Parse a Python file; raise SyntaxError, ValueError or RecursionError if that is impossible."""
+    # Suppress warnings about invalid escapes in the user's code, which would look like ours.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
@@ -104,7 +104,7 @@ def read_code(file: str, text: str) -> Code:
 
 
 class _Reader(ast.NodeVisitor):
-    """Walk a file once and keep what the rules ask for."""
+    """Walk over a file once and collect what the rules need."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
@@ -121,7 +121,7 @@ class _Reader(ast.NodeVisitor):
         self._within = ""
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Keep the call, then look inside it."""
+        """Record the call, then visit its arguments."""
         starred = any(isinstance(arg, ast.Starred) for arg in node.args)
         call = Call(
             node.lineno,
@@ -143,46 +143,46 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> None:
-        """Keep what is imported."""
+        """Record each imported module with its line."""
         sure = not self._scope and not self._branches
         self.imports += [Import(item.name, node.lineno, 0, sure) for item in node.names]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        """Keep what is imported, each name of it: it may be a module of its own."""
+        """Record each imported name, because it may be a module of its own."""
         sure = not self._scope and not self._branches
         start = f"{node.module}." if node.module else ""
         self.imports += [Import(start + item.name, node.lineno, node.level, sure) for item in node.names]
 
     def visit_Try(self, node: ast.Try) -> None:
-        """Look at all of it; an import that may fail is not needed."""
+        """Visit everything; an import that may fail is not required."""
         self._branches += 1
         self.generic_visit(node)
         self._branches -= 1
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """Keep short texts."""
+        """Record strings short enough to be a name or a path."""
         if isinstance(node.value, str) and len(node.value) <= _SHORT:
             self.texts.add(node.value)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        """Keep the full name of something imported and read; one that is given a value is no use of it."""
+        """Record the full name of an imported attribute that is read, not of one that is assigned."""
         name = self.values.imported_name(node)
         if name and isinstance(node.ctx, ast.Load):
             self.names.setdefault(name, node.lineno)
         self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Keep the line when a comparison picks the elements that are read."""
+        """Record the line if a comparison selects the elements that are read."""
         index = self.values.assigned(node.slice)
         compared = isinstance(index, ast.Compare) and isinstance(index.ops[0], _COMPARED)
         plain = self.values.is_numpy(node.value) or (index is not None and self.values.is_numpy(index))
-        # Only where it is read: an assignment to x[mask] keeps its shape.
+        # Only if it is read: an assignment to x[mask] keeps its shape.
         if compared and not plain and isinstance(node.ctx, ast.Load):
             self.masks.append(node.lineno)
         self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
-        """Give the function a number; what it holds runs when it is called, not where it stands."""
+        """Enter a new scope; a function's body runs at each call, not at its definition."""
         outer = self._scope, self._every_step, self._loops, self._within
         self._scopes += 1
         name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
@@ -194,7 +194,7 @@ class _Reader(ast.NodeVisitor):
     visit_Lambda = visit_FunctionDef  # noqa: N815
 
     def visit_For(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
-        """Tell whether the loop trains: then its body runs at every step."""
+        """Find out whether the loop trains; then its body runs at every step."""
         outer = self._every_step
         self._every_step = outer or _trains(node)
         self._loops += 1
@@ -206,10 +206,10 @@ class _Reader(ast.NodeVisitor):
     visit_While = visit_For  # noqa: N815
 
     def visit_If(self, node: ast.If) -> None:
-        """Look at the test, which always runs, and at the branches, which do not."""
+        """Visit the test, which always runs, and the branches, which may not."""
         self.visit(node.test)
         outer, self._every_step = self._every_step, False
-        # What stands below `if __name__ == "__main__"` runs in the program itself.
+        # The body of `if __name__ == "__main__"` always runs in the program itself.
         main = isinstance(node.test, ast.Compare) and ast.unparse(node.test.left) == "__name__"
         self._branches += not main
         for statement in (*node.body, *node.orelse):
@@ -223,7 +223,7 @@ def _is_plain(node: ast.expr) -> bool:
 
 
 def _trains(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """Say whether the loop itself holds a step of training; a loop of epochs around it does not count."""
+    """Say whether the loop itself contains a training step; a loop of epochs around it does not count."""
     open_nodes: list[ast.AST] = [*loop.body]
     while open_nodes:
         node = open_nodes.pop()

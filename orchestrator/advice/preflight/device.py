@@ -1,4 +1,4 @@
-"""How the code drives the TPU: waits for results, compile flags, sizes of matrices, memory of a core."""
+"""Check how the code uses the TPU: waits for results, compile flags, matrix sizes, memory of a core."""
 
 import re
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ STATE_VALUES: Final = {"adam": 2, "momentum": 1, "adafactor": 0, "sgd": 0}
 """Values that an optimizer keeps for each parameter; adafactor's rows and columns are too few to count."""
 _BYTES: Final = {"fp32": 4, "bf16": 2}
 _GIB: Final = 2**30
-# A tenth for the compiled program and for what the allocator cannot use: no tool tells these before a run.
+# A tenth for the compiled program and for allocator overhead, which are not known before a run.
 _ROOM: Final = 0.9
 
 
@@ -103,7 +103,7 @@ def core_memory(spec: Spec, catalog: Catalog, _: SourceFacts) -> Iterator[Hit]:
     copy = need.params_millions * 1e6 * _BYTES[need.dtype] / need.shards / _GIB
     state = copy * STATE_VALUES[need.optimizer]
     batch = (need.activations_gb or 0.0) * 1e9 / _GIB
-    # Twice: parameters and gradients. All figures in GiB, while the file gives GB and millions.
+    # Twice: parameters and gradients. All figures in GiB, while the file has GB and millions.
     total = 2 * copy + state + batch
     if total <= room * _ROOM:
         return

@@ -1,4 +1,4 @@
-"""What others could see or take: open notebooks, and secrets where they do not belong."""
+"""Check what others could see or take: open notebooks, and secrets in the wrong place."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from orchestrator.domain.scopes import SELF_DELETE_ROLE
 from orchestrator.domain.spec import Spec
 
 _SECRETS: Final = {
-    # Lengths as the services give them out: a shorter minimum would stop jobs for words that only begin so.
+    # Full lengths as issued by the services: a shorter minimum would stop jobs for ordinary words.
     "a Hugging Face token": re.compile(r"\bhf_[A-Za-z0-9]{20,}"),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"),
     "a GitHub token": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,})"),
@@ -65,10 +65,10 @@ def secret_in_env(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
     fix = "keep it in Secret Manager; let the job read it as the machine's service account"
     for name, value in spec.job.env.items():
         kind = _kind(value)
-        # The length and never the value: findings are printed, and kept by CI.
+        # The length and never the value, because findings are printed and kept by CI.
         if kind:
             yield Hit(f"job.env.{name}", f"looks like {kind} ({len(value)} characters)", fix)
-        # 40 hex digits are a commit as well: only the name tells them apart.
+        # 40 hex digits may be a commit; only the variable's name tells.
         elif _HEX40.fullmatch(value) and not _REVISION.search(name):
             level = Level.STOP if _KEY.search(name) else Level.WARN
             yield Hit(
@@ -112,7 +112,7 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 
 def _texts(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str, bool]]:
-    """Yield where, text and whether the file is known to be about Jupyter."""
+    """Yield place, text, and whether the file is known to be about Jupyter."""
     yield from job_texts(spec)
     lines = [line for line in facts.lines if not line.text.lstrip().startswith(("#", "//"))]
     about = {line.file for line in lines if JUPYTER.search(line.text) or JUPYTER.search(line.file)}

@@ -1,4 +1,4 @@
-"""What is known about the source folder, and what a rule says of it. Rules never read files themselves."""
+"""Define the facts about the source folder and the findings of rules. Rules never read files themselves."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from orchestrator.domain.spec import Spec
 
 @dataclass(frozen=True)
 class Line:
-    """Hold one line of a script or a settings file; lines that end in a backslash are joined with the next."""
+    """Hold one line of a script or a settings file; lines continued by a backslash are joined."""
 
     file: str
     number: int
@@ -30,9 +30,9 @@ class Line:
 @dataclass(frozen=True)
 class Requirement:
     """
-    Hold one line of a list of packages: the *name* in lower case with `_` as `-`, and the *pin* behind `==`.
+    Hold one line of a requirements list: the *name* in lower case with `_` as `-`, and the *pin* after `==`.
 
-    *conditional* says that it is for some machines only (`; python_version < "3.11"`).
+    *conditional* says that it applies to some machines only (`; python_version < "3.11"`).
     """
 
     where: str
@@ -42,17 +42,17 @@ class Requirement:
 
     @property
     def list(self) -> str:
-        """Return which list it stands in: packages of one list are installed together."""
+        """Return the list that it belongs to; packages of one list are installed together."""
         return self.where.partition(":")[0]
 
 
 @dataclass(frozen=True)
 class AtHome:
     """
-    Hold a file, or a whole folder (its path ends in "/"), that is not sent.
+    Describe a file, or a folder (its path ends in "/"), that is not sent.
 
-    *line* is the user's rule that says so (file:line), empty for tpuctl's own rules about keys; *more* says
-    that the folder is larger than was counted.
+    *line* is the user's rule (file:line), empty for tpuctl's own rules about keys; *more* says that the
+    folder is larger than was counted.
     """
 
     path: str
@@ -63,13 +63,13 @@ class AtHome:
 
     @property
     def is_key(self) -> bool:
-        """Say whether it stays at home because of its name, as keys do."""
+        """Say whether it is not sent because its name is that of a key."""
         return not self.line
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """Hold a file that is sent and is a key by its name or content; *asked_for*: a `!` rule of the user says so."""
+    """Describe a file that is sent although it is a key by name or content; *asked_for* if a `!` rule allows it."""
 
     path: str
     kind: str
@@ -79,12 +79,11 @@ class KeyFile:
 @dataclass(frozen=True)
 class SourceFacts:
     """
-    Hold one look at the source folder.
+    Hold one examination of the source folder.
 
-    *text_bytes* are the bytes of training text in it, *variables* the TPUCTL_ names that occur anywhere in
-    its programs, *projects* the words of files like pyproject.toml, which name packages, *unread* the
-    programs that were too large or not readable as what they claim to be. *data_bytes* is the size of
-    job.data on this computer.
+    *text_bytes* is the size of training text in it, *variables* the TPUCTL_ names anywhere in its programs,
+    *projects* the words of files like pyproject.toml, which name packages, *unread* the programs that were
+    too large or unreadable. *data_bytes* is the size of job.data on this computer.
     """
 
     code: tuple[Code, ...] = ()
@@ -103,7 +102,7 @@ class SourceFacts:
         return any(code.modules.intersection(modules) for code in self.code)
 
     def calls(self, names: Iterable[str] = (), methods: Iterable[str] = ()) -> Iterator[tuple[Code, Call]]:
-        """Yield the calls of these full names, or of any object's method of these names."""
+        """Yield the calls with these full names, or of methods with these names on any object."""
         wanted, last = frozenset(names), frozenset(methods)
         for code in self.code:
             for call in code.calls:
@@ -111,7 +110,7 @@ class SourceFacts:
                     yield code, call
 
     def pins(self, *names: str) -> tuple[tuple[int, ...], ...]:
-        """Return the versions that the packages of these *names* are pinned to, as numbers."""
+        """Return the versions to which the packages of these *names* are pinned, as numbers."""
         pins = (numbers(found.pin) for found in self.requirements if found.name in names)
         return tuple(pin for pin in pins if pin)
 
@@ -125,7 +124,7 @@ def numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version: (2, 13, 0) for 2.13.0+cpu."""
     found: list[int] = []
     for part in version.partition("+")[0].split("."):
-        # A release candidate counts by the numbers before it: no rule here needs more.
+        # A release candidate counts as its release, which is precise enough for these rules.
         if not part.isdigit():
             break
         found.append(int(part))
@@ -133,7 +132,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 class Level(Enum):
-    """Say how bad it is: good to know, likely to hurt, or not to be started like this."""
+    """Grade a finding: good to know, likely to hurt, or not to be started like this."""
 
     NOTE = "note"
     WARN = "warn"
@@ -163,7 +162,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Hit:
-    """Hold what a rule saw. *level* is the rule's first one when left out."""
+    """Hold one result of a rule's function; *level* defaults to the rule's first one."""
 
     where: str
     message: str
@@ -176,7 +175,7 @@ Look = Callable[[Spec, Catalog, SourceFacts], Iterator[Hit]]
 
 @dataclass(frozen=True)
 class Rule:
-    """Tie a stable *id* and the possible *levels* to the function that looks; its docstring is the manual."""
+    """Tie a stable *id* and the possible *levels* to the function that checks; docs/checks.md has its docstring."""
 
     id: str
     levels: tuple[Level, ...]
@@ -184,7 +183,7 @@ class Rule:
 
     def __call__(self, spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
         """Return what the rule finds, in the order of the source."""
-        # The same line may be met twice, as a file and through the command that runs it.
+        # The same line may be found twice, as a file and through the command that runs it.
         hits = dict.fromkeys(self.look(spec, catalog, facts))
         return tuple(
             Finding(self.id, hit.level or self.levels[0], hit.where, hit.message, hit.fix) for hit in hits
@@ -200,7 +199,7 @@ _PIP: Final = re.compile(r"\b(?:pip3?\s+install|tpuctl-venv)\b((?:(?!\s--\s)[^;&
 
 
 def commands(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str]]:
-    """Yield where and text of everything that a shell runs: setup, command, and the lines of shell scripts."""
+    """Yield place and text of everything that a shell runs: setup, command, and the lines of shell scripts."""
     yield "job.setup", joined(spec.job.setup)
     yield "job.command", joined(spec.job.command)
     for line in facts.lines:
@@ -220,12 +219,12 @@ def flag(text: str, *names: str) -> str | None:
 
 
 def installs(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each `pip install` or `tpuctl-venv` in a command line, up to what it then runs."""
+    """Yield the words of each `pip install` or `tpuctl-venv` in a command line, up to the next command."""
     for found in _PIP.finditer(text):
         try:
             yield tuple(shlex.split(found[1]))
         except ValueError:
-            # An open quote: the line goes on somewhere else.
+            # An open quote: the command continues on another line.
             yield tuple(found[1].split())
 
 
@@ -235,9 +234,9 @@ def runs_fairseq(spec: Spec, facts: SourceFacts) -> str | None:
 
 
 def is_lost(path: str, committed: str = "") -> bool:
-    """Say whether a literal path is on the machine's own disk, outside *committed* (what the agent commits)."""
+    """Say whether a literal path is on the machine's disk, outside *committed* (what the agent commits)."""
     plain = path.strip("\"'")
-    # A path that a variable completes may lie anywhere: what is not known is not called lost.
+    # A path with a variable may lead anywhere, so it is not reported as lost.
     if not plain or "$" in plain or "://" in plain or plain.startswith(("-", "{")):
         return False
     return not (committed.startswith("/") and f"{plain}/".startswith(f"{committed.rstrip('/')}/"))

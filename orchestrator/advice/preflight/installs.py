@@ -1,4 +1,4 @@
-"""Packages that come in the wrong build, do not fit each other, or no longer have what the code uses."""
+"""Check packages that have the wrong build, conflict, or no longer contain what the code uses."""
 
 import re
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ _APT: Final = re.compile(r"\b(apt(?:-get)?) (?:-\S+ )*install\b")
 _CONDA: Final = re.compile(r"\b(conda|mamba|micromamba) (?:env )?(?:install|create)\b")
 _FULL: Final = "6.6 GB"
 _IMAGE_PYTHON: Final = "3.10"
-# Only packages that a TPU job pins often: one that is missing here is not judged.
+# Only packages that TPU jobs often pin; others are not judged.
 _LAST_FOR_3_10: Final = {
     "contourpy": "1.3.2", "filelock": "4.1.0", "flax": "0.10.7", "jax": "0.6.2", "jaxlib": "0.6.2",
     "networkx": "3.4.2", "numpy": "2.2.6", "pandas": "2.3.3", "regex": "2026.9.29", "scikit-learn": "1.7.2",
     "scipy": "1.15.3", "transformers": "5.20.2",
 }  # fmt: skip
-"""The last release of each that a package index offers to Python 3.10, asked on 2026-11-23."""
+"""Last release of each for Python 3.10, according to the package index on 2026-11-23."""
 
 
 @rule("unpinned-torch", Level.WARN)
@@ -110,7 +110,7 @@ def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     named = (found for where, words in _all_installs(spec, facts) for found in _packages(where, words))
     for found in (*facts.requirements, *named):
         last = _LAST_FOR_3_10.get(found.name)
-        # A direct reference has no number and compares as older than all: it is never complained about.
+        # A direct reference has no number; it compares as older than all and is never reported.
         if last and found.pin and not found.conditional and numbers(found.pin) > numbers(last):
             whose = "job.python" if spec.job.python else "the TPU image's Python"
             yield Hit(
@@ -121,7 +121,7 @@ def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 
 def requirement(where: str, text: str) -> Requirement | None:
-    """Return the package that one word or line asks for, or None for a flag, a path or an address."""
+    """Return the package that one word or line requires, or None for a flag, a path or an address."""
     bare = text.partition(" #")[0].partition(";")[0].strip()
     found = _PACKAGE.match(bare)
     if not found or bare.startswith(("-", ".", "/")) or "://" in bare.partition("@")[0]:
@@ -160,7 +160,7 @@ def removed_torch_xla(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hi
 
     Silent where torch_xla is pinned below 2.9. XRT_TPU_CONFIG is left alone for jobs on the VM, which get it.
     """
-    # Every pin must be older: of two lists nobody knows which one the machine installs.
+    # Every pin must be older, because it is unknown which of two lists the machine installs.
     if facts.pinned_below((2, 9), *_TORCH_XLA):
         return
     for code in facts.code:

@@ -1,4 +1,4 @@
-"""What is written where a preempted TPU takes it away: its disk goes with it."""
+"""Check what is written to the disk of a TPU, which is lost in a preemption."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -39,11 +39,11 @@ def checkpoint_dir_unused(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterato
     program could not be read, and when `job.checkpoint.dir` is a path of your own. With `dir: bucket`,
     TPUCTL_BUCKET does as well.
     """
-    # An unread program may be the one that reads it: silence is better than a false alarm here.
+    # An unread program may be the one that reads it: rather no finding than a false alarm.
     if spec.job.checkpoint.dir not in ("local", "bucket") or facts.unread:
         return
     texts = "\n".join((spec.job.command, spec.job.setup, *spec.job.env.values()))
-    # Programs that put folders of their own around a base get the bucket itself.
+    # Programs that add folders of their own to a base get the bucket itself.
     names = (_VARIABLE, "TPUCTL_BUCKET") if spec.job.checkpoint.dir == "bucket" else (_VARIABLE,)
     if not any(name in texts or name in facts.variables for name in names):
         message = f"nothing in the job reads {_VARIABLE}: a preemption loses every step"
@@ -129,7 +129,7 @@ def bucket_not_a_folder(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
 
 
 def _target(call: Call) -> tuple[object, bool]:
-    """Return where a call writes to (None when it does not write), and whether it saves something trained."""
+    """Return where a call writes to (None if it does not write), and whether it saves something trained."""
     if call.name in _SAVERS:
         return call.value(*_SAVERS[call.name]), True
     if call.method in _SAVING_METHODS:

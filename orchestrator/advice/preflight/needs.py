@@ -1,4 +1,4 @@
-"""What the program needs on the machine: packages, data, variables, a first start without a checkpoint."""
+"""Check what the program needs on the machine: packages, data, variables, a first start without a checkpoint."""
 
 import re
 import sys
@@ -23,7 +23,7 @@ _OPAQUE: Final = re.compile(
     r"|git\+|\.whl\b|--find-links|https?://"
 )
 _IMAGES: Final = {"-tf-": ("tensorflow", "numpy"), "-pt-": ("torch", "torch-xla", "torchvision", "numpy")}
-"""What runtimes with a framework in their name carry."""
+"""Packages in runtimes with a framework in their name."""
 _VALUE: Final = r"(TPUCTL_RESUME(?:_STEP)?)"
 _HOLLOW: Final = re.compile(
     rf"(--?[A-Za-z][\w-]*)(=|\s+)(?:\"\$\{{?{_VALUE}\}}?\"|\$\{{?{_VALUE}\}}?)(?=[\s;&|]|$)"
@@ -49,7 +49,7 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
     """
     job = program(spec, facts)
     shell = shell_texts(spec, facts)
-    # These may install anything: with one of them nothing can be called missing.
+    # These may install anything, so with one of them no package can be called missing.
     if spec.job.image or any(_OPAQUE.search(text) for _, text in shell) or not job.code:
         return
     asked = {found.name for found in facts.requirements} | facts.projects
@@ -71,7 +71,7 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
         fix = f"pip install -r {lists[0]}" if lists else f"pip install {' '.join(sorted(missing))}"
         yield Hit("job.setup", message, f"for example setup: {fix}")
         return
-    # A package of which nothing is known may bring the missing one with it: a note then, no warning.
+    # An unknown package may bring the missing one: a note, not a warning.
     unsure = bool(asked - set(PACKAGES.values()) - set(TWINS) - OTHERS - facts.projects)
     for package, where in missing.items():
         message = f"imports {package}, which no list of requirements and no setup names"
@@ -93,7 +93,7 @@ def hollow_resume(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
             if quoted is not None and flag not in _STOCK:
                 continue
             if bare is not None and "=" in equals and flag not in _STOCK:
-                continue  # `--resume=` is an empty value, which programs of one's own may take.
+                continue  # `--resume=` is an empty value, which hand-written programs may accept.
             message = f"{flag} gets ${name}, which is empty at the first start"
             yield Hit(where, message, f'write ${{{name}:+{flag} "${name}"}}')
 
@@ -125,13 +125,13 @@ def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 
 def is_unknown(one: Import, code: Code, facts: SourceFacts) -> bool:
-    """Say whether an import is of a package of which nothing is known here."""
+    """Say whether an import is of a package that none of these tables has."""
     top = one.name.partition(".")[0]
     return top not in sys.stdlib_module_names and top not in PACKAGES and not is_local(one, code, facts)
 
 
 def _brought(asked: set[str], spec: Spec) -> set[str]:
-    """Return all packages that come with those asked for, and those of the image."""
+    """Return the requested packages, their known dependencies, and those of the image."""
     runtime = spec.tpu.runtime or ""
     pending = [TWINS.get(name, name) for name in asked]
     pending += [name for mark, names in _IMAGES.items() if mark in runtime for name in names]
@@ -157,7 +157,7 @@ def _is_brought(path: str, spec: Spec) -> bool:
 
 
 def _read_path(call: Call, code: Code) -> tuple[str, str]:
-    """Return the known beginning and end of the path that a call reads; empty for other calls."""
+    """Return the literal beginning and end of the path that a call reads; empty for other calls."""
     if call.name not in _READERS or code.file.startswith("test"):
         return "", ""
     if call.method == "open":
@@ -169,10 +169,10 @@ def _read_path(call: Call, code: Code) -> tuple[str, str]:
 
 
 def _home_of(head: str, tail: str, homes: list[AtHome]) -> AtHome | None:
-    """Return what stays at home and is, or holds, the path that begins with *head* and ends with *tail*."""
+    """Return the unsent file or folder for a path that begins with *head* and ends with *tail*."""
     start = str(PurePosixPath(head)) if head and not head.startswith(("/", "~", "$", "-")) else ""
     end = PurePosixPath(tail).name if tail else ""
-    # Without a literal beginning any file at home would fit the end.
+    # Without a literal beginning, any unsent file would match the end.
     if start in ("", ".") or "://" in head:
         return None
     for home in homes:
@@ -221,9 +221,7 @@ PACKAGES: Final = {
     "gymnasium": "gymnasium",
     "pyarrow": "pyarrow", "tyro": "tyro", "simple_parsing": "simple-parsing", "webdataset": "webdataset",
 }  # fmt: skip
-"""
-The package that brings a module. A module that is missing here is not judged.
-"""
+"""Package of each module; a module that is missing here is not judged."""
 
 _HUB: Final = frozenset({"huggingface-hub", "requests", "tqdm", "pyyaml", "fsspec"})
 _HF: Final = frozenset({"numpy", "tokenizers", "safetensors", *_HUB})
@@ -267,9 +265,7 @@ BRINGS: Final = {
     "fairseq": frozenset({"torch", "torchaudio", "numpy", "hydra-core", "omegaconf", "tqdm", "pyyaml"}),
     "spacy": frozenset({"numpy", "requests", "tqdm"}), "webdataset": frozenset({"numpy", "pyyaml"}),
 }  # fmt: skip
-"""
-What a package installs with itself, of those above.
-"""
+"""Dependencies of a package among those above."""
 
 TWINS: Final = {
     "tensorflow-cpu": "tensorflow", "tensorflow-tpu": "tensorflow", "tf-nightly": "tensorflow",
@@ -278,15 +274,11 @@ TWINS: Final = {
     "tensorflow-cpu-aws": "tensorflow", "tfds-nightly": "tensorflow-datasets", "libtpu": "libtpu",
     "sklearn": "scikit-learn",
 }  # fmt: skip
-"""
-Packages that bring the module of another.
-"""
+"""Packages that provide the module of another one."""
 OTHERS: Final = frozenset({
     "pip", "setuptools", "wheel", "uv", "libtpu", "ninja", "packaging", "pytest", "ruff", "black", "protobuf",
 })  # fmt: skip
-"""
-Packages that bring nothing of the above.
-"""
+"""Packages that provide none of the above."""
 
 
 @rule("doubtful-setting", Level.WARN)

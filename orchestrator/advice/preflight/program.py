@@ -1,4 +1,4 @@
-"""The program that the job runs: the files of the source folder that its command starts, and what they import."""
+"""Find the job's program: the files of the source folder that its command starts, and what they import."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from orchestrator.advice.preflight.findings import SourceFacts
 from orchestrator.domain.exposed_services import joined
 from orchestrator.domain.spec import Spec
 
-# Not after a dollar or a slash: "$DIR/train.py" and /opt/train.py are no files of the source folder.
+# Not after a dollar or a slash: "$DIR/train.py" and /opt/train.py are not in the source folder.
 _SCRIPT: Final = re.compile(r"(?<![\w$./-])(?:\./)?([\w][\w./-]*\.(?:py|sh|bash))(?![\w.])")
 _MODULE: Final = re.compile(r"(?:^|[\s;&|])-m\s+([A-Za-z_][\w.]*)")
 _RUNNERS: Final = frozenset({
@@ -22,7 +22,7 @@ _ROOTS: Final = ("", "src", "lib")
 
 @dataclass(frozen=True)
 class Program:
-    """Hold the files that run. *whole* says that every file that the command names was found and read."""
+    """Hold the files that run; *whole* says that every file in the command was found and read."""
 
     code: tuple[Code, ...]
     whole: bool
@@ -36,7 +36,7 @@ class Program:
 
 
 def program(spec: Spec, facts: SourceFacts) -> Program:
-    """Return the program of the job; without a file of the source folder it is empty and not whole."""
+    """Return the job's program; without a file of the source folder it is empty and not whole."""
     by_path = {code.file: code for code in facts.code}
     scripts: dict[str, str] = {}
     for line in facts.lines:
@@ -64,7 +64,7 @@ def program(spec: Spec, facts: SourceFacts) -> Program:
 
 
 def shell_texts(spec: Spec, facts: SourceFacts) -> list[tuple[str, str]]:
-    """Return where and text of what the job's own shell lines run: setup, command, and the scripts they name."""
+    """Return place and text of all shell lines that the job runs: setup, command, and the scripts they name."""
     found = [("job.setup", joined(spec.job.setup)), ("job.command", joined(spec.job.command))]
     scripts = {line.file for line in facts.lines}
     pending, visited = [text for _, text in found], set[str]()
@@ -93,7 +93,7 @@ def is_local(one: Import, code: Code, facts: SourceFacts) -> bool:
 
 
 def _find(name: str, paths: tuple[str, ...]) -> str | None:
-    """Return the file that a command means, wherever it has changed to: the shortest path that ends so."""
+    """Return the file that a command names, whatever its working folder: the shortest matching path."""
     plain = str(PurePosixPath(name))
     fits = [path for path in paths if path == plain or path.endswith(f"/{plain}")]
     return min(fits, key=lambda path: (path != plain, len(path)), default=None)
@@ -119,7 +119,7 @@ def _closure(first: list[Code], by_path: dict[str, Code]) -> tuple[Code, ...]:
 
 def _module(name: str, folder: str, by_path: dict[str, Code], *, relative: bool = False) -> tuple[Code, ...]:
     """Return the files that an import of *name* runs: those of its packages, and its own."""
-    # The script's own folder first, as Python does.
+    # The script's own folder first, as in Python.
     roots = (folder,) if relative else dict.fromkeys((folder, *_ROOTS))
     parts = name.split(".")
     for root in roots:

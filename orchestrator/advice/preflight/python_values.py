@@ -1,4 +1,4 @@
-"""Names and plain values of a Python file, as far as they are known without running it."""
+"""Evaluate names and literals of a Python file without running it."""
 
 import ast
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ UNKNOWN: Final = UnknownValue()
 
 _PATHS: Final = frozenset({"pathlib.Path", "os.path.join", "os.path.expanduser", "os.fspath"})
 _SAME: Final = frozenset({"expanduser", "absolute", "resolve", "as_posix"})
-# A node that stands for no value: a name that is bound twice must be UNKNOWN, and stay so.
+# An empty node: a name that is bound twice must be UNKNOWN, and stay so.
 _TWICE: Final = ast.Pass()
 _BINDERS: Final = (
     ast.Import, ast.ImportFrom, ast.Assign, ast.arg, ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor,
@@ -25,7 +25,7 @@ _BINDERS: Final = (
 
 
 class Values:
-    """Know what the names of a file stand for: imports, and names that are assigned exactly once."""
+    """Resolve the names of a file: imports, and names that are assigned exactly once."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.imported: dict[str, int] = {}
@@ -36,7 +36,7 @@ class Values:
                 self._learn(node)
 
     def dotted(self, node: ast.AST) -> str:
-        """Return the dotted name of an expression; what has no name is empty: `.item` for `(a + b).item`."""
+        """Return the dotted name of an expression, without nameless parts: `.item` for `(a + b).item`."""
         if isinstance(node, ast.Name):
             return self._aliases.get(node.id, node.id)
         if isinstance(node, ast.Attribute):
@@ -44,18 +44,18 @@ class Values:
         return f"{self.dotted(node.func)}()" if isinstance(node, ast.Call) else ""
 
     def imported_name(self, node: ast.Attribute) -> str:
-        """Return the full name when it begins with something imported, else an empty text."""
+        """Return the full name if it begins with an import, else an empty text."""
         root: ast.AST = node
         while isinstance(root, ast.Attribute):
             root = root.value
         return self.dotted(node) if isinstance(root, ast.Name) and root.id in self._aliases else ""
 
     def assigned(self, node: ast.AST) -> ast.AST | None:
-        """Return the expression that a name stands for; other expressions stand for themselves."""
+        """Return the expression that a name stands for; other expressions are returned as they are."""
         return self._assigned.get(node.id) if isinstance(node, ast.Name) else node
 
     def of(self, node: ast.AST, depth: int = 0) -> object:
-        """Return a plain value, or UNKNOWN; of a text or path that is put together, its known beginning."""
+        """Return a literal value, or UNKNOWN; of a composed text or path its literal beginning."""
         if isinstance(node, ast.Constant):
             return node.value
         if depth > 8:
@@ -70,7 +70,7 @@ class Values:
         return UNKNOWN if found is None else self.of(found, depth + 1)
 
     def tail(self, node: ast.AST, depth: int = 0) -> str:
-        """Return the known end of a text or path that is put together, else an empty text."""
+        """Return the literal end of a composed text or path, else an empty text."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str) else ""
         if depth > 8:
@@ -85,7 +85,7 @@ class Values:
         return "" if found is None else self.tail(found, depth + 1)
 
     def is_numpy(self, node: ast.AST) -> bool:
-        """Say whether an expression works with numpy or pandas: it then runs on the host, with any shape."""
+        """Say whether an expression uses numpy or pandas, so that it runs on the host, with any shape."""
         for part in ast.walk(node):
             found = self._assigned.get(part.id) if isinstance(part, ast.Name) else part
             for inner in ast.walk(found) if found is not None else ():
@@ -130,12 +130,12 @@ class Values:
                 self._assign(name, _TWICE)
 
     def _assign(self, name: str, value: ast.AST) -> None:
-        # Which of two values holds where, only a run would show.
+        # Only a run would show which of two values applies where.
         self._assigned[name] = _TWICE if name in self._assigned else value
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a statement other than a plain assignment gives a value to."""
+    """Yield the names that a statement other than a plain assignment binds."""
     if isinstance(node, ast.arg):
         yield node.arg
     targets: list[ast.AST] = []

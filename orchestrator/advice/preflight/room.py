@@ -1,4 +1,4 @@
-"""Room on the machine: disk and memory that tools need for a given amount of text."""
+"""Check disk and memory of the machine against the needs of tools for a given amount of text."""
 
 import re
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, VmSpec
 
 TPU_DISK_GB: Final = 100
-"""Boot disk of a TPU machine, which cannot be changed (about 100 GB: docs/facts.md 5.3)."""
+"""Boot disk of a TPU machine in GB, which cannot be changed (about 100 GB: docs/facts.md 5.3)."""
 DATASETS_FACTOR: Final = 20
-"""Disk that Hugging Face datasets take for each byte of text: copied, tokenized and cut into blocks."""
+"""Bytes of disk that Hugging Face datasets take for each byte of text: copied, tokenized and cut into blocks."""
 TOKENIZER_FACTOR: Final = 10
-"""Memory for each byte of text while a tokenizer is trained."""
+"""Bytes of memory for each byte of text while a tokenizer is trained."""
 BINARISED_FACTOR: Final = 2
-"""Disk that fairseq takes: the text and its binarised copy, taken as no larger than the text."""
+"""Bytes of disk that fairseq takes for each byte of text: the text and its binarised copy, assumed as large."""
 _FROM_MEMORY: Final = ("v4", "tpu7x")
 _GB: Final = 1e9
 _GIB: Final = 2**30
@@ -30,7 +30,7 @@ _TRAINERS: Final = (
 
 @dataclass(frozen=True)
 class MachineRoom:
-    """Hold what the machine that runs the job has; a figure that is not known is 0."""
+    """Hold disk and memory of the machine that runs the job; 0 if not known."""
 
     name: str
     disk_gb: float

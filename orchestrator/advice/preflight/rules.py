@@ -1,4 +1,4 @@
-"""All rules, in the order in which they are told, and their manual."""
+"""List all rules in the order in which they are reported, and render their manual."""
 
 from typing import Final
 
@@ -54,12 +54,12 @@ _ORDER: Final = (Level.STOP, Level.WARN, Level.NOTE)
 def preflight(spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
     """Return everything that the rules find, the worst first."""
     found = [finding for each in RULES for finding in each(spec, catalog, facts)]
-    # Stable: within a level the order of the rules stays.
+    # A stable sort: within a level the order of the rules stays.
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.level)))
 
 
 def manual() -> str:
-    """Return the table of all rules as Markdown: what docs/checks.md holds."""
+    """Return the table of all rules as Markdown, for docs/checks.md."""
     rows = [f"| `{each.id}` | {_levels(each)} | {_text(each)} |" for each in RULES]
     return "\n".join((_HEAD, *rows)) + "\n"
 

@@ -1,4 +1,4 @@
-"""Whether the program saves at all, where to, and whether what it saves can count."""
+"""Check whether the program saves at all, where, and whether its saves can count."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _SAVES: Final = re.compile(
     r"estimator|cli$|to_(?:csv|parquet|json|pickle|hdf|disk|file)|copy|download|subprocess|system$|popen|runpy",
     re.IGNORECASE,
 )
-"""Names of what may save, itself or by what it starts: with one of these nothing is said."""
+"""Names of calls that may save, directly or indirectly; with one of these no finding is reported."""
 _MODELS: Final = {
     "torch.save": ("f", 1), "torch_xla.core.xla_model.save": ("file_or_path", 1),
     "safetensors.torch.save_file": ("filename", 1), "safetensors.numpy.save_file": ("filename", 1),
@@ -34,7 +34,7 @@ _OWN_LOOP: Final = (
     "transformers", "trl", "lightning", "pytorch_lightning", "keras", "tensorflow", "accelerate", "fairseq",
     "kauldron", "levanter", "orbax", "subprocess", "runpy",
 )  # fmt: skip
-"""Packages with a loop or a way to save of their own."""
+"""Packages with a training loop or a way to save of their own."""
 _METHODS: Final = {
     "save_pretrained": ("save_directory", 0), "save_weights": ("filepath", 0),
     "save_state": ("output_dir", 0),
@@ -53,7 +53,7 @@ def no_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     them could not be found or read, or imports a package that is not known here and may save by itself.
     """
     job = program(spec, facts)
-    # Silent at the least doubt: told wrongly that nothing saves, people stop reading findings.
+    # Silent at the least doubt: after one false alarm, people stop reading findings.
     if not job.whole or _may_save(job) or any(is_unknown(one, code, facts) for code, one in job.imports()):
         return
     others = len(job.code) - 1
@@ -138,7 +138,7 @@ def marker_never_written(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator
     job = program(spec, facts)
     if saving.format != "marker" or saving.marker != _MARKER or not job.whole or not _may_save(job):
         return
-    # Only what runs: the schema beside the deployment file names the marker too.
+    # Only files that run: the schema beside the deployment file names the marker too.
     shell = [*spec.job.env.values(), *(text for _, text in commands(spec, facts))]
     texts = (*shell, *(text for code in facts.code for text in code.texts))
     if any(is_unknown(one, code, facts) for code, one in job.imports()):
@@ -189,11 +189,11 @@ def _opens_to_write(call: Call) -> bool:
 
 
 def _place(call: Call) -> tuple[str, int]:
-    """Return the keyword and position of the path that a call saves to; empty for another call."""
+    """Return keyword and position of the path argument of a call that saves; empty for another call."""
     if call.name in _MODELS:
         return _MODELS[call.name]
     found = _METHODS.get(call.method, ("", -1))
-    # Keras and Lightning have a ModelCheckpoint each.
+    # Keras and Lightning both have a ModelCheckpoint.
     return ("dirpath", 0) if call.method == "ModelCheckpoint" and "lightning" in call.name else found
 
 
@@ -210,7 +210,7 @@ def _is_beside(path: str) -> bool:
 LIFETIMES: Final = {"bad": 0.3 * 3600, "middling": 4 * 3600.0, "good": 12 * 3600.0}
 """Mean seconds between losses of a spot TPU, by zone: assumptions, not measured (docs/facts.md 5.4)."""
 WORTH_SAYING: Final = 0.05
-"""Share of the time lost beyond the best interval from which on it is said."""
+"""Share of the time lost beyond the best interval from which on a finding is reported."""
 
 
 @rule("save-interval", Level.WARN, Level.NOTE)
@@ -244,9 +244,9 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
 
 def lost_share(every: float, save_seconds: float, lifetime: float) -> float:
     """
-    Return the share of the time that saves and redone work take, losses coming at random (Daly's full form).
+    Return the share of the time spent on saves and repeated work, for random losses (Daly's full form).
 
-    Restarts are not in it: the interval does not change them.
+    Restarts are not included, because they do not depend on the interval.
     """
     # exp() overflows a float beyond 709.
     exponent = min((every + save_seconds) / lifetime, 700.0)

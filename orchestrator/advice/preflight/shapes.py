@@ -1,4 +1,4 @@
-"""Shapes: XLA compiles one program for each set of shapes, and shapes may not depend on values."""
+"""Check shapes: XLA compiles one program for each set of shapes, and shapes must not depend on values."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -120,7 +120,7 @@ def _is_dynamic(code: Code, call: Call, *, torch: bool) -> bool:
 
 
 def _is_pipeline(code: Code, call: Call) -> bool:
-    """Say whether `.batch` stands in a tf.data pipeline whose end is met: one with `.repeat` has none."""
+    """Say whether `.batch` belongs to a tf.data pipeline that ends; one with `.repeat` does not."""
     chained = any(part in call.name for part in _CHAIN) or call.name.split(".")[0] in ("dataset", "ds")
     known = set(call.keywords) <= {
         "batch_size",

@@ -1,1 +1,1 @@
-"""What a rehearsal does to a run, and how it is judged."""
+"""Define what a rehearsal does to a run, and how the run is judged."""

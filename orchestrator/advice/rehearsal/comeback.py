@@ -1,4 +1,4 @@
-"""How a job came back from one injected failure: from where it went on, and what that cost."""
+"""Judge how a job resumed after one injected failure: from which step, and at what cost."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,14 +15,14 @@ PARTS = {
     "restore": ("restore_began", "restored"),
     "first step": ("spawned", "first_step"),
 }
-"""The parts of a way back: the marks of the next machine that each lies between; "" is the failure."""
+"""Parts of a recovery: the two times of the next machine that each lies between; "" is the failure."""
 
 
 class Fault(Enum):
     """
-    Name what a job did instead of going on from its newest checkpoint.
+    Name what a job did instead of resuming from its newest checkpoint.
 
-    BACK is IGNORED or ANEW where nothing tells which: it went back to lower steps than the restored one.
+    BACK is IGNORED or ANEW if it is unknown which: it returned to steps below the restored one.
     """
 
     NO_RETURN = "no-return"
@@ -36,11 +36,11 @@ class Fault(Enum):
 @dataclass(frozen=True)
 class Comeback:
     """
-    Hold how the job came back from one failure. What nothing told is None.
+    Describe how the job resumed after one failure; None means unknown.
 
-    *ignored* says that it did not read its checkpoint, *redone* counts steps trained twice, *seconds* is
-    the time to the next step, of which *parts* tell. *warm_saved* are the seconds by which setup and first
-    step were shorter than on the first machine, unpacking included; None where nothing of one came back.
+    *ignored* says that it did not read its checkpoint, *redone* counts repeated steps, *seconds* is the time
+    to the next step, divided into *parts*. *warm_saved* are the seconds by which setup and first step were
+    shorter than on the first machine, unpacking included; None if nothing was restored.
     """
 
     kill: Kill
@@ -54,17 +54,17 @@ class Comeback:
     warm_saved: float | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as `--json` prints it."""
+        """Return the comeback as `--json` prints it."""
         return {**asdict(self), "kill": self.kill.value, "fault": self.fault.value if self.fault else None}
 
 
 def comeback_of(injection: Injection, life: RehearsedLife, unbroken: RehearsedLife | None = None) -> Comeback:
-    """Find the next incarnation that trained, and compare where it went on with what had been saved."""
+    """Return how the next incarnation that trained has resumed, compared with what had been saved."""
     chain = life.chain
     later = [chain[n] for n in chain if n > injection.incarnation]
     wrote = {save.incarnation for save in life.written}
     trained = [b for b in later if _trained(b) or b.incarnation in wrote]
-    # The TPU was not touched: no resume is asked of the job.
+    # The TPU was not touched, so no resume is expected.
     if injection.kill is Kill.VM:
         return Comeback(injection.kill, resumed=True, why="the VM came back; the TPU trained on")
     if not trained and life.silent and any(b.phase is Phase.DONE for b in later):
@@ -78,7 +78,7 @@ def comeback_of(injection: Injection, life: RehearsedLife, unbroken: RehearsedLi
     after = trained[0]
     tells_steps = life.tells_steps
     restored = after.resumed_from or 0
-    # A job that ignores its checkpoint begins below the restored step, whatever it was given.
+    # A job that ignores its checkpoint starts below the restored step, whatever it was given.
     start = restored if after.began_at is None else min(restored, after.began_at)
     before = chain.get(injection.incarnation)
     reached = max(injection.step or 0, (before.step or 0) if before else 0)
@@ -95,7 +95,7 @@ def comeback_of(injection: Injection, life: RehearsedLife, unbroken: RehearsedLi
     elif injection.committed is not None and start < injection.committed:
         resumed, fault = False, Fault.OLDER
         why = f"step {injection.committed} was saved, but it went on from step {start}"
-    # Nothing to go on from is no fault of the resume, as long as no step was lost by it.
+    # Without a checkpoint there is no fault in the resume, as long as no step was lost.
     elif injection.committed is None and not start:
         resumed, fault = reached == 0, Fault.NOTHING_SAVED
         why = f"nothing had been saved by step {reached}; it began again"
@@ -113,7 +113,7 @@ def comeback_of(injection: Injection, life: RehearsedLife, unbroken: RehearsedLi
 
 
 def _warm_saved(first: Heartbeat, after: Heartbeat, *, tells_steps: bool) -> float | None:
-    """Return how much sooner a machine was ready than the first one, thanks to what that one had installed."""
+    """Return how many seconds sooner a machine was ready than the first one, because of restored installs."""
     if "unpacked" not in after.timings:
         return None
 
@@ -126,7 +126,7 @@ def _warm_saved(first: Heartbeat, after: Heartbeat, *, tells_steps: bool) -> flo
 
 
 def settled(comebacks: Sequence[Comeback]) -> tuple[Comeback, ...]:
-    """Let one way back explain another: a script that ignores its checkpoint once ignores it each time."""
+    """Return the comebacks, each explained by the others: a script that ignores its checkpoint always does."""
     known = {c.fault for c in comebacks} & {Fault.IGNORED, Fault.ANEW}
     if len(known) != 1:
         return tuple(comebacks)
@@ -142,7 +142,7 @@ def _few(steps: list[int]) -> str:
 
 
 def _parts(injection: Injection, after: Heartbeat, *, tells_steps: bool) -> dict[str, float]:
-    """Return the seconds of each part that is known; the first step's only where the job *tells_steps*."""
+    """Return the seconds of each known part; that of the first step only if the job *tells_steps*."""
     marks = {**after.timings, "": injection.at}
     return {
         name: max(0.0, marks[end] - marks[begin])
@@ -152,7 +152,7 @@ def _parts(injection: Injection, after: Heartbeat, *, tells_steps: bool) -> dict
 
 
 def _trained(beat: Heartbeat) -> bool:
-    """Say whether a machine made a step: it was seen, or the job ended so soon after that only its save was."""
+    """Say whether a machine made a step, observed or shown by the save of a job that ended soon after."""
     saved = (beat.committed_step or 0) > (beat.resumed_from or 0)
     return "first_step" in beat.timings or (beat.phase is Phase.DONE and saved)
 
@@ -161,23 +161,23 @@ def _went_back(
     life: RehearsedLife, unbroken: RehearsedLife | None, after: Heartbeat, lower: list[int]
 ) -> Fault:
     """
-    Tell a job that does not read its checkpoint from one that reads it and counts its steps from 0 again.
+    Tell a job that does not read its checkpoint from one that reads it and restarts its step count at 0.
 
-    One that begins anew repeats the first losses and the first saves; one that only counts anew has the
-    losses of where it was, saves at other steps, or ends at a lower step.
+    One that starts over repeats the first losses and the first saves. One that only restarts its count has
+    later losses, saves at other steps, or ends at a lower step.
     """
     first = min(life.chain, default=0)
     begun, again = dict(life.losses.get(first, ())), dict(life.losses.get(after.incarnation, ()))
     common = sorted(set(begun) & set(again))
     if common:
-        # Equal first losses mean that it began anew; equal by chance is ruled out by asking all common steps.
+        # Equal first losses mean that it started over; comparing all common steps rules out chance.
         alike = all(isclose(begun[step], again[step], rel_tol=1e-6) for step in common)
         if alike:
             return Fault.IGNORED
         step, newest = common[0], begun[max(begun)]
         near = abs(again[step] - newest) < abs(again[step] - begun[step])
         return Fault.ANEW if near else Fault.IGNORED
-    # In the order of sight the newest may come first: only it is committed, the others are found on disk.
+    # Observed order may be newest first: only that one is committed, the others are found on disk.
     made = [save.step for save in life.written if save.incarnation == first]
     if lower and made and min(lower) > min(made):
         return Fault.ANEW

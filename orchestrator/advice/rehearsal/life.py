@@ -1,4 +1,4 @@
-"""One run of a rehearsal, from `up` to its end, as far as it was seen; and the moments of its failures."""
+"""Record one run of a rehearsal, from `up` to its end, and define the moments of its failures."""
 
 import re
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.domain.units import Duration
 
 UNTOLD = frozenset({"", "commits"})
-"""Sources of a step that the job itself did not tell (`Heartbeat.progress_from`)."""
+"""Values of `Heartbeat.progress_from` for a step that the job itself did not report."""
 
 
 class Kill(Enum):
-    """Name the ways in which a rehearsal takes machines away."""
+    """Name how a rehearsal takes machines away."""
 
     NOTICE = "notice"
     KILL = "kill"
@@ -28,9 +28,9 @@ class Kill(Enum):
 @dataclass(frozen=True)
 class Injection:
     """
-    Remember one injected failure: what the job had reported before it, as far as it was heard.
+    Describe one injected failure, and what the job had reported before it.
 
-    *step* is the last step heard of, *committed* the newest committed checkpoint; *at* is in seconds since
+    *step* is the last reported step, *committed* the newest committed checkpoint; *at* is in seconds since
     the epoch.
     """
 
@@ -51,7 +51,7 @@ class Save:
 
 @dataclass(frozen=True)
 class SavePace:
-    """Hold what an undisturbed run has shown: its last step, how many checkpoints, and how long the job ran."""
+    """Hold the pace of an undisturbed run: its last step, number of checkpoints, and the job's run time."""
 
     last_step: int | None
     saves: int
@@ -61,11 +61,11 @@ class SavePace:
 @dataclass(frozen=True)
 class RehearsedLife:
     """
-    Hold what one run has shown. *beats* are the last reports of all incarnations.
+    Hold what one run has shown; *beats* are the last reports of all incarnations.
 
-    *saves* are complete in the bucket, *written* also those that were only seen on a machine's disk, both in
-    the order of sight. *steps* are all that heartbeats told, *losses* (step, loss) by incarnation. *prints*
-    tell the bytes of the checkpoints that are left, by step. *log* is the end of the job's own output.
+    *saves* are complete in the bucket, *written* also those observed only on a machine's disk, both in the
+    order of observation. *steps* are all reported steps, *losses* (step, loss) by incarnation. *prints* are
+    the fingerprints of the remaining checkpoints, by step. *log* is the end of the job's own output.
     """
 
     outcome: Outcome | None
@@ -92,12 +92,12 @@ class RehearsedLife:
 
     @property
     def tells_steps(self) -> bool:
-        """Say whether the job told steps, which are more than those of its checkpoints."""
+        """Say whether the job reported steps of its own, besides those of its checkpoints."""
         return any(b.progress_from not in UNTOLD for b in self.beats)
 
     @property
     def silent(self) -> bool:
-        """Say whether neither a step nor a checkpoint was ever seen."""
+        """Say whether neither a step nor a checkpoint was ever observed."""
         committed = any(b.committed_step is not None for b in self.beats)
         return not self.saves and not self.steps and not committed
 
@@ -109,7 +109,7 @@ class RehearsedLife:
 
     @property
     def seconds(self) -> float | None:
-        """Return the seconds from the first machine's boot to the last report, None when nobody reported."""
+        """Return the seconds from the first machine's boot to the last report, None without reports."""
         if not self.beats:
             return None
         started = min(b.timings.get("boot", b.updated) for b in self.beats)
@@ -117,13 +117,13 @@ class RehearsedLife:
 
     @property
     def failed(self) -> Heartbeat | None:
-        """Return the report of the worker whose job failed."""
+        """Return the report of the worker whose job failed, or None."""
         ended = [b for b in self.beats if b.phase is not Phase.DONE]
         return max(ended, key=lambda b: (b.incarnation, b.updated), default=None)
 
     @property
     def pace(self) -> SavePace:
-        """Return how fast this run saved and trained; the moments of failures in the next run follow from it."""
+        """Return this run's pace, from which the moments of failures in the next run are derived."""
         last = max(self.steps, default=None) if self.tells_steps else None
         marks = [(b.updated, [b.timings.get(m, 0.0) for m in ("setup_done", "spawned")]) for b in self.beats]
         spans = [updated - max(begun) for updated, begun in marks if max(begun)]
@@ -142,10 +142,10 @@ class LifeSign(Enum):
 @dataclass(frozen=True)
 class Moment:
     """
-    Hold one moment. *number* is the step, the count of checkpoints, or seconds; *pattern* belongs to LOG.
+    Describe one moment; *number* is the step, the count of checkpoints, or seconds; *pattern* belongs to LOG.
 
-    A step counts over the whole job; all else is counted on the machine that is taken away. With *saved* it
-    comes only when the job has a complete checkpoint.
+    A step counts over the whole job; all else counts on the machine that is taken away. *saved* requires a
+    complete checkpoint of the job.
     """
 
     sign: LifeSign
@@ -155,7 +155,7 @@ class Moment:
 
     @classmethod
     def parse(cls, text: str) -> "Moment":
-        """Read `step:100`, `checkpoint:2`, `time:90s` or `log:REGEX`; raise ValueError that says what is wrong."""
+        """Parse `step:100`, `checkpoint:2`, `time:90s` or `log:REGEX`; raise ValueError that says what is wrong."""
         word, _, value = text.partition(":")
         sign = next((one for one in LifeSign if one.value == word), None)
         if sign is None or not value:
@@ -164,7 +164,7 @@ class Moment:
             return cls(sign, Duration.parse(value))
         if sign is LifeSign.LOG:
             try:
-                # Compiled now: a broken pattern must not end a rehearsal that has run for minutes.
+                # Compiled now, so that a broken pattern does not end a rehearsal after minutes.
                 re.compile(value)
             except re.error as error:
                 raise ValueError(f"{value!r} is not a regular expression: {error}") from error
@@ -184,10 +184,10 @@ class Moment:
 @dataclass(frozen=True)
 class Shown:
     """
-    Hold what the machine that is to be taken away has shown so far.
+    Hold what the machine to be taken away has shown so far.
 
-    *step* is the newest that was reported or committed, *saves* counts the checkpoints that this machine
-    completed, *saved* is the newest step that the job has one of (of step 0 nothing is lost); *seconds* have
+    *step* is the newest reported or committed one, *saves* counts the checkpoints that this machine
+    completed, *saved* is the step of the job's newest checkpoint (0 means nothing to lose); *seconds* have
     passed since the job's start on it.
     """
 
@@ -199,8 +199,8 @@ class Shown:
 
 
 def come(moment: Moment, shown: Shown) -> bool:
-    """Say whether the moment has come."""
-    # A failure before the first checkpoint shows nothing about a resume.
+    """Say whether the machine has shown what *moment* waits for, so that the failure is injected now."""
+    # A failure before the first checkpoint proves nothing about a resume.
     if moment.saved and shown.saved <= 0:
         return False
     if moment.sign is LifeSign.STEP:
@@ -212,16 +212,16 @@ def come(moment: Moment, shown: Shown) -> bool:
 
 def default_moment(number: int, count: int, target: int | None, pace: SavePace | None) -> Moment:
     """
-    Return the moment of failure *number* (from 1) of *count*, where nobody asked for one.
+    Return the default moment of failure *number* (from 1) of *count*.
 
-    By step where the job tells one, else after the machine's next checkpoint, else by time. Without an
-    undisturbed run the first step that is heard of, or the first checkpoint, has to do.
+    By step if the job reports steps, else after the machine's next checkpoint, else by time. Without an
+    undisturbed run it is the first reported step, or the first checkpoint.
     """
     if pace is None:
         return Moment(LifeSign.STEP, (target or 0) * number // (count + 2), saved=True)
     last = pace.last_step if pace.last_step is not None else target
     if pace.last_step is not None and last is not None:
-        # count + 2 parts: the last failure leaves the job time to come back and to reach its end.
+        # count + 2 parts, so that the last failure leaves the job time to resume and to end.
         return Moment(LifeSign.STEP, last * number // (count + 2), saved=pace.saves > 1)
     if pace.saves > 1:
         return Moment(LifeSign.CHECKPOINT, 1)

@@ -1,4 +1,4 @@
-"""Compare two checkpoints of one step by their bytes: whether two runs have made the same model."""
+"""Compare two checkpoints of one step by their bytes, to find out whether two runs have made the same model."""
 
 import re
 from collections import Counter
@@ -10,16 +10,16 @@ NOTES = re.compile(
     r"(\.(json|txt|log|ya?ml|md|ini)|(^|/)(COMPLETE|_METADATA|_CHECKPOINT_METADATA|training_args\.bin"
     r"|[^/]*\.ocdbt|events\.out\.tfevents[^/]*))$"
 )
-"""Names of files that may hold times, paths and names of machines beside the numbers that are learnt."""
+"""Names of files that may contain times, paths and host names beside learnt numbers."""
 SHARDED = re.compile(r"(^|/)(manifest\.ocdbt|ocdbt\.process_\d+/.*)$")
-"""Files of TensorStore's OCDBT, whose data files have random names and carry times."""
+"""Files of TensorStore's OCDBT, whose data files have random names and contain times."""
 STAMPED = frozenset({"metadata.json"})
-"""Members of an archive that carry the time of the save (Keras)."""
+"""Members of an archive that contain the time of the save (Keras)."""
 
 
 @dataclass(frozen=True)
 class FilePrint:
-    """Tell the bytes of one file: its sha256, and for a zip archive (npz, pt, keras) each member's CRC-32."""
+    """Hold the fingerprint of one file: its sha256, and for a zip archive (npz, pt, keras) each member's CRC-32."""
 
     sha256: str
     members: Mapping[str, int] | None = None
@@ -29,7 +29,7 @@ Prints = Mapping[str, FilePrint]
 
 
 class Likeness(Enum):
-    """Name the result of a comparison."""
+    """Name the result of comparing two checkpoints."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -38,7 +38,7 @@ class Likeness(Enum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold the result: over how many *files* of which *step*, and which of them *differ*."""
+    """Hold the result: the number of *files* of *step*, and those that *differ*."""
 
     likeness: Likeness
     step: int
@@ -47,7 +47,7 @@ class Comparison:
 
 
 def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Comparison | None:
-    """Compare the newest step that both have; None when there is none."""
+    """Compare the newest step that both have; return None if there is none."""
     common = set(ours) & set(theirs)
     if not common:
         return None
@@ -62,7 +62,7 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
     files = len(mine)
     if not differ and not moved:
         return Comparison(Likeness.SAME, step, files)
-    # Other bytes prove nothing there; equal ones still do, which is why this comes second.
+    # Second, because different bytes prove nothing here, while equal ones do.
     if any(SHARDED.search(name) for name in (*ours[step], *theirs[step])):
         return Comparison(Likeness.UNKNOWN, step, files)
     named = tuple(sorted({*differ, *(strange if moved else ())}))
@@ -70,8 +70,8 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
 
 
 def _learnt(prints: Prints) -> Prints:
-    """Return the files that hold what was learnt; all of them where they all look like notes."""
-    # If only notes are left, they are compared after all: nothing to compare would look like the same.
+    """Return the files with learnt numbers; all files if none looks like one."""
+    # If only side files are left, compare them: comparing nothing would look like equality.
     return {name: one for name, one in prints.items() if not NOTES.search(name)} or prints
 
 

@@ -1,4 +1,4 @@
-"""Judge a rehearsal: whether the job came back from every failure, and what each one cost."""
+"""Judge a rehearsal: whether the job resumed after every failure, and what each one cost."""
 
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -10,7 +10,7 @@ from orchestrator.advice.rehearsal.same_bytes import Comparison, Likeness, compa
 from orchestrator.domain.plan import Outcome
 
 SAME_LOSS = 1e-6
-"""Relative difference up to which two losses count as the same; frameworks print six digits."""
+"""Relative difference up to which two losses count as equal; frameworks print six digits."""
 
 
 class Cause(Enum):
@@ -31,7 +31,7 @@ class Cause(Enum):
 
 
 class Word(Enum):
-    """Name the verdicts."""
+    """Name the verdict that people read first."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
     FAIL = "FAIL"
@@ -47,7 +47,7 @@ class RehearsedRun(Enum):
 
 @dataclass(frozen=True)
 class Crash:
-    """Hold how a run failed: the exit status of the job, None where there is none, and its last lines."""
+    """Describe how a run failed: the exit status of the job, None if there is none, and its last lines."""
 
     run: RehearsedRun
     outcome: Outcome | None
@@ -59,7 +59,7 @@ class Crash:
 @dataclass(frozen=True)
 class Parting:
     """
-    Say where two runs part: the last *step* of equal loss, None when the first ones differ already.
+    Say where two runs diverge: the last *step* of equal loss, None if already the first ones differ.
 
     *before* says that no failure had been injected by then.
     """
@@ -71,10 +71,10 @@ class Parting:
 @dataclass(frozen=True)
 class RehearsalVerdict:
     """
-    Hold the end of a rehearsal. *same_loss* is None when there was no unbroken run to compare with.
+    Hold the result of a rehearsal; *same_loss* is None without an undisturbed run to compare with.
 
-    *missed* counts the failures that the job ended too early for; *silent* says that neither a step nor a
-    checkpoint was seen.
+    *missed* counts the failures that came too late, after the job's end; *silent* says that neither a step
+    nor a checkpoint was observed.
     """
 
     done: bool
@@ -98,7 +98,7 @@ class RehearsalVerdict:
         """
         Say whether all failures were injected and the job resumed after each and reached its end.
 
-        False for a job that shows neither step nor checkpoint: its end proves nothing.
+        False for a job that shows neither step nor checkpoint, because its end proves nothing.
         """
         return self._recovered and not self.missed and not self.silent
 
@@ -115,7 +115,7 @@ class RehearsalVerdict:
 
     @property
     def same_bytes(self) -> bool | None:
-        """Say whether both runs left the same checkpoint, None where that is not known."""
+        """Say whether both runs left the same checkpoint, None if not known."""
         if self.bytes is None or self.bytes.likeness is Likeness.UNKNOWN:
             return None
         return self.bytes.likeness is Likeness.SAME
@@ -151,14 +151,14 @@ class RehearsalVerdict:
 
 
 def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0) -> RehearsalVerdict:
-    """Return the verdict over a run with failures; *unbroken* is a run of the same job without any."""
+    """Return the verdict on a run with failures; *unbroken* is a run of the same job without failures."""
     comebacks = settled([comeback_of(injection, broken, unbroken) for injection in broken.injections])
     loss, whole = broken.loss, unbroken.loss if unbroken else None
     same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
     known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
     parting = _parting(broken, unbroken) if unbroken and same is False else None
     crash = None if broken.done else _crash(RehearsedRun.BROKEN, broken)
-    # A run that did not reach its end has another last step: bytes would differ for that alone.
+    # A run that did not reach its end has another last step, so its bytes would differ anyway.
     compared = compare(broken.prints, unbroken.prints) if unbroken and broken.done else None
     found = RehearsalVerdict(
         done=broken.done,
@@ -169,7 +169,7 @@ def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0
         torn=broken.torn,
         seconds_lost=_more(broken, unbroken) if known and broken.done else None,
         causes=(),
-        # After a crash nobody can say whether the failure would have come.
+        # After a crash it is unknown whether the failure would have come.
         missed=missed if broken.done else 0,
         silent=broken.silent,
         compared=unbroken is not None,
@@ -181,7 +181,7 @@ def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0
 
 
 def judge_crash(unbroken: RehearsedLife) -> RehearsalVerdict:
-    """Return the verdict over a job that fails with no failure injected."""
+    """Return the verdict on a job that fails without any injected failure."""
     crash = _crash(RehearsedRun.UNBROKEN, unbroken)
     found = RehearsalVerdict(
         False, (), None, unbroken.loss, None, unbroken.torn, None, (), silent=unbroken.silent, crash=crash
@@ -209,7 +209,7 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
         causes.append(Cause.UNSAVED)
     by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.ANEW: Cause.ANEW, Fault.BACK: Cause.BACK}
     causes += [by_fault[c.fault] for c in found.comebacks if c.fault in by_fault]
-    # A job that did not come back must differ: the difference is no finding of its own then.
+    # A job that did not resume must differ, so the difference is no separate finding.
     lost = any(not comeback.resumed for comeback in found.comebacks)
     if not lost and (found.same_loss is False or (found.same_loss is None and found.same_bytes is False)):
         causes.append(Cause.UNSTEADY if found.parting and found.parting.before else Cause.DIFFERENT)
@@ -232,7 +232,7 @@ def _more(broken: RehearsedLife, unbroken: RehearsedLife | None) -> float:
 
 
 def _parting(broken: RehearsedLife, unbroken: RehearsedLife) -> Parting | None:
-    """Find the last step up to which both runs had the same losses; None when no step is known of both."""
+    """Return the last step up to which both runs had equal losses; None if they have no common step."""
     whole = dict(point for points in unbroken.losses.values() for point in points)
     same: int | None = None
     last: dict[int, tuple[int, float]] = {}

@@ -1,1 +1,1 @@
-"""What a self-test may write down of a real cloud, and how two such recordings differ. Pure."""
+"""Define what a self-test may record of a real cloud, and how two recordings differ. Pure."""

@@ -1,4 +1,4 @@
-"""In what two recordings differ: fields and types, answers, texts, machines, times."""
+"""Compare two recordings: fields and types, answers, texts, machines, times."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -8,13 +8,13 @@ from enum import Enum
 from orchestrator.advice.selftest.recording import Recording, merge
 
 SLOWER = 5.0
-"""A time differs when one side took this many times as long as the other,"""
+"""Ratio of two times from which on they differ, if they also differ by SECONDS."""
 SECONDS = 10.0
-"""and at least so many seconds longer."""
+"""Seconds by which two times must differ at least."""
 
 
 class Topic(Enum):
-    """Name what a difference is about. Times are told; they do not make two clouds different."""
+    """Name what a difference is about. Different times do not make two clouds different."""
 
     FIELDS = "fields and types"
     STATUS = "status"
@@ -25,7 +25,7 @@ class Topic(Enum):
 
 @dataclass(frozen=True)
 class Difference:
-    """Hold one difference: what both sides said, in words of the recordings."""
+    """Hold one difference: both sides, in the words of the recordings."""
 
     topic: Topic
     where: str
@@ -34,7 +34,7 @@ class Difference:
 
 
 def differences(recorded: Recording, here: Recording) -> list[Difference]:
-    """Return in what a recording differs from a replay *here*, by topic."""
+    """Return the differences between a recording and a replay *here*, by topic."""
     return [
         *_fields(recorded, here),
         *_statuses(recorded, here),
@@ -48,16 +48,17 @@ Shapes = dict[str, dict[str, set[str]]]
 
 
 def _fields(recorded: Recording, here: Recording) -> Iterator[Difference]:
-    """Compare the answers to calls that both recordings contain; which calls are made differs by chance."""
+    """Compare the answers to calls that both recordings contain; which calls are made depends on chance."""
     theirs, ours = _answers(recorded), _answers(here)
     for call in sorted(set(theirs) & set(ours)):
         for path in sorted(set(theirs[call]) | set(ours[call])):
             one, other = theirs[call].get(path), ours[call].get(path)
-            # A field on one side only, or of another type, would break a client that was tried on the other.
+            # A field on one side only, or of another type, would break a client that was tested on the other side.
             if one is None or other is None or (_types(one) != _types(other)):
                 yield Difference(Topic.FIELDS, f"{call} {path}", _listed(one), _listed(other))
             elif one - other:
-                # States pass by: what only our own cloud has shown says nothing of Google's.
+                # States are passed through quickly: one that only the local cloud has shown proves nothing about
+                # Google.
                 yield Difference(Topic.FIELDS, f"{call} {path}", _listed(one), _listed(other))
 
 
@@ -69,7 +70,7 @@ def _answers(recording: Recording) -> Shapes:
 
 
 def _types(kinds: set[str]) -> set[str]:
-    """Return the JSON types: a word of an enumeration is a string."""
+    """Return the JSON types; a word of an enumeration is a string."""
     plain = {"null", "boolean", "number", "object", "empty"}
     return {kind if kind in plain else "string" for kind in kinds}
 
@@ -83,7 +84,7 @@ def _statuses(recorded: Recording, here: Recording) -> Iterator[Difference]:
     for step in recorded.steps.keys() | here.steps.keys():
         one = str(recorded.steps.get(step, {}).get("outcome", "not run"))
         other = str(here.steps.get(step, {}).get("outcome", "not run"))
-        # A step that was left out says nothing: what kept it from running is told by its own step.
+        # A skipped step proves nothing; the step that made it impossible reports why.
         if one != other and "skipped" not in (one, other):
             yield Difference(Topic.STATUS, f"step {step}", one, other)
 

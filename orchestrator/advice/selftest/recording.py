@@ -1,9 +1,9 @@
 """
-A recording of a self-test: what was called in which step, with which shapes, and how long it took.
+Record a self-test: which calls in which step, with which shapes, and how long they took.
 
-It keeps by allow-list: whatever is not known to be harmless becomes a placeholder. Kept are field names, types,
-values of known enumerations, status codes, and the words of error texts. Names, numbers, addresses, tokens,
-keys, scripts and the values of all other fields never pass.
+Recording is by allow-list: everything not known to be harmless becomes a placeholder. Kept are field names,
+types, values of known enumerations, status codes, and the words of error texts. Names, numbers, addresses,
+tokens, keys, scripts and the values of all other fields never pass.
 """
 
 import re
@@ -17,9 +17,9 @@ SCHEMA = 1
 @dataclass
 class RecordedCall:
     """
-    Gather all exchanges of one step with one call and one status.
+    Collect all exchanges of one step with one call and one status.
 
-    *first* says after how many seconds of the step a value of an enumeration was first answered.
+    *first* maps a value of an enumeration to the seconds in the step after which it was first answered.
     """
 
     count: int = 0
@@ -33,7 +33,7 @@ class RecordedCall:
 
 @dataclass
 class Recording:
-    """Hold a whole run. *head* says what ran where, *steps* how each step ended, *machines* what machines are."""
+    """Hold a whole run: *head* says what ran where, *steps* how each step ended, *machines* the machines' facts."""
 
     head: dict[str, Any]
     entries: dict[tuple[str, str, int], RecordedCall] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Recording:
 
 
 def parse(lines: Iterable[Mapping[str, Any]]) -> Recording:
-    """Return the recording of a file's lines; raise ValueError if it is not valid."""
+    """Parse a file's lines; raise ValueError if they are no valid recording."""
     head, *rest = [dict(line) for line in lines] or [{}]
     if head.pop("schema", None) != SCHEMA:
         raise ValueError(f'its first line does not say "schema": {SCHEMA}')
@@ -77,7 +77,7 @@ def parse(lines: Iterable[Mapping[str, Any]]) -> Recording:
 
 
 def merge(into: dict[str, set[str]], shape: Mapping[str, Iterable[str]]) -> None:
-    """Add a shape to what was seen before."""
+    """Add a shape to those observed before."""
     for path, kinds in shape.items():
         into.setdefault(path, set()).update(kinds)
 
@@ -91,7 +91,7 @@ def _sets(shape: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
 
 
 PLACEHOLDER = "<id>"
-# Allow-lists, all of them: a forgotten entry hides a word, and never shows a name.
+# Allow-lists, all of them: a missing entry hides a word and never reveals a name.
 PATH_WORDS = frozenset({
     "v1", "v2", "v2alpha1", "compute", "storage", "upload", "download", "projects", "zones", "regions",
     "global", "aggregated", "locations", "nodes", "queuedResources", "operations", "instances",
@@ -101,18 +101,18 @@ PATH_WORDS = frozenset({
     "secrets", "versions", "access", "addVersion", "getIamPolicy", "setIamPolicy", "networks",
     "subnetworks", "firewalls",
 })  # fmt: skip
-"""Parts of a path that belong to an API; every other part is somebody's name."""
+"""Path segments that belong to an API; every other segment is a private name."""
 ENUMS = frozenset({
     "state", "health", "status", "apiVersion", "operationType", "storageClass", "networkTier",
     "provisioningModel", "reason", "domain", "onHostMaintenance", "instanceTerminationAction",
     "location", "publicAccessPrevention", "rpo", "locationType", "type", "protectionTier", "tier",
     "httpErrorMessage",
 })  # fmt: skip
-"""Fields whose values are words of an API: the values are kept when they look like such words."""
+"""Fields whose values are words of an API; values that look like such words are kept."""
 LOWER = frozenset({"reason", "domain", "operationType", "publicAccessPrevention", "locationType"})
-"""Fields whose words are written in small letters."""
+"""Fields whose words are in lower case."""
 MAPS = frozenset({"labels", "metadata", "attributes", "annotations", "resourceManagerTags", "consumer"})
-"""Fields whose keys are chosen by users: the keys are dropped."""
+"""Fields whose keys are chosen by users; the keys are dropped."""
 
 _FIELD = re.compile(r"@?[a-z][A-Za-z0-9]{0,47}")
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*|V\d[A-Z0-9_]*")
@@ -133,16 +133,16 @@ _SPLIT = re.compile(r"([^\w.'/<>@:+-]+)")
 @dataclass(frozen=True)
 class RecordingRedactor:
     """
-    Know the names that must not pass, each with its placeholder, and the public words of the catalogue.
+    Replace private names by placeholders, and keep the public words of the catalogue.
 
-    *public* are zones, regions, accelerator types and the like, which stand in Google's documentation.
+    *public* are zones, regions, accelerator types and similar, which are in Google's documentation.
     """
 
     known: Mapping[str, str] = field(default_factory=dict)
     public: frozenset[str] = frozenset()
 
     def path(self, path: str) -> str:
-        """Return the template of a request's path: words of the API and public names stay, all others go."""
+        """Return the template of a request's path; only words of the API and public names stay."""
         return "/".join(self._part(part) for part in path.split("/"))
 
     def _part(self, part: str) -> str:
@@ -151,7 +151,7 @@ class RecordingRedactor:
         return shown + (f":{verb}" if colon and verb in PATH_WORDS else ":{}" if colon else "")
 
     def text(self, text: str) -> str:
-        """Return a message of which words of plain English and of the API are left."""
+        """Return a message reduced to words of plain English and of the API."""
         # The longest first: a project's name may be part of a bucket's.
         for name in sorted(self.known, key=len, reverse=True):
             if name:
@@ -163,11 +163,11 @@ class RecordingRedactor:
         if not bare or _SPLIT.fullmatch(piece) or re.fullmatch(r"<[a-z-]+>", bare):
             return piece
         fine = bare in self.public or any(p.fullmatch(bare) for p in (_WORD, _NUMBER, _QUOTA, _API))
-        # What a dash, a digit or a capital inside makes a name goes, unless the catalogue has it.
+        # Words with a dash, a digit or an inner capital are names and go, unless they are in the catalogue.
         return piece if fine else piece.replace(bare, PLACEHOLDER)
 
     def shape(self, value: Any) -> dict[str, list[str]]:
-        """Return the shape of a JSON value: for each path of fields the types, or values of an enumeration."""
+        """Return the shape of a JSON value: the types, or values of an enumeration, for each path of fields."""
         found: dict[str, set[str]] = {}
         self._walk(value, "", "", found)
         return {path: sorted(kinds) for path, kinds in sorted(found.items())}
@@ -176,7 +176,7 @@ class RecordingRedactor:
         if isinstance(value, dict):
             users = name in MAPS and "@type" not in value
             for key, item in value.items():
-                # Keys of labels and metadata are people's words as well.
+                # Keys of labels and metadata are chosen by users as well.
                 shown = key if not users and _FIELD.fullmatch(str(key)) else "*"
                 self._walk(item, f"{path}.{shown}" if path else shown, shown, found)
             if not value:
@@ -190,7 +190,7 @@ class RecordingRedactor:
             found.setdefault(path or ".", set()).add(kind_of(value, name))
 
     def errors(self, body: Any) -> list[str]:
-        """Return what an error answer says, as lines: code, status, reasons, text."""
+        """Return the lines of an error answer: code, status, reasons, text."""
         error = body.get("error") if isinstance(body, dict) else None
         if not isinstance(error, dict):
             return []
@@ -207,7 +207,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def kind_of(value: Any, name: str) -> str:
-    """Return the type of a plain JSON value, or the value itself where it is a word of an enumeration."""
+    """Return the type of a plain JSON value, or the value itself if it is a word of an enumeration."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "boolean"
     if isinstance(value, int | float):
@@ -222,5 +222,5 @@ def kind_of(value: Any, name: str) -> str:
 
 
 def placeholders(names: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return which name becomes which word; a name of fewer than three letters would spoil the texts."""
+    """Return the placeholder of each name; shorter names than three letters would garble texts and are left out."""
     return {name: word for word, name in names if len(name) > 2}

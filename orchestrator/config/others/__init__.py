@@ -1,1 +1,1 @@
-"""Deployment files of other tools, read as text and never run: what becomes of them here."""
+"""Convert deployment files of other tools, which are read as text and never run."""

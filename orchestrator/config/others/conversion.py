@@ -1,4 +1,4 @@
-"""What becomes of another tool's file: settings of ours, and a row for everything that it says."""
+"""Convert another tool's file: our settings, and a row for everything in that file."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,14 +29,14 @@ _SECRET_NAME = re.compile(
 _V5E = re.compile(r"v5(?:e|lite|lite-?pod)-(\d+)")
 GKE = {"v4-podslice": ("v4", 2), "v5-lite-device": ("v5litepod", 1), "v5-lite-podslice": ("v5litepod", 1),
        "v5p-slice": ("v5p", 2), "v6e-slice": ("v6e", 1)}  # fmt: skip
-"""What GKE calls the generations: our name, and what the number of a type counts for each chip."""
-# More than a careful person writes; every round takes one away.
+"""GKE's names of the generations: our name, and how many units a type's number counts for each chip."""
+# More than a careful person writes; each round removes one.
 _MOST_COMPLAINTS = 200
 
 
 @dataclass(frozen=True)
 class Converted:
-    """Say what became of one thing: *theirs* as it stands in the file, *ours* as it is written now."""
+    """Say what became of one item: *theirs* as it is in the file, *ours* as it is written now."""
 
     verdict: Verdict
     theirs: str
@@ -62,7 +62,7 @@ class Draft:
         self.rows: list[Converted] = []
 
     def take(self, key: str, value: Any, theirs: str, why: str = "") -> None:
-        """Note a setting; in a mapping such as job.env *value* is added to what is there."""
+        """Add a setting; in a mapping such as job.env *value* is added to the entries."""
         if isinstance(value, Mapping):
             self.values[key] = {**self.values.get(key, {}), **value}
             ours = "".join(f"{key}.{name}" for name in value) or key
@@ -72,7 +72,7 @@ class Draft:
         self.rows.append(Converted("mapped", theirs, ours, why))
 
     def image(self, name: str, theirs: str) -> None:
-        """Note the container image of the job; one without a registry or a user may be of somebody's computer."""
+        """Add the job's container image; one without a registry or a user may exist on one computer only."""
         if "/" not in name or IMAGE.fullmatch(name) is None:
             self.leave(
                 theirs, "write its whole name to job.image, such as europe-docker.pkg.dev/P/R/NAME:TAG"
@@ -81,21 +81,21 @@ class Draft:
             self.take("job.image", name, theirs, "setup and command run in it, in the pushed folder")
 
     def leave(self, theirs: str, why: str) -> None:
-        """Note what is not mapped, and why."""
+        """Add a row for something that is not converted, and why."""
         self.rows.append(Converted("left out", theirs, "", why))
 
     def decide(self, ours: str, why: str, theirs: str = "") -> None:
-        """Note what a person has to decide or do; *ours* begins with the setting that it is about."""
+        """Add a row for something that a person has to decide or do; *ours* begins with the setting."""
         self.rows.append(Converted("decide", theirs, ours, why))
 
     def name(self, text: object, theirs: str) -> None:
-        """Take a name, in the letters that cloud resources may have."""
+        """Use a name for the deployment, reduced to the characters that cloud resources may have."""
         name = re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")[:40].rstrip("-")
         name = name if re.match("[a-z]", name) else f"job-{name}"[:40].rstrip("-")
         self.take("name", name, theirs, "" if name == text else "cloud resources allow a-z, 0-9 and - only")
 
     def variable(self, name: str, value: object, theirs: str) -> None:
-        """Take a variable of the job; what is a secret becomes a reference, and its value is written nowhere."""
+        """Add a variable of the job; a secret becomes a reference, and its value is written nowhere."""
         text = "" if value is None else _plain(value)
         if _SECRET_NAME.search(name) or shapes_in(text, sure_only=True):
             self.secret(name, theirs)
@@ -106,13 +106,13 @@ class Draft:
             self.take("job.env", {name: text}, f"{theirs}={_short(text)}")
 
     def secret(self, name: str, theirs: str) -> None:
-        """Take a variable whose value is a secret, as a reference."""
+        """Add a variable whose value is a secret, as a reference."""
         place = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "secret"
         why = f"its value is not copied; store it with: tpuctl secret set {place}"
         self.take("job.secrets", {name: f"secret://{place}"}, theirs, why)
 
     def source(self, folder: str, theirs: str) -> None:
-        """Take the folder with the code, if it is one that lies below the deployment file."""
+        """Use the folder with the code if it lies below the deployment file."""
         parts = folder.split("/")
         if folder.startswith(("/", "~")) or "$" in folder or ".." in parts or "://" in folder:
             self.leave(theirs, "code is sent from the folder of tpuctl.yaml: put the file there")
@@ -120,7 +120,7 @@ class Draft:
             self.take("job.source", folder.rstrip("/").removeprefix("./") or ".", theirs)
 
     def tpu(self, names: Sequence[str], theirs: str) -> None:
-        """Take accelerators in order of preference; those that are no TPU are left out."""
+        """Use accelerators in order of preference; those that are not TPUs are left out."""
         found = list(dict.fromkeys(kind for name in names if (kind := tpu_type(name))))
         if not found:
             self.leave(theirs, "this is not a TPU")
@@ -130,27 +130,27 @@ class Draft:
             self.take("tpu.other_types", found[1:], theirs)
 
     def spot(self, *, spot: bool, theirs: str) -> None:
-        """Take the kind of capacity; on demand is worth a thought here."""
+        """Use the kind of capacity; for on demand add a row that suggests spot."""
         self.take("tpu.spot", spot, theirs)
         if not spot:
             why = "true costs less, and tpuctl brings the job back after each preemption"
             self.decide("tpu.spot", why)
 
     def reservation(self, name: str, theirs: str) -> None:
-        """Take a reservation, which the API accepts in a queue and without spot only."""
+        """Use a reservation, which the API accepts only in a queue and without spot."""
         self.take("tpu.reservation", name, theirs)
         self.take("tpu.request", "queued", theirs)
         self.take("tpu.spot", value=False, theirs=theirs)
 
     def several_regions(self, theirs: str) -> None:
-        """Allow zones of several regions, where there are some, and say what that costs."""
+        """Allow zones of several regions if there are some, and add a row about the cost."""
         if len({region_of(zone) for zone in self.values.get("tpu.zones", [])}) > 1:
             self.take("tpu.across_regions", True, theirs)
             why = "the bucket stays in the first region; traffic to others is billed"
             self.decide("tpu.across_regions", why)
 
     def region(self, region: str, theirs: str) -> None:
-        """Take all zones of a region that have the type."""
+        """Use all zones of a region that have the type."""
         catalog = load_catalog()
         tpu_type = self.values.get("tpu.type", FIRST_TYPE)
         inside = [zone for zone in region_zones(catalog, region) if zone in catalog.zones_of(tpu_type)]
@@ -160,7 +160,7 @@ class Draft:
             self.leave(theirs, f"no known zone of it has {tpu_type}")
 
     def zones(self, zones: Sequence[str], theirs: str) -> None:
-        """Take zones after those that are there already."""
+        """Append zones to those already present."""
         both = list(dict.fromkeys([*self.values.get("tpu.zones", []), *zones]))
         self.take("tpu.zones", both, theirs)
 
@@ -182,7 +182,7 @@ def tpu_type(name: str) -> str:
 
 
 def finish(draft: Draft, default_name: str) -> Conversion:
-    """Complete what is required, take away what our own rules refuse, and write the file."""
+    """Add required settings, remove what our own rules refuse, and render the file."""
     if "name" not in draft.values:
         draft.name(default_name, "")
     command, setup = draft.values.get("job.command", ""), draft.values.get("job.setup", "")
@@ -191,7 +191,7 @@ def finish(draft: Draft, default_name: str) -> Conversion:
         _complete(draft)
         text = "\n".join(_file(draft)) + "\n"
         try:
-            # Without variables: a file that is right only in this terminal must not be written.
+            # Without variables: the file must not be valid in this terminal only.
             read(text.encode(), FILE_NAME, environ={})
         except ConfigError as error:
             _drop(draft, error.complaints[0])
@@ -218,7 +218,7 @@ def _complete(draft: Draft) -> None:
 
 
 def _about_saving(draft: Draft, command: str, setup: str) -> None:
-    """Say what each move needs, whatever the tool: where to save, and where to stop spending."""
+    """Add the rows that every conversion needs: where to save, and when to stop spending."""
     if "TPUCTL_CHECKPOINT_DIR" not in command:
         draft.decide(
             "job.checkpoint",
@@ -231,7 +231,7 @@ def _about_saving(draft: Draft, command: str, setup: str) -> None:
 
 
 def _drop(draft: Draft, complaint: Complaint) -> None:
-    """Take away one setting that our own rules refuse, and say why."""
+    """Remove one setting that our own rules refuse, and say why."""
     key, part = complaint.key.partition("[")[0], ""
     while key not in draft.values and "." in key:
         key, _, last = key.rpartition(".")
@@ -249,7 +249,7 @@ def _drop(draft: Draft, complaint: Complaint) -> None:
     else:
         raise ConfigError((complaint,))
     why = f"{complaint.message}; {complaint.hint}" if complaint.hint else complaint.message
-    # The row that promised it must not stay: it is no longer in the file.
+    # Remove the row that promised it, because it is no longer in the file.
     shown = gone.partition(":")[0]
     theirs = next(
         (row.theirs for row in draft.rows if row.verdict == "mapped" and row.ours.startswith(shown)), ""
@@ -302,7 +302,7 @@ def _setting(draft: Draft, key: str, value: Any, indent: str) -> Iterator[str]:
     name = key.rpartition(".")[2]
     for row in draft.rows:
         about = row.ours.partition(":")[0]
-        # The rows of a mapping's items stand above the mapping.
+        # The rows of a mapping's items are placed above the mapping.
         if about != key and not (key in draft.values and about.startswith(f"{key}.")):
             continue
         if row.verdict == "mapped" and row.theirs:
@@ -324,7 +324,7 @@ def _setting(draft: Draft, key: str, value: Any, indent: str) -> Iterator[str]:
 
 
 def fits_a_block(text: str) -> bool:
-    """Say whether YAML's literal block gives this text back as it is."""
+    """Say whether YAML's literal block returns this text unchanged."""
     plain = all(sign.isprintable() or sign in "\n\t" for sign in text)
     return "\n" in text and plain and text == text.strip() and not text.startswith(("%", "---", "..."))
 
@@ -335,13 +335,13 @@ def _comment(text: str, indent: str) -> Iterator[str]:
 
 
 def _tidy(row: Converted) -> Converted:
-    """Return a row that may be printed and stored: no tokens, no control characters, one line each."""
+    """Return a row that is safe to print and store: no tokens, no control characters, one line each."""
     parts = (" ".join(clean(masked(text)).split()) for text in (row.theirs, row.ours, row.why))
     return Converted(row.verdict, *parts)
 
 
 def _plain(value: object) -> str:
-    """Write a scalar of YAML as the shell would see it."""
+    """Return a YAML scalar as the shell would see it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

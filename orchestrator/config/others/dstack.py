@@ -1,4 +1,4 @@
-"""dstack's task configuration (its reference: ".dstack.yml", `type: task`)."""
+"""Convert dstack's task configuration (its reference: ".dstack.yml", `type: task`)."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ _SECRET = re.compile(r"\$\{\{\s*secrets\.\w+\s*\}\}")
 
 
 def convert(data: Mapping[str, Any]) -> Draft:
-    """Return what a task of dstack is here; raise UsageError for a configuration of another type."""
+    """Return the draft for a dstack task; raise UsageError for a configuration of another type."""
     if data.get("type") != "task":
         raise UsageError(
             f"this is dstack's type {str(data.get('type'))[:40]}, and tpuctl runs training jobs only",
@@ -64,7 +64,7 @@ def _no_setting(draft: Draft, key: str, value: Any) -> None:
 
 
 def _done(_: Draft, __: str, ___: Any) -> None:
-    """Do nothing: what comes first has been read."""
+    """Do nothing: this key has been read before."""
 
 
 def _reservation(draft: Draft, _: str, name: Any) -> None:
@@ -72,7 +72,7 @@ def _reservation(draft: Draft, _: str, name: Any) -> None:
 
 
 def _python(draft: Draft, _: str, given: Any) -> None:
-    # YAML reads 3.10 as a number; dstack has 3.9 as its first version.
+    # YAML reads 3.10 as the number 3.1; dstack's oldest version is 3.9.
     version = "3.10" if str(given) == "3.1" else str(given)
     draft.take("job.python", version, f"python: {version}")
 
@@ -92,7 +92,7 @@ def _tpu(draft: Draft, resources: Any) -> None:
     if isinstance(gpu, Mapping):
         names = [str(one) for one in _listed(gpu.get("name")) or [gpu.get("name") or gpu.get("vendor") or ""]]
     else:
-        # vendor:name:memory:count, in any order; several names with a comma.
+        # vendor:name:memory:count, in any order; several names are separated by commas.
         names = [name for part in str(gpu or "").split(":") for name in part.split(",")]
         names = [name for name in names if name[:1].isalpha() and name not in ("tpu", "google")] or names
     if gpu is not None:
@@ -126,7 +126,7 @@ def _spot(draft: Draft, policy: Any) -> None:
 
 
 def _commands(draft: Draft, _: str, given: Any) -> None:
-    """Split the installs at the head off: they are needed once for each bundle, the rest at each start."""
+    """Split off the installs at the beginning, which are needed once for each bundle, not at each start."""
     commands = [str(one) for one in _listed(given)]
     count = next((n for n, one in enumerate(commands) if not _INSTALL.fullmatch(one.strip())), len(commands))
     for part, ours, theirs in (
@@ -135,7 +135,7 @@ def _commands(draft: Draft, _: str, given: Any) -> None:
     ):
         if not part:
             continue
-        # dstack ends at the first command that fails.
+        # dstack stops at the first command that fails.
         text = part[0].strip() if len(part) == 1 else "\n".join(["set -e", *(one.strip() for one in part)])
         draft.take(ours, text, theirs if count else "commands")
     if any("git clone" in one or "pip install" in one for one in commands[count:]):

@@ -1,4 +1,4 @@
-"""Which tool a file is for, told by its content."""
+"""Recognise by content which tool a file belongs to."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,10 @@ from orchestrator.errors import UsageError
 
 def convert(raw: bytes, name: str, deployment: str, *, keep_name: bool = True) -> Conversion:
     """
-    Return the deployment file that another tool's file *raw* becomes; nothing of it is run.
+    Return the deployment file for another tool's file *raw*; nothing of it is run.
 
-    *name* is used in complaints, *deployment* names the deployment where the file does not, or
-    in any case without *keep_name*.
-    Raise UsageError (or ConfigError with the place) when it is of no tool that is known here.
+    *name* is used in complaints, *deployment* names the deployment if the file does not, or always without
+    *keep_name*. Raise UsageError (or ConfigError with the place) if the tool is not known.
     """
     draft = _script(raw) or _document(raw, name)
     if not keep_name:
@@ -28,8 +27,8 @@ def convert(raw: bytes, name: str, deployment: str, *, keep_name: bool = True) -
 
 
 def _script(raw: bytes) -> Draft | None:
-    """Return the draft of a script; None for a file that calls neither xpk nor tpunicorn."""
-    # A script of megabytes is no script; the parser of YAML says the same of larger files.
+    """Return the draft for a script; None if it calls neither xpk nor tpunicorn."""
+    # Megabytes are no script; the YAML parser reports larger files in the same way.
     if len(raw) > LARGEST_BYTES or not any(word in raw for word in (b"xpk", b"pu ", b"tpunicorn")):
         return None
     found = list(commands(raw.decode("utf-8", "replace")))

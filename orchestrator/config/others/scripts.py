@@ -1,7 +1,7 @@
 """
-Shell scripts that call xpk or tpunicorn: their commands, read and never run.
+Read the commands of shell scripts that call xpk or tpunicorn, without running them.
 
-What a script computes (`$(...)`, loops, functions) is not known here: such a value is left out.
+Values that a script computes (`$(...)`, loops, functions) are not known and are left out.
 """
 
 import re
@@ -14,12 +14,12 @@ _ASSIGNED = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _USED = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _DEFAULT = re.compile(r"\$\{(\w+):?-([^{}$`]*)\}")
 _DOLLAR = "\ue000"
-"""Stands for an escaped dollar, which shlex would leave escaped: a sign that is nobody's."""
+"""Private-use character for an escaped dollar, which shlex would leave escaped."""
 _LINE_END = re.compile(r"\\\r?\n")
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each simple command; a command whose quotes do not close is passed over."""
+    """Yield the words of each simple command; a command with unbalanced quotes is skipped."""
     for piece in _pieces(_LINE_END.sub(" ", text)):
         try:
             words = shlex.split(piece)
@@ -30,7 +30,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Cut a script at the ends of its commands, outside of quotes, and drop its comments."""
+    """Split a script at the ends of its commands, outside of quotes, and drop its comments."""
     piece, quote, skip, comment = "", "", False, False
     for sign in text:
         if comment:
@@ -60,7 +60,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 class Variables:
-    """Hold what a script assigns in plain words."""
+    """Hold the plain assignments of a script."""
 
     def __init__(self, words: list[list[str]]) -> None:
         self.held: dict[str, str] = {}
@@ -74,7 +74,7 @@ class Variables:
                     self.held[match[1]] = value
 
     def filled(self, text: str) -> str | None:
-        """Return *text* with its variables replaced, or None when the script computes one of them."""
+        """Return *text* with its variables replaced, or None if the script computes one of them."""
         text = _DEFAULT.sub(lambda match: self.held.get(match[1]) or match[2], text)
         if "`" in text or "$(" in text:
             return None
@@ -85,13 +85,13 @@ class Variables:
         return None if "$" in found else found
 
     def used_in(self, text: str) -> Iterator[tuple[str, str | None]]:
-        """Yield each variable that *text* uses, with its value where the script has one."""
+        """Yield each variable that *text* uses, with its value or None."""
         for name in dict.fromkeys("".join(pair) for pair in _USED.findall(text)):
             yield name, self.held.get(name)
 
 
 def configured(found: list[list[str]]) -> dict[str, list[str]]:
-    """Return project and zone as a script gives them to gcloud, in the form of options."""
+    """Return the project and zone that a script sets in gcloud, in the form of options."""
     held = {}
     for words in found:
         if words[:3] == ["gcloud", "config", "set"] and len(words) == 5:
@@ -104,9 +104,9 @@ def configured(found: list[list[str]]) -> dict[str, list[str]]:
 
 def options(words: list[str], flags: Mapping[str, str]) -> tuple[dict[str, list[str]], list[str]]:
     """
-    Return the options of a command, with all their values, and its other words.
+    Return a command's options, with all their values, and its other words.
 
-    *flags* are those that take no value, and the long names of short ones (empty: its own name).
+    *flags* are options without a value, and short options with their long names (empty: its own name).
     """
     found: dict[str, list[str]] = {}
     rest: list[str] = []
@@ -125,7 +125,7 @@ def options(words: list[str], flags: Mapping[str, str]) -> tuple[dict[str, list[
 
 
 def take_variables(draft: Draft, command: str, variables: Variables, known: tuple[str, ...] = ()) -> None:
-    """Give the job the variables of the script that its command uses."""
+    """Add the variables of the script that its command uses to the job."""
     for name, value in variables.used_in(command):
         if value is not None:
             draft.variable(name, value, f"{name} in the script")

@@ -1,4 +1,4 @@
-"""SkyPilot's task file (its reference: "SkyPilot YAML")."""
+"""Convert SkyPilot's task file (its reference: "SkyPilot YAML")."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _VARIABLES = {
 
 
 def convert(data: Mapping[str, Any]) -> Draft:
-    """Return what a task of SkyPilot is here."""
+    """Return the draft for a SkyPilot task."""
     draft = Draft(TOOL)
     if data.get("name"):
         draft.name(data["name"], f"name: {data['name']}")
@@ -52,7 +52,7 @@ def _no_setting(draft: Draft, key: str, _: Any) -> None:
 
 
 def _done(_: Draft, __: str, ___: Any) -> None:
-    """Do nothing: what comes first has been read."""
+    """Do nothing: this key has been read before."""
 
 
 def _workdir(draft: Draft, _: str, folder: Any) -> None:
@@ -175,7 +175,7 @@ def _spot(draft: Draft, every: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _recovery(draft: Draft, given: Any) -> None:
-    """Map how managed jobs come back; a text, or a mapping with a strategy."""
+    """Convert the recovery of managed jobs: a text, or a mapping with a strategy."""
     held = given if isinstance(given, Mapping) else {} if given is None else {"strategy": given}
     for name, value in _named(held):
         theirs = f"resources.job_recovery.{name}: {value}"
@@ -192,7 +192,7 @@ def _recovery(draft: Draft, given: Any) -> None:
 
 
 def _mount(draft: Draft, place: str, source: Any) -> None:
-    """Map one file mount to `job.data`, or say why it cannot be."""
+    """Convert one file mount to `job.data`, or add a row that says why not."""
     theirs = f"file_mounts.{place}"
     if isinstance(source, Mapping):
         if source.get("store") == "volume":
@@ -212,7 +212,7 @@ def _mount(draft: Draft, place: str, source: Any) -> None:
         draft.leave(theirs, "copy it to a bucket of Google Cloud first, then name it in job.data")
         return
     if origin.startswith(("/", "~")) or ".." in origin.split("/"):
-        # Somebody else's file could name a key: what lies outside of the project is sent by nobody but its owner.
+        # A file from elsewhere could name a key, so nothing outside of the project is sent.
         draft.leave(
             theirs, f"{origin} is outside the project: if it shall be sent, name it in job.data yourself"
         )
@@ -231,11 +231,11 @@ def _mount(draft: Draft, place: str, source: Any) -> None:
 
 
 def _accelerators(given: Any) -> list[str]:
-    """Return the names in order, each with its count."""
+    """Return the accelerators' names in order, each with its count."""
     if isinstance(given, str):
         return [part.strip() for part in given.split(",") if part.strip()]
     if isinstance(given, Mapping):
-        # A set in YAML has no values; a mapping has the counts.
+        # A YAML set has no values; a mapping has the counts.
         return [
             f"{name}:{count}" if count not in (None, 1) and ":" not in str(name) else str(name)
             for name, count in given.items()
@@ -249,7 +249,7 @@ def _cloud(one: Mapping[str, Any]) -> str:
 
 
 def _place(one: Mapping[str, Any]) -> tuple[str, str]:
-    """Return region and zone, empty where any will do."""
+    """Return region and zone, empty if any will do."""
     _, region, zone = (*str(one.get("infra") or "").split("/"), "", "", "")[:3]
     region, zone = str(one.get("region") or region), str(one.get("zone") or zone)
     return region.replace("*", ""), zone.replace("*", "")
@@ -260,10 +260,10 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _named(given: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the items of a mapping; other values have none."""
+    """Yield the items of a mapping; other values yield nothing."""
     if isinstance(given, Mapping):
         yield from ((str(name), value) for name, value in given.items())
-    # SkyPilot reads a list of NAME=VALUE as well.
+    # SkyPilot also accepts a list of NAME=VALUE.
     for one in _listed(given):
         name, equals, value = str(one).partition("=")
         yield name, value if equals else None

@@ -1,4 +1,4 @@
-"""tpunicorn has no file: a script that calls `pu create`, `pu recreate` or `pu babysit`."""
+"""Convert a script that calls `pu create`, `pu recreate` or `pu babysit`, because tpunicorn has no file."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ def is_call(words: list[str]) -> bool:
 
 
 def convert(found: list[list[str]]) -> Draft:
-    """Return what a script that calls tpunicorn is here; *found* are the words of its commands."""
+    """Return the draft for a script that calls tpunicorn; *found* are the words of its commands."""
     draft = Draft(TOOL)
     variables = Variables(found)
     taken: set[tuple[str, str]] = set()
@@ -44,7 +44,7 @@ def convert(found: list[list[str]]) -> Draft:
             if filled:
                 draft.name(filled, f"pu {words[at]} {name}")
         for name, values in given.items():
-            # `create` and `babysit` name the zone again.
+            # `create` and `babysit` both name the zone.
             if (name, values[0]) not in taken:
                 taken.add((name, values[0]))
                 _option(draft, words[at], name, values[0], variables)
@@ -63,7 +63,7 @@ def convert(found: list[list[str]]) -> Draft:
 
 
 def _training(words: list[str]) -> str:
-    """Return a training command without what a babysitting loop puts around it; empty for other commands."""
+    """Return a training command without the babysitting loop around it; empty for other commands."""
     rest = list(words)
     while rest and (
         rest[0] in ("timeout", "nohup", "do", "then", "exec", "time")
@@ -72,7 +72,7 @@ def _training(words: list[str]) -> str:
         rest.pop(0)
     if not rest or not _TRAINS.search(Path(rest[0]).name) or (rest[1:2] == ["-m"] and rest[2:3] == ["pip"]):
         return ""
-    # Double quotes: the words may hold variables, and no other quotes are known any more.
+    # Double quotes, because the words may contain variables, and other quotes are not known any more.
     return " ".join(word if re.fullmatch(r"[\w@%+=:,./${}-]+", word) else _quoted(word) for word in rest)
 
 
@@ -107,4 +107,4 @@ _TAKEN: Mapping[str, Callable[[Draft, str, str], None]] = {
     "--non-preemptible": lambda draft, _, theirs: draft.take("tpu.spot", value=False, theirs=theirs),
     "--interval": lambda draft, value, theirs: draft.take("watch.poll", f"{value}s", theirs),
 }
-"""What has a setting here: the draft, the option's value, and the option as it stands."""
+"""Function for each option with a counterpart here: the draft, the option's value, and the option itself."""

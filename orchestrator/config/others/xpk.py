@@ -1,4 +1,4 @@
-"""xpk's `workload create`, as it stands in a script or on a command line."""
+"""Convert xpk's `workload create`, from a script or a command line."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ def is_create(words: list[str], what: str) -> bool:
 
 
 def convert(found: list[list[str]]) -> Draft:
-    """Return what the first workload of a script is here; *found* are the words of its commands."""
+    """Return the draft for the first workload of a script; *found* are the words of its commands."""
     draft = Draft(TOOL)
     variables = Variables(found)
     workloads = [words for words in found if is_create(words, "workload")]
@@ -60,7 +60,7 @@ def convert(found: list[list[str]]) -> Draft:
     for one in found:
         if is_create(one, "cluster"):
             cluster |= options(one[one.index("cluster") + 2 :], _FLAGS)[0]
-    # Where xpk has no workload of its own for it, capacity is a property of the cluster.
+    # For xpk, capacity may be a property of the cluster.
     place = {key: value for key, value in cluster.items() if key in _PLACE and key not in given}
     for name, values in {**place, **given}.items():
         source = "elsewhere: " if name in place else ""
@@ -87,7 +87,7 @@ _PLACE = (
 
 
 def _option(draft: Draft, name: str, raw: str, source: str, variables: Variables) -> None:
-    """Map one option; its value is read with the script's variables, the job's command as it stands."""
+    """Convert one option; its value is read with the script's variables, the job's command unchanged."""
     if name == "--command":
         command = raw.strip()
         draft.take("job.command", command, "--command")
@@ -157,4 +157,4 @@ _TAKEN: Mapping[str, Callable[[Draft, str, str], None]] = {
     "--use-vertex-tensorboard": lambda draft, _, theirs: draft.take("sidecars.tensorboard", {}, theirs),
     "--num-slices": _slices,
 }
-"""What has a setting here: the draft, the option's value, and the option as it stands."""
+"""Function for each option with a counterpart here: the draft, the option's value, and the option itself."""

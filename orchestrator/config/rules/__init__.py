@@ -1,1 +1,1 @@
-"""What makes a deployment file wrong although every value has the right type."""
+"""Define the rules that a deployment file must obey beyond the types of its values."""

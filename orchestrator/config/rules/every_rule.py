@@ -1,4 +1,4 @@
-"""What makes a deployment file wrong although every value has the right type."""
+"""Apply all rules to a deployment file."""
 
 from collections.abc import Collection
 
@@ -21,7 +21,7 @@ RULES = (
 
 
 def check(spec: Spec, catalog: Catalog, broken: Collection[str] = ()) -> list[Problem]:
-    """Return all problems of *spec*; rules that read one of the *broken* keys are left out."""
+    """Return all problems of *spec*; rules that read one of the *broken* keys are skipped."""
     return [
         problem
         for rule in RULES

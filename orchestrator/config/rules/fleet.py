@@ -1,4 +1,4 @@
-"""Rules of the section `fleet`."""
+"""Define the rules for the section `fleet`."""
 
 import re
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from orchestrator.planning.fleet_team import NO_LOGINS, NORMAL, below
 MOST_NODES = 100
 NODE_SUFFIX = "-001"
 MOST_PRIORITIES = 8
-"""Their distances in Slurm's one number must stay greater than what else counts there (slurm.sh)."""
+"""Most priorities: their distance in Slurm's single number must exceed all other factors (slurm.sh)."""
 LOGIN = re.compile(r"[a-z0-9][-a-z0-9._+@]{0,62}")
-"""What Slurm takes for the name of an account: it knows no capital letters."""
+"""What Slurm accepts as the name of an account, which has no capital letters."""
 PRIORITY = re.compile(r"[a-z][-a-z0-9]{0,30}")
 
 

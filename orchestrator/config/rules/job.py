@@ -1,4 +1,4 @@
-"""Rules about the job, its checkpoints and how it is watched."""
+"""Define the rules for the job, its checkpoints and its watch."""
 
 import re
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _run_on(spec: Spec, _: Catalog) -> Iterator[Problem]:
 def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for name, value in spec.job.env.items():
         key = f"job.env.{name}"
-        # The name goes into a shell script unquoted: nothing but these characters may pass.
+        # The name goes unquoted into a shell script, so only these characters are allowed.
         if not re.fullmatch(VARIABLE_PATTERN, name):
             yield Problem(key, "is not a name for an environment variable", "use letters, digits and '_'")
         elif name.startswith("TPUCTL_") or name in RESERVED:
@@ -88,7 +88,7 @@ def _caches(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    """Refuse places that lead out of the code folder or into each other, and sources that are not valid."""
+    """Refuse paths that leave the code folder or contain each other, and sources that are not valid."""
     names = list(spec.job.data)
     for name, source in spec.job.data.items():
         key = f"job.data.{name}"
@@ -134,7 +134,7 @@ def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _folder(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    # Apart from the format, so that a relative path is told beside a wrong format.
+    # Separate from the format, so that a relative path is reported beside a wrong format.
     folder = spec.job.checkpoint.dir
     if folder not in {"local", "bucket"} and "://" not in folder and not folder.startswith("/"):
         yield Problem("job.checkpoint.dir", f'"{folder[:60]}" is a relative path', _LOCAL_DIR)
@@ -183,7 +183,7 @@ def _failures(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 def _grace(spec: Spec, _: Catalog) -> Iterator[Problem]:
     grace = spec.job.grace
-    # A warning, not a refusal: a stop that nobody has announced has all the time there is.
+    # A warning, not a refusal: a stop without a preemption has all the time it needs.
     if grace is not None and grace > NOTICE:
         text = f"{grace} is longer than the {NOTICE:g}s of a preemption notice"
         yield Problem("job.grace", text, "the last save must fit into the preemption notice", fatal=False)
@@ -218,12 +218,12 @@ def _sum(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _budget(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """Refuse a budget that cannot be kept; what costs cents a day and has no price is a warning."""
+    """Refuse a budget that cannot be kept; an unknown price of cents a day is only a warning."""
     for zone in spec.tpu.zones if spec.watch.budget_usd is not None else ():
         if spec.tpu.type not in catalog.types_in(zone):
             continue
         lines = [line for line in hourly(spec, catalog, zone).lines if line.billed_usd is None]
-        # An unknown price is never counted as zero: a budget that cannot be kept is refused.
+        # An unknown price never counts as zero: such a budget could not be kept.
         fatal = [line.what for line in lines if not line.minor]
         hint = "choose types with a known price, or remove the budget and rely on watch.ttl"
         if fatal:

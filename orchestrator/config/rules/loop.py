@@ -1,4 +1,4 @@
-"""Rules about the loop: on the VM, and against a deadline."""
+"""Define the rules for the loop on the VM."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def _place(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    """Name a job that may do in the project what the loop may: nothing but the account keeps the two apart."""
+    """Warn about a job that gets the loop's rights in the project: only separate accounts keep them apart."""
     wide = "job.secrets" if spec.job.secrets else "watch.self_delete" if spec.watch.self_delete else ""
     if not wide or not isinstance(spec.vm, VmSpec) or not shares_account(spec):
         return

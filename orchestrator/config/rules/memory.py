@@ -1,4 +1,4 @@
-"""Rules about what the job is said to need."""
+"""Define the rules for the job's declared memory."""
 
 from collections.abc import Iterator
 from math import isfinite

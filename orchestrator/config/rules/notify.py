@@ -1,4 +1,4 @@
-"""Rules about notifications. No message repeats a URL: many of them are secrets."""
+"""Define the rules for notifications. No message repeats a URL, because many of them are secrets."""
 
 import re
 import shlex
@@ -30,7 +30,7 @@ def _webhooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _plain(text: str) -> Iterator[str]:
-    """Say why an address must not be written in the file itself."""
+    """Yield the reasons against an address that is written in the file itself."""
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
@@ -43,7 +43,7 @@ def _plain(text: str) -> Iterator[str]:
     elif not host or re.search(r"[\s\0]", text):
         yield "is not a URL; it is not shown here"
     elif (
-        # What lets anyone post is a secret, and this file is shared and committed.
+        # Anyone with the address can post, so it is a secret, and this file is shared and committed.
         parts.password or parts.username or parts.query or any(host.endswith(name) for name in _SECRET_HOSTS)
     ):
         yield "is a URL that lets anyone who knows it post; it is not shown here"
@@ -61,7 +61,7 @@ _OF_A_SHELL = frozenset({"|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1"})
 def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for event, command in spec.notify.hooks.items():
         try:
-            # Split as it will be run: no shell reads it, so a pipe or a variable in it would be a plain word.
+            # Split as it will be run: without a shell, so a pipe or a variable would be a plain word.
             words = shlex.split(command)
         except ValueError:
             words = []
@@ -75,7 +75,7 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    """Warn of what the loop on the VM cannot have."""
+    """Warn about receivers that the loop on the VM cannot use."""
     if not spec.watch.on_vm:
         return
     if any(text.startswith(ENVIRONMENT) for text in spec.notify.webhooks):
@@ -90,7 +90,7 @@ def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def is_reference(text: str) -> bool:
-    """Say whether an address is named and not written."""
+    """Say whether an address is a reference to a secret or variable."""
     return reference(text) is not None or _VARIABLE.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Rules about names and places: what cannot be asked of the cloud, or not in that zone."""
+"""Define the rules for names, zones and types: what the cloud, or a zone of it, cannot provide."""
 
 import re
 from collections.abc import Iterator
@@ -11,14 +11,13 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.suggest import did_you_mean, join
 from orchestrator.domain.vm_machine_types import instead
 
-# The longest name made of it must still fit into a cloud's limit of 63: `-vm`, `-tpu-gN`, the bucket's
-# digest.
+# The longest derived name must fit into a cloud's limit of 63: `-vm`, `-tpu-gN`, the bucket's digest.
 NAME_LENGTH = 40
 NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
 LONGEST_PREFIX = 200
-"""Characters: the longest name of an object, 1,024 bytes, has room for the files of checkpoints below it."""
+"""Most characters of a prefix, so that object names (1,024 bytes) have room for the files of checkpoints."""
 LABEL = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
-"""What Compute Engine takes for names of networks, images and tags (RFC 1035)."""
+"""Names that Compute Engine accepts for networks, images and tags (RFC 1035)."""
 SMALLEST_DISK_GB = 10
 SHORTEST_SOFT_DELETE, LONGEST_SOFT_DELETE = 7 * 86400.0, 90 * 86400.0
 MULTI_REGIONS = ("us", "eu", "asia")
@@ -102,7 +101,7 @@ def _type(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _google_says(tpu_type: str, catalog: Catalog) -> str:
-    """Return how the API spells a type that people write as v5e-8; empty for other words."""
+    """Return the API's spelling of a type such as v5e-8; empty for other words."""
     match = _V5E.fullmatch(tpu_type.lower())
     name = f"v5litepod-{match[1]}" if match else ""
     return f"the API calls it {name}" if name in catalog.served() else ""
@@ -135,7 +134,7 @@ def _region_hint(zone: str, catalog: Catalog) -> str:
 
 
 def _one_region(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """Refuse zones of several regions where the file does not say that they are meant, or the job cannot."""
+    """Refuse zones of several regions unless the file allows them and the job can use them."""
     if spec.tpu.across_regions:
         if spec.job.run_on == "vm" and len(regions(spec)) > 1:
             hint = "write run_on: tpu, or name zones of one region"
@@ -167,7 +166,7 @@ def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """Every other type must be offered in every zone: it may be requested while nobody watches."""
+    """Refuse another type that some zone lacks, because any combination may be requested automatically."""
     zones = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
     for index, tpu_type in enumerate(spec.tpu.other_types):
         key = f"tpu.other_types[{index}]"
@@ -187,7 +186,7 @@ def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 def _runtime(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     runtime = spec.tpu.runtime
-    # Not fatal: Google adds versions faster than this table learns of them.
+    # Not fatal: Google adds versions faster than this table is updated.
     if runtime is not None and runtime not in catalog.runtimes and not runtime.startswith("tpu-vm-"):
         near = did_you_mean(runtime, catalog.runtimes)
         yield Problem(
@@ -255,7 +254,7 @@ def _location(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _region(spec: Spec, catalog: Catalog) -> str:
-    """Return the region of the first zone that is known, or an empty text."""
+    """Return the region of the first known zone, or an empty text."""
     return next((region_of(zone) for zone in spec.tpu.zones if catalog.types_in(zone)), "")
 
 

@@ -1,8 +1,8 @@
 """
-Which patterns of `job.progress` are taken: those that no line of output can make slow.
+Accept only patterns of `job.progress` that no line of output can make slow.
 
-Python's `re` goes back and forth over a line and cannot be stopped while it does. How long that takes
-depends on the repeats in the pattern, so those are counted here, and the agent cuts each line.
+Python's `re` backtracks and cannot be interrupted. The time depends on the repeats in the pattern, so those
+are limited here, and the agent cuts each line.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.domain.spec import ProgressSpec, Spec
 
-# Private modules of Python: their names of codes are compared as text, so a new one is met as unknown.
+# Private modules of Python: opcodes are compared by name, so an unknown one is recognised as such.
 if sys.version_info >= (3, 11):
     from re import _constants as codes  # type: ignore[attr-defined]
     from re import _parser as parser  # type: ignore[attr-defined]
@@ -24,9 +24,9 @@ else:
     import sre_parse as parser
 
 LONGEST = 300
-"""Characters of a pattern."""
+"""Most characters of a pattern."""
 MOST_WIDE = 2
-"""Repeats that may match nearly anything; each one multiplies the time by the length of the line."""
+"""Most repeats that match nearly anything; each one multiplies the time by the length of the line."""
 MOST = 8
 _BOUNDED = 64
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
@@ -39,7 +39,7 @@ _REFUSED = {
 
 
 def fault(key: str, pattern: str) -> tuple[str, str]:
-    """Return what is wrong with the pattern of *key* and what to do; two empty texts when it is taken."""
+    """Return what is wrong with the pattern of *key*, and what to do; two empty texts if it is accepted."""
     if len(pattern) > LONGEST:
         return (
             f"has {len(pattern)} characters; at most {LONGEST} are allowed",
@@ -48,7 +48,7 @@ def fault(key: str, pattern: str) -> tuple[str, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # Over bytes, as the agent matches: \d and \w are ASCII there.
+            # Bytes, as in the agent: \d and \w are ASCII there.
             compiled = re.compile(pattern.encode())
             tree = parser.parse(pattern.encode())  # type: ignore[arg-type]
     except (re.error, RecursionError, OverflowError, UnicodeEncodeError) as error:
@@ -61,9 +61,9 @@ def fault(key: str, pattern: str) -> tuple[str, str]:
 
 def progress_text(spec: Spec) -> str:
     """
-    Return the agent's setting of how the job's output shows its progress: a word, or patterns as JSON.
+    Return the agent's setting for reading progress: a word, or patterns as JSON.
 
-    It is empty where the agent finds out by itself.
+    Empty if the agent should find out by itself.
     """
     asked = spec.job.progress
     if isinstance(asked, ProgressSpec):
@@ -72,7 +72,7 @@ def progress_text(spec: Spec) -> str:
 
 
 def _slow(tree: Any) -> tuple[str, str]:
-    """Say why a line could take long."""
+    """Return why a line could be slow to match, and what to do; two empty texts if none can."""
     wide = every = 0
     before: frozenset[int] = frozenset()
     for name, value, inside in _walk(tree, 0):
@@ -95,8 +95,7 @@ def _slow(tree: Any) -> tuple[str, str]:
         if most == codes.MAXREPEAT or most > _BOUNDED:
             here = _bytes(part)
             every += 1
-            # Two neighbours that may match the same bytes share them out in every
-            # possible way, as one wide repeat does.
+            # Two neighbours that match the same bytes are as slow as one wide repeat.
             wide += len(here) > 128 or bool(here & before)
             before = here
     if wide > MOST_WIDE or every > MOST:
@@ -106,7 +105,7 @@ def _slow(tree: Any) -> tuple[str, str]:
 
 
 def _walk(tree: Any, inside: int) -> Iterator[tuple[str, Any, int]]:
-    """Yield every part of a parsed pattern in order: its name, its value, and how many repeats are around it."""
+    """Yield every part of a parsed pattern in order: its name, its value, and the number of repeats around it."""
     for code, value in tree:
         name = str(code)
         yield name, value, inside
@@ -128,7 +127,7 @@ def _inner(tree: Any, inside: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _bytes(tree: Any) -> frozenset[int]:
-    """Return which bytes a repeated part can begin with: all of them if that is hard to find out."""
+    """Return the bytes that a repeated part can begin with; all bytes if that is hard to find out."""
     if len(tree) != 1:
         return frozenset(range(256))
     code, value = tree[0]

@@ -1,4 +1,4 @@
-"""Rules about how a TPU is requested: at once, through the queue, with a reservation, with disks."""
+"""Define the rules for how a TPU is requested: at once, through the queue, with a reservation, with disks."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from orchestrator.domain.queued_resource import LONGEST_RUN
 from orchestrator.domain.spec import Spec
 
 _RESERVATION = re.compile(r"(?:projects/[^/]+/locations/([^/]+)/reservations/)?[A-Za-z0-9-]+")
-"""A name as gcloud takes it (`-` is any of the project), or the full name of the API."""
+"""Name of a reservation as gcloud takes it (`-` is any of the project), or the full name of the API."""
 
 
 def _reservation(spec: Spec, _: Catalog) -> Iterator[Problem]:

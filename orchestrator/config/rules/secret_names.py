@@ -1,5 +1,5 @@
 """
-Rules about secrets: they are named in the deployment file, never written there.
+Define the rules for secrets: the deployment file names them and never contains them.
 
 No message of this module repeats a value, because a misplaced value may be the secret itself.
 """
@@ -35,11 +35,11 @@ def _once(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    """Refuse what looks like a token where everybody can read it."""
+    """Refuse values that look like a token."""
     places = {"job.command": spec.job.command, "job.setup": spec.job.setup}
     places |= {f"job.env.{name}": text for name, text in spec.job.env.items()}
     for key, text in places.items():
-        # Sure shapes only: a refusal of what is no secret would keep a job from its start.
+        # Only unambiguous shapes, because a false refusal would keep a job from starting.
         for shape in shapes_in(text, sure_only=True):
             why = (
                 f"contains what looks like {shape}, and goes into the machine's metadata, which many can read"

@@ -1,4 +1,4 @@
-"""Rules about what runs beside the job."""
+"""Define the rules for sidecars."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, TensorboardSpec
 from orchestrator.planning.sidecars import Sidecar, sidecars
 
-# Below it only root may listen, and a notebook must not be root's.
+# Lower ports need root, and a notebook must not run as root.
 LOWEST_PORT = 1024
 HIGHEST_PORT = 65535
 
@@ -41,7 +41,7 @@ def _logdir(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if not isinstance(board, TensorboardSpec):
         return
     scheme, sign, path = board.logdir.rpartition("://")
-    # A comma separates folders for TensorBoard, and `..` would leave the deployment's bucket folder.
+    # TensorBoard separates folders by commas, and `..` would leave the deployment's folder in the bucket.
     plain = board.logdir.isprintable() and ".." not in path.split("/") and path.strip("/")
     if not plain or (sign and scheme != "gs") or "," in path:
         text = f'"{board.logdir[:60]}" is not a folder of a bucket'

@@ -34,7 +34,7 @@ class Position:
 
 
 def position_in(path: Path) -> Position:
-    """Return the progress in a whole file. Raise OSError."""
+    """Return step and epoch from the content of a whole file. Raise OSError."""
     name = path.name.lower()
     try:
         if name.endswith(".safetensors"):

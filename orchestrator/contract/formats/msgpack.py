@@ -52,7 +52,7 @@ class _Walk:
         self._size = size
 
     def opens(self) -> str:
-        """Return "map" if the next value is one."""
+        """Return "map" if the next value is a map, else an empty text."""
         code = self._byte()
         return "map" if 0x80 <= code <= 0x8F or code in (0xDE, 0xDF) else ""
 

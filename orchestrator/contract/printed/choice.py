@@ -60,7 +60,7 @@ class Output:
         return self._own.trouble if self._own is not None else ""
 
     def read(self, lines: Iterable[bytes]) -> None:
-        """Read lines of `stream.plain`."""
+        """Pass lines of `stream.plain` to every reader."""
         for line in lines:
             if self._own is not None:
                 self._own.read(line)
