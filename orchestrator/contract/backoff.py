@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 MOST_DOUBLINGS = 60
-"""A larger exponent could overflow a float; the pause is the longest one long before."""
+"""Doublings after which the pause stays the same, because a larger exponent could overflow a float."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ IN_MEMORY = 32 << 20
 """Of an object that an agent reads as a whole."""
 
 LATEST_TIME = 1e11
-"""The year 5138."""
+"""Latest time that is believed, in the year 5138."""
 LARGEST_INT = 1 << 53
 LARGEST_FLOAT = 1e30
 """A larger loss is no loss, and would overflow plots and sums."""

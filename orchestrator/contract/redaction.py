@@ -38,12 +38,12 @@ class SecretShape:
 
     @property
     def whole(self) -> Pattern[bytes]:
-        """Return the pattern for a token, as long as it is."""
+        """Return the pattern for a whole token of this shape."""
         return re.compile(b"(?<![A-Za-z0-9])%s[%s]{%d,}" % (re.escape(self.start), self.more, self.least))
 
     @property
     def begun(self) -> Pattern[bytes]:
-        """Return the pattern for the beginning of a token at the end of the text."""
+        """Return the pattern for an unfinished token of this shape at the end of the text."""
         parts = [re.escape(self.start[:count]) for count in range(1, len(self.start))]
         parts.append(b"%s[%s]{0,%d}" % (re.escape(self.start), self.more, self.least - 1))
         return re.compile(rb"(?<![A-Za-z0-9])(?:%s)\Z" % b"|".join(parts))

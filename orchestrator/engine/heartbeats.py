@@ -219,5 +219,5 @@ def _beat(found: StoredObject) -> Heartbeat:
 
 
 def read_heartbeats(store: Store, incarnation: int | None) -> Sight[tuple[Heartbeat, ...]]:
-    """Return the last heartbeat of each worker of *incarnation*, or of all incarnations for None, once."""
+    """Read once and return the last heartbeat of each worker of *incarnation* (None: of all incarnations)."""
     return Heartbeats(store).read(incarnation)

@@ -11,7 +11,7 @@ from orchestrator.errors import ConflictError, TransientError, UsageError
 
 SCHEMA = 1
 DELIVERIES = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
-"""Kinds of changes that bring something to existing machines."""
+"""Kinds of changes that deliver code or settings to existing machines."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class TimelineMark:
 @dataclass(frozen=True)
 class Lane:
     """
-    Hold the lane of one machine; a VM has no *number*, and its bars have no use but that it runs.
+    Hold the lane of one machine; a VM has no *number*, and its bars only show that it runs.
 
     *steps* says in words which steps it trained, *lives* that it exists.
     """
