@@ -21,7 +21,7 @@ from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine import atomic_files, lease_object
+from orchestrator.engine import atomic_files, journal, lease_object
 from orchestrator.errors import TpuctlError
 from orchestrator.threads import one_after_the_other
 from tests.contract.discovery import Witness
@@ -193,6 +193,8 @@ class Cloud:
             for where, what, stand_in in (
                 (atomic_files.os, "fsync", lambda _: None),
                 *QUICK,
+                (atomic_files, "replacing", self._step("write a file", atomic_files.replacing)),
+                (journal, "append_synced", self._step("write the journal", journal.append_synced)),
                 (session, "SystemClock", lambda: UserClock(self)),
                 (watch_all, "SystemClock", lambda: UserClock(self)),
                 (sessions, "SystemClock", lambda: UserClock(self)),
@@ -206,6 +208,16 @@ class Cloud:
             ):
                 stack.enter_context(patch.object(where, what, stand_in))
             yield self
+
+    def _step(self, what, make):
+        """Let the command that runs be killed before it writes to its disk; after it is before the next step."""
+
+        def made(path, *words):
+            for process in self.acting[-1:]:
+                process.around(f"{what} {path.name}", before=True)
+            return make(path, *words)
+
+        return made
 
     def _introduced(self, *words):
         me = self.acting[-1]

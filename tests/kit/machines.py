@@ -214,9 +214,11 @@ class Ssh:
         self.cloud, self._told = cloud, {}
 
     def push(self, hosts, bundle, digest, root):
+        self._step("ssh push")
         return [PushResult(h.name, 1000, 0.1, self._trouble(h)) for h in hosts]
 
     def put(self, hosts, data, target, mode):
+        self._step(f"ssh put {target}")
         for host in hosts:
             self._reach(host)
             if target == "job.env.local":
@@ -235,6 +237,7 @@ class Ssh:
     def run_elevated(self, hosts, script, deadline):
         if 'slurm.sh"' in script:
             return [self._slurm(host, script.rsplit('slurm.sh" ', 1)[1].strip()) for host in hosts]
+        self._step("ssh run")
         for host, worker in [(host, self._reach(host)) for host in hosts]:
             if 'touch "$root/state/stop"' in script:
                 self.cloud.machines.end(worker)
@@ -248,6 +251,10 @@ class Ssh:
             self.cloud.machines.start(worker, restart=fresh != worker.env or "--restart" in script)
             worker.env = fresh
         return [RunResult(0) for _ in hosts]
+
+    def _step(self, what):
+        """The command may be killed before it; what is after it is before the next step."""
+        self.cloud.acting[-1].around(what, before=True)
 
     def _slurm(self, host, text):
         """Run a command of slurm.sh on a fleet's VM; the caller may be killed before and after it."""

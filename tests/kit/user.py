@@ -30,7 +30,8 @@ class Process:
     One command: when it is killed or interrupted, and what others do while it is suspended in a call.
 
     *kill* is (a mutating call, "before" or "after") and *meanwhile* maps such calls to functions. A call is
-    given by its number, or by a prefix of its method and name.
+    given by its number, or by a prefix of its method and name. Or *kill* is a function of a step and of "before" or
+    "after": it is asked at every step, and returns whether the process is killed there.
     """
 
     user: "User"
@@ -79,6 +80,8 @@ class Process:
             self.die()
 
     def _kills(self, what, when):
+        if callable(self.kill):
+            return self.kill(what, when)
         place, moment = self.kill or ("none", "")
         return moment == when and (place == self.calls or what.startswith(str(place)))
 
@@ -210,3 +213,45 @@ class User:
         said = self.run(*words, **options)
         assert said.code == 0, f"tpuctl {' '.join(words)} ended with {said.code}:\n{said.err}"
         return said
+
+
+class Owner(User):
+    """The computer of a fleet's owner."""
+
+    def edit(self, **file):
+        """Write the file of a fleet."""
+        super().edit(**{"fleet__nodes": 3, "vm": {}, **file})
+        del self.file["job"]
+        (self.folder / "tpuctl.yaml").write_text(json.dumps(self.file))
+
+    def run(self, *words, **options):
+        """Type a command; those about the whole are the fleet's."""
+        verbs = ("up", "down", "watch", "status", "submit", "queue", "cancel", "retry", "hold", "release")
+        return super().run(*(("fleet", *words) if words[0] in verbs else words), **options)
+
+    def fleet(self, *words):
+        """Type a command that has to go well; return what it prints with --json."""
+        said = self.run(*words)
+        assert said.code == 0, said.err
+        return json.loads(said.out) if "--json" in words else {}
+
+    def job(self, name):
+        """Return a job as the queue shows it."""
+        (job,) = self.fleet("queue", name, "--json")["jobs"]
+        return job
+
+    def states(self, name):
+        """Return the state of each task of a job."""
+        return [task["state"] for task in self.job(name)["tasks"]]
+
+    def submit(self, name="sweep", tasks=3, steps=60, **options):
+        """Write a job's file and submit it."""
+        return self.run("submit", str(self.job_file(name, tasks, steps)), **options)
+
+    def job_file(self, name, tasks, steps, **more):
+        """Write a job's file; return its path."""
+        job = {"source": "src", "command": "python3 train.py", "target_steps": steps,
+               "checkpoint": {"format": "marker"}}  # fmt: skip
+        path = self.folder / f"{name}.yaml"
+        path.write_text(json.dumps({"name": name, "array": tasks, "job": job, **more}))
+        return path

@@ -7,45 +7,7 @@ import pytest
 
 from orchestrator.contract.object_names import CAPACITY, RECORD
 from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name, manifest_name
-from tests.kit.user import User
-
-
-class Owner(User):
-    """The computer of a fleet's owner."""
-
-    def edit(self, **file):
-        """Write the file of a fleet."""
-        super().edit(**{"fleet__nodes": 3, "vm": {}, **file})
-        del self.file["job"]
-        (self.folder / "tpuctl.yaml").write_text(json.dumps(self.file))
-
-    def run(self, *words, **options):
-        """Type a command; those about the whole are the fleet's."""
-        verbs = ("up", "down", "watch", "status", "submit", "queue", "cancel", "retry", "hold", "release")
-        return super().run(*(("fleet", *words) if words[0] in verbs else words), **options)
-
-    def fleet(self, *words):
-        """Type a command that has to go well; return what it prints with --json."""
-        said = self.run(*words)
-        assert said.code == 0, said.err
-        return json.loads(said.out) if "--json" in words else {}
-
-    def job(self, name):
-        """Return a job as the queue shows it."""
-        (job,) = self.fleet("queue", name, "--json")["jobs"]
-        return job
-
-    def states(self, name):
-        """Return the state of each task of a job."""
-        return [task["state"] for task in self.job(name)["tasks"]]
-
-    def submit(self, name="sweep", tasks=3, steps=60, **options):
-        """Write a job's file and submit it."""
-        job = {"source": "src", "command": "python3 train.py", "target_steps": steps,
-               "checkpoint": {"format": "marker"}}  # fmt: skip
-        path = self.folder / f"{name}.yaml"
-        path.write_text(json.dumps({"name": name, "array": tasks, "job": job}))
-        return self.run("submit", str(path), **options)
+from tests.kit.user import Owner, User
 
 
 def ended(cloud, job="sweep"):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.kit.queue_of_nodes import Queue
-from tests.scenarios.test_fleet import Owner
+from tests.kit.user import Owner
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.scenarios.test_fleet import Owner
+from tests.kit.user import Owner
 
 
 @pytest.fixture

@@ -1,0 +1,283 @@
+"""What is going on when a command of a fleet is killed, and what must hold after somebody has gone on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from tests.kit.user import Owner
+
+HERE, ELSEWHERE, DOWN = "typed again", "typed again on another computer", "taken down"
+LEASE = 70.0
+"""Seconds after which the lease of a process that was killed on another computer has run out."""
+ENDS = (0, 130)
+"""How a command ends well: by itself, or by the Ctrl-C of a story."""
+HOURS = 12 * 3600.0
+
+
+class Wrong(AssertionError):  # noqa: N818 - a broken promise, not a mistake of the caller
+    """Something was lost, doubled or left, or a command does not end well."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """
+    Hold one command: what is there *before* it, its *words*, and how many *nodes* are there after it.
+
+    *seconds* presses Ctrl-C then, for commands that do not end. *check* is given the world after the command
+    was typed again; it raises Wrong. *file* is the fleet's file, *gone* says that the command ends the fleet.
+    """
+
+    name: str
+    words: tuple
+    before: Callable = lambda world: None
+    check: Callable = lambda world: None
+    nodes: int | None = 2
+    seconds: float | None = None
+    ways: tuple = (HERE, ELSEWHERE, DOWN)
+    file: dict = field(default_factory=dict)
+    gone: bool = False
+
+    def go(self, world, kill=()):
+        """Type the command; if it was killed, go on as the points say. Raise Wrong where that does not end well."""
+        said = world.type(world.owner, self.words, self.seconds, kill=kill)
+        way = HERE if said.code is not None else kill.way
+        if way == DOWN:
+            world.well(world.owner, ("down", "--yes"))
+            world.nothing()
+            return
+        if said.code is None:
+            if way == ELSEWHERE:
+                # It is told who holds the lease, and may change nothing of that; later the lease has run out.
+                world.type(world.away, self.words, self.seconds)
+                world.cloud.wait(LEASE)
+            world.well(world.away if way == ELSEWHERE else world.owner, self.words, self.seconds)
+        elif said.code not in ENDS:
+            raise Wrong(f"it ends with {said.code} without a kill: {said.err[-600:]}")
+        if self.gone:
+            world.nothing()
+            return
+        world.as_many(self.nodes)
+        self.check(world)
+
+
+class World:
+    """A cloud, the owner's computer and another one, and the jobs that were submitted."""
+
+    def __init__(self, cloud, story):
+        self.cloud, self.jobs, self.gone = cloud, {}, False
+        file = {"fleet__nodes": 2, "watch__poll": "60s", **story.file}
+        self.owner, self.away = Owner(cloud, "home", **file), Owner(cloud, "away", **file)
+
+    @property
+    def fleet(self):
+        return self.cloud.machines.fleet
+
+    @property
+    def queue(self):
+        """Return the tasks that Slurm has, as (job, number)."""
+        return [(task.name, task.number) for c in self.fleet.controllers.values() for task in c.tasks]
+
+    def edit(self, **file):
+        """Change the file on both computers."""
+        for user in (self.owner, self.away):
+            user.edit(**{"watch__poll": "60s", **file})
+
+    def type(self, user, words, seconds=None, kill=()):
+        """Type a command; a job's file is named by its job."""
+        words = [
+            str(user.job_file(word[:-5], **self.jobs[word[:-5]])) if word.endswith(".yaml") else word
+            for word in words
+        ]
+        said = user.run(*words, kill=kill, interrupt=seconds, patience=HOURS)
+        for text in (said.out, said.err):
+            if "Traceback" in text or "this is a bug in tpuctl" in text:
+                raise Wrong(f"{words}: {text[-2000:]}")
+        self.judge()
+        return said
+
+    def well(self, user, words, seconds=None):
+        """Type a command that has to end well."""
+        said = self.type(user, words, seconds)
+        if said.code not in ENDS:
+            raise Wrong(f"{' '.join(words)} ends with {said.code}: {said.err[-600:]}")
+
+    def judge(self):
+        """Raise Wrong for what has happened so far that never may."""
+        problems = [*self.fleet.book.verdict, *self.cloud.checks.verdict]
+        if problems:
+            raise Wrong("; ".join(problems))
+
+    def as_many(self, nodes):
+        """Exactly so many nodes are there and work, and one VM."""
+        there = self.cloud.nodes()
+        if nodes is not None and (len(there), len(self.cloud.in_use())) != (nodes, nodes):
+            raise Wrong(f"{nodes} nodes should be there: {there}")
+        if list(self.cloud.vms().values()) != ["RUNNING"]:
+            raise Wrong(f"one VM should run: {self.cloud.vms()}")
+
+    def nothing(self):
+        """Nothing that costs money is there, also later."""
+        self.cloud.wait(600)
+        if self.cloud.nodes() or self.cloud.vms():
+            raise Wrong(f"F15 left: {self.cloud.nodes()} {self.cloud.vms()}")
+        self.gone = True
+
+    def finish(self, story):
+        """Let every task end, then take all down: each task has one mark, and nothing is left."""
+        if not self.gone:
+            for name in self.jobs:
+                self.well(self.owner, ("release", name))
+            for _ in range(8):
+                if not self.unended():
+                    break
+                self.type(self.owner, ("watch",), 240)
+            if self.unended() or self.queue:
+                raise Wrong(f"F1 not ended: {self.unended()}; in the queue: {self.queue}")
+        self.well(self.owner, ("down", "--yes", "--delete-data"))
+        self.nothing()
+        if self.cloud.buckets():
+            raise Wrong(f"F15 left: {self.cloud.buckets()}")
+
+    def unended(self):
+        """Return the tasks that have no mark and were not cancelled; raise Wrong for one with two."""
+        left = []
+        for name, how in self.jobs.items():
+            (order,) = self.owner.fleet("queue", name, "--json")["jobs"]
+            for task in order["tasks"]:
+                key = name, task["number"]
+                marks = self.fleet.marks(*key)
+                if task["state"] == "cancelled":
+                    continue
+                if len(marks) > 1:
+                    raise Wrong(f"F1 {key} has the marks {marks}")
+                if not marks:
+                    left.append(key)
+                elif max((s for s, _ in self.fleet.saved(*key)), default=how["steps"]) != how["steps"]:
+                    raise Wrong(f"F1 {key} is done with {self.fleet.saved(*key)}")
+        return left
+
+
+def up(world, job=0, **more):
+    """A fleet is up, with a job of some tasks if *job*."""
+    world.well(world.owner, ("up", "--yes"))
+    if job:
+        submit(world, "sweep", job, **more)
+
+
+def submit(world, name, tasks, **more):
+    """Submit a job."""
+    world.jobs[name] = {"tasks": tasks, "steps": 15, **more}
+    world.well(world.owner, ("submit", f"{name}.yaml"))
+
+
+def queued_once(world, *tasks):
+    """Slurm has these tasks, each once."""
+    if sorted(world.queue) != sorted(tasks):
+        raise Wrong(f"Slurm has {sorted(world.queue)}")
+
+
+def to_submit(world, name, tasks, **more):
+    """A job is written to a file."""
+    world.jobs[name] = {"tasks": tasks, "steps": 15, **more}
+
+
+def before_submit(world):
+    """A fleet is up, and a job is in its file."""
+    up(world)
+    to_submit(world, "sweep", 3)
+
+
+def before_submit_after(world):
+    """A job runs, and one that comes after it is in its file."""
+    up(world, 1, steps=30)
+    to_submit(world, "next", 2, after=["sweep"])
+
+
+def waits_for_it(world):
+    """The second job is queued once, and waits for the first."""
+    queued_once(world, ("sweep", 0), ("next", 0), ("next", 1))
+    (controller,) = world.fleet.controllers.values()
+    if any(task.node or not task.after for task in controller.tasks if task.name == "next"):
+        raise Wrong("next does not wait")
+
+
+def held(world, *, wanted):
+    """Tasks that do not run are held, or not."""
+    queued_once(world, *(("sweep", number) for number in range(4)))
+    (controller,) = world.fleet.controllers.values()
+    if any(task.held != wanted for task in controller.tasks if not task.node):
+        raise Wrong(f"what waits should be {'held' if wanted else 'free'}")
+
+
+def before_release(world):
+    """A job is held."""
+    up(world, 4, steps=30)
+    world.well(world.owner, ("hold", "sweep"))
+
+
+def before_retry(world):
+    """One task has failed, one was cancelled."""
+    up(world, 3, steps=30)
+    world.cloud.put_object("jobs/sweep/ends/2.failed", b'{"incarnation": 1}')
+    world.well(world.owner, ("cancel", "sweep/1"))
+
+
+def tried_again(world):
+    """All three tasks are queued."""
+    if world.fleet.marks("sweep", 2) == ["jobs/sweep/ends/2.failed"]:
+        raise Wrong("the failure is still marked")
+    queued_once(world, *(("sweep", number) for number in range(3)))
+
+
+def cancelled(world):
+    """Nothing is queued."""
+    queued_once(world)
+    if {task["state"] for task in world.owner.job("sweep")["tasks"]} != {"cancelled"}:
+        raise Wrong("not everything is cancelled")
+
+
+def before_losses(world):
+    """A node will be preempted."""
+    up(world, 4, steps=30)
+    world.cloud.wait(300)
+    world.cloud.later(30, lambda: world.cloud.model.preempt("demo-002-tpu-g1", notice=False))
+
+
+def before_forgetting(world):
+    """Slurm has lost its state."""
+    up(world, 3, steps=30)
+    for controller in world.fleet.controllers.values():
+        controller.lose_state()
+
+
+def before_fewer(world):
+    """Three nodes are up, two are wanted."""
+    world.edit(fleet__nodes=3)
+    up(world, 4, steps=30)
+    world.edit(fleet__nodes=2)
+
+
+def before_more(world):
+    """One node is up, two are wanted."""
+    world.edit(fleet__nodes=1)
+    up(world, 4, steps=30)
+    world.edit(fleet__nodes=2)
+
+
+STORIES = (
+    Story("up", ("up", "--yes")),
+    Story("up, fewer nodes", ("up", "--yes"), before_fewer),
+    Story("up, more nodes", ("up", "--yes"), before_more),
+    Story("submit", ("submit", "sweep.yaml"), before_submit,
+          lambda world: queued_once(world, *(("sweep", number) for number in range(3)))),
+    Story("submit, after another", ("submit", "next.yaml"), before_submit_after, waits_for_it),
+    Story("cancel", ("cancel", "sweep"), partial(up, job=3, steps=30), cancelled),
+    Story("hold", ("hold", "sweep"), partial(up, job=4, steps=30), partial(held, wanted=True)),
+    Story("release", ("release", "sweep"), before_release, partial(held, wanted=False)),
+    Story("retry", ("retry", "sweep"), before_retry, tried_again),
+    Story("watch, a node is lost", ("watch",), before_losses, seconds=400, ways=(HERE, DOWN)),
+    Story("watch, Slurm has forgotten", ("watch",), before_forgetting, seconds=60, ways=(HERE, DOWN)),
+    Story("down", ("down", "--yes"), partial(up, job=3, steps=30), ways=(HERE, ELSEWHERE), gone=True),
+    Story("down --delete-data", ("down", "--yes", "--delete-data"), partial(up, job=3, steps=30),
+          ways=(HERE, ELSEWHERE), gone=True),
+)  # fmt: skip
