@@ -151,6 +151,20 @@ def test_down_does_what_was_said_and_its_own_word_is_the_last(cloud, said_then, 
     assert gone or is_as_before(cloud)
 
 
+def test_one_that_becomes_ours_while_down_is_at_work_is_named_and_stays(cloud):
+    """Nobody was asked about it: whoever types `down` once more is, and it goes back to its owner."""
+    user = User(cloud)
+    user.up()
+    ours = {"tpuctl-deployment": "demo", "tpuctl-role": "vm", "tpuctl-adopted": "keep"}
+    said = user.run(
+        "down", "--yes", meanwhile={"tpu.nodes.delete": lambda: vm(cloud).labels.update(ours)}
+    )  # fmt: skip
+    assert (said.code, f"VM {NAME}" in said.err) == (5, True), said.err
+    assert (cloud.nodes(), cloud.vms()) == ({}, {NAME: "RUNNING"})
+    user.down()
+    assert (cloud.vms(), is_as_before(cloud)) == ({NAME: "RUNNING"}, True)
+
+
 def test_one_that_is_stopped_is_given_back_with_what_is_left_to_do(cloud):
     """Its disk cannot be reached, so the cron jobs on it are named."""
     user = user_of(cloud)
