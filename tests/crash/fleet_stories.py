@@ -264,6 +264,28 @@ def before_more(world):
     world.edit(fleet__nodes=2)
 
 
+GROWS = {"fleet__min_idle": 0, "fleet__idle": "1m"}
+
+
+def before_growth(world):
+    """No node is up, and two tasks wait."""
+    up(world, 2)
+
+
+def before_shrinking(world):
+    """One node is up, whose task has ended just now."""
+    up(world, 1)
+    world.well(world.owner, ("watch",), 200)
+    if len(world.cloud.in_use()) != 1 or world.unended():
+        raise Wrong(f"the story begins with {world.cloud.nodes()}")
+
+
+def none_torn(world):
+    """No machine with a task was deleted."""
+    if world.fleet.torn:
+        raise Wrong(f"deleted with the tasks {world.fleet.torn}")
+
+
 STORIES = (
     Story("up", ("up", "--yes")),
     Story("up, fewer nodes", ("up", "--yes"), before_fewer),
@@ -277,6 +299,10 @@ STORIES = (
     Story("retry", ("retry", "sweep"), before_retry, tried_again),
     Story("watch, a node is lost", ("watch",), before_losses, seconds=400, ways=(HERE, DOWN)),
     Story("watch, Slurm has forgotten", ("watch",), before_forgetting, seconds=60, ways=(HERE, DOWN)),
+    Story("watch, the fleet grows", ("watch",), before_growth, none_torn, seconds=100,
+          ways=(HERE, DOWN), file=GROWS),
+    Story("watch, the fleet shrinks", ("watch",), before_shrinking, none_torn, nodes=0, seconds=200,
+          ways=(HERE, DOWN), file=GROWS),
     Story("down", ("down", "--yes"), partial(up, job=3, steps=30), ways=(HERE, ELSEWHERE), gone=True),
     Story("down --delete-data", ("down", "--yes", "--delete-data"), partial(up, job=3, steps=30),
           ways=(HERE, ELSEWHERE), gone=True),

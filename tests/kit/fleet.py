@@ -158,6 +158,10 @@ class Slurmd:
         self.runs_here, self.registered, self.frozen_until, self.cut_off_until = [], None, 0.0, 0.0
 
     @property
+    def machine(self):
+        return f"{self.name}-tpu-g{self.incarnation}"
+
+    @property
     def alive(self):
         return self.fleet.machines.workers.get(self.id) is self.worker and self.worker.running
 
@@ -214,13 +218,15 @@ class FleetMachines:
         self.cloud, self.machines = cloud, machines
         self.folder = cloud.folder / "machines"
         self.controllers, self.slurmds, self.book, self._caller = {}, {}, Book(), None
-        self.kept = {}
+        self.kept, self.silent, self.torn = {}, False, []
 
     def now(self):
         return self.cloud.clock.now()
 
     def run(self, machine_id, text):
         """Run slurm.sh on a VM; on a new disk, `head` loads the state's copy from the bucket."""
+        if self.silent:
+            raise ValueError("it does not answer")
         model = self.controllers.setdefault(machine_id, SlurmModel(self.cloud.clock))
         worker = self.machines.workers[machine_id]
         fresh, bucket = text == "head" and not model.ran, worker.env["TPUCTL_BUCKET"]
@@ -261,6 +267,10 @@ class FleetMachines:
                 and (known is None or known.worker is not worker)
             ):
                 self.slurmds[worker.id] = Slurmd(self, worker)
+        nodes = self.cloud.model.kernel.state.nodes.values()
+        going = {node.name for node in nodes if node.state.name == "DELETING"}
+        for slurmd in self.slurmds.values() if going else ():
+            self.torn += [run.task.id for run in slurmd.runs_here if slurmd.machine in going]
         for slurmd in list(self.slurmds.values()):
             slurmd.look()
         for machine_id, controller in self.controllers.items():

@@ -1,8 +1,8 @@
 """
 Model a fleet's Slurm in virtual time, behind the commands that `engine/slurm.py` sends to slurm.sh.
 
-It behaves as docs/decisions/0012 has measured the real one; no common cases have run on both yet. Failures
-come from outside: a lost state, or a task that is forgotten, started twice, or requeued late.
+It behaves as docs/decisions/0012 has measured the real one; tests/engine/test_slurm_contract.py runs on both.
+Failures come from outside: a lost state, or a task that is forgotten, started twice, or requeued late.
 """
 
 import itertools
@@ -52,6 +52,8 @@ class Node:
     comment: str = ""
     up: bool = False
     told_down: bool = False
+    drain: str = ""
+    busy_at: float | None = None
     slurmd: object = None
     heard: float = float("-inf")
 
@@ -120,8 +122,27 @@ class SlurmModel:
             self._leave_node(name)
 
     def _nodes(self):
-        lines = [f"NodeName={n} State={self._state(n, o).upper()}" for n, o in sorted(self.nodes.items())]
-        return "\n".join([str(int(self.clock.now())), *lines]) + "\n"
+        return self._sights(*sorted(self.nodes))
+
+    def _sights(self, *names):
+        """Print the time, then `scontrol -o show node` for each."""
+        return "\n".join([str(int(self.clock.now())), *map(self._sight, names)]) + "\n"
+
+    def _sight(self, name):
+        node = self.nodes[name]
+        state = "ALLOCATED" if self._busy(name) else "IDLE" if node.up else "DOWN"
+        drain = f"+DRAIN Reason={node.drain}" if node.drain else ""
+        return f"NodeName={name} LastBusyTime={int(node.busy_at or 0)} State={state}{drain}"
+
+    def _drain(self, name, incarnation):
+        self.nodes[name].drain = f"tpuctl-idle-g{incarnation}"
+        return self._sights(name)
+
+    def _undrain(self, name):
+        self.nodes[name].drain = ""
+
+    def _busy(self, name):
+        return any(task.node == name for task in self.tasks)
 
     def _call(self, verb, *words):
         return getattr(self, f"_call_{verb}")(*words)
@@ -167,6 +188,7 @@ class SlurmModel:
             self.tasks.remove(task)
             self.over.setdefault(task.array, []).append(1)
             if task.node:
+                self.nodes[task.node].busy_at = self.clock.now()
                 self._tell(task.node, "cancelled", task)
 
     def _call_sinfo(self, *_):
@@ -174,8 +196,9 @@ class SlurmModel:
         return "".join(f"{name}={state}\n" for name, state in states.items())
 
     def _state(self, name, node):
-        busy = any(task.node == name for task in self.tasks)
-        return ("allocated" if busy else "idle") if node.up else "down"
+        if node.drain:
+            return "draining" if self._busy(name) else "drained"
+        return ("allocated" if self._busy(name) else "idle") if node.up else "down"
 
     def _call_tend(self):
         for task in self.tasks:
@@ -191,6 +214,9 @@ class SlurmModel:
             return False
         node.comment, node.slurmd, node.heard = str(incarnation), slurmd, self.clock.now()
         node.up, node.told_down = True, False
+        # The mark is of the machine that was deleted because it had nothing to do.
+        if node.drain and int(node.drain.rpartition("-g")[2]) < incarnation:
+            node.drain = ""
         # The node is a new machine and does not run these, so they are requeued.
         for task in [one for one in self.tasks if one.node == name and not slurmd.runs(one)]:
             self.requeue(task)
@@ -203,6 +229,7 @@ class SlurmModel:
         node = self.nodes.get(task.node)
         if task not in self.tasks or node is None or node.slurmd is not slurmd:
             return
+        node.busy_at = self.clock.now()
         if status in ENDS:
             self.tasks.remove(task)
             self.over.setdefault(task.array, []).append(status)
@@ -228,8 +255,8 @@ class SlurmModel:
                 node.up = False
                 self._leave_node(name)
         busy = {task.node for task in self.tasks}
-        free = [name for name, node in sorted(self.nodes.items()) if node.up and name not in busy]
-        free = [name for name in free if self.nodes[name].slurmd.answers()]
+        up = [name for name, node in sorted(self.nodes.items()) if node.up and not node.drain]
+        free = [name for name in up if name not in busy and self.nodes[name].slurmd.answers()]
         waiting = [task for task in self.tasks if not task.node and not task.held and task.begin_at <= now]
         waiting = [task for task in waiting if not self._waits(task)] if free else []
         for task in sorted(waiting, key=lambda one: (one.nice, one.order, one.number)):

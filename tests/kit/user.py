@@ -62,6 +62,9 @@ class Process:
         self.calls += 1
         if self._kills(what, "before"):
             self.die()
+        self._let_others(what)
+
+    def _let_others(self, what):
         due = next((key for key in self.meanwhile if key == self.calls or what.startswith(str(key))), None)
         if due is not None:
             self.frozen = True
@@ -78,6 +81,8 @@ class Process:
         self.must_live()
         if self._kills(what, "before" if before else "after"):
             self.die()
+        if before:
+            self._let_others(what)
 
     def _kills(self, what, when):
         if callable(self.kill):

@@ -30,6 +30,18 @@ from tests.workers import workers
 TICK = 5.0
 """Seconds between two looks of the watch at who is due, here: nothing in these lives is quicker."""
 
+HOLDS = """Some fleets grow and shrink with their queue. In each life:
+
+- a task has one mark at its end, and its newest checkpoint is of its last step;
+- no two starts of a task have one number, none begins after its end, none commits after a newer one has begun;
+- the newest step of a task never goes back;
+- in calm each task that was not cancelled ends, whatever was held, forgotten, cancelled and tried again before;
+- the queue has every open task after `up`, and none that has ended;
+- a fleet that follows its queue keeps no node without work but `min_idle`;
+- the bill stays within the budget, but for what runs while nobody looks;
+- at most 60 creates of TPUs in a minute;
+- after `down` no node and no VM is left, after `down --delete-data` no bucket."""
+
 
 @dataclass
 class Life:
@@ -116,7 +128,7 @@ def main():
     else:
         with (chosen.trace or Path("/dev/null")).open("w") as file:
             lives = [_told(live(chosen.seed, lambda line: print(line, file=file, flush=True)))]
-    about = f"Written by `python -m tests.simulation.fleet {' '.join(sys.argv[1:])}`."
+    about = f"{HOLDS}\n\nWritten by `python -m tests.simulation.fleet {' '.join(sys.argv[1:])}`."
     tell("fleet", "Fleets from seeds", about, figures(lives, time.monotonic() - began))
     return 1 if any(life.problem for life in lives) else 0
 

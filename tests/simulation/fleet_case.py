@@ -14,6 +14,8 @@ ERRANDS = (
     "submit", "submit", "submit again", "cancel a task", "cancel a job", "up", "resize", "queue", "status",
     "up elsewhere", "submit, killed", "cancel, killed", "up, killed",
 )  # fmt: skip
+LATER = ("hold", "release", "retry", "submit after", "hold, killed", "release, killed", "retry, killed")
+"""Errands that are drawn apart: the others of a seed stay what they were."""
 WIDE = 50
 """One seed of so many has 100 nodes; most have few, where a single loss weighs more."""
 
@@ -35,6 +37,7 @@ class FleetCase:
     lost_answers: float
     budget: float | None
     leaves_from: str
+    min_idle: int | None
 
 
 def draw(seed):
@@ -49,13 +52,19 @@ def draw(seed):
     errands = tuple(
         sorted((r.uniform(0, minutes * MINUTE), r.choice(ERRANDS)) for _ in range(r.randint(0, 6)))
     )
+    more = Random(f"fleet growth {seed}")
+    errands += tuple(
+        (more.uniform(0, minutes * MINUTE), more.choice(LATER)) for _ in range(more.randint(0, 4))
+    )
+    min_idle = more.choice((None, None, 0, 1)) if not wide else None
     return FleetCase(
         seed, nodes, tuple(r.sample(ZONES, r.choice((1, 2, 3)))), minutes,
-        tasks=r.randint(1, 2 * nodes + 2), steps=r.choice((15, 30, 60)), strikes=strikes, errands=errands,
+        tasks=r.randint(1, 2 * nodes + 2), steps=r.choice((15, 30, 60)), strikes=strikes,
+        errands=tuple(sorted(errands)),
         watch_kills=tuple(
             (r.randint(1, 60 + 10 * nodes), r.choice(("before", "after"))) for _ in range(r.randint(0, 3))
         ),
         errors=r.choice((0.0, 0.0, 0.02, 0.1)), lost_answers=r.choice((0.0, 0.0, 0.02, 0.1)),
         budget=round(nodes * r.uniform(0.5, 3.0), 2) if r.random() < 0.1 and not wide else None,
-        leaves_from=r.choice(("home", "home", "elsewhere")),
+        leaves_from=r.choice(("home", "home", "elsewhere")), min_idle=min_idle,
     )  # fmt: skip

@@ -55,6 +55,7 @@ class FleetLife:
         self.case, self.random, self._say = draw(seed), Random(f"fleet life {seed}"), say
         self.cloud = FleetCloud(folder, latency="realistic")
         self.events, self.jobs, self.cancelled, self.calm = Counter(), {}, set(), False
+        self.after, self.unsure = {}, []
         self.lists, self.list_rate, self.calls, self.number = Counter(), 0.0, 0, 0
         self.cloud.checks.look = lambda: None  # One deployment each; here it is one fleet, judged below.
         machines = self.cloud.machines
@@ -100,8 +101,7 @@ class FleetLife:
         self._calm()
         self._down()
 
-    def _calm(self):
-        """End all faults; every task must end, whatever has happened."""
+    def _end_faults(self):
         cloud = self.cloud
         self.say("calm")
         self.calm = True
@@ -113,12 +113,22 @@ class FleetLife:
         for controller in self.fleet.controllers.values():
             controller.hold = 13.0
         self._reach_vm("")
+
+    def _calm(self):
+        """End all faults; every task must end, whatever has happened."""
+        self._end_faults()
+        cloud = self.cloud
         self._settled_budget()
         if self.case.budget is not None:
             return
         # A queue that was cut short in the middle of a submission is submitted again by who typed it.
         for name in list(self.jobs):
             self._well(self.home, "submit", str(self._job_file(self.home, name)))
+            self._well(self.home, "release", name)
+        # Commands that were killed may have done their work or not: they are typed again.
+        for words in self.unsure:
+            self._well(self.home, *words)
+            self._count_cancelled(*words)
         self._well(self.home, "up", "--yes")
         self._queued("after up")
         work = sum(tasks * (steps * 10 + 60) for tasks, steps in self.jobs.values())
@@ -138,6 +148,18 @@ class FleetLife:
         self.list_rate = sum((self.lists - before).values()) / zones / 5
         if self._queue():
             raise Wrong(f"F1 the queue has tasks that have ended: {self._queue()}")
+        self._idle()
+
+    def _idle(self):
+        """A fleet that follows its queue keeps only the nodes to spare."""
+        if self.case.min_idle is None:
+            return
+        wanted = min(self.case.min_idle, self.nodes)
+        for _ in range(4):
+            if len(self.cloud.nodes()) == wanted:
+                return
+            self._type(self.home, "watch", interrupt=300, patience=HOUR)
+        raise Wrong(f"nodes without work are kept: {self.cloud.nodes()}, {wanted} wanted")
 
     def _one_end(self, name, number, steps):
         marks = self.fleet.marks(name, number)
@@ -181,6 +203,8 @@ class FleetLife:
     # What people type.
 
     def _edit(self, **more):
+        if self.case.min_idle is not None:
+            more |= {"fleet__min_idle": min(self.case.min_idle, self.nodes), "fleet__idle": "2m"}
         for user in (self.home, self.beside, self.away):
             user.edit(
                 tpu__type="v2-8", tpu__zones=list(self.case.zones), tpu__spot=True, fleet__nodes=self.nodes,
@@ -221,7 +245,7 @@ class FleetLife:
         path = user.folder / f"{name}.yaml"
         job = {"source": "src", "command": "python3 train.py", "target_steps": steps,
                "checkpoint": {"format": "marker"}}  # fmt: skip
-        path.write_text(json.dumps({"name": name, "array": tasks, "job": job}))
+        path.write_text(json.dumps({"name": name, "array": tasks, "job": job, **self.after.get(name, {})}))
         return path
 
     def _submit(self, user, **options):
@@ -238,8 +262,15 @@ class FleetLife:
         user, r = self.beside, self.random
         kill = (r.choice((1, 2, 3, "slurm")), r.choice(("before", "after"))) if "killed" in what else ()
         what = what.partition(",")[0]
-        if what.startswith("submit"):
+        if what == "submit after":
+            self.jobs.setdefault("next", (r.randint(1, 3), 15))
+            # A task of the first one may be cancelled, which would close the way for ever.
+            self.after["next"] = {"after": {NAMES[0]: "any"}}
+            self._type(user, "submit", str(self._job_file(user, "next")))
+        elif what.startswith("submit"):
             self._submit(user, kill=kill)
+        elif what in {"hold", "release", "retry"}:
+            self._change(user, what, r.choice(list(self.jobs)), kill=kill)
         elif what.startswith("cancel"):
             self._cancel(user, whole="job" in what, kill=kill)
         elif what == "resize":
@@ -257,9 +288,22 @@ class FleetLife:
         name = self.random.choice(list(self.jobs))
         tasks, _ = self.jobs[name]
         number = self.random.randrange(tasks)
-        said = self._type(user, "cancel", name if whole else f"{name}/{number}", kill=kill)
+        self._change(user, "cancel", name if whole else f"{name}/{number}", kill=kill)
+
+    def _change(self, user, *words, kill):
+        said = self._type(user, *words, kill=kill)
         if said.code == 0:
-            self.cancelled |= {(name, n) for n in (range(tasks) if whole else (number,))}
+            self._count_cancelled(*words)
+        elif words[0] in {"cancel", "retry"}:
+            self.unsure.append(words)
+
+    def _count_cancelled(self, verb, which):
+        name, _, number = which.partition("/")
+        these = {(name, n) for n in ((int(number),) if number else range(self.jobs[name][0]))}
+        if verb == "cancel":
+            self.cancelled |= these
+        elif verb == "retry":
+            self.cancelled -= these
 
     # What goes wrong.
 

@@ -1,0 +1,288 @@
+"""
+What tpuctl reads of Slurm and tells it: the same cases on the model of tests/kit and on Slurm itself.
+
+The real one is the distribution's packages with slurm.sh, as on a fleet's VM, with one node on this computer.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from orchestrator.clock import VirtualClock
+from orchestrator.domain.ports import Host, RunResult
+from orchestrator.domain.spec import JobSpec
+from orchestrator.engine.slurm import FOLDER, Slurm
+from orchestrator.planning.fleet import Order
+from orchestrator.planning.fleet_gate import Correction
+from orchestrator.scripts.render import shipped
+from tests.kit.slurm import SlurmModel
+
+ENGINE = f"slurm-{'0' * 64}.tar.gz"
+NODE, OTHER, PORT = "demo-001", "demo-002", 23_817
+SETTINGS = {
+    "FLEET_DATABASE": "", "FLEET_NAME": "demo", "FLEET_NODES": 2, "FLEET_HEAD": "127.0.0.1", "FLEET_PORT": PORT,
+    "FLEET_ENGINE": ENGINE, "FLEET_ZONES": "europe-west4-b",
+}  # fmt: skip
+SCRIPT = "#!/bin/bash\nexec sleep 600\n"
+PATIENCE = 90.0
+"""Seconds of real time in which something that Slurm does by itself must have happened."""
+
+
+def written(settings):
+    """Return the settings as `engine/slurm.py` writes them."""
+    return "".join(f'{key}="{value}"\n' for key, value in settings.items())
+
+
+@dataclass
+class Stub:
+    """Be slurmd for the model: it answers, and what it was given to run runs."""
+
+    tasks: list = field(default_factory=list)
+    alive: bool = True
+
+    def answers(self):
+        return self.alive
+
+    def runs(self, task):
+        return task in self.tasks
+
+    def start(self, task):
+        self.tasks.append(task)
+
+    def stop(self, task, why):
+        self.tasks.remove(task)
+
+    def stop_all(self, why):
+        self.tasks.clear()
+
+
+class Model:
+    """The model of tests/kit, behind the same calls."""
+
+    def __init__(self):
+        self.clock = VirtualClock()
+        self.slurm = SlurmModel(self.clock)
+        self.slurm.files["settings"] = written(SETTINGS)
+        self.slurm.run("head")
+
+    def put(self, hosts, data, target, mode):
+        self.slurm.files[target.rpartition("/")[2]] = data.decode()
+
+    def run_elevated(self, hosts, script, deadline):
+        text = script.rsplit('slurm.sh" ', 1)[1].strip()
+        return [RunResult(0, self.slurm.run(text))]
+
+    def join(self, incarnation):
+        """Let a machine of the node come."""
+        self.stub = Stub()
+        self.slurm.register(NODE, incarnation, self.stub)
+
+    def leave(self):
+        """Kill the node's machine."""
+        self.stub.alive = False
+
+    def until(self, holds):
+        """Wait until *holds*."""
+        for _ in range(60):
+            if holds():
+                return
+            self.clock.advance(1)
+            self.slurm.schedule()
+        pytest.fail("it never holds")
+
+    def end(self):
+        """End all of it."""
+
+
+class Real:
+    """Slurm from the distribution's packages, in a folder."""
+
+    def __init__(self, root):
+        self.root, self.here, self.slurmd = root, root / FOLDER, None
+        tree = self.here / f"tree-{'0' * 12}"
+        tree.mkdir(parents=True)
+        (root / "machine.env").write_text(f"TPUCTL_ROOT={root}\nTPUCTL_CRON_DIR={root}\n")
+        (root / "agent.pyz").write_text("none: what needs the bucket is not under test here")
+        script = shipped("slurm.sh").decode()
+        (self.here / "slurm.sh").write_text(script)
+        names = script.split('packages="', 1)[1].split('"', 1)[0].split()
+        subprocess.run(["apt-get", "download", "-qq", *names], cwd=root, check=True, capture_output=True)
+        for package in root.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", str(package), str(tree)], check=True)
+        for name in ("slurmctld", "slurmd", "slurmstepd"):
+            if (tree / "usr/sbin" / f"{name}-wlm").exists():
+                (tree / "usr/sbin" / name).unlink(missing_ok=True)
+                (tree / "usr/sbin" / name).symlink_to(f"{name}-wlm")
+        (self.here / "munge.key").write_bytes(os.urandom(1024))
+        (self.here / "munge.key").chmod(0o400)
+        (self.here / "settings").write_text(written(SETTINGS))
+        self.word("cron")
+        self.until(lambda: "UP" in self.word("call", "scontrol", "ping").stdout)
+
+    def word(self, *words):
+        """Run a word of slurm.sh."""
+        command = ["bash", str(self.here / "slurm.sh"), *words]
+        done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
+        return RunResult(done.returncode, done.stdout, done.stderr)
+
+    def _environment(self):
+        return {"PATH": os.environ["PATH"], "TPUCTL_ROOT": str(self.root), "TPUCTL_CRON_DIR": str(self.root)}
+
+    def put(self, hosts, data, target, mode):
+        (self.root / target).write_bytes(data)
+
+    def run_elevated(self, hosts, script, deadline):
+        done = subprocess.run(
+            ["bash", "-c", script, "bash", str(self.root)], env=self._environment(), capture_output=True, text=True,
+            check=False, timeout=deadline,
+        )  # fmt: skip
+        return [RunResult(done.returncode, done.stdout, done.stderr)]
+
+    def join(self, incarnation):
+        """Let a machine of the node come, as `slurm.sh node` does."""
+        self.leave()
+        told = self.word("call", "scontrol", "update", f"nodename={NODE}", f"comment={incarnation}")
+        assert told.exit_code == 0, told.stderr
+        start = f'. "$TPUCTL_ROOT/slurm/settings"; exec slurmd -D -N {NODE} -d "$(command -v slurmstepd)"'
+        self.slurmd = subprocess.Popen(
+            ["bash", str(self.here / "slurm.sh"), "call", "bash", "-c", start],
+            env=self._environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def leave(self):
+        """Kill the node's machine: slurmd, and what it has started."""
+        if self.slurmd is not None:
+            os.killpg(self.slurmd.pid, signal.SIGKILL)
+            self.slurmd.wait()
+            self.slurmd = None
+        self._kill("slurmstepd", "sleep")
+
+    def _mine(self, *names):
+        """Return the processes of these names that know this folder."""
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                known, name = (place / "environ").read_bytes(), (place / "comm").read_text().strip()
+                if str(self.root).encode() in known and (not names or name in names):
+                    found.append(int(place.name))
+        return found
+
+    def _kill(self, *names):
+        for one in self._mine(*names):
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+
+    def until(self, holds):
+        """Wait until *holds*."""
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < end, "it never holds"
+            time.sleep(0.3)  # a real program's own time
+
+    def end(self):
+        """End all that was started here."""
+        self.leave()
+        while self._mine():
+            self._kill()
+
+
+@pytest.fixture(params=["model", pytest.param("real", marks=pytest.mark.e2e)])
+def machine(request, tmp_path):
+    """Give Slurm's controller, which nobody has told anything yet."""
+    if request.param == "real" and not (shutil.which("apt-get") and shutil.which("dpkg")):
+        pytest.skip("no packages of Slurm without apt-get and dpkg")
+    made = Model() if request.param == "model" else Real(tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture
+def slurm(machine):
+    """Give the adapter of the product to it."""
+    return Slurm(machine, Host("vm", "127.0.0.1", ()))
+
+
+def order(name, tasks=3):
+    """Return a job."""
+    return Order(name, ({},) * tasks, JobSpec("x"), "b", SCRIPT, 0.0)
+
+
+def submit(slurm, name, numbers, **options):
+    """Queue tasks of a job; return the number of its array."""
+    slurm.submit(order(name), numbers, ["europe-west4-b"], **options)
+    return next(one.array for one in slurm.queue() if one.job == name)
+
+
+def rows(slurm, *fields):
+    """Return the queue by what the product reads."""
+    return sorted(tuple(getattr(one, field) for field in ("job", "number", *fields)) for one in slurm.queue())
+
+
+def test_the_queue_holds_and_orders_what_it_was_told(machine, slurm):
+    """Twice the same tasks are queued once; held, released, made to wait for another job, and cancelled."""
+    first = submit(slurm, "one", [0, 1])
+    submit(slurm, "one", [0, 1, 2])
+    plain = [("one", number, "PENDING", 0, "", False, ()) for number in range(3)]
+    fields = ("state", "restarts", "node", "held", "after")
+    assert rows(slurm, *fields) == plain
+    assert {one.slurm_id for one in slurm.queue()} >= {f"{first}_0", f"{first}_1"}
+    arrays = tuple(sorted({one.array for one in slurm.queue()}))
+    slurm.correct(Correction("hold", arrays))
+    assert {one.held for one in slurm.queue()} == {True}
+    slurm.correct(Correction("release", arrays))
+    assert rows(slurm, *fields) == plain
+    second = submit(slurm, "two", [0], held=True)
+    assert [one.held for one in slurm.queue() if one.job == "two"] == [True]
+    slurm.correct(Correction("after", (second,), (f"afterok:{first}",)))
+    slurm.correct(Correction("release", (second,)))
+    assert [(one.held, one.after) for one in slurm.queue() if one.job == "two"] == [
+        (False, (f"afterok:{first}",))
+    ]
+    third = submit(slurm, "three", [0], after=(f"afterany:{second}",))
+    assert [one.after for one in slurm.queue() if one.job == "three"] == [(f"afterany:{second}",)]
+    slurm.correct(Correction("after", (third,), ()))
+    assert [one.after for one in slurm.queue() if one.job == "three"] == [()]
+    slurm.cancel([one for one in slurm.queue() if one.job != "two"])
+    machine.until(lambda: {one.job for one in slurm.queue()} == {"two"})
+    # A cancelled task is no good end: who waits for one waits on.
+    assert [(one.state, one.after) for one in slurm.queue()] == [("PENDING", (f"afterok:{first}",))]
+
+
+def test_a_node_runs_a_task_is_drained_lost_and_comes_back(machine, slurm):
+    """Only the machine that is named is lost; the mark of a drained one keeps its task, and new ones away."""
+    assert (set(slurm.nodes()), slurm.sights()[NODE].has_task) == ({NODE, OTHER}, False)
+    machine.join(1)
+    machine.until(lambda: "IDLE" in slurm.sights()[NODE].states)
+    submit(slurm, "one", [0, 1])
+    machine.until(lambda: [one.node for one in slurm.queue() if one.state == "RUNNING"] == [NODE])
+    assert slurm.sights()[NODE].has_task
+    held = slurm.drain(NODE, 1)
+    assert (held.going, held.has_task) == (True, True)
+    slurm.undrain(NODE)
+    assert not slurm.sights()[NODE].going
+    slurm.lost(NODE, 7)
+    assert [one.restarts for one in slurm.queue()] == [0, 0]
+    machine.leave()
+    slurm.lost(NODE, 1)
+    machine.until(lambda: rows(slurm, "state", "restarts", "node") == [
+        ("one", 0, "PENDING", 1, ""), ("one", 1, "PENDING", 0, ""),
+    ])  # fmt: skip
+    assert (slurm.sights()[NODE].has_task, "DOWN" in slurm.sights()[NODE].states) == (False, True)
+    slurm.tend()
+    machine.join(2)
+    machine.until(lambda: [one.node for one in slurm.queue() if one.state == "RUNNING"] == [NODE])
+    slurm.cancel(slurm.queue())
+    machine.until(lambda: not slurm.queue() and not slurm.sights()[NODE].has_task)
+    assert slurm.sights()[NODE].busy_ago is not None
+    assert slurm.drain(NODE, 2).going
+    submit(slurm, "two", [0])
+    assert [one.node for one in slurm.queue()] == [""]
