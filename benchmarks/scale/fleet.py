@@ -75,6 +75,7 @@ class Fleet:
 
     def __init__(self, count: int, folder: Path) -> None:
         self.clock, self._folder = VirtualClock(NOW), folder
+        self._memory = Shelf(self.clock)  # the zones that all have tried
         self._catalog = load_catalog()
         self.zones = Zones(count)
         lists = ZoneLists(3.0, self.clock.monotonic)
@@ -94,7 +95,7 @@ class Fleet:
         spec = replace(self._base, name=name_of(number))
         shelf, account = Shelf(self.clock), CloudAccount(PROJECT, "1-compute@developer.gserviceaccount.com")
         away: Any = Away(spec)
-        cloud = Cloud(account, away, away, TpuNodes(self._clients), away, shelf, away)  # type: ignore[arg-type]
+        cloud = Cloud(account, away, away, TpuNodes(self._clients), away, shelf, away, self._memory)  # type: ignore[arg-type]
         folder = self._folder / spec.name
         folder.mkdir()
         records = RecordStore(folder / "record.json", cloud.store, spec.name, now=self.clock.now)
