@@ -25,7 +25,6 @@ from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.record import JobRecord, NodeRecord, Record
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.address import local_folder
-from orchestrator.emulator.start_options import load_options
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import UsageError
 from orchestrator.planning.drift import drift_notes
@@ -66,14 +65,18 @@ def plan(
 
     *scripts* adds the scripts of the first machines.
     """
-    if out is None and (offline or not is_known(choice.cloud, read_spec(choice)[1].name)):
-        return from_nothing(choice, reporter, scripts=scripts)
-    return _from_cloud(choice, reporter, out, scripts=scripts)
+    path, spec = read_spec(choice)
+    if out is None and (offline or not is_known(choice.cloud, spec.name)):
+        return _from_file(choice, path, spec, reporter, scripts=scripts)
+    return _from_cloud(choice, path, spec, reporter, out, scripts=scripts)
 
 
 def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -> Foreseen:
     """Plan a complete `up` without credentials or network."""
-    path, spec = read_spec(choice)
+    return _from_file(choice, *read_spec(choice), reporter, scripts=scripts)
+
+
+def _from_file(choice: Choice, path: Path, spec: Spec, reporter: Reporter, *, scripts: bool) -> Foreseen:
     catalog = catalog_for(choice.cloud)
     sets = read_data(path, spec, choice.cloud, reporter)
     bundle, agent = _digests(source_folder(path, spec), sets)
@@ -93,13 +96,18 @@ def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -
 def project_offline(cloud: str, spec: Spec) -> str | None:
     """Return the project if it is known without a login, else None."""
     if cloud == "local":
+        # Half of the local cloud comes with it, and nothing else here needs that.
+        from orchestrator.emulator.start_options import load_options
+
         return load_options(local_folder()).project
     return spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
 
 
-def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts: bool) -> Foreseen:
+def _from_cloud(
+    choice: Choice, path: Path, spec: Spec, reporter: Reporter, out: Path | None, *, scripts: bool
+) -> Foreseen:
     """Observe the cloud and plan what `up` would change; writes nothing but *out*."""
-    session = Session(choice, reporter)
+    session = Session(choice, reporter, spec, path)
     with reporter:
         check_place(choice, session.spec.name, session.project, session.folder)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)

@@ -16,7 +16,7 @@ import hashlib
 import io
 import json
 import marshal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -28,6 +28,28 @@ _OPERATION = frozenset({"name", "metadata", "done", "error", "response"})
 _STRUCT = "type.googleapis.com/google.protobuf.Struct"
 # A context variable, not a field: several threads list zones over one session.
 _found: ContextVar[dict[str, Maintenance] | None] = ContextVar("found", default=None)
+_LISTENERS: list[Callable[[Any], None]] = []
+
+
+@contextmanager
+def listening(listener: Callable[[Any], None]) -> Iterator[None]:
+    """Pass each answer (requests.Response) that any client gets during the block to *listener*."""
+    _LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        _LISTENERS.remove(listener)
+
+
+def notify_of_answers(session: Any) -> None:
+    """Make *session* pass each answer to the listeners, as received."""
+    session.hooks["response"].insert(0, _notify_listeners)
+
+
+def _notify_listeners(response: Any, **_options: Any) -> None:
+    # A copy, because another thread may remove a listener meanwhile.
+    for listener in tuple(_LISTENERS):
+        listener(response)
 
 
 def step_over_unknown_types(session: Any) -> None:

@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from orchestrator.errors import AuthError, UsageError
-from orchestrator.google.answer_hooks import collect_maintenance, leave_out_known, step_over_unknown_types
+from orchestrator.google.answer_hooks import (
+    collect_maintenance,
+    leave_out_known,
+    notify_of_answers,
+    step_over_unknown_types,
+)
 from orchestrator.google.client_errors import translated
-from orchestrator.google.exchange_recorder import notify_of_answers
 from orchestrator.google.lean_imports import client_class, imported
 
 T = TypeVar("T")

@@ -2,35 +2,11 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from orchestrator.advice.selftest.recording import ENUMS, RecordedCall, Recording, RecordingRedactor, merge
-
-_LISTENERS: list[Callable[[Any], None]] = []
-
-
-@contextmanager
-def listening(listener: Callable[[Any], None]) -> Iterator[None]:
-    """Pass each answer (requests.Response) that any client gets during the block to *listener*."""
-    _LISTENERS.append(listener)
-    try:
-        yield
-    finally:
-        _LISTENERS.remove(listener)
-
-
-def notify_of_answers(session: Any) -> None:
-    """Make *session* pass each answer to the listeners, as received."""
-    session.hooks["response"].insert(0, _notify_listeners)
-
-
-def _notify_listeners(response: Any, **_options: Any) -> None:
-    # A copy, because another thread may remove a listener meanwhile.
-    for listener in tuple(_LISTENERS):
-        listener(response)
 
 
 class Recorder:

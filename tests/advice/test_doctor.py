@@ -9,7 +9,6 @@ import pytest
 from orchestrator.advice.doctor.every_check import CHECKS, examine, healthy, manual
 from orchestrator.advice.doctor.facts import (
     Computer,
-    CpuQuota,
     Facts,
     File,
     Google,
@@ -22,6 +21,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.all_zones import Everywhere
 from orchestrator.domain.observation import Absent, Bucket, Node, NodeState, Present, Unknown, Vm, VmState
 from orchestrator.domain.queued_resource import QueuedResource, QueuedState
+from orchestrator.domain.vm_machine_types import CpuQuota
 from orchestrator.errors import Retry
 from tests.planning.planning_kit import make_spec
 

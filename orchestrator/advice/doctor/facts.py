@@ -14,6 +14,7 @@ from orchestrator.domain.all_zones import Survey
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.observation import Bucket, Node, Sight, Unknown, Vm
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.vm_machine_types import CpuQuota
 
 # Unknown and not Absent: a question that was not asked must not look like a lack.
 NOT_ASKED = Unknown("nobody asked")
@@ -103,15 +104,6 @@ class Login:
     kind: str
     place: str
     account: str = ""
-
-
-@dataclass(frozen=True)
-class CpuQuota:
-    """Hold limit and use of CPUS in the region, and how many the VM takes."""
-
-    limit: float
-    usage: float
-    wanted: int
 
 
 @dataclass(frozen=True)

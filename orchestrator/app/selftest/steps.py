@@ -46,7 +46,8 @@ from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
-from orchestrator.google.exchange_recorder import Recorder, listening
+from orchestrator.google.answer_hooks import listening
+from orchestrator.google.exchange_recorder import Recorder
 from orchestrator.pricing.cost import Hourly, hourly
 
 FOLDER = "selftest"
