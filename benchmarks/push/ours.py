@@ -4,12 +4,14 @@ What `tpuctl up` does to bring code to machines: the bundle is built when the fo
 As a program: python -m benchmarks.push.ours SOURCE BUNDLES KEY HOST...
 """
 
+import gc
 import json
 import sys
 from collections.abc import Sequence
 from getpass import getuser
 from pathlib import Path
 
+from orchestrator.cli.main import ALLOCATIONS
 from orchestrator.domain.ports import Host
 from orchestrator.ssh.bundle import build
 from orchestrator.ssh.fleet import Ssh, SshSettings
@@ -26,6 +28,8 @@ def push(source: Path, bundles: Path, key: Path, hosts: Sequence[Host]) -> int:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(ALLOCATIONS)  # as each command does
     source, bundles, key, *hosts = sys.argv[1:]
     found = [Host(h["name"], h["address"], tuple(h["host_keys"]), h["port"]) for h in map(json.loads, hosts)]
     push(Path(source), Path(bundles), Path(key), found)
+    gc.freeze()
