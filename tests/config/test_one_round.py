@@ -42,22 +42,20 @@ def complained(*mistakes):
     return {one.key for one in caught.value.complaints}
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        pair
-        for pair in combinations(STRUCTURE + VALUES, 2)
-        if pair != (STRUCTURE[2], ("vm.zone", "nowhere-1a"))
-    ],
-    ids=lambda mistake: mistake[0],
-)
-def test_no_mistake_hides_another_one(one, other):
+def test_no_mistake_hides_another_one():
     """
     Each pair of mistakes gives the complaints of both, of whatever kind they are.
 
     A wrong zone of the VM is judged by the TPU's zones, which a mistyped key may mean: that pair is left out.
     """
-    assert complained(one, other) >= complained(one) | complained(other)
+    alone = {mistake[0]: complained(mistake) for mistake in STRUCTURE + VALUES}
+    hidden = {
+        (one[0], other[0]): (alone[one[0]] | alone[other[0]]) - complained(one, other)
+        for one, other in combinations(STRUCTURE + VALUES, 2)
+    }
+    assert len(hidden) == 465
+    del hidden["tpu.zon", "vm.zone"]
+    assert {pair: keys for pair, keys in hidden.items() if keys} == {}
 
 
 def test_all_mistakes_together_are_told_together():

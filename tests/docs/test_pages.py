@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import orchestrator
 from tests.cli.cli_kit import ROOT
 from tests.docs.pages import LINK, PAGES, blocks, commands, refused, text_of
@@ -24,25 +22,21 @@ The README's two lines are run by .ci/run.
 """
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_every_command_of_a_page_is_one(page):
+def test_every_command_of_a_page_is_one():
     """Copied from the page, the command line takes it."""
-    assert {line: why for line in commands(page) if (why := refused(line))} == {}
+    assert {(page, line): why for page in PAGES for line in commands(page) if (why := refused(line))} == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_every_link_leads_to_a_file(page):
+def test_every_link_leads_to_a_file():
     """Also after a page has moved."""
-    missing = [link for link in LINK.findall(text_of(page)) if not ((ROOT / page).parent / link).exists()]
-    assert missing == []
+    links = [(page, link) for page in PAGES for link in LINK.findall(text_of(page))]
+    assert [(page, link) for page, link in links if not ((ROOT / page).parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_every_shell_block_is_run_or_says_why_not(page):
+def test_every_shell_block_is_run_or_says_why_not():
     """A reader may copy each one."""
-    if str(page) in RUN:
-        return
-    unsaid = [block.text for block in blocks(page) if not block.why and "python3 -m venv" not in block.text]
+    shown = [(page, block) for page in PAGES if str(page) not in RUN for block in blocks(page)]
+    unsaid = [(page, b.text) for page, b in shown if not b.why and "python3 -m venv" not in b.text]
     assert unsaid == []
 
 

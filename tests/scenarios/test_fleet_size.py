@@ -11,7 +11,9 @@ from tests.kit.user import Owner
 @pytest.fixture
 def owner(cloud):
     """Give the computer of a fleet of four nodes at most, which keeps none that has nothing to do."""
-    return Owner(cloud, fleet__nodes=4, fleet__min_idle=0, fleet__idle="2m", watch__poll="60s")
+    return Owner(
+        cloud, fleet__nodes=4, fleet__min_idle=0, fleet__idle="2m", watch__poll="60s", watch__listen="30s"
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +109,9 @@ def test_a_lost_machine_comes_back_only_while_there_is_work(cloud, owner):
 
 def test_nodes_to_spare_stay(cloud):
     """With `min_idle` that many are there before the first task, and after the last one."""
-    owner = Owner(cloud, fleet__nodes=4, fleet__min_idle=1, fleet__idle="2m", watch__poll="60s")
+    owner = Owner(
+        cloud, fleet__nodes=4, fleet__min_idle=1, fleet__idle="2m", watch__poll="60s", watch__listen="30s"
+    )
     owner.up("--yes")
     assert list(cloud.nodes()) == ["demo-001-tpu-g1"]
     submit(owner, tasks=2)

@@ -37,26 +37,23 @@ def test_a_job_belongs_to_the_login_of_who_submits_it(cloud, team):
     assert "PRIORITY" in team.run("queue").out
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("submit", "second.yaml"), "who asks is not known"),
-        (("submit", "second.yaml", "--user", "carol"), "carol is no user of this fleet"),
-        (("submit", "first.yaml", "--user", "bob"), "submitted before"),
-        (("submit", "second.yaml", "--user", "bob", "--priority", "high"), "no priority 'high'"),
+def test_nobody_uses_the_share_of_somebody_else_by_accident(cloud, team):
+    """Nothing is changed, and the error says who is who."""
+    before = cloud.objects(".tpuctl/orders/")
+    first, second = (str(team.folder / f"{name}.yaml") for name in ("first", "second"))
+    for words, said in (
+        (("submit", second), "who asks is not known"),
+        (("submit", second, "--user", "carol"), "carol is no user of this fleet"),
+        (("submit", first, "--user", "bob"), "submitted before"),
+        (("submit", second, "--user", "bob", "--priority", "high"), "no priority 'high'"),
         (("cancel", "first", "--user", "bob"), "first belongs to alice"),
         (("retry", "first", "--user", "bob"), "first belongs to alice"),
         (("hold", "first", "--user", "bob"), "first belongs to alice"),
-    ],
-)
-def test_nobody_uses_the_share_of_somebody_else_by_accident(cloud, team, words, said):
-    """Nothing is changed, and the error says who is who."""
-    before = cloud.objects(".tpuctl/orders/")
-    words = [str(team.folder / word) if word.endswith(".yaml") else word for word in words]
-    refused = team.run(*words)
-    assert (refused.code != 0, said in refused.err) == (True, True), refused.err
-    assert (cloud.objects(".tpuctl/orders/"), team.job("first")["hold"]) == (before, "")
-    assert team.states("first") != ["cancelled"]
+    ):
+        refused = team.run(*words)
+        assert (refused.code != 0, said in refused.err) == (True, True), (words, refused.err)
+        assert (cloud.objects(".tpuctl/orders/"), team.job("first")["hold"]) == (before, ""), words
+        assert team.states("first") != ["cancelled"], words
 
 
 def test_who_knows_it_may_act_for_somebody_else(cloud, team):
