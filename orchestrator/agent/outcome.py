@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from orchestrator.contract.formats.base import Format
@@ -15,6 +15,11 @@ _INFRASTRUCTURE = re.compile(
     re.IGNORECASE,
 )
 """Messages of libtpu when the machine's devices are in use or missing."""
+
+
+LAST_LINE = 160
+FROM_SIGNAL = 128
+"""From this status on a shell reports a signal, which says nothing about the last line printed."""
 
 
 class JobVerdict(enum.Enum):
@@ -87,11 +92,25 @@ def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output
             return JobOutcome(JobVerdict.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)
         outcome = JobOutcome(JobVerdict.FAILED, f"{outcome.reason}; nothing new is saved", outcome.code)
     # For failures only, because a job may print such a line and recover.
-    found = _INFRASTRUCTURE.search(output) if outcome.verdict is JobVerdict.FAILED and outcome.code else None
-    if found is None:
+    if outcome.verdict is not JobVerdict.FAILED or not outcome.code:
         return outcome
+    found = _INFRASTRUCTURE.search(output)
+    if found is None:
+        return replace(outcome, reason=with_last_line(outcome.reason, outcome.code, output))
     text = found[0].decode("utf-8", "replace")
     return JobOutcome(JobVerdict.EXCUSED, f"{outcome.reason}; the machine's fault: {text!r}", outcome.code)
+
+
+def with_last_line(reason: str, exit_code: int, output: bytes) -> str:
+    """Add to the *reason* of a failure the last line printed, which names the error in most programs."""
+    if not 0 < exit_code < FROM_SIGNAL:
+        return reason
+    for line in reversed(output.decode("utf-8", "replace").splitlines()):
+        text = "".join(one for one in line if one.isprintable()).strip()
+        # Lines of the agent's own stand in the same log.
+        if text and not text.startswith("---"):
+            return f"{reason}: {text[:LAST_LINE]}{'...' if len(text) > LAST_LINE else ''}"
+    return reason
 
 
 def describe(exit_code: int) -> str:

@@ -3,9 +3,13 @@
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.advice.preflight.findings import SourceFacts
+from orchestrator.advice.preflight.needs import missing_packages
+from orchestrator.app.source_facts import gather
 from orchestrator.config.document import LARGEST_BYTES
 from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.others.conversion import Conversion
@@ -16,14 +20,26 @@ from orchestrator.domain.suggest import did_you_mean
 from orchestrator.errors import UsageError
 
 REQUIREMENTS = "requirements.txt"
+CHECKPOINT_DIR = "TPUCTL_CHECKPOINT_DIR"
+_USUAL = ("train.py", "main.py", "run.py")
+_WHERE_TO_SAVE = tuple(
+    f"--{name}{joint}{last}" if last else f"--{name}"
+    for name, last in (
+        ("out", ""), ("output", ""), ("output", "dir"), ("out", "dir"), ("checkpoint", "dir"), ("ckpt", "dir"),
+        ("save", "dir"), ("model", "dir"), ("workdir", ""), ("logdir", ""),
+    )
+    for joint in ("_", "-")
+)  # fmt: skip
+"""Flags of a program that take the folder for its checkpoints, the most telling first."""
+_BY_MACHINE = frozenset({"torch", "torch-xla", "torchvision", "jax", "jaxlib", "tensorflow"})
+"""Packages of which a TPU needs another build than the one that the plain name brings."""
 
 
 def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Path:
     """Write a commented deployment file and its schema, or copy *recipe*; return the deployment file's path."""
     schema = json.dumps(json_schema(), indent=2) + "\n"
     if recipe is None:
-        listed = (folder / REQUIREMENTS).is_file()
-        text = init_text(name or _name_of(folder), setup=f"pip install -r {REQUIREMENTS}" if listed else "")
+        text = _for_what_is_there(folder, name or _name_of(folder))
         files = {FILE_NAME: text.encode()}
     else:
         files = _copies(_example(recipe))
@@ -38,6 +54,48 @@ def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Pat
     read(files[FILE_NAME], FILE_NAME, environ={})
     _write(folder, files)
     return folder / FILE_NAME
+
+
+def _for_what_is_there(folder: Path, name: str) -> str:
+    """Return the first deployment file, with the command and the setup that *folder* calls for."""
+    setup = f"pip install -r {REQUIREMENTS}" if (folder / REQUIREMENTS).is_file() else ""
+    try:
+        facts = gather(folder)
+    except UsageError:
+        # Not there yet, or too large to be pushed, which `plan` says better.
+        return init_text(name, setup=setup)
+    command = _command(facts)
+    text = init_text(name, command=command, setup=setup)
+    missing = None if setup else missing_packages(read(text.encode(), FILE_NAME, environ={}), facts)
+    if missing is None or missing.installs or not missing.where or _BY_MACHINE & missing.where.keys():
+        return text
+    return init_text(name, command=command, setup=missing.command)
+
+
+def _command(facts: SourceFacts) -> str:
+    """Return the command that runs the only program of the folder; empty when it is not clear which one."""
+    programs = {code.file: code for code in facts.code if "/" not in code.file and _is_program(code.file)}
+    chosen = next((file for file in _USUAL if file in programs), None)
+    if chosen is None and len(programs) == 1:
+        chosen = next(iter(programs))
+    if chosen is None:
+        return ""
+    start = f"python3 {shlex.quote(chosen)}"
+    if CHECKPOINT_DIR in facts.variables:
+        return start
+    asked = {
+        word
+        for call in programs[chosen].calls
+        if call.method in ("add_argument", "option", "DEFINE_string")
+        for word in call.args
+        if isinstance(word, str)
+    }
+    flag = next((flag for flag in _WHERE_TO_SAVE if flag in asked), None)
+    return f'{start} {flag} "${CHECKPOINT_DIR}"' if flag else start
+
+
+def _is_program(file: str) -> bool:
+    return not file.startswith(("test_", "_")) and file not in ("setup.py", "conftest.py")
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -52,14 +52,15 @@ def init_text(
     tpu_type: str = "",
     zone: str | None = None,
     project: str | None = None,
+    command: str = "",
     setup: str = "",
 ) -> str:
     """
     Return a deployment file with every setting and its description; defaults are commented out.
 
-    *setup* replaces a blank recipe's. Without *tpu_type* it is one that a new project may have, without
-    *zone* the cheapest documented one. The result is valid. Raise UsageError for an unknown recipe, and
-    ConfigError if name, type, zone or project do not fit.
+    *command* and *setup* take the place of a blank recipe's. Without *tpu_type* it is one that a new project
+    may have, without *zone* the cheapest documented one. Raise UsageError for an unknown recipe, and
+    ConfigError when name, type, zone or project do not fit: what is returned validates.
     """
     if recipe not in RECIPES:
         hint = did_you_mean(recipe, RECIPES) or f"choose one of {join(RECIPES)}"
@@ -75,8 +76,9 @@ def init_text(
     }
     if project:
         values["project"] = project
-    if setup:
-        values.setdefault("job.setup", setup)
+    if recipe == "blank":
+        given = {"job.command": command, "job.setup": setup}
+        values |= {key: text for key, text in given.items() if text}
     text = "\n".join(_file(values)) + "\n"
     # Without variables: the file must not be valid in this terminal only.
     read(text.encode(), FILE_NAME, environ={})

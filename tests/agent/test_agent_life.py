@@ -190,10 +190,11 @@ def test_setup_runs_once_for_a_bundle(lab: Lab) -> None:
 
 def test_failing_setup_is_a_failed_attempt(lab: Lab) -> None:
     """A setup that fails is retried within the allowed failures, and named in the verdict."""
-    beat = lab.machine(SETUP="exit 3", FAILURES=2).run_to_end().heartbeat()
+    setup = "echo there is no such package; exit 3"
+    beat = lab.machine(SETUP=setup, FAILURES=2).run_to_end().heartbeat()
 
     assert beat["phase"] == "failed"
-    assert "the setup command exited with status 3" in beat["message"]
+    assert "the setup command exited with status 3: there is no such package" in beat["message"]
 
 
 def test_stalled_job_is_restarted_as_a_failure(lab: Lab) -> None:

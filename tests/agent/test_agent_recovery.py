@@ -222,6 +222,27 @@ def test_signatures_of_a_busy_device(output: bytes, verdict: JobVerdict) -> None
     assert settle(failed, committed=None, saved=False, output=output).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("code", "output", "reason"),
+    [
+        (
+            1,
+            b"Traceback:\nModuleNotFoundError: No module named 'numpy'\n\n",
+            "r: ModuleNotFoundError: No module named 'numpy'",
+        ),
+        (1, b"a\x1b[31mred\x07\n--- a line of the agent ---\n", "r: a[31mred"),
+        (1, b"x" * 500, "r: " + "x" * 160 + "..."),
+        (1, b" \n", "r"),
+        (-9, b"step 7\n", "r"),
+        (137, b"step 7\n", "r"),
+    ],
+)
+def test_a_failure_names_the_last_line(code: int, output: bytes, reason: str) -> None:
+    """Without the log one knows why; of a job that a signal ended, the last line says nothing."""
+    failed = JobOutcome(JobVerdict.FAILED, "r", code)
+    assert settle(failed, committed=None, saved=False, output=output).reason == reason
+
+
 def test_excuses_are_bounded() -> None:
     """A machine that never gets well counts as failed in the end."""
     at = Attempt(1, 40, 1, 0, "r", 0)

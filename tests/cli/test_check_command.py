@@ -85,7 +85,7 @@ def test_a_setting_can_be_tried_from_the_command_line(folder, capsys):
 
 
 def test_a_plan_ends_with_the_check_and_never_fails_by_it(folder, capsys):
-    """One line for each rule, notes left to `check`, and the way there."""
+    """What each rule found, whole and with its remedy; notes are left to `check`."""
     write(folder, FILE)
     (folder / "start.sh").write_text(OPEN)
     code, out, err = here(capsys, "plan")
@@ -93,8 +93,10 @@ def test_a_plan_ends_with_the_check_and_never_fails_by_it(folder, capsys):
     tail = out[out.index("Check: ") :].splitlines()
     assert tail[0] == "Check: 2 stops, 3 warnings, 1 note"
     assert tail[1].startswith("  stop  open-notebook (and 1 more): start.sh:1: Jupyter")
-    assert tail[-1] == "  What to change: tpuctl check"
-    assert len(tail) == 6
+    assert tail[-1] == "  All details: tpuctl check"
+    assert sum(line.startswith(("  stop  ", "  warn  ")) for line in tail) == 4
+    assert sum(line.startswith("        change: ") for line in tail) == 4
+    assert "\u2026" not in out
     assert max(len(line.rstrip()) for line in tail) <= 80
     found = document(here(capsys, "plan", "--json")[1])
     assert found["check"]["counts"] == {"stop": 2, "warn": 3, "note": 1}

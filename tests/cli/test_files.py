@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from orchestrator.app.init import write_first_files
 from orchestrator.config.fleet_job import read_job
 from orchestrator.config.load import load
 from orchestrator.config.schema import json_schema
@@ -45,6 +47,34 @@ def test_init_lets_machines_install_what_the_folder_lists(tmp_path, capsys):
     assert load(tmp_path / "tpuctl.yaml", environ={}).job.setup == "pip install -r requirements.txt"
     assert here(capsys, "init", "--name", "mine", str(tmp_path / "other"))[0] == 0
     assert load(tmp_path / "other" / "tpuctl.yaml", environ={}).job.setup == ""
+
+
+SAVES = 'import argparse, numpy\np = argparse.ArgumentParser()\np.add_argument("--{}", "-o")\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "command", "setup"),
+    [
+        ({"a.py": SAVES.format("out")}, 'python3 a.py --out "$TPUCTL_CHECKPOINT_DIR"', "pip install numpy"),
+        (
+            {"main.py": SAVES.format("save-dir"), "lib.py": ""},
+            'python3 main.py --save-dir "$TPUCTL_CHECKPOINT_DIR"', "pip install numpy",
+        ),
+        ({"a.py": "import os\nos.environ['TPUCTL_CHECKPOINT_DIR']"}, "python3 a.py", ""),
+        ({"a.py": "import yaml", "test_a.py": ""}, "python3 a.py", "pip install pyyaml"),
+        ({"a.py": "import yaml, jax"}, "python3 a.py", ""),
+        ({"a.py": "", "b.py": ""}, 'python3 train.py --out "$TPUCTL_CHECKPOINT_DIR"', ""),
+        ({"a.py": "import numpy", "requirements.txt": "numpy"}, "python3 a.py", "pip install -r requirements.txt"),
+        ({"train.py": "not Python ("}, 'python3 train.py --out "$TPUCTL_CHECKPOINT_DIR"', ""),
+    ],
+)  # fmt: skip
+def test_init_fits_what_is_there(tmp_path: Path, files: dict[str, str], command: str, setup: str) -> None:
+    """The first plan of one's own script needs no edit: the command is right, and its packages are installed."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    job = load(write_first_files(tmp_path, None, "mine"), environ={}).job
+
+    assert (job.command, job.setup) == (command, setup)
 
 
 @pytest.mark.parametrize("recipe", [path.parent.name for path in EXAMPLES])

@@ -2,7 +2,8 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -47,11 +48,41 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
     which it is not known what it brings. Silent for setups that it cannot read (conda, docker, make, URLs),
     and with `job.image`.
     """
+    found = missing_packages(spec, facts)
+    if found is None:
+        return
+    if found.where and not found.installs:
+        names = ", ".join(sorted(found.where)[:4]) + (", ..." if len(found.where) > 4 else "")
+        message = f"the program imports {names}, and nothing installs packages on the machine"
+        yield Hit("job.setup", message, f"for example setup: {found.command}")
+        return
+    for package, where in found.where.items():
+        message = f"imports {package}, which no list of requirements and no setup names"
+        yield Hit(where, message, f"install {package} in job.setup", Level.NOTE if found.unsure else None)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """
+    Hold *where* each package is imported that nothing installs, and the *command* that would install them.
+
+    *installs* says that the job's shell lines install anything, *unsure* that one of these packages is
+    unknown here and may bring the missing ones.
+    """
+
+    where: Mapping[str, str]
+    command: str
+    installs: bool
+    unsure: bool
+
+
+def missing_packages(spec: Spec, facts: SourceFacts) -> Missing | None:
+    """Return what the program imports and nothing installs; None where that cannot be known."""
     job = program(spec, facts)
     shell = shell_texts(spec, facts)
     # These may install anything, so with one of them no package can be called missing.
     if spec.job.image or any(_OPAQUE.search(text) for _, text in shell) or not job.code:
-        return
+        return None
     asked = {found.name for found in facts.requirements} | facts.projects
     for where, text in shell:
         for words in installs(text):
@@ -64,18 +95,11 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
         package = PACKAGES.get(one.name.partition(".")[0])
         if package and package not in there and one.sure and not is_local(one, code, facts):
             missing.setdefault(package, code.where(one.line))
-    if missing and not runs:
-        names = ", ".join(sorted(missing)[:4]) + (", ..." if len(missing) > 4 else "")
-        message = f"the program imports {names}, and nothing installs packages on the machine"
-        lists = sorted({found.list for found in facts.requirements})
-        fix = f"pip install -r {lists[0]}" if lists else f"pip install {' '.join(sorted(missing))}"
-        yield Hit("job.setup", message, f"for example setup: {fix}")
-        return
+    lists = sorted({found.list for found in facts.requirements})
+    command = f"pip install -r {lists[0]}" if lists else f"pip install {' '.join(sorted(missing))}"
     # An unknown package may bring the missing one: a note, not a warning.
     unsure = bool(asked - set(PACKAGES.values()) - set(TWINS) - OTHERS - facts.projects)
-    for package, where in missing.items():
-        message = f"imports {package}, which no list of requirements and no setup names"
-        yield Hit(where, message, f"install {package} in job.setup", Level.NOTE if unsure else None)
+    return Missing(missing, command, runs, unsure)
 
 
 @rule("hollow-resume", Level.WARN)

@@ -20,7 +20,7 @@ from orchestrator.agent.machine.accelerator import obstacles
 from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.orders import JobInterrupted
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, with_last_line
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.record import StartRecord
 from orchestrator.agent.rehearsal import for_job, for_setup
@@ -151,7 +151,9 @@ class Player:
             # Written after the setup: a kill in between runs the setup again, which it must tolerate.
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
-        return JobOutcome(outcome.verdict, outcome.reason.replace("the job", "the setup command"))
+        reason = outcome.reason.replace("the job", "the setup command")
+        # Without the code: only a job that ran can have failed for want of another worker.
+        return JobOutcome(outcome.verdict, with_last_line(reason, outcome.code or 0, self._parts.log.tail()))
 
     def _train(self, attempt: Attempt) -> JobOutcome:
         parts, settings = self._parts, self._settings

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from orchestrator.advice.preflight.findings import Finding, Level, SourceFacts
@@ -69,10 +70,13 @@ def render_short(checked: Checked, console: Console) -> None:
     for (level, rule), (first, *others) in groups.items():
         if level is not Level.NOTE:
             more = f" (and {len(others)} more)" if others else ""
-            line = f"  {level.value:<4}  {rule}{more}: {first.where}: {first.message}"
-            console.print(line, markup=False, width=width, no_wrap=True, overflow="ellipsis")
+            # Whole, and with the remedy: who reads only the plan would meet a failed job without it.
+            row = Table.grid(padding=(0, 2, 0, 0))
+            row.add_row(f"  {level.value:<4}", Text(f"{rule}{more}: {first.where}: {first.message}"))
+            row.add_row("", Text(f"change: {first.fix}"))
+            console.print(row, width=width)
     if findings:
-        console.print("  What to change: tpuctl check", markup=False, width=width)
+        console.print("  All details: tpuctl check", markup=False, width=width)
     _unread(checked.facts, console, width)
 
 
