@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 UNKNOWN = "not known"
 NEWEST = 300
 """Newest events to show; earlier ones are counted."""
-SIGNS = {"preempted": "\N{MULTIPLICATION SIGN}", "failed": "\N{MULTIPLICATION SIGN}", "done": "✓"}
+SIGNS = {"preempted": "\N{MULTIPLICATION SIGN}", "failed": "!", "done": "✓"}
 BAD = frozenset({"failed", "unclaimed", "spent", "refused"})
 """Outcomes that are shown as failures."""
 

@@ -114,7 +114,13 @@ def counts(beat: Heartbeat) -> bool:
 
 
 def _started(beat: Heartbeat) -> bool:
-    """Say whether the job ran on this machine, according to its last report."""
+    """
+    Say whether the job trained on this machine, as far as its last report tells.
+
+    One that gave up without a step has not: it failed at its imports, or at the first batch.
+    """
+    if beat.step is None and beat.phase is Phase.FAILED:
+        return False
     return beat.step is not None or ("spawned" in beat.timings and beat.phase not in BEFORE)
 
 

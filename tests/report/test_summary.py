@@ -46,6 +46,16 @@ def test_a_machine_that_never_trained_has_no_steps_to_lose():
     assert summary([beat(1, 57), beat(2, None), beat(3, 100, 50)]).steps_redone == 7
 
 
+def test_a_machine_on_which_the_job_could_not_start_hides_nothing():
+    """A package was missing on the first one: what the next ones have counted is still known."""
+    failed = Heartbeat(1, 0, Phase.FAILED, T, timings={"spawned": T})
+    found = summary([failed, beat(2, 57), beat(3, 100, 50)])
+    assert (found.steps_redone, found.goodput is None) == (7, False)
+    trained = Heartbeat(1, 0, Phase.RUN, T, timings={"spawned": T})
+    found = summary([trained, beat(2, 57), beat(3, 100, 50)])
+    assert (found.steps_redone, found.goodput) == (None, None)
+
+
 def test_a_recovery_is_told_by_its_parts():
     """From the last sign of life to the first new step, without a gap."""
     events = [
