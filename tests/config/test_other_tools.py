@@ -162,6 +162,49 @@ HOSTILE = {
 }
 
 
+def rows(path, capsys):
+    """Return the rows of the table by their setting or by the other tool's word."""
+    assert run(["init", "--from", str(path), "--json", str(path.parent / "there")]) == 0
+    found = json.loads(capsys.readouterr().out)["rows"]
+    return {row["ours"] or row["theirs"]: row["why"] for row in found if row["verdict"] != "mapped"}
+
+
+def test_a_script_that_leaves_values_to_its_reader_is_asked_about_once(tmp_path, capsys):
+    """As public recipes do: a list of empty exports, and a type that another file sets."""
+    (tmp_path / "r.sh").write_text(
+        'export PROJECT=""\nsource env.sh\n'
+        "xpk workload create --project $PROJECT --tpu-type=${TYPE} --zone $ZONE --command 'python3 a.py'\n"
+    )
+    found = rows(tmp_path / "r.sh", capsys)
+    assert found["project"] == "the script leaves it empty: --project $PROJECT"
+    assert found["tpu.type: v5litepod-4"] == (
+        "the script does not set it in plain words: --tpu-type ${TYPE}; choose yours"
+    )
+    assert [key for key in found if key.startswith(("tpu.type", "tpu.zones"))] == [
+        "tpu.type: v5litepod-4", "tpu.zones: us-central1-a",
+    ]  # fmt: skip
+
+
+def test_a_tpu_of_another_api_is_not_called_no_tpu(tmp_path, capsys):
+    """TPU7x is one, and GKE has it. No row is as long as the list of all zones."""
+    (tmp_path / "r.sh").write_text(
+        "xpk workload create --device-type tpu7x-4x4x4 --zone us-central1-c --command 'python3 a.py'\n"
+    )
+    found = rows(tmp_path / "r.sh", capsys)
+    assert found["--device-type tpu7x-4x4x4"].startswith("no type of the Cloud TPU API")
+    assert max(map(len, found.values())) < 250
+
+
+def test_a_script_without_a_plain_call_is_not_read_as_yaml(tmp_path, capsys):
+    """What the parser of YAML says of a shell script is a riddle."""
+    (tmp_path / "r.sh").write_text('#!/bin/bash\nset -e\ncmd="xpk workload create --workload a"\neval $cmd\n')
+    assert run(["init", "--from", str(tmp_path / "r.sh"), str(tmp_path / "there")]) == 2
+    said = capsys.readouterr().err
+    assert "TPU-146" in said
+    assert "document start" not in said
+    assert not (tmp_path / "there").exists()
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_ends_in_a_file_that_is_right_or_in_one_clear_error(name, tmp_path):
     """Nothing of it runs, nothing of it steers the terminal, and no half of a project is left."""

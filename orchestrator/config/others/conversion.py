@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import Any, Literal
 
 from orchestrator.config.complaints import Complaint, ConfigError
@@ -123,7 +123,7 @@ class Draft:
         """Use accelerators in order of preference; those that are not TPUs are left out."""
         found = list(dict.fromkeys(kind for name in names if (kind := tpu_type(name))))
         if not found:
-            self.leave(theirs, "this is not a TPU")
+            self.leave(theirs, no_type(names[0] if names else ""))
             return
         self.take("tpu.type", found[0], theirs)
         if found[1:]:
@@ -181,6 +181,15 @@ def tpu_type(name: str) -> str:
     return text if re.fullmatch(r"v\d\w*-\d+", text) else ""
 
 
+def no_type(name: str) -> str:
+    """Return why *name* is no type here."""
+    if re.match(r"(tpu|v)-?\d", name.strip().lower()):
+        return (
+            "no type of the Cloud TPU API, which makes the machines here (TPU7x: GKE or Compute Engine only)"
+        )
+    return "this is not a TPU"
+
+
 def finish(draft: Draft, default_name: str) -> Conversion:
     """Add required settings, remove what our own rules refuse, and render the file."""
     if "name" not in draft.values:
@@ -203,18 +212,28 @@ def finish(draft: Draft, default_name: str) -> Conversion:
 def _complete(draft: Draft) -> None:
     values = draft.values
     if "tpu.type" not in values:
-        values["tpu.type"] = FIRST_TYPE
-        draft.decide(
-            f"tpu.type: {FIRST_TYPE}", "the file names no TPU: choose one (tpuctl check: does it fit?)"
+        _stand_in(
+            draft,
+            "tpu.type",
+            FIRST_TYPE,
+            "the file names no TPU that fits (tpuctl check: is it large enough?)",
         )
     if not values.get("tpu.zones"):
-        values["tpu.zones"] = [first_zone(values["tpu.type"])]
-        draft.decide(
-            f"tpu.zones: {values['tpu.zones'][0]}", "the file names no zone that has it: choose yours"
-        )
+        zone = first_zone(values["tpu.type"])
+        _stand_in(draft, "tpu.zones", zone, "the file names no zone that has it")
+        values["tpu.zones"] = [zone]
     if not values.get("job.command"):
         values["job.command"] = NO_COMMAND
         draft.decide("job.command", f"the file has no command that fits: {NO_COMMAND} is a placeholder")
+
+
+def _stand_in(draft: Draft, key: str, value: str, why: str) -> None:
+    """Use *value* until a person has decided; what the table asked about *key* before becomes part of its row."""
+    asked = next((row for row in draft.rows if row.verdict == "decide" and row.ours == key), None)
+    if asked is not None:
+        draft.rows.remove(asked)
+    draft.values[key] = value
+    draft.decide(f"{key}: {value}", f"{asked.why if asked else why}; choose yours")
 
 
 def _about_saving(draft: Draft, command: str, setup: str) -> None:
@@ -248,8 +267,10 @@ def _drop(draft: Draft, complaint: Complaint) -> None:
         draft.values.pop(key)
     else:
         raise ConfigError((complaint,))
-    why = f"{complaint.message}; {complaint.hint}" if complaint.hint else complaint.message
-    # Remove the row that promised it, because it is no longer in the file.
+    # A hint may list all zones, which is no row of a table.
+    hint = shorten(complaint.hint or "", 120, placeholder=" ...")
+    why = f"{complaint.message}; {hint}" if hint else complaint.message
+    # The row that promised it must not stay: it is no longer in the file.
     shown = gone.partition(":")[0]
     theirs = next(
         (row.theirs for row in draft.rows if row.verdict == "mapped" and row.ours.startswith(shown)), ""

@@ -41,6 +41,13 @@ def _document(raw: bytes, name: str) -> Draft:
     try:
         data: Mapping[str, Any] = parse(raw, name).data
     except ConfigError as error:
+        if raw.startswith(b"#!") or any(word in raw for word in (b"xpk ", b"pu create")):
+            # It is no YAML, and what the parser of YAML says of a script helps nobody.
+            raise UsageError(
+                f"{name}: no line of it calls xpk workload create or pu create in plain words",
+                hint="put that one command into a file of its own: a call in quotes or by eval is not read",
+                changed="nothing was written", code="TPU-146",
+            ) from error  # fmt: skip
         error.changed = "Nothing was written."
         error.hint = "the file must be a task of SkyPilot or dstack, or a script that calls xpk or tpunicorn"
         raise

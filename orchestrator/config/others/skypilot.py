@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.config.others.conversion import Draft, tpu_type
+from orchestrator.config.others.conversion import Draft, no_type, tpu_type
 
 TOOL = "SkyPilot"
 KEYS = ("run", "setup", "resources", "file_mounts", "workdir", "num_nodes", "envs", "secrets", "service")
@@ -144,7 +144,7 @@ def _types(draft: Draft, every: Sequence[Mapping[str, Any]]) -> None:
         draft.tpu(kinds, f"resources.accelerators: {', '.join(kinds)}")
     for kind in kinds:
         if not tpu_type(kind) and "tpu.type" in draft.values:
-            draft.leave(f"resources.accelerators: {kind}", "this is not a TPU")
+            draft.leave(f"resources.accelerators: {kind}", no_type(kind))
 
 
 def _places(draft: Draft, every: Sequence[Mapping[str, Any]]) -> None:

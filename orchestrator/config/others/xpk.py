@@ -99,7 +99,9 @@ def _option(draft: Draft, name: str, raw: str, source: str, variables: Variables
     value = variables.filled(raw)
     theirs = f"{source}{name} {raw}".rstrip()
     if value is None:
-        draft.decide(_OURS.get(name, name), f"the script computes it: {name} {raw}")
+        draft.decide(_OURS.get(name, name), f"the script does not set it in plain words: {name} {raw}")
+    elif raw and not value:
+        draft.decide(_OURS.get(name, name), f"the script leaves it empty: {name} {raw}")
     elif name in _TAKEN:
         _TAKEN[name](draft, value, theirs)
     else:
