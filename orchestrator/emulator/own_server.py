@@ -50,7 +50,7 @@ class _Connection(HTTPConnection):
         end = time.monotonic() + (30.0 if limit is None else limit)
         while (ours := held_for_us(self.sock)) is None:
             if time.monotonic() > end:
-                raise NewConnectionError(self, f"nobody has taken the connection to port {self.port}")
+                raise NewConnectionError(self, f"the local cloud does not answer at port {self.port}")
             time.sleep(LOOK_SECONDS)
         if not ours:
             raise TransientError(

@@ -226,7 +226,7 @@ class Watcher:
         until = "until it answers" if self._patience is None else f"for {self._patience / 60:.0f} min"
         ends = auto_delete_text(self._spec, self._records.current.started_at)
         vm = legs(self._spec)[0]
-        also = (f"; VM: {vm.text}" if vm.armed else "") + (f"; {ends}" if ends else "")
+        also = (f"; VM: {vm.text}" if vm.armed else "") + (f"; auto-delete: {ends}" if ends else "")
         return (
             f"trying again at least every {often}, {until}. Meanwhile tpuctl creates and deletes nothing, and "
             f"the job trains on{also}"

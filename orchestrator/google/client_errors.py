@@ -1,5 +1,6 @@
 """Convert every error of the official clients to one of ours; `error_mapping` interprets the answers."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -74,7 +75,13 @@ def _reason(error: BaseException) -> str:
             return one.strerror.lower()
         related = (*one.args, getattr(one, "reason", None), one.__cause__, one.__context__)
         inner += [other for other in related if isinstance(other, BaseException) and other not in inner]
-    return str(error) or type(error).__name__
+    # The innermost text, without the pool and the connection that it names in front.
+    texts = (_ABOUT.sub("", str(one)).strip() for one in reversed(inner))
+    return next((text for text in texts if text), type(error).__name__)
+
+
+_ABOUT = re.compile(r"^(?:<[^>]*>|[\w.]+\([^()]*\)): ")
+"""How urllib3 begins: `HTTPConnectionPool(host='h', port=80): ` or `<... object at 0x7f...>: `."""
 
 
 def _plain_rule(error: BaseException) -> Rule | None:

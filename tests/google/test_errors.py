@@ -5,6 +5,8 @@ import socket
 
 import pytest
 import requests
+from urllib3 import HTTPConnectionPool
+from urllib3.exceptions import MaxRetryError, NewConnectionError
 
 from orchestrator.errors import Retry, TpuctlError
 from orchestrator.google.client_errors import translate, translate_compute, translate_status, translated
@@ -220,6 +222,14 @@ def test_a_retryable_login_failure_is_transient():
 
     assert translate(RefreshError("x", retryable=True), what="look").retry is Retry.TRANSIENT
     assert translate(RefreshError("x"), what="look").exit_code == 3
+
+
+def test_what_a_pool_wraps_around_a_fault_is_left_out():
+    """Neither the pool nor the URL with its query is of use to anybody; the fault itself stands inside."""
+    pool = HTTPConnectionPool("127.0.0.1", port=1)
+    fault = NewConnectionError(pool.ConnectionCls("127.0.0.1", port=1), "the cloud does not answer")
+    wrapped = requests.ConnectionError(MaxRetryError(pool, "/upload?ifGenerationMatch=17", fault))
+    assert translate(wrapped, what="write gs://b/x").message == "write gs://b/x: the cloud does not answer"
 
 
 def test_a_refused_connection_reads_the_same_each_time():

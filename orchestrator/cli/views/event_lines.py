@@ -140,7 +140,7 @@ class EventPrinter(Reporter):
         tries, since = int(event.data["tries"]), float(event.data["since"])
         wait = self._waits.get(FAILING) if tries > 1 else None
         wait = wait or Wait("", since)
-        wait.text = f"{tries} tries: {event.text}"
+        wait.text = f"{tries} {'try' if tries == 1 else 'tries'}: {event.text}"
         self._waits = {FAILING: wait}
         if wait.said is None:
             wait.said = event.at
