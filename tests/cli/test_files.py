@@ -62,6 +62,7 @@ SAVES = 'import argparse, numpy\np = argparse.ArgumentParser()\np.add_argument("
         ),
         ({"a.py": "import os\nos.environ['TPUCTL_CHECKPOINT_DIR']"}, "python3 a.py", ""),
         ({"a.py": "import yaml", "test_a.py": ""}, "python3 a.py", "pip install pyyaml"),
+        ({"a.py": "import click, dotenv"}, "python3 a.py", "pip install click python-dotenv"),
         ({"a.py": "import yaml, jax"}, "python3 a.py", ""),
         ({"a.py": "", "b.py": ""}, 'python3 train.py --out "$TPUCTL_CHECKPOINT_DIR"', ""),
         ({"a.py": "import numpy", "requirements.txt": "numpy"}, "python3 a.py", "pip install -r requirements.txt"),

@@ -244,6 +244,8 @@ PACKAGES: Final = {
     "nltk": "nltk", "spacy": "spacy", "xgboost": "xgboost", "lightgbm": "lightgbm",
     "gymnasium": "gymnasium",
     "pyarrow": "pyarrow", "tyro": "tyro", "simple_parsing": "simple-parsing", "webdataset": "webdataset",
+    "click": "click", "typer": "typer", "loguru": "loguru", "optuna": "optuna", "lmdb": "lmdb", "zarr": "zarr",
+    "dotenv": "python-dotenv", "pydantic": "pydantic", "msgpack": "msgpack", "mlflow": "mlflow", "dask": "dask",
 }  # fmt: skip
 """Package of each module; a module that is missing here is not judged."""
 
@@ -281,6 +283,7 @@ BRINGS: Final = {
     "torchmetrics": frozenset({"torch", "numpy"}), "wandb": frozenset({"pyyaml", "requests"}),
     "timm": frozenset({"torch", "torchvision", "pillow", "numpy", "safetensors", *_HUB}),
     "tensorboard": frozenset({"numpy", "absl-py"}), "hydra-core": frozenset({"omegaconf", "pyyaml"}),
+    "typer": frozenset({"click", "rich"}), "zarr": frozenset({"numpy"}), "dask": frozenset({"click", "pyyaml"}),
     "tensorboardx": frozenset({"numpy"}), "gymnasium": frozenset({"numpy"}),
     "omegaconf": frozenset({"pyyaml"}), "gcsfs": frozenset({"fsspec", "requests"}),
     "tiktoken": frozenset({"requests"}),
