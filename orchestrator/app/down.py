@@ -10,7 +10,7 @@ from orchestrator.app.cost import keep_bill, spending_of
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
-from orchestrator.app.ssh_config import included_file
+from orchestrator.app.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.amounts import size_text, usd_text
@@ -315,7 +315,7 @@ def _forget(session: Session, spent: Spending | None, *, delete_data: bool) -> N
         except TpuctlError as error:
             session.reporter.say(f"what it has cost could not be kept: {error.message}", style="warning")
     if delete_data:
-        included_file(session.choice.cloud, session.project, session.spec).unlink(missing_ok=True)
+        included_file(session.choice.cloud, session.project, session.spec.name).unlink(missing_ok=True)
         shutil.rmtree(session.folder, ignore_errors=True)
     else:
         # The record stays with the data; the key only opened machines that no longer exist.

@@ -11,10 +11,9 @@ from pathlib import Path
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import state_folder
+from orchestrator.app.state_folders import included_file
 from orchestrator.config.load import find
 from orchestrator.contract.replacing import replacing
-from orchestrator.domain.spec import Spec
 from orchestrator.emulator.machines.start_module import command
 from orchestrator.errors import UsageError
 from orchestrator.planning.tpu_types import types_of
@@ -71,7 +70,7 @@ def include(choice: Choice, text: str, approve: Callable[[Path], None], reporter
     stay byte for byte, and a copy is made first. Raise UsageError and OSError.
     """
     session = Session(choice, reporter, only_looks=True)
-    file = included_file(choice.cloud, session.project, session.spec)
+    file = included_file(choice.cloud, session.project, session.spec.name)
     lines, config = _lines(file.parent), user_config()
     if lines not in _content(config):
         approve(config)
@@ -91,7 +90,7 @@ def include(choice: Choice, text: str, approve: Callable[[Path], None], reporter
 def exclude(choice: Choice, reporter: Reporter) -> Included:
     """Delete the file of this deployment; with the last one, remove our lines from the user's configuration."""
     session = Session(choice, reporter, only_looks=True)
-    file = included_file(choice.cloud, session.project, session.spec)
+    file = included_file(choice.cloud, session.project, session.spec.name)
     lines, config = _lines(file.parent), user_config()
     file.unlink(missing_ok=True)
     before = _content(config)
@@ -105,11 +104,6 @@ def exclude(choice: Choice, reporter: Reporter) -> Included:
 def user_config() -> Path:
     """Return the user's OpenSSH configuration with links resolved, since dotfiles are often links."""
     return (Path.home() / ".ssh" / "config").resolve()
-
-
-def included_file(cloud: str, project: str, spec: Spec) -> Path:
-    """Return the path of one deployment's included file."""
-    return state_folder(cloud).parent / "ssh" / f"{cloud}-{project}-{spec.name}.conf"
 
 
 def _content(config: Path) -> bytes:

@@ -29,6 +29,11 @@ def state_folder(cloud: str) -> Path:
     return own_folder(path, "set TPUCTL_STATE_DIR")
 
 
+def included_file(cloud: str, project: str, name: str) -> Path:
+    """Return the path of the file with one deployment's machines that the user's ssh_config includes."""
+    return state_folder(cloud).parent / "ssh" / f"{cloud}-{project}-{name}.conf"
+
+
 def state_path(cloud: str) -> Path:
     """Return the path of `state_folder` without checking its owner."""
     chosen = os.environ.get("TPUCTL_STATE_DIR")

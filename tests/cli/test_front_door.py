@@ -66,6 +66,17 @@ def test_a_command_hardly_looks_for_garbage(tmp_path):
     assert frozen > 50_000
 
 
+def test_a_second_down_loads_no_ssh():
+    """It lists, finds nothing and reaches no machine: paramiko was a quarter of its imports."""
+    program = (
+        "import orchestrator.app.down, sys; print([m for m in ('paramiko', 'fabric') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_version_is_that_of_the_package(capsys):
     """People paste it into reports."""
     assert here(capsys, "--version") == (0, f"tpuctl, version {__version__}\n", "")
