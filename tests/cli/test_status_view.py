@@ -293,5 +293,6 @@ def test_what_a_job_does_not_tell_is_said_once_it_has_saved():
 
     assert "progress     the job prints no loss that tpuctl knows; job.progress" in said(loss=None)
     assert "prints neither step nor loss" in said(loss=None, step=None)
-    for known in ({}, {"loss": None, "checkpoint": None}, {"loss": None, "phase": "done"}):
+    restored = {"loss": None, "step": None, "checkpoint_age_s": None}
+    for known in ({}, restored, {"loss": None, "phase": "done"}):
         assert "progress  " not in said(**known)

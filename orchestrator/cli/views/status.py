@@ -157,11 +157,11 @@ def _job(body: dict[str, Any]) -> list[str]:
 
 
 def _unreported(body: dict[str, Any]) -> list[str]:
-    """Return why step or loss are missing although the job has saved."""
+    """Return why step or loss are missing although the job has saved; a restored checkpoint has no age yet."""
     silent = [
         w
         for w in body["workers"]
-        if w["phase"] == "run" and w["checkpoint"] is not None and w["loss"] is None
+        if w["phase"] == "run" and w["checkpoint_age_s"] is not None and w["loss"] is None
     ]
     if not silent or any(w["loss"] is not None for w in body["workers"]):
         return []
