@@ -42,7 +42,7 @@ def _document(raw: bytes, name: str) -> Draft:
         data: Mapping[str, Any] = parse(raw, name).data
     except ConfigError as error:
         if raw.startswith(b"#!") or any(word in raw for word in (b"xpk ", b"pu create")):
-            # It is no YAML, and what the parser of YAML says of a script helps nobody.
+            # It is not YAML, and what a YAML parser says about a script does not help.
             raise UsageError(
                 f"{name}: no line of it calls xpk workload create or pu create in plain words",
                 hint="put that one command into a file of its own: a call in quotes or by eval is not read",
