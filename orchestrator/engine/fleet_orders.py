@@ -1,8 +1,8 @@
 """Store the jobs of a fleet in its bucket: submissions and ends. Slurm's queue is rebuilt from them."""
 
 import contextlib
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from orchestrator.contract.object_names import (
     EARLIER_ENDS,
@@ -54,7 +54,15 @@ def read(store: Store, name: str) -> Order | None:
     return None if held is None else decoded(held.data, name)
 
 
-def read_all(store: Store) -> tuple[Order, ...]:
+@dataclass(frozen=True)
+class Orders:
+    """Hold the *jobs* that can be read; *unread* are the others by name, each with what is wrong with it."""
+
+    jobs: tuple[Order, ...]
+    unread: Mapping[str, TpuctlError] = field(default_factory=dict)
+
+
+def read_all(store: Store) -> Orders:
     """Return all jobs. Raise NotFoundError if the fleet has no bucket, that is, is not up."""
     try:
         found = store.list(ORDERS)
@@ -65,7 +73,22 @@ def read_all(store: Store) -> tuple[Order, ...]:
             changed="nothing was changed",
         ) from error
     names = [one.name[len(ORDERS) : -len(".json")] for one in found]
-    return tuple(order for name in names if (order := read(store, name)) is not None)
+    return read_some(store, names)
+
+
+def read_some(store: Store, names: Iterable[str]) -> Orders:
+    """Return the jobs of these names, as far as they exist; one that is spoiled keeps nobody from the others."""
+    jobs, unread = [], {}
+    for name in names:
+        # Outside: a bucket that does not answer says nothing about any job.
+        held = store.read(_name(name))
+        if held is None:
+            continue
+        try:
+            jobs.append(decoded(held.data, name))
+        except TpuctlError as error:
+            unread[name] = error
+    return Orders(tuple(jobs), unread)
 
 
 def change(store: Store, name: str, edit: Callable[[Order], Order]) -> Order | None:
@@ -170,7 +193,12 @@ def decoded(data: bytes, name: str) -> Order:
             raise ValueError(f"it has schema {body['schema']!r}")  # noqa: TRY301 (one error for all of it)
         order: Order = adapter(Order).validate_python(body["order"])
     except (ValueError, KeyError, TypeError) as error:
-        raise TpuctlError(f"job {name} cannot be read: {error}", changed="nothing was changed") from error
+        raise TpuctlError(
+            f"the job {name} cannot be read: {error}",
+            hint=f"with this tpuctl as new as the one that has submitted it, delete {_name(name)} from the fleet's "
+            "bucket and submit the job's file again; what was cancelled of it then runs again",
+            changed="nothing was changed",
+        ) from error
     return order
 
 

@@ -197,6 +197,7 @@ class Account:
     Hold what is known of a fleet at *now*. *unread* names nodes whose record could not be read and counts nowhere.
 
     *eta* maps unfinished jobs to the seconds until they end, if that is known.
+    *unread_jobs* are jobs that could not be read: what nodes did for them counts as idle.
     """
 
     name: str
@@ -210,6 +211,7 @@ class Account:
     unbilled: bool
     unread: tuple[str, ...] = ()
     preemptions: int = 0
+    unread_jobs: tuple[str, ...] = ()
 
     def job(self, name: str) -> JobHistory:
         """Return the history of the job of that name."""

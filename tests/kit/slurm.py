@@ -69,6 +69,7 @@ class SlurmModel:
     nodes: dict = field(default_factory=dict)
     files: dict = field(default_factory=dict)
     over: dict = field(default_factory=dict)
+    refused: set = field(default_factory=set)
     ran: bool = False
     count: itertools.count = field(default_factory=lambda: itertools.count(1))
 
@@ -102,6 +103,8 @@ class SlurmModel:
             self.nodes.setdefault(one, Node())
 
     def _submit(self, name, path, numbers, *options):
+        if name in self.refused:
+            raise ValueError(f"sbatch: error: {name}: Invalid account")
         script = self.files[path.rpartition("/")[2]]
         queued = {task.number for task in self.tasks if task.name == name}
         missing = [number for number in map(int, numbers.split(",")) if number not in queued]

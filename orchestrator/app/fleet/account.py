@@ -49,14 +49,14 @@ class Accounts:
             self._facts = (now, *_nodes(self.fleet))
         _, facts, unread, preemptions = self._facts
         orders = fleet_orders.read_all(head.store)
-        jobs = self._history.read(orders, {one.name for one in facts})
+        jobs = self._history.read(orders.jobs, {one.name for one in facts})
         jobs = tuple(sorted(jobs, key=lambda one: (one.order.submitted_at, one.order.name)))
         found = lanes(facts, jobs, now)
         costs, at_work = bill(found, _vm(head, now)), running(found, now)
         eta = jobs_remaining(jobs, costs, at_work, sum(lane.lives for lane in found))
         return Account(
             self.fleet.spec.name, now, jobs, found, costs, at_work, eta, self.fleet.spec.watch.budget_usd,
-            self.fleet.choice.cloud == "local", unread, preemptions,
+            self.fleet.choice.cloud == "local", unread, preemptions, tuple(orders.unread),
         )  # fmt: skip
 
 

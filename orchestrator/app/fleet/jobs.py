@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.app.choice import Choice
@@ -130,19 +130,25 @@ def _check_slices(spec: Spec, wanted: JobFile) -> None:
 
 @dataclass(frozen=True)
 class Queue:
-    """Hold the jobs; *trouble* is why Slurm did not answer: what runs is not known then."""
+    """
+    Hold the jobs; *trouble* is why Slurm did not answer: what runs is not known then.
+
+    *unread* are jobs that cannot be read, each with its error.
+    """
 
     jobs: tuple[JobRow, ...]
     trouble: str
     gates: Mapping[str, Gate]
     orders: Mapping[str, Order]
     team: Team
+    unread: Mapping[str, TpuctlError] = field(default_factory=dict)
 
 
 def queue(fleet: Fleet, name: str | None) -> Queue:
     """Return all jobs, or the one named *name*."""
     store = fleet.head.store
-    found = fleet_orders.read_all(store) if name is None else fleet.with_those_before(name)
+    read = fleet_orders.read_all(store) if name is None else fleet.with_those_before(name)
+    found = read.jobs
     known = {order.name: order for order in found}
     if name is not None and name not in known:
         submitted_order(store, name)
@@ -156,7 +162,7 @@ def queue(fleet: Fleet, name: str | None) -> Queue:
     team = fleet_orders.read_team(store)
     owing = fleet_orders.over_budget(store)
     gates = {order.name: gate(order, known, ended, owing) for order in orders}
-    return Queue(rows(orders, ended, queued), trouble, gates, known, team)
+    return Queue(rows(orders, ended, queued), trouble, gates, known, team, read.unread)
 
 
 def cancel(choice: Choice, which: str, reporter: Reporter, user: str | None = None) -> int:

@@ -20,6 +20,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
+from orchestrator.engine.fleet_orders import Orders
 from orchestrator.engine.record_format import decode
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.engine.routes import vm_host
@@ -35,7 +36,6 @@ from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.planning.fleet import (
     PORT,
     Controller,
-    Order,
     cancelled,
     fleet_of,
     head_of,
@@ -216,14 +216,16 @@ class Fleet:
         head = replace(both, lines=tuple(line for line in both.lines if line not in one.lines))
         return FleetPrice(self.spec, head, one, len(node_names(self.spec)), self.choice.cloud == "local")
 
-    def submit_missing(self, slurm: Slurm, only: str = "") -> None:
+    def submit_missing(self, slurm: Slurm, only: str = "") -> dict[str, TpuctlError]:
         """
         Let Slurm's queue be what the bucket says: tasks that it has forgotten, what is held, what waits for what.
 
-        With *only* it is about the job of that name.
+        Return the jobs for which that is not possible, each with its error. With *only* it is about the job of
+        that name, and raises its error.
         """
         known = fleet_orders.read_all(self.head.store) if not only else self.with_those_before(only)
-        orders = {order.name: order for order in sorted(known, key=lambda one: one.submitted_at)}
+        wrong = dict(known.unread)
+        orders = {order.name: order for order in sorted(known.jobs, key=lambda one: one.submitted_at)}
         ended = fleet_orders.all_ended(self.head.store, orders.values())
         team = fleet_orders.read_team(self.head.store)
         owing = fleet_orders.over_budget(self.head.store)
@@ -247,19 +249,29 @@ class Fleet:
             if missing:
                 after = after_words(allowed, queued)
                 closed = allowed.hold is not Hold.NONE or bool(allowed.waits and not after)
-                slurm.submit(
-                    orders[name], missing, self.spec.tpu.zones, held=closed, after=after, under=under[name]
-                )
+                try:
+                    slurm.submit(
+                        orders[name],
+                        missing,
+                        self.spec.tpu.zones,
+                        held=closed,
+                        after=after,
+                        under=under[name],
+                    )
+                except RemoteError as error:
+                    wrong[name] = error
+                # Whether Slurm refuses this job, or does not answer at all: then this raises.
                 queued = slurm.queue()
-        for wrong in corrections(gates, queued):
-            slurm.correct(wrong)
+        if only in wrong:
+            raise wrong[only]
+        for correction in corrections(gates, queued):
+            slurm.correct(correction)
+        return wrong
 
-    def with_those_before(self, name: str) -> tuple[Order, ...]:
+    def with_those_before(self, name: str) -> Orders:
         """Return a job and those that it comes after, as far as they exist; it is the first."""
         own = fleet_orders.read(self.head.store, name)
-        names = (name, *own.after) if own else ()
-        found = (fleet_orders.read(self.head.store, one) for one in names)
-        return tuple(order for order in found if order is not None)
+        return fleet_orders.read_some(self.head.store, (name, *own.after) if own else ())
 
 
 def _part_of(path: Path, fleet: str) -> bool:

@@ -136,7 +136,8 @@ class Sizing:
 
 def load_of(fleet: Fleet, slurm: Slurm) -> tuple[int, dict[str, SlurmNode]]:
     """Return for how many nodes tasks wait, and how each node is. Raise TpuctlError when either is not known."""
-    orders = fleet_orders.read_all(fleet.head.store)
+    # The tasks of a job that cannot be read ask for no node: nobody knows how many there are.
+    orders = fleet_orders.read_all(fleet.head.store).jobs
     # In this order: what begins or ends in between is counted once at most, so no node is asked for in vain.
     sights = slurm.sights()
     queued = slurm.queue()

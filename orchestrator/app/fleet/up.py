@@ -64,7 +64,8 @@ def fleet_up(
         # A killed watch had started to drain it.
         if held.going and name in wanted:
             slurm.undrain(name)
-    fleet.submit_missing(slurm)
+    for error in fleet.submit_missing(slurm).values():
+        reporter.say(f"{error.message}; {error.hint}", style="warning")
     missing = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
     there = tuple(name for name in wanted if name not in missing)
     return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm)
@@ -72,7 +73,7 @@ def fleet_up(
 
 def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:
     assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
-    orders = fleet_orders.read_all(fleet.head.store)
+    orders = fleet_orders.read_all(fleet.head.store).jobs
     ended, over = fleet_orders.all_ended(fleet.head.store, orders), fleet_orders.over_budget(fleet.head.store)
     waiting = nodes_missing(orders, ended, (), team_of(fleet.spec.fleet), over)
     up = [name for name in names if fleet.life(name) is not NodeLife.NONE]

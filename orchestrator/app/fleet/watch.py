@@ -1,7 +1,7 @@
 """Watch a fleet: its deployments as `watch --all` does, and its queue."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -80,7 +80,7 @@ class FleetWatch(WatchAll[Reporter]):
         loop: bool = False,
     ) -> None:  # fmt: skip
         self._fleet, self._reporter, losses = Fleet(choice, reporter, reporter_of), reporter, Losses()
-        self._losses, self._said = losses, ""
+        self._losses, self._said, self._wrong = losses, "", dict[str, str]()
         self._choice, self._reckon_at = choice, 0.0
         self._accounts: Accounts | None = None
 
@@ -132,7 +132,7 @@ class FleetWatch(WatchAll[Reporter]):
                 self._accounts = self._accounts or Accounts(self._choice, Reporter())
                 reckon(self._accounts)
                 self._reckon_at = self._fleet.head.clock.monotonic() + RECKON_SECONDS
-            self._fleet.submit_missing(slurm)
+            self._complain(self._fleet.submit_missing(slurm))
             if self._sizing is not None:
                 self._sizing.look(slurm)
             self._said = ""
@@ -144,6 +144,14 @@ class FleetWatch(WatchAll[Reporter]):
             self._said = error.message
             if isinstance(error, RemoteError) and self._bring_slurm():
                 self._losses.wake.set()
+
+    def _complain(self, wrong: Mapping[str, TpuctlError]) -> None:
+        """Say once what is wrong with a job; all others go on."""
+        now = {name: f"{error.message}; {error.hint}" for name, error in wrong.items()}
+        for name, text in now.items():
+            if self._wrong.get(name) != text:
+                self._reporter.say(text, style="warning")
+        self._wrong = now
 
     def _bring_slurm(self) -> bool:
         """Install Slurm on a VM that was recreated or lacks its files; return whether it runs."""

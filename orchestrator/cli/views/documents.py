@@ -148,7 +148,7 @@ KINDS: Mapping[str, Any] = {
                 "usd": float, "node_seconds": float, "eta_s": maybe(float),
             }
         ],
-        "trouble": str,
+        "trouble": str, "unread?": table(str),
     },
     "fleet-report": {"name": str, "file": str, "usd": float},
     "fleet-results": {"job": str, "columns": [str], "rows": [table(object)], "file": maybe(str)},

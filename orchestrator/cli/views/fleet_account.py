@@ -114,7 +114,8 @@ def queue_body(found: Queue, account: Account) -> dict[str, Any]:
              "waits_for": list(found.gates[job.name].waits), "tasks": tasks, "usd": round(amount.usd, 6),
              "node_seconds": round(amount.seconds, 1), "eta_s": account.eta.get(job.name)}
         )  # fmt: skip
-    return {"jobs": jobs, "trouble": found.trouble}
+    unread = {name: error.message for name, error in found.unread.items()}
+    return {"jobs": jobs, "trouble": found.trouble, "unread": unread}
 
 
 def _note(gate: Gate) -> str:
@@ -136,7 +137,8 @@ def _restarts(account: Account, job: JobRow, task: TaskRow) -> int:
 
 
 def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> list[str]:
-    if not found.jobs:
+    unread = [f"{error.message}; {error.hint}" for error in found.unread.values()]
+    if not found.jobs and not unread:
         return ["no job was submitted yet; next: tpuctl fleet submit JOB.yaml"]
     lines = [_sum_line(found, account)]
     if found.trouble:
@@ -154,7 +156,7 @@ def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> 
         for job in found.jobs
         if job.count("unclaimed")
     ]
-    return lines
+    return lines + unread
 
 
 def _sum_line(found: Queue, account: Account) -> str:
@@ -247,6 +249,10 @@ def show_cost(account: Account, *, as_json: bool) -> None:
 def cost_sentences(account: Account) -> list[str]:
     """Return notes on the sums: what is missing, saved compared with on demand, and the budget."""
     found, lines = account.bill, list[str]()
+    if account.unread_jobs:
+        lines.append(
+            f"Not read, so counted as idle: {', '.join(account.unread_jobs)}. See: tpuctl fleet queue"
+        )
     if account.incomplete:
         lines.append("At least: what has an unknown price or an unreadable record is left out.")
     elif found.ondemand_usd > found.usd > 0:
