@@ -46,7 +46,7 @@ class Agent:
         self._parts = parts
         self._settings = parts.settings
         self._threads: List[Repeater] = []
-        self._checked_at = 0.0
+        self._checked_at = self._reached_at = 0.0
         self._player = Player(parts, records.load(parts.settings.layout))
         self._advance = Advance(parts)
         self._finish = Finish(parts, self._player)
@@ -110,7 +110,10 @@ class Agent:
         if parts.pace.seconds() is not None:
             self._repeat("save interval", parts.pace.write, LOOKS * self._settings.heartbeat)
         # Started only now: before the attempt is known these threads would act on an earlier one.
+        self._reached_at = time.monotonic()
         self._repeat("gang", self._follow, self._settings.poll)
+        if self._settings.lease is not None:
+            self._repeat("lease", self._keep_lease, min(1.0, self._settings.lease / 4))
         self._repeat("event files", parts.events.look, self._settings.poll)
         if not self._settings.worker:
             stored = BucketEvents(self._settings, parts.bucket, parts.events)
@@ -237,7 +240,15 @@ class Agent:
             self._parts.orders.end(EndingKind.GAVE_UP, verdict)
         self._parts.orders.check()
 
+    def _keep_lease(self) -> None:
+        """End a job that nobody could tell for the time of its lease that another machine has it."""
+        silent = time.monotonic() - self._reached_at
+        if self._settings.lease is not None and silent >= self._settings.lease:
+            why = f"the bucket was out of reach for {silent:.0f} s, so another machine may take over"
+            self._parts.orders.end(EndingKind.CUT_OFF, why)
+
     def _follow(self) -> None:
+        asked = time.monotonic()
         attempt = int(self._parts.status.get("attempt"))
         # 0 before the first attempt, which nothing can overtake.
         if attempt and self._parts.gang.overtaken(attempt, 10.0):
@@ -247,6 +258,9 @@ class Agent:
             with contextlib.suppress(JobInterrupted):
                 self._check_gang()
             self._checked_at = time.monotonic()
+        if attempt:
+            # From the question on, and not from its answer: what it says was true at some time in between.
+            self._reached_at = asked
 
     def _commit(self) -> None:
         parts = self._parts

@@ -20,6 +20,7 @@ class EndingKind(enum.Enum):
     NOTICE = "notice"
     ASKED = "asked"
     FENCED = "fenced"
+    CUT_OFF = "cut off"
     GAVE_UP = "gave up"
 
     @property
@@ -31,7 +32,7 @@ class EndingKind(enum.Enum):
     @property
     def holds(self) -> bool:
         """Return whether cron must not start the agent again."""
-        return self is not EndingKind.ASKED
+        return self not in (EndingKind.ASKED, EndingKind.CUT_OFF)
 
     @property
     def must_be_reported(self) -> bool:

@@ -54,6 +54,7 @@ class Settings:
     how the job's output shows its step: see `printed.choice`. *settings_digest* identifies the job's settings
     in the deployment file, "" if unknown. *caches* is `job.caches` as JSON, *image* is `job.image`. *zone*
     and *tpu_type* are this TPU's keys in the zone statistics.
+    *lease* is how long the job may go on without the bucket, None if no other machine takes it over.
     """
 
     layout: Layout
@@ -80,6 +81,7 @@ class Settings:
     image: str = ""
     zone: str = ""
     tpu_type: str = ""
+    lease: Optional[float] = None
 
     @property
     def poll(self) -> float:
@@ -127,6 +129,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         image=environ.get("TPUCTL_IMAGE", ""),
         zone=environ.get("ZONE", ""),
         tpu_type=environ.get("TPUCTL_TPU_TYPE", ""),
+        lease=reader.number("TPUCTL_LEASE_SECONDS") if environ.get("TPUCTL_LEASE_SECONDS") else None,
     )
     reader.finish()
     return settings

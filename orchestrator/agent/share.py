@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
@@ -87,14 +87,19 @@ def bucket_of(environ: Mapping[str, str], prefix: str) -> JobBucket:
     )
 
 
+def nodes_of(environ: Mapping[str, str]) -> List[str]:
+    """Return the nodes that Slurm has given to a task: first the one on which it has started it."""
+    mine = environ.get("SLURMD_NODENAME", "")
+    return [mine, *(name for name in node_list(environ.get("SLURM_JOB_NODELIST", "")) if name != mine)]
+
+
 def give_out(environ: Mapping[str, str], settings: Settings, incarnation: int, at: float) -> Share:
     """
     Write the shares for all machines of the task; return that of this machine, which Slurm has started.
 
     Raise AgentError if a later start already has one of the nodes: then this one is over.
     """
-    mine = environ.get("SLURMD_NODENAME", "")
-    others = [name for name in node_list(environ.get("SLURM_JOB_NODELIST", "")) if name != mine]
+    mine, *others = nodes_of(environ)
     job, task = environ["TPUCTL_JOB_PREFIX"][len(JOBS) :].rstrip("/"), environ["TPUCTL_TASK"]
     first = environ.get("TPUCTL_WORKER_HOSTS", "").partition(",")[0]
     own = Share(job, task, incarnation, 0, len(others) + 1, first, settings.heartbeat, at)

@@ -24,7 +24,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.machine.processes import clear, start_time
 from orchestrator.agent.settings import Settings, read_settings
-from orchestrator.agent.share import NODE_FOLDER, Worker0, bucket_of, give_out, given, leave_with
+from orchestrator.agent.share import NODE_FOLDER, Worker0, bucket_of, give_out, given, leave_with, nodes_of
 from orchestrator.agent.threads import say
 from orchestrator.contract.limits import COLLECTED_BYTES
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
@@ -34,6 +34,11 @@ AGAIN = 75
 """Exit status that makes Slurm requeue the task (RequeueExit in slurm.conf)."""
 LEAVES = 20.0
 """Seconds for the previous task on this machine to save before it is killed."""
+LEASE = 60.0
+"""
+Seconds for which a task goes on without the bucket. With the end of its job that is well below SlurmdTimeout of
+slurm.sh, after which Slurm starts the task of a machine that has fallen silent elsewhere.
+"""
 _STATUS = {"done": 0, "unclaimed": 0, "failed": 1}
 """Exit status of a task by the phase of its last report; without one of these it has not ended."""
 
@@ -94,8 +99,9 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
             at = time.time()
             incarnation = claim(own, environ)
             share, follows = give_out(environ, settings, incarnation, at), False
-            # For people: a list of these objects shows what ran when and where.
-            job.write(f"{STARTS}{number}.{incarnation}.{environ.get('SLURMD_NODENAME', '')}", b"", None)
+            # For people: a list of these objects shows what ran when and where, and so what it has cost.
+            for node in nodes_of(environ):
+                job.write(f"{STARTS}{number}.{incarnation}.{node}", b"", None)
         else:
             incarnation, follows = share.incarnation, True
         _fresh(settings.layout)
@@ -105,7 +111,8 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
         return AGAIN
     if follows:
         leave_with(Worker0(environ, environ[NODE_FOLDER]), share, settings.poll)
-    before, own_environ = _files(settings, environ), dict(environ, **share.variables(environ))
+    before = _files(settings, environ)
+    own_environ = {"TPUCTL_LEASE_SECONDS": str(LEASE), **environ, **share.variables(environ)}
     return Begun(number, incarnation, follows, settings, own_environ, job, before, lock)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.agent.share import SHARE
 from orchestrator.agent.task import AGAIN
-from orchestrator.contract.object_names import BUNDLES, ENDS, ORDERS
+from orchestrator.contract.object_names import BUNDLES, ENDS, ORDERS, STARTS
 from tests.agent.agent_lab import Lab, Machine, is_alive
 
 JOB, TASK = "jobs/wide/", "jobs/wide/tasks/0/"
@@ -73,6 +73,8 @@ def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: Lab) -> None
     assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}0.done"]
     assert [(b["worker"], b["workers"]) for b in beats(lab, 1)] == [(0, 4), (1, 4), (2, 4), (3, 4)]
     assert len(lab.names(f"{TASK}.tpuctl/gang/1/claim")) == 1
+    # Both nodes are on the bill.
+    assert lab.names(f"{JOB}{STARTS}") == [f"{JOB}{STARTS}0.1.n-00{n}" for n in (1, 2)]
     last = fleet.machines["n-002", 1]
     last.until(lambda: beats(lab, 1)[3]["phase"] == "done", "the last worker's end")
     log = b"".join(lab.read(name) for name in lab.names(f"{TASK}logs/g1/w3/")).decode()

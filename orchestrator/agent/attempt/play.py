@@ -19,7 +19,7 @@ from orchestrator.agent.gang import Attempt
 from orchestrator.agent.machine.accelerator import obstacles
 from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.processes import boot_id
-from orchestrator.agent.orders import JobInterrupted
+from orchestrator.agent.orders import EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, with_last_line
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.record import StartRecord
@@ -252,7 +252,10 @@ class Player:
             return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
         except JobInterrupted as order:
             parts.status.set(phase="stopping", message=order.ending.reason)
-            job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
+            grace = self._settings.grace
+            # What it would save now cannot be brought to the bucket, and its time is over.
+            cut_off = order.ending.kind is EndingKind.CUT_OFF
+            job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, grace) if cut_off else grace)
             self._clear(job)
             if framework is not None and job.exit_code() == 0:
                 parts.local.rest(in_order=True)
