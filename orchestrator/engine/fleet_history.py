@@ -64,7 +64,9 @@ class FleetHistory:
             if name is None or int(name[1]) >= tasks or name[3] not in nodes:
                 continue
             task, number = int(name[1]), int(name[2])
-            found[task].setdefault(number, Start(task, number, name[3], one.updated))
+            held = found[task].setdefault(number, Start(task, number, name[3], one.updated))
+            if held.node != name[3]:
+                found[task][number] = replace(held, beside=(*held.beside, name[3]))
         ends: dict[int, TaskEnd] = {}
         prefix = f"{JOBS}{order.name}/{ENDS}"
         for one in self._store.list(prefix):

@@ -55,14 +55,14 @@ def read(store: Store, name: str) -> Order | None:
 
 
 @dataclass(frozen=True)
-class Orders:
+class ReadOrders:
     """Hold the *jobs* that can be read; *unread* are the others by name, each with what is wrong with it."""
 
     jobs: tuple[Order, ...]
     unread: Mapping[str, TpuctlError] = field(default_factory=dict)
 
 
-def read_all(store: Store) -> Orders:
+def read_all(store: Store) -> ReadOrders:
     """Return all jobs. Raise NotFoundError if the fleet has no bucket, that is, is not up."""
     try:
         found = store.list(ORDERS)
@@ -76,7 +76,7 @@ def read_all(store: Store) -> Orders:
     return read_some(store, names)
 
 
-def read_some(store: Store, names: Iterable[str]) -> Orders:
+def read_some(store: Store, names: Iterable[str]) -> ReadOrders:
     """Return the jobs of these names, as far as they exist; one that is spoiled keeps nobody from the others."""
     jobs, unread = [], {}
     for name in names:
@@ -88,7 +88,7 @@ def read_some(store: Store, names: Iterable[str]) -> Orders:
             jobs.append(decoded(held.data, name))
         except TpuctlError as error:
             unread[name] = error
-    return Orders(tuple(jobs), unread)
+    return ReadOrders(tuple(jobs), unread)
 
 
 def change(store: Store, name: str, edit: Callable[[Order], Order]) -> Order | None:

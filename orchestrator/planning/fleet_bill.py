@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from orchestrator.domain.job_progress import seconds_remaining
+from orchestrator.planning.fleet_team import SHARED
 from orchestrator.planning.fleet_use import JobHistory, NodeLane, NodeStretch, NodeUse
 
 
@@ -117,7 +118,7 @@ def jobs_remaining(
     for job in sorted(jobs, key=lambda one: (one.order.submitted_at, one.order.name)):
         name, target = job.order.name, job.order.job.target_steps
         took = [
-            costs.tasks[name, n].seconds
+            costs.tasks[name, n].seconds / _width(job, n)
             for n, end in job.ends.items()
             if end.phase == "done" and (name, n) in costs.tasks
         ]
@@ -126,7 +127,8 @@ def jobs_remaining(
         for task in range(len(job.order.parameters)):
             if state_of(job, task, at_work) != "running":
                 continue
-            beat, spent = job.last_beat(task), costs.tasks.get((name, task), Amount()).seconds
+            beat = job.last_beat(task)
+            spent = costs.tasks.get((name, task), Amount()).seconds / _width(job, task)
             own = seconds_remaining((beat,), target) if beat else None
             if own is not None:
                 forecasts.append(spent + own)
@@ -137,13 +139,43 @@ def jobs_remaining(
             return found
         each = typical or 0.0
         rest = [one if one >= 0 else max(0.0, each + one) for one in remaining]
-        work = sum(rest) + waiting * each
+        work = (sum(rest) + waiting * each) * job.order.slices[1]
         if not work:
             continue
         if nodes <= 0:
             return found
         before += work
         found[name] = max(before / nodes, *rest, each if waiting else 0.0)
+    return found
+
+
+def _width(job: JobHistory, task: int) -> int:
+    """Return how many nodes a task has, or had last."""
+    starts = job.starts.get(task, ())
+    return 1 + len(starts[-1].beside) if starts else job.order.slices[1]
+
+
+def by_user(jobs: Iterable[JobHistory], costs: Bill) -> dict[str, Amount]:
+    """Return what the jobs of each login have cost; those that nobody has submitted under one are SHARED's."""
+    found: dict[str, Amount] = {}
+    for job in jobs:
+        login, one = job.order.user or SHARED, costs.jobs.get(job.order.name, Amount())
+        sum_ = found.get(login, Amount())
+        found[login] = Amount(
+            sum_.seconds + one.seconds, sum_.usd + one.usd, sum_.ondemand_usd + one.ondemand_usd,
+            sum_.lost_usd + one.lost_usd,
+        )  # fmt: skip
+    return found
+
+
+def _united(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the time that is in any of the spans: a task of several slices works on several nodes at once."""
+    found: list[tuple[float, float]] = []
+    for since, until in sorted(spans):
+        if found and since < found[-1][1]:
+            found[-1] = (found[-1][0], max(until, found[-1][1]))
+        else:
+            found.append((since, until))
     return found
 
 
@@ -158,6 +190,7 @@ def queue_curve(
     worked: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
     for part in (part for lane in found for part in lane.stretches if part.job):
         worked[part.job, part.task].append((part.since, part.until))
+    worked.update({task: _united(spans) for task, spans in worked.items()})
     every = [(job, task) for job in jobs for task in range(len(job.order.parameters))]
     known = [
         (job, task)

@@ -35,13 +35,18 @@ class NodeUse(Enum):
 
 @dataclass(frozen=True)
 class Start:
-    """Hold one start of a task: its node, its time by the bucket's clock, and its last heartbeat *beat*."""
+    """
+    Hold one start of a task: its node, its time by the bucket's clock, and its last heartbeat *beat*.
+
+    *beside* are the other nodes of a task of several slices.
+    """
 
     task: int
     incarnation: int
     node: str
     at: float
     beat: Heartbeat | None = None
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,8 @@ def lanes(nodes: Iterable[NodeFacts], jobs: Iterable[JobHistory], now: float) ->
     for job in jobs:
         for starts in job.starts.values():
             for start, after in _followed(starts):
-                begun[start.node].append((job, start, after))
+                for node in (start.node, *start.beside):
+                    begun[node].append((job, start, after))
     return tuple(_lane(node, sorted(begun[node.name], key=lambda one: one[1].at), now) for node in nodes)
 
 

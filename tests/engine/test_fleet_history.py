@@ -50,6 +50,14 @@ def test_starts_come_in_order_with_their_last_reports_and_ends(store):
     assert job.last_beat(0).step == 9
 
 
+def test_a_start_of_several_slices_has_all_its_nodes(store):
+    """Each has a mark; it is one start."""
+    begin(store, 0, 1, "n-001", step=7)
+    begin(store, 0, 1, "n-002")
+    (job,) = FleetHistory(store).read([order()], NODES)
+    assert [(s.node, s.beside, s.beat.step) for s in job.starts[0]] == [("n-001", ("n-002",), 7)]
+
+
 def test_what_is_no_mark_of_ours_means_nothing(store):
     """Nodes of others, tasks that the job has not, and reports that speak for another start."""
     for name in ("7.1.n-001", "0.1.n-999", "0.0.n-001", "01.1.n-001", "0.1.n-001/x", "x", "0.1.N"):

@@ -1,5 +1,7 @@
 """What a fleet's nodes did and for whom: what nobody told is not known, and every second has one row."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.domain.observation import Heartbeat, Phase
@@ -11,6 +13,7 @@ from orchestrator.planning.fleet_bill import (
     VM,
     Amount,
     bill,
+    by_user,
     jobs_remaining,
     lost_steps,
     queue_curve,
@@ -72,6 +75,29 @@ def test_work_after_the_last_save_of_a_lost_machine_is_lost_and_so_is_what_came_
     assert told(one) == [(BOOT, 0, 100, -1), (WORK, 100, 150, 0), (LOST, 150, 180, 0), (LOST, 180, 200, -1)]
     assert told(two)[-1] == (WORK, 210, 300, 0)
     assert running([one, two], T + 300) == {("sweep", 0)}
+
+
+def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_in_the_queue():
+    """By job, by task and by the login that has submitted it."""
+    (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
+    order = Order("wide", ({},), JobSpec("x"), "b", "s", T, slices=(2, 2), user="alice")
+    job = JobHistory(order, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd("done", T + 200)})
+    found = lanes([a_node((0, None), ready=60), a_node((0, None), name="n-2", ready=60)], [job], T + 300)
+    assert [told(lane)[2] for lane in found] == [(WORK, 100, 200, 0)] * 2
+    costs = bill(found, Amount())
+    assert (costs.jobs["wide"].seconds, costs.tasks["wide", 0].usd) == (200, pytest.approx(0.2))
+    assert by_user([job, a_job([])], costs) == {"alice": costs.jobs["wide"], "shared": Amount()}
+    assert [change[1:] for change in queue_curve([job], found)[0]] == [(0, 1), (1, 0), (0, 0)]
+
+
+def test_the_time_left_of_wide_tasks_counts_all_their_nodes():
+    """Two more tasks, each a hundred seconds on two of four nodes."""
+    (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
+    order = Order("wide", ({}, {}, {}), JobSpec("x"), "b", "s", T, slices=(2, 2))
+    job = JobHistory(order, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd("done", T + 200)})
+    nodes = [a_node((0, None), name=f"n-{n}", ready=60) for n in (1, 2, 3, 4)]
+    costs = bill(lanes(nodes, [job], T + 200), Amount())
+    assert jobs_remaining([job], costs, frozenset(), 4) == {"wide": pytest.approx(100)}
 
 
 @pytest.mark.parametrize("wrong", [10.0, 1e9])

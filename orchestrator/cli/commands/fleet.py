@@ -219,13 +219,14 @@ def results(choice: Choice, output: Path | None, job: str) -> None:
 
 @command.command("cost", cls=Command)
 @deployment_options
-def cost(choice: Choice) -> None:
+@click.option("--by", type=click.Choice(["job", "user"]), default="job", help="Whose shares to show.")
+def cost(choice: Choice, by: str) -> None:
     """Show what the fleet has cost: each job's share, idle time, and the VM. The shares add up to 100 %."""
     from orchestrator.app.fleet.account import account
     from orchestrator.cli.views import fleet_account as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    view.show_cost(account(choice, EventPrinter()), as_json=choice.as_json)
+    view.show_cost(account(choice, EventPrinter()), by_login=by == "user", as_json=choice.as_json)
 
 
 @command.command("report", cls=Command)
