@@ -1,5 +1,5 @@
 """
-Provide the Python API: a program acts on one deployment as the commands do.
+Provide the Python API: a program acts on a deployment or a fleet as the commands do.
 
 docs/python-api.md documents its promise. Programs may use the names in `__all__`; everything else of the
 package may change with each version.
@@ -17,6 +17,12 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.cost import cost_of
 from orchestrator.app.down import take_down
 from orchestrator.app.fetch import WantedFiles, fetch_files
+from orchestrator.app.fleet import jobs
+from orchestrator.app.fleet.account import account, results
+from orchestrator.app.fleet.down import fleet_down
+from orchestrator.app.fleet.results import fetch_results
+from orchestrator.app.fleet.up import fleet_up
+from orchestrator.app.fleet.watch import FleetWatch
 from orchestrator.app.init import write_first_files
 from orchestrator.app.local import preempt
 from orchestrator.app.logs import read_job_log
@@ -28,10 +34,13 @@ from orchestrator.app.up import bring_up
 from orchestrator.app.watch import watch
 from orchestrator.domain.events import Event
 from orchestrator.domain.job_progress import seconds_remaining
+from orchestrator.engine import fleet_orders
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import TpuctlError
+from orchestrator.planning.fleet import unfinished
+from orchestrator.planning.fleet_bill import by_user
 
-__all__ = ["Event", "JobProgress", "PlannedUp", "Tpuctl", "TpuctlError", "new_project"]
+__all__ = ["Event", "JobProgress", "PlannedUp", "TpuFleet", "Tpuctl", "TpuctlError", "new_project"]
 
 Cloud = Literal["gcp", "local"]
 
@@ -154,6 +163,87 @@ class Tpuctl:
     def preempt(self, name: str, *, notice: bool = True) -> None:
         """Preempt a TPU of the local cloud by its name, as Google would; *notice* sends a notice first."""
         preempt(name, None, notice=notice)
+
+
+class TpuFleet:
+    """
+    Act on the fleet of a file, as `tpuctl fleet` does; *settings* are those of `--set`.
+
+    Methods block until they are done, and raise TpuctlError. *on_event* gets each event of a node from the
+    thread that works on it.
+    """
+
+    def __init__(
+        self, file: str | Path, *, cloud: Cloud = "gcp", settings: Mapping[str, object] | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:  # fmt: skip
+        pairs = tuple(f"{key}={value}" for key, value in (settings or {}).items())
+        self._choice = Choice(Path(file).absolute(), pairs, cloud)
+        self._reporter = _Teller(on_event)
+
+    def up(self) -> tuple[str, ...]:
+        """Bring up VM, Slurm and nodes; return the names of the nodes that are up. They are billed from now."""
+        return fleet_up(self._choice, self._reporter, lambda _: self._reporter, lambda _: None).up
+
+    def watch(self, *, stop: threading.Event | None = None) -> None:
+        """Replace preempted nodes and keep the queue whole until *stop*, or the end of the budget."""
+        watching = FleetWatch(self._choice, self._reporter, lambda _: self._reporter)
+        over = threading.Event()
+
+        def wait() -> None:
+            while not over.wait(0.2):
+                if stop is not None and stop.is_set():
+                    watching.stop()
+
+        waiting = threading.Thread(target=wait, name="stop", daemon=True)
+        waiting.start()
+        try:
+            watching.run()
+        finally:
+            over.set()
+        for end in watching.ended:
+            if end.error is not None:
+                raise end.error
+
+    def submit(self, job: str | Path, *, user: str | None = None, priority: str | None = None) -> int:
+        """Submit a job by its file; return how many tasks it has. The same file again changes nothing."""
+        return jobs.submit(self._choice, Path(job), self._reporter, user=user, priority=priority).tasks
+
+    def results(self, job: str) -> list[dict[str, Any]]:
+        """Return the rows of `tpuctl fleet results --json`: parameters, state, cost, and what tasks have left."""
+        return [dict(row) for row in results(self._choice, job, self._reporter)[0].rows]
+
+    def is_over(self, job: str) -> bool:
+        """Say whether every task of a job has ended, whatever its end, or was cancelled."""
+        store = jobs.fleet_to_read(self._choice, self._reporter).head.store
+        return not unfinished(jobs.submitted_order(store, job), fleet_orders.ended(store, job))
+
+    def cancel(self, which: str, *, user: str | None = None) -> int:
+        """End a job, or one task of it (JOB/3), for good; return how many tasks waited or ran."""
+        return jobs.cancel(self._choice, which, self._reporter, user)
+
+    def fetch(self, which: str, folder: str | Path) -> dict[int, Path]:
+        """Copy the newest checkpoint of each task of a job, or of JOB/3; return the folders by task."""
+        found = fetch_results(self._choice, which, Path(folder), self._reporter)
+        return {one.task: one.folder for one in found}
+
+    def cost(self, *, by: Literal["job", "user"] = "job") -> dict[str, float]:
+        """Return an estimate in USD for each job or login; what no task had is in parentheses, as `(idle)`."""
+        found = account(self._choice, self._reporter)
+        whose = by_user(found.jobs, found.bill) if by == "user" else found.bill.jobs
+        others = {f"({name})": amount for name, amount in found.bill.others.items()}
+        return {name: amount.usd for name, amount in {**whose, **others}.items()}
+
+    def down(self, *, delete_data: bool = False) -> None:
+        """
+        Delete nodes and VM and verify it by lists; with *delete_data* the bucket too, which cannot be undone.
+
+        Nobody is asked. Raise LeftoverError when something is left.
+        """
+        fleet_down(
+            self._choice, self._reporter, lambda _: self._reporter, lambda _name, _data: None,
+            delete_data=delete_data,
+        ).raise_leftovers()  # fmt: skip
 
 
 def new_project(folder: str | Path, *, recipe: str | None = None, name: str | None = None) -> Path:

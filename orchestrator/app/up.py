@@ -245,8 +245,9 @@ def pass_until(
 
     def judge(result: Pass) -> None:
         record, now = deployment.records.current, deployment.clock.now()
+        refused = {one.zone for one in record.refusals if one.kind is Kind.NODE}
         for failure in result.failures:
-            _stop_on(failure, result)
+            _stop_on(failure, result, elsewhere=not refused.issuperset(deployment.spec.tpu.zones))
             reporter.failure(failure, now)
         if result.plan.outcome is Outcome.REFUSED:
             raise_outcome(result)
@@ -299,14 +300,14 @@ def _build_and_record(
     record_wanted(session.deployment, bundle, agent)
 
 
-def _stop_on(failure: FailedChange, result: Pass) -> None:
-    """Raise a failure that repeating the pass cannot fix."""
+def _stop_on(failure: FailedChange, result: Pass, *, elsewhere: bool) -> None:
+    """Raise a failure that repeating the pass cannot fix; *elsewhere*: some zone was not asked yet."""
     # The machine may be booting or shutting down; the next pass retries, or the machine asks the bucket.
     if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
         return
     goes = any(c.kind is Kind.NODE and c.verb is Verb.DELETE for c in result.plan.changes)
-    if failure.error.retry is Retry.QUOTA and goes:
-        return  # The old TPU uses the quota until it is deleted.
+    if failure.error.retry is Retry.QUOTA and (goes or (elsewhere and failure.change.kind is Kind.NODE)):
+        return  # The old TPU uses the quota until it is deleted; another zone has its own quota.
     if failure.error.retry in {Retry.PERMANENT, Retry.QUOTA}:
         failed = [f.change for f in result.failures]
         made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]

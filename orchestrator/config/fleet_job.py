@@ -94,7 +94,10 @@ def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSp
     job = spec.job
     refused = {
         "job.run_on": (job.run_on == "vm", "tasks run on nodes"),
-        "job.secrets": (bool(job.secrets), "nodes are made without access to Secret Manager"),
+        "job.secrets": (
+            bool(job.secrets) and spec.tpu.scope != "cloud-platform",
+            "nodes may not read them: write tpu: {scope: cloud-platform} in the fleet's file, and run fleet up",
+        ),
         "job.checkpoint.dir": (
             job.checkpoint.dir.startswith("/"),
             "tasks share a machine; write local or bucket",

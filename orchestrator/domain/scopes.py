@@ -46,7 +46,7 @@ def vm_scopes(spec: Spec) -> tuple[str, ...]:
 
 
 def node_scopes(spec: Spec) -> tuple[str, ...]:
-    """Return the scopes of TPU workers: wide only where they delete themselves, or the job has secrets."""
+    """Return the scopes of TPU workers: wide only where they delete themselves, or read secrets."""
     return (CLOUD_PLATFORM,) if spec.watch.self_delete or _reads_secrets(spec, "tpu") else MACHINE_SCOPES
 
 
@@ -58,4 +58,6 @@ def narrow(spec: Spec, role: str, scopes: tuple[str, ...]) -> bool:
 
 def _reads_secrets(spec: Spec, role: str) -> bool:
     """Say whether the machine runs a job with secrets; Secret Manager has no narrower scope."""
-    return bool(spec.job.secrets) and spec.job.run_on == role
+    # Which tasks a node of a fleet will have is not known when it is made.
+    asked = role == "tpu" and spec.tpu.scope == "cloud-platform"
+    return asked or (bool(spec.job.secrets) and spec.job.run_on == role)

@@ -50,6 +50,8 @@ class TpuSpec:
     """Use spot capacity: cheap, may be taken away at any time."""
     external_ip: bool = True
     """Give workers an external address. Without it, SSH goes through the VM."""
+    scope: Literal["storage", "cloud-platform"] = "storage"
+    """What its machines may ask Google for: storage, or all that their account may, as a fleet's secrets need."""
 
 
 @dataclass(frozen=True)

@@ -173,11 +173,13 @@ def _sights(text: str) -> dict[str, SlurmNode]:
             now = float(line)
             continue
         fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
-        busy = fields.get("LastBusyTime", "")
+        busy, zone = fields.get("LastBusyTime", ""), fields.get("ActiveFeatures", "")
         if "NodeName" in fields:
             found[fields["NodeName"]] = SlurmNode(
                 frozenset(fields.get("State", "").replace("*", "").split("+")),
                 fields.get("Reason", ""),
                 now - float(busy) if busy.isdecimal() else None,
+                # Until its first machine has told, a node has all zones of the file.
+                zone if re.fullmatch(r"[a-z0-9-]+", zone) else "",
             )
     return found

@@ -33,11 +33,12 @@ def obstacles(spec: Spec, found: ForeignNode, others: Sequence[str]) -> Iterator
         yield "its machines are reached by gcloud only (os_login), and the agent comes over SSH"
     if spec.job.run_on == "vm":
         yield "the job runs on the VM (job.run_on: vm)"
-    wanted = (CLOUD_PLATFORM,) if spec.job.secrets else _STORAGE_SCOPES
+    wide = bool(spec.job.secrets) or spec.tpu.scope == "cloud-platform"
+    wanted = (CLOUD_PLATFORM,) if wide else _STORAGE_SCOPES
     # An empty list means every API (docs/facts.md 1.3).
     if found.scopes and not set(found.scopes) & set(wanted):
         has = ", ".join(scope.rpartition("/")[2] for scope in found.scopes)
-        needs = wanted[0] if spec.job.secrets else STORAGE
+        needs = wanted[0] if wide else STORAGE
         yield f"its machines may not use the bucket: scopes {has}, needed {needs}; scopes cannot be changed"
     region = names.region_of(found.node.zone)
     if region != names.home_region(spec) and not spec.tpu.across_regions:

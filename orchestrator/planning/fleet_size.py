@@ -36,11 +36,13 @@ class SlurmNode:
     Hold what Slurm says of a node: *states* as in `scontrol show node`, and the drain *reason*.
 
     *busy_ago* is how many seconds before the reading its last task ended; None if not known.
+    *zone* is where its machine is, or the last one was; "" before the first one has registered.
     """
 
     states: frozenset[str] = frozenset()
     reason: str = ""
     busy_ago: float | None = None
+    zone: str = ""
 
     @property
     def has_task(self) -> bool:

@@ -25,7 +25,7 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
         yield Event(now, "maintenance", text, {"incarnation": number})
     for refusal in after.refusals[len(before.refusals) :]:
         text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.text}"
-        yield Event(now, "refused", text, {"zone": refusal.zone})
+        yield Event(now, "refused", text, {"zone": refusal.zone, "retry": refusal.retry.value})
 
 
 def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:

@@ -10,7 +10,19 @@ from orchestrator.app import api
 from tests.cli.cli_kit import ROOT
 
 PAGE = (ROOT / "docs/python-api.md").read_text()
-METHODS = {name: one for name, one in vars(api.Tpuctl).items() if callable(one) and not name.startswith("_")}
+
+
+def methods(kind):
+    """Return the methods of a class by name."""
+    return {name: one for name, one in vars(kind).items() if callable(one) and not name.startswith("_")}
+
+
+METHODS = methods(api.Tpuctl)
+ALL = [
+    pytest.param(one, f".{name}", id=name)
+    for k in (api.Tpuctl, api.TpuFleet)
+    for name, one in methods(k).items()
+]
 
 
 def written(one, name):
@@ -24,18 +36,19 @@ def written(one, name):
     return f"{name}({', '.join(parts)})"
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_each_method_is_on_the_page_and_typed(name):
+@pytest.mark.parametrize(("method", "name"), ALL)
+def test_each_method_is_on_the_page_and_typed(method, name):
     """With every parameter and default; a new one has its row."""
-    assert f"`{written(METHODS[name], '.' + name)}`" in PAGE
-    hints = typing.get_type_hints(METHODS[name])
-    assert set(hints) == {*inspect.signature(METHODS[name]).parameters, "return"} - {"self"}
+    assert f"`{written(method, name)}`" in PAGE
+    hints = typing.get_type_hints(method)
+    assert set(hints) == {*inspect.signature(method).parameters, "return"} - {"self"}
 
 
 def test_the_page_names_nothing_else():
     """Each row is a name of the API, and each name of it is on the page."""
     rows = re.findall(r"^\| `\.?(\w+)\(", PAGE, re.MULTILINE)
-    assert set(rows) == {*METHODS, "Tpuctl", "new_project"}
+    assert set(rows) == {*METHODS, *methods(api.TpuFleet), "Tpuctl", "TpuFleet", "new_project"}
+    assert f"`{written(api.TpuFleet, 'TpuFleet')}`" in PAGE
     assert f"`{written(api.new_project, 'new_project')}`" in PAGE
     assert f"`{written(api.Tpuctl, 'Tpuctl')}`" in PAGE
     assert {name for name in api.__all__ if not re.search(rf"\b{name}\b", PAGE)} == set()
@@ -44,10 +57,12 @@ def test_the_page_names_nothing_else():
 
 def test_the_example_of_the_page_is_python_that_fits():
     """Its calls have parameters that exist."""
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    compile(block, "page", "exec")
-    for name in re.findall(r"^ *(?:print\()?tpuctl\.(\w+)\(", block, re.MULTILINE):
-        assert name in METHODS
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    for block, kind in zip(blocks, ("tpuctl", "fleet"), strict=True):
+        compile(block, "page", "exec")
+        used = re.findall(rf"\b{kind}\.(\w+)\b(?!\.)", re.sub(r"import .*", "", block))
+        assert used
+        assert {*used} <= {*METHODS, *methods(api.TpuFleet), "yaml"}
 
 
 def test_a_plan_needs_nothing_but_the_file(tmp_path):

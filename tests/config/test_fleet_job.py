@@ -16,6 +16,20 @@ def job_of(folder, text):
     return read_job(folder / "job.yaml", folder / "tpuctl.yaml", {})
 
 
+def test_secrets_need_a_fleet_whose_nodes_may_read_them(tmp_path):
+    """They are named, and never written there."""
+    text = "name: a\njob: {command: x, secrets: {TOKEN: 'secret://hf'}}\n"
+    with pytest.raises(ConfigError) as raised:
+        job_of(tmp_path, text)
+    (complaint,) = raised.value.complaints
+    assert (complaint.key, "scope: cloud-platform" in complaint.hint) == ("job.secrets", True)
+    wide = FLEET.replace("zones:", "scope: cloud-platform, zones:")
+    (tmp_path / "tpuctl.yaml").write_text(wide)
+    (tmp_path / "job.yaml").write_text(text)
+    found = read_job(tmp_path / "job.yaml", tmp_path / "tpuctl.yaml", {})
+    assert found.job.secrets == {"TOKEN": "secret://hf"}
+
+
 def test_a_matrix_makes_variables_of_tasks(tmp_path):
     """Numbers come as they are written, ranges are counted out."""
     text = "name: sweep\nmatrix: {lr: [0.1, 1e-05], seed: 1..3}\njob: {command: x, target_steps: 9}\n"

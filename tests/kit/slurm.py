@@ -9,6 +9,8 @@ import itertools
 import shlex
 from dataclasses import dataclass, field, replace
 
+from orchestrator.contract.node_list import node_list
+
 HOLD = 13.0
 """Seconds that a requeued task waits: Slurm lets its credential expire first (cred_expire)."""
 SILENT = 300.0
@@ -35,6 +37,11 @@ class Task:
     after: tuple = ()
     account: str = ""
     qos: str = ""
+    slices: tuple = (1, 1)
+
+    @property
+    def nodes(self):
+        return node_list(self.node)
 
     @property
     def id(self):
@@ -56,6 +63,7 @@ class Node:
     busy_at: float | None = None
     slurmd: object = None
     heard: float = float("-inf")
+    zone: str = ""
 
 
 @dataclass(eq=False)
@@ -115,6 +123,8 @@ class SlurmModel:
         after = tuple(filter(None, told.get("--dependency", "").split(",")))
         also = {"held": "--hold" in told, "after": after}
         also |= {"account": told.get("--account", ""), "qos": told.get("--qos", "")}
+        least, _, most = told.get("--nodes", "1-1").partition("-")
+        also["slices"] = int(least), int(most)
         self.tasks += [Task(array, name, number, script, array, **also) for number in missing]
         return f"{array}\n"
 
@@ -135,7 +145,8 @@ class SlurmModel:
         node = self.nodes[name]
         state = "ALLOCATED" if self._busy(name) else "IDLE" if node.up else "DOWN"
         drain = f"+DRAIN Reason={node.drain}" if node.drain else ""
-        return f"NodeName={name} LastBusyTime={int(node.busy_at or 0)} State={state}{drain}"
+        busy_at = int(node.busy_at or 0)
+        return f"NodeName={name} ActiveFeatures={node.zone} LastBusyTime={busy_at} State={state}{drain}"
 
     def _drain(self, name, incarnation):
         self.nodes[name].drain = f"tpuctl-idle-g{incarnation}"
@@ -145,7 +156,7 @@ class SlurmModel:
         self.nodes[name].drain = ""
 
     def _busy(self, name):
-        return any(task.node == name for task in self.tasks)
+        return any(name in task.nodes for task in self.tasks)
 
     def _call(self, verb, *words):
         return getattr(self, f"_call_{verb}")(*words)
@@ -191,8 +202,9 @@ class SlurmModel:
             self.tasks.remove(task)
             self.over.setdefault(task.array, []).append(1)
             if task.node:
-                self.nodes[task.node].busy_at = self.clock.now()
-                self._tell(task.node, "cancelled", task)
+                for name in task.nodes:
+                    self.nodes[name].busy_at = self.clock.now()
+                self._tell(task.nodes[0], "cancelled", task)
 
     def _call_sinfo(self, *_):
         states = {name: self._state(name, node) for name, node in sorted(self.nodes.items())}
@@ -216,12 +228,14 @@ class SlurmModel:
         if node is None or not self.ran:
             return False
         node.comment, node.slurmd, node.heard = str(incarnation), slurmd, self.clock.now()
-        node.up, node.told_down = True, False
+        node.up, node.told_down, node.zone = True, False, slurmd.worker.env.get("ZONE", "")
         # The mark is of the machine that was deleted because it had nothing to do.
-        if node.drain and int(node.drain.rpartition("-g")[2]) < incarnation:
+        if node.drain and int(node.drain.rpartition("-g")[2]) < int(incarnation):
             node.drain = ""
-        # The node is a new machine and does not run these, so they are requeued.
-        for task in [one for one in self.tasks if one.node == name and not slurmd.runs(one)]:
+        # The node is a new machine and does not run these, so they are requeued. Slurm starts a task only on the
+        # first of its nodes.
+        mine = [one for one in self.tasks if name in one.nodes]
+        for task in [one for one in mine if name != one.nodes[0] or not slurmd.runs(one)]:
             self.requeue(task)
         self.schedule()
         return True
@@ -229,7 +243,7 @@ class SlurmModel:
     def ended(self, task, status, slurmd):
         """End or requeue a task; ignored if the task runs elsewhere meanwhile."""
         task = next((one for one in self.tasks if one.id == task.id), task)
-        node = self.nodes.get(task.node)
+        node = self.nodes.get(task.nodes[0]) if task.node else None
         if task not in self.tasks or node is None or node.slurmd is not slurmd:
             return
         node.busy_at = self.clock.now()
@@ -257,7 +271,7 @@ class SlurmModel:
             elif node.up and now - node.heard > SILENT:
                 node.up = False
                 self._leave_node(name)
-        busy = {task.node for task in self.tasks}
+        busy = {name for task in self.tasks for name in task.nodes}
         up = [name for name, node in sorted(self.nodes.items()) if node.up and not node.drain]
         free = [name for name in up if name not in busy and self.nodes[name].slurmd.answers()]
         waiting = [task for task in self.tasks if not task.node and not task.held and task.begin_at <= now]
@@ -265,11 +279,28 @@ class SlurmModel:
         for task in sorted(waiting, key=lambda one: (one.nice, one.order, one.number)):
             if not free:
                 return
-            task.node = free.pop(0)
-            self.nodes[task.node].slurmd.start(task)
+            chosen = self._chosen(task, free)
+            if chosen:
+                free = [name for name in free if name not in chosen]
+                fleet, numbers = chosen[0].rpartition("-")[0], [name.rpartition("-")[2] for name in chosen]
+                task.node = chosen[0] if len(chosen) == 1 else f"{fleet}-[{','.join(numbers)}]"
+                self.nodes[chosen[0]].slurmd.start(task)
+
+    def _chosen(self, task, free):
+        """Return the nodes that a task gets: several ones only in one zone."""
+        least, most = task.slices
+        if most == 1:
+            return free[:1]
+        for zone in dict.fromkeys(self.nodes[name].zone for name in free):
+            there = [name for name in free if self.nodes[name].zone == zone]
+            if len(there) >= least:
+                return there[:most]
+        return []
 
     def _leave_node(self, name):
-        for task in [one for one in self.tasks if one.node == name]:
+        for task in [one for one in self.tasks if name in one.nodes]:
+            if name != task.nodes[0]:
+                self._tell(task.nodes[0], "another slice is lost", task)
             self.requeue(task)
 
     def _tell(self, name, why, task):

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.contract.object_names import CAPACITY, RECORD
 from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name, manifest_name
+from tests.engine.engine_lab import QUOTA
 from tests.kit.user import Owner, User
 
 
@@ -50,6 +51,44 @@ def test_down_from_another_computer_finds_the_nodes_that_its_file_does_not_name(
     owner.up("--yes")
     Owner(cloud, "elsewhere", fleet__nodes=1).down()
     assert (cloud.nodes(), cloud.vms()) == ({}, {})
+
+
+def test_up_from_another_computer_with_fewer_nodes_deletes_the_ones_too_many(cloud, owner):
+    """Also those that only the first computer knows of; one that is being watched stays, and is named."""
+    owner.up("--yes")
+    other = Owner(cloud, "elsewhere", fleet__nodes=1)
+    said = []
+    cloud.later(60, lambda: said.append(other.run("up", "--yes")))
+    owner.run("watch", interrupt=300, patience=7200)
+    assert "demo-002 is too many, and stays" in said[0].err
+    other.up("--yes")
+    assert list(cloud.nodes()) == ["demo-001-tpu-g1"]
+
+
+def test_secrets_of_tasks_are_named_and_nodes_are_made_anew_where_they_could_not_read_them(cloud, owner):
+    """With the wide scope; the job in the bucket has the name of the secret."""
+    owner.up("--yes")
+    owner.edit(tpu__scope="cloud-platform")
+    owner.up("--yes")
+    assert sorted(cloud.in_use()) == [f"demo-00{n}-tpu-g2" for n in (1, 2, 3)]
+    nodes = cloud.model.kernel.state.nodes.values()
+    assert all("cloud-platform" in str(node.scopes) for node in nodes if node.name in cloud.in_use())
+    job = {"source": "src", "command": "python3 train.py", "secrets": {"TOKEN": "secret://hf"}}
+    (owner.folder / "one.yaml").write_text(json.dumps({"name": "one", "job": job}))
+    assert owner.run("submit", str(owner.folder / "one.yaml")).code == 0
+    (task,) = next(iter(cloud.machines.fleet.controllers.values())).tasks
+    assert "secret://hf" in task.script
+
+
+def test_up_asks_the_other_zones_where_one_has_no_quota_and_the_watch_says_it_in_a_line(cloud):
+    """Each node as a single deployment does; the line counts the nodes."""
+    owner = Owner(cloud, tpu__zones=["europe-west4-b", "europe-west4-a"])
+    cloud.change(quotas={(QUOTA, "europe-west4-b"): 8})
+    assert "3 of 3 nodes are up" in owner.up("--yes").err
+    assert {node.zone for node in cloud.model.kernel.state.nodes.values()} == {
+        "europe-west4-a",
+        "europe-west4-b",
+    }
 
 
 def test_what_was_cancelled_ends_in_slurm_too_when_the_command_was_killed_half_way(cloud, owner):

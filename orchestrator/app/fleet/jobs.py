@@ -21,7 +21,9 @@ from orchestrator.engine import fleet_orders
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.objects import GcsStore
 from orchestrator.planning.fleet import JobRow, Order, again_of, nodes, rows, task_folder, task_spec
+from orchestrator.planning.fleet_gang import Shortage, shortage, wide_tasks
 from orchestrator.planning.fleet_gate import Gate, gate
+from orchestrator.planning.fleet_size import FleetNode, NodeLife, SlurmNode
 from orchestrator.planning.fleet_team import NORMAL, Team
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder
@@ -133,7 +135,8 @@ class Queue:
     """
     Hold the jobs; *trouble* is why Slurm did not answer: what runs is not known then.
 
-    *unread* are jobs that cannot be read, each with its error.
+    *unread* are jobs that cannot be read, each with its error. *lacks* says of jobs of several slices what nodes
+    they wait for.
     """
 
     jobs: tuple[JobRow, ...]
@@ -142,6 +145,7 @@ class Queue:
     orders: Mapping[str, Order]
     team: Team
     unread: Mapping[str, TpuctlError] = field(default_factory=dict)
+    lacks: Mapping[str, Shortage] = field(default_factory=dict)
 
 
 def queue(fleet: Fleet, name: str | None) -> Queue:
@@ -153,16 +157,23 @@ def queue(fleet: Fleet, name: str | None) -> Queue:
     if name is not None and name not in known:
         submitted_order(store, name)
     orders = found if name is None else (known[name],)
-    trouble = ""
+    trouble, sights = "", dict[str, SlurmNode]()
     try:
-        queued = fleet.slurm().queue()
+        slurm = fleet.slurm()
+        queued = slurm.queue()
+        if any(order.slices[0] > 1 for order in orders):
+            sights = slurm.sights()
     except TpuctlError as error:
         queued, trouble = (), error.message
     ended = fleet_orders.all_ended(store, found)
     team = fleet_orders.read_team(store)
     owing = fleet_orders.over_budget(store)
+    # By what Slurm says alone: who has brought them up is another computer, perhaps.
+    there = [FleetNode(node, NodeLife.UP, sight) for node, sight in sights.items()]
+    tasks = wide_tasks(found, ended, queued, owing) if there else ()
+    lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
     gates = {order.name: gate(order, known, ended, owing) for order in orders}
-    return Queue(rows(orders, ended, queued), trouble, gates, known, team, read.unread)
+    return Queue(rows(orders, ended, queued), trouble, gates, known, team, read.unread, lacks)
 
 
 def cancel(choice: Choice, which: str, reporter: Reporter, user: str | None = None) -> int:

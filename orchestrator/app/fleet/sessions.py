@@ -15,12 +15,12 @@ from orchestrator.app.session import Session, Together, read_spec
 from orchestrator.app.state_folders import SPEC_FILE, known_files, state_folder, state_path
 from orchestrator.app.workers import look, the_vm
 from orchestrator.clock import SystemClock
-from orchestrator.contract.object_names import ENGINE, NODES
+from orchestrator.contract.object_names import ENGINE, NODES, RECORD
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
-from orchestrator.engine.fleet_orders import Orders
+from orchestrator.engine.fleet_orders import ReadOrders
 from orchestrator.engine.record_format import decode
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.engine.routes import vm_host
@@ -128,6 +128,14 @@ class Fleet:
         found = dict.fromkeys(one.name[len(NODES) :].partition("/")[0] for one in held)
         # Machines may write here too, so names that are no node's are ignored.
         return [name for name in found if re.fullmatch(rf"{re.escape(self.spec.name)}-\d{{3}}", name)]
+
+    def there(self, name: str) -> bool:
+        """Say whether the bucket says that a node is up, or does not say that it is gone."""
+        held = self.head.store.read(f"{NODES}{name}/{RECORD}")
+        try:
+            return held is not None and bool(decode(held.data, name).started_at)
+        except TpuctlError:
+            return True
 
     def node(self, name: str, controller: Controller) -> Session:
         """Return the session of one node."""
@@ -268,7 +276,7 @@ class Fleet:
             slurm.correct(correction)
         return wrong
 
-    def with_those_before(self, name: str) -> Orders:
+    def with_those_before(self, name: str) -> ReadOrders:
         """Return a job and those that it comes after, as far as they exist; it is the first."""
         own = fleet_orders.read(self.head.store, name)
         return fleet_orders.read_some(self.head.store, (name, *own.after) if own else ())

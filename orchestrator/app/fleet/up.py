@@ -1,7 +1,7 @@
 """Bring up a fleet: VM, Slurm and all nodes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from orchestrator.app.choice import Choice
@@ -14,20 +14,21 @@ from orchestrator.engine import fleet_orders
 from orchestrator.errors import (
     TpuctlError,
 )
-from orchestrator.planning.fleet import node_names
+from orchestrator.planning.fleet import Controller, node_names
 from orchestrator.planning.fleet_size import NodeLife, first_nodes, nodes_missing, wanted_nodes
 from orchestrator.planning.fleet_team import team_of
 
 
 @dataclass(frozen=True)
 class FleetUp:
-    """Hold which nodes are up, and of the others why they are not."""
+    """Hold which nodes are up, of the others why they are not, and why nodes are *left* that are too many."""
 
     name: str
     bucket: str
     up: tuple[str, ...]
     missing: dict[str, TpuctlError]
     on_vm: bool
+    left: dict[str, TpuctlError] = field(default_factory=dict)
 
 
 def fleet_up(
@@ -50,9 +51,7 @@ def fleet_up(
     controller = fleet.start_slurm()
     reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
     names = node_names(fleet.spec)
-    for name in fleet.known():
-        if name not in names:
-            end_node(fleet, name, controller)
+    left = _end_others(fleet, names, controller)
     wanted = _wanted(fleet, names)
     sessions = {name: fleet.node(name, controller) for name in wanted}
     found = for_each(
@@ -68,7 +67,17 @@ def fleet_up(
         reporter.say(f"{error.message}; {error.hint}", style="warning")
     missing = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
     there = tuple(name for name in wanted if name not in missing)
-    return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm)
+    return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm, left)
+
+
+def _end_others(fleet: Fleet, names: tuple[str, ...], controller: Controller) -> dict[str, TpuctlError]:
+    """Delete the nodes that are too many, whatever computer has brought them up; return those that stay."""
+    known = fleet.known()
+    others = [*known, *(name for name in fleet.in_bucket() if name not in known and fleet.there(name))]
+    many = [name for name in others if name not in names]
+    # One that another computer watches stays, and is named: the rest of `up` does not wait for it.
+    ends = for_each({name: partial(end_node, fleet, name, controller) for name in many})
+    return {name: error for name, error in ends.items() if isinstance(error, TpuctlError)}
 
 
 def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Watch a fleet: its deployments as `watch --all` does, and its queue."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -10,12 +10,13 @@ from orchestrator.app.fleet.account import Accounts, reckon
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import Sizing
 from orchestrator.app.hand_over import over
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.reporter import Reporter, Style
 from orchestrator.app.session import Session
 from orchestrator.app.watch import turn
 from orchestrator.app.watch_all import WatchAll
 from orchestrator.domain import names
-from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.events import Event
+from orchestrator.domain.plan import FailedChange, Kind, Verb
 from orchestrator.engine.loop import run
 from orchestrator.engine.many_loops import Chore, Member
 from orchestrator.engine.observe import FAULTS, as_error
@@ -23,8 +24,11 @@ from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.slurm import Slurm
 from orchestrator.errors import LeaseHeldError, RemoteError, TpuctlError
 from orchestrator.planning.fleet import Controller
+from orchestrator.planning.update_record import LACKING
 
 TEND_SECONDS = 15.0
+REFUSED_SECONDS = 60.0
+"""Between two lines about the same zone that refuses, which is told when more nodes have met it."""
 RECKON_SECONDS = 60.0
 """Seconds between two sums of the users' spending, each of which reads the history of all jobs."""
 
@@ -59,6 +63,54 @@ class Losses:
                 self._reported.add((node, number))
 
 
+class Refusals:
+    """Tell what zones refuse to all nodes: a line for each zone and cause, and again when it has gone on."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter, self._lock = reporter, threading.Lock()
+        self._nodes: dict[tuple[str, str], set[str]] = {}
+        self._told: dict[tuple[str, str], tuple[int, float]] = {}
+
+    def take(self, node: str, zone: str, cause: str, at: float) -> None:
+        """Count one refusal, *at* some time in seconds."""
+        key = (zone, cause)
+        with self._lock:
+            nodes = self._nodes.setdefault(key, set())
+            nodes.add(node)
+            before, told_at = self._told.get(key, (0, 0.0))
+            # More nodes are news, more refusals of the same ones are not.
+            if before and (len(nodes) == before or at - told_at < REFUSED_SECONDS):
+                return
+            self._told[key] = (len(nodes), at)
+            count = len(nodes)
+        many = f"{count} node{'' if count == 1 else 's'}"
+        self._reporter.say(f"{zone}: {cause}, refused to {many}; why: tpuctl explain {node}", style="warning")
+
+
+class _NodeReporter(Reporter):
+    """Pass on what a node tells, but for refusals, which are counted for the fleet."""
+
+    def __init__(self, node: str, onward: Reporter, refusals: Refusals) -> None:
+        self._node, self._onward, self._refusals = node, onward, refusals
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "refused":
+            self._refusals.take(self._node, str(event.data["zone"]), str(event.data["retry"]), event.at)
+        else:
+            self._onward(event)
+
+    def say(self, text: str, *, style: Style = "") -> None:
+        self._onward.say(text, style=style)
+
+    def waiting(self, texts: Sequence[str], at: float) -> None:
+        self._onward.waiting(texts, at)
+
+    def failure(self, failure: FailedChange, at: float) -> None:
+        # A refusal is an event too.
+        if failure.change.kind is not Kind.NODE or failure.error.retry not in LACKING:
+            self._onward.failure(failure, at)
+
+
 class _NodeScreen:
     """Shows nothing of a node's job, which is Slurm, except lost machines."""
 
@@ -72,6 +124,10 @@ class _NodeScreen:
         return nullcontext()
 
 
+def _counted(reporter_of: Callable[[str], Reporter], refusals: Refusals) -> Callable[[str], Reporter]:
+    return lambda name: _NodeReporter(name, reporter_of(name), refusals)
+
+
 class FleetWatch(WatchAll[Reporter]):
     """Watches all nodes and the VM of one fleet, and tells Slurm what it cannot know or has forgotten."""
 
@@ -79,6 +135,9 @@ class FleetWatch(WatchAll[Reporter]):
         self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter], *,
         loop: bool = False,
     ) -> None:  # fmt: skip
+        if not choice.as_json:
+            # A program gets each event.
+            reporter_of = _counted(reporter_of, Refusals(reporter))
         self._fleet, self._reporter, losses = Fleet(choice, reporter, reporter_of), reporter, Losses()
         self._losses, self._said, self._wrong = losses, "", dict[str, str]()
         self._choice, self._reckon_at = choice, 0.0

@@ -115,7 +115,7 @@ KINDS: Mapping[str, Any] = {
     "check": {"name": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes": int, "outcome": str},
     "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
-    "fleet-up": {"name": str, "bucket": str, "up": [str], "missing": table(str)},
+    "fleet-up": {"name": str, "bucket": str, "up": [str], "missing": table(str), "left?": table(str)},
     "fleet-status": {
         "name": str, "vm": str,
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
@@ -145,7 +145,7 @@ KINDS: Mapping[str, Any] = {
                         "step": maybe(int), "loss": maybe(float), "lost_steps": maybe(int), "usd": float,
                     }
                 ],
-                "usd": float, "node_seconds": float, "eta_s": maybe(float),
+                "usd": float, "node_seconds": float, "eta_s": maybe(float), "shortage?": str,
             }
         ],
         "trouble": str, "unread?": table(str),

@@ -13,7 +13,7 @@ from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
 from orchestrator.domain.amounts import span_text, usd_text
 from orchestrator.planning.fleet import JobRow, TaskRow
-from orchestrator.planning.fleet_bill import Account, Amount, lost_steps
+from orchestrator.planning.fleet_bill import Account, Amount, by_user, lost_steps
 from orchestrator.planning.fleet_gate import Gate, Hold
 from orchestrator.planning.fleet_team import NORMAL
 from orchestrator.report.results_table import ResultsTable, Value
@@ -112,7 +112,8 @@ def queue_body(found: Queue, account: Account) -> dict[str, Any]:
             {"name": job.name, "submitted_at": job.submitted_at, "user": found.orders[job.name].user,
              "priority": found.orders[job.name].priority or NORMAL, "hold": found.gates[job.name].hold.value,
              "waits_for": list(found.gates[job.name].waits), "tasks": tasks, "usd": round(amount.usd, 6),
-             "node_seconds": round(amount.seconds, 1), "eta_s": account.eta.get(job.name)}
+             "node_seconds": round(amount.seconds, 1), "eta_s": account.eta.get(job.name),
+             "shortage": found.lacks[job.name].text if job.name in found.lacks else ""}
         )  # fmt: skip
     unread = {name: error.message for name, error in found.unread.items()}
     return {"jobs": jobs, "trouble": found.trouble, "unread": unread}
@@ -151,6 +152,7 @@ def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> 
         for job in found.jobs
         if job.count("waiting") and (note := _note(found.gates[job.name]))
     ]
+    lines += [f"{lack.task.job}/{lack.task.number} {lack.text}" for lack in found.lacks.values()]
     lines += [
         f"Unclaimed files: tpuctl fleet fetch {job.name} --unclaimed"
         for job in found.jobs
@@ -215,11 +217,12 @@ def _task_rows(found: Queue, account: Account) -> list[Sequence[str]]:
     return rows
 
 
-def show_cost(account: Account, *, as_json: bool) -> None:
-    """Print the cost of the fleet: by job, of idle time, and of the VM."""
+def show_cost(account: Account, *, as_json: bool, by_login: bool = False) -> None:
+    """Print the cost of the fleet: by job or *by_login*, of idle time, and of the VM."""
     found, whole = account.bill, account.bill.usd
+    whose = by_user(account.jobs, found) if by_login else found.jobs
     rows: list[tuple[str, str, Amount]] = [
-        *(("job", name, amount) for name, amount in found.jobs.items()),
+        *(("user" if by_login else "job", name, amount) for name, amount in whose.items()),
         *(("other", name, amount) for name, amount in found.others.items()),
     ]
     if as_json:
@@ -236,9 +239,9 @@ def show_cost(account: Account, *, as_json: bool) -> None:
         return
     shown: list[Sequence[str]] = [("WHAT", "TIME", "COST", "SHARE", "LOST WORK")]
     for kind, name, one in rows:
-        lost = f"${one.lost_usd:.4f}" if kind == "job" and one.lost_usd else "-"
+        lost = f"${one.lost_usd:.4f}" if kind != "other" and one.lost_usd else "-"
         shown.append((
-            name if kind == "job" else f"({name})", span_text(one.seconds), f"${one.usd:.4f}",
+            name if kind != "other" else f"({name})", span_text(one.seconds), f"${one.usd:.4f}",
             f"{one.usd / whole:.1%}" if whole else "-", lost,
         ))  # fmt: skip
     put_table([*shown, ("sum", "", f"${whole:.4f}", "100.0%" if whole else "-", "")])

@@ -24,7 +24,11 @@ def _place(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
     """Warn about a job that gets the loop's rights in the project: only separate accounts keep them apart."""
-    wide = "job.secrets" if spec.job.secrets else "watch.self_delete" if spec.watch.self_delete else ""
+    reasons = {
+        "job.secrets": bool(spec.job.secrets), "watch.self_delete": spec.watch.self_delete,
+        "tpu.scope": spec.tpu.scope == "cloud-platform",
+    }  # fmt: skip
+    wide = next((key for key, holds in reasons.items() if holds), "")
     if not wide or not isinstance(spec.vm, VmSpec) or not shares_account(spec):
         return
     hint = "set vm.service_account to a separate account for the loop (docs/on-vm.md), or accept this"
@@ -67,7 +71,16 @@ def _last_resort(spec: Spec, _: Catalog) -> Iterator[Problem]:
 RULES = (
     SettingRule(("watch.on_vm", "vm"), _place),
     SettingRule(
-        ("watch.on_vm", "vm", "job.secrets", "job.run_on", "watch.self_delete", "service_account"), _account
+        (
+            "watch.on_vm",
+            "vm",
+            "tpu.scope",
+            "job.secrets",
+            "job.run_on",
+            "watch.self_delete",
+            "service_account",
+        ),
+        _account,
     ),
     SettingRule(("watch.deadline", "watch.ttl", "job.target_steps"), _deadline),
     SettingRule(("watch.last_resort", "watch.deadline", "tpu.spot", "tpu.strategy"), _last_resort),

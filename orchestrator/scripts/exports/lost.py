@@ -63,6 +63,7 @@ LOST: dict[str, tuple[str, str, str]] = {
     "tpu.disks": ("name a PersistentVolumeClaim in the file", "see its volumes", _CLUSTER),
     "tpu.spot": ("", "", _CLUSTER),
     "tpu.external_ip": (_POOLS, _CLIENT, _CLUSTER),
+    "tpu.scope": (_POOLS, _CLIENT, _CLUSTER),
     "vm": ("the cluster has a control plane of its own", "SkyPilot makes a controller of its own",
            "the cluster has a head of its own"),
     "job.data": ("", "", "copied by hand to the folder that all hosts see; README.md has the commands"),
