@@ -12,6 +12,7 @@
 #   slurm.sh nodes    say how each node is: the time in seconds, then a line for each
 #   slurm.sh drain    let no task begin on a node that has nothing to do; say how it is then
 #   slurm.sh undrain  let tasks begin there again
+#   slurm.sh gone     say that a drained machine was deleted: the next one of its name may have tasks
 # FLEET_* come from the job's environment on a node, and from slurm/settings on the VM.
 set -euo pipefail
 umask 077
@@ -454,6 +455,17 @@ drain() {
   SLURM_TIME_FORMAT=%s scontrol -o show node "$1"
 }
 
+gone() {
+  # gone NODE INCARNATION: unless a later machine has come. Down first: no task may begin before that one's slurmd.
+  local comment
+  settings
+  environment
+  comment=$(scontrol -o show node "$1" | grep -oE 'Comment=[0-9]+' | grep -oE '[0-9]+$') || return 0
+  [ "$comment" -le "$2" ] || return 0
+  scontrol update nodename="$1" state=down reason=returning
+  scontrol update nodename="$1" state=undrain
+}
+
 undrain() {
   settings
   environment
@@ -577,6 +589,6 @@ node() {
 case ${1:-} in
   head) head_ ;;
   engine | database | cron | keep | node | nodes) "$1" ;;
-  call | submit | lost | drain | undrain) "$@" ;;
+  call | submit | lost | drain | gone | undrain) "$@" ;;
   *) fail "there is no command '${1:-}'" ;;
 esac

@@ -1,7 +1,8 @@
 """
 Nodes for tasks of several slices: all slices of a task are in one zone, and nodes come back wherever there is room.
 
-Pure. Slurm gives a task its nodes; what is said here is why it cannot.
+Pure. Slurm gives a task its nodes; what is decided here is which nodes go to another zone when no zone has enough
+of them. A node goes there as one that is too many goes: drained first, so no task that runs loses its node.
 """
 
 from collections import Counter
@@ -12,6 +13,10 @@ from orchestrator.planning.fleet import Order, Queued, unfinished
 from orchestrator.planning.fleet_gate import OPEN, gate
 from orchestrator.planning.fleet_size import FleetNode, NodeLife
 
+PATIENCE = 60.0
+"""Seconds for which a task has had no zone before a node is moved: nodes that are on their way may bring one."""
+REFUSAL_COUNTS = 600.0
+"""Seconds for which a zone that has refused a node is no zone to gather nodes in, if there is another one."""
 _ABSENT = frozenset(("DOWN", "UNKNOWN", "FUTURE"))
 
 
@@ -36,6 +41,15 @@ class Shortage:
         """Say it in words."""
         found = ", ".join(f"{count} in {zone}" for zone, count in sorted(self.there.items())) or "none"
         return f"needs {self.task.least} nodes in one zone, and there are: {found}"
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Say which nodes have to be in the zone *into*, by their names, and whose spec may name all zones again."""
+
+    into: str = ""
+    move: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
 
 
 def wide_tasks(
@@ -63,6 +77,37 @@ def shortage(tasks: Sequence[Wide], nodes: Iterable[FleetNode]) -> Shortage | No
     there = Counter(node.slurm.zone for node in nodes if _stands(node))
     first = next((one for one in tasks if one.least > max(there.values(), default=0)), None)
     return None if first is None else Shortage(first, dict(there))
+
+
+def gather(
+    lack: Shortage | None, nodes: Sequence[FleetNode], zones: Sequence[str], refused: Collection[str],
+    now: float, since: float | None,
+) -> Gathering:  # fmt: skip
+    """
+    Return what to do about a task that has no zone *since* some time.
+
+    The nodes come together where most of them are or will be, except in a zone that has just *refused* one; of
+    equals where one is on its way to, for that zone was chosen by what is known now. First those move that are on
+    their way, then those that have nothing to do; one that works stays until its task is over.
+    """
+    # Its zone was for one task: the next machine of the name may be anywhere again.
+    free = tuple(node.name for node in nodes if node.bound_to and _stands(node))
+    if lack is None or since is None or now - since < PATIENCE:
+        return Gathering(free=free if lack is None else ())
+    up = [node for node in nodes if node.life is NodeLife.UP]
+    if len(up) < lack.task.least:
+        return Gathering()
+    able = [zone for zone in zones if zone not in refused] or zones
+    coming = [node for node in up if not _stands(node)]
+    aims = Counter(node.bound_to or node.heading for node in coming)
+    into = max(
+        able, key=lambda zone: (lack.there.get(zone, 0) + aims[zone], aims[zone] > 0, -zones.index(zone))
+    )
+    idle = [node for node in up if _stands(node) and not node.has_task and node.slurm.zone != into]
+    near = [node for node in coming if into == (node.bound_to or node.heading)]
+    missing = lack.task.least - lack.there.get(into, 0) - len(near)
+    movable = [node for node in coming if node not in near] + idle
+    return Gathering(into, tuple(node.name for node in movable[: max(0, missing)]))
 
 
 def _stands(node: FleetNode) -> bool:

@@ -57,12 +57,19 @@ class SlurmNode:
 
 @dataclass(frozen=True)
 class FleetNode:
-    """Hold one node of a fleet; *free_since* is the time since which every pass has shown it without a task."""
+    """
+    Hold one node of a fleet; *free_since* is the time since which every pass has shown it without a task.
+
+    *bound_to* is the only zone that its next machine may be in, empty for all of the file; *heading* is where its
+    machine was asked for last.
+    """
 
     name: str
     life: NodeLife
     slurm: SlurmNode = SlurmNode()
     free_since: float | None = None
+    bound_to: str = ""
+    heading: str = ""
 
     @property
     def has_task(self) -> bool:
@@ -133,9 +140,11 @@ def resize(size: FleetSpec, waiting: int, nodes: Sequence[FleetNode], now: float
     staying += free[:short]
     leaving = [node for node in nodes if node.life is NodeLife.LEAVING]
     if size.min_idle is None:
-        # A fixed size is changed by `fleet up` only, which asks the user first.
+        # A fleet of a fixed size: what is missing or too many is for `fleet up`, which asks first. But one that was
+        # taken away to come back in another zone is wanted, whoever was killed in between.
         ends = [*free[short:], *(node for node in leaving if node.slurm.going)]
-        return Resize(wanted, tuple(node.name for node in staying), (), tuple(node.name for node in ends))
+        back = tuple(node.name for node in nodes if node.life is NodeLife.NONE and node.slurm.going)
+        return Resize(wanted, tuple(node.name for node in staying), back, tuple(node.name for node in ends))
     ends = [*free[short:], *leaving]
     start = [node for node in nodes if node.life is NodeLife.NONE][
         : max(0, wanted - len(there) - len(staying))

@@ -1,19 +1,25 @@
-"""Why a task of several slices waits."""
+"""Which nodes of a fleet go to another zone, so that a task of several slices can begin."""
 
 import pytest
 
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet import Order, Queued
-from orchestrator.planning.fleet_gang import Wide, shortage, wide_tasks
+from orchestrator.planning.fleet_gang import Gathering, Wide, gather, shortage, wide_tasks
 from orchestrator.planning.fleet_size import FleetNode, NodeLife, SlurmNode
 
-A, B = "z-a", "z-b"
+A, B, ZONES = "z-a", "z-b", ("z-a", "z-b")
 TASK = Wide("wide", 0, 2)
+LATER = 1000.0
 
 
-def node(number, zone, state="IDLE"):
+def node(number, zone, state="IDLE", life=NodeLife.UP, **more):
     """Return a node; one whose state is DOWN is on its way."""
-    return FleetNode(f"n-{number}", NodeLife.UP, SlurmNode(frozenset({state}), zone=zone))
+    return FleetNode(f"n-{number}", life, SlurmNode(frozenset({state}), zone=zone), **more)
+
+
+def decide(nodes, task=TASK, refused=(), since=0.0, now=LATER):
+    """Return what is done about one task that has waited for long."""
+    return gather(shortage([task], nodes), nodes, ZONES, refused, now, since)
 
 
 def order(name="wide", slices=(2, 2), at=1.0, **more):
@@ -34,14 +40,49 @@ def test_only_wide_tasks_that_may_begin_and_have_no_nodes_are_looked_at():
 
 
 @pytest.mark.parametrize("state", ["IDLE", "ALLOCATED", "MIXED"])
-def test_a_zone_has_enough_nodes_also_when_they_work(state):
-    """Their tasks will be over; a node that is down is in no zone."""
-    assert shortage([TASK], [node(1, A, state), node(2, A), node(3, B)]) is None
-    assert shortage([TASK], [node(1, A), node(2, A, "DOWN"), node(3, B)]) is not None
+def test_nothing_moves_while_a_zone_has_enough_nodes(state):
+    """Also those that work: their tasks will be over."""
+    nodes = [node(1, A, state), node(2, A), node(3, B)]
+    assert shortage([TASK], nodes) is None
+    assert decide(nodes) == Gathering()
 
 
-def test_what_is_missing_is_said_zone_by_zone():
-    """The queue shows it."""
-    lack = shortage([TASK], [node(1, A), node(2, B)])
+def test_idle_nodes_come_to_where_most_are():
+    """Of equals the first zone of the file; one that works stays."""
+    assert decide([node(1, A), node(2, B)]) == Gathering(A, ("n-2",))
+    assert decide([node(1, B), node(2, B), node(3, A)], Wide("w", 0, 3)) == Gathering(B, ("n-3",))
+    assert decide([node(1, A), node(2, B, "ALLOCATED")]) == Gathering(A)
+
+
+def test_a_zone_that_has_just_refused_is_left_by_all():
+    """The nodes of the task are replaced together, where there is room; with no such zone, the first one."""
+    nodes = [node(1, A), node(2, B)]
+    assert decide(nodes, refused={A}) == Gathering(B, ("n-1",))
+    assert decide(nodes, refused={A, B}) == Gathering(A, ("n-2",))
+
+
+def test_a_node_that_is_on_its_way_moves_before_one_that_stands():
+    """Once only: then it is bound to that zone."""
+    nodes = [node(1, A), node(2, B, "DOWN"), node(3, B)]
+    assert decide(nodes) == Gathering(A, ("n-2",))
+    assert decide([node(1, A), node(2, B, "DOWN", heading=B)]) == Gathering(B, ("n-1",))
+    assert decide([node(1, A), node(2, B, "DOWN", bound_to=A), node(3, B)]) == Gathering(A)
+    assert decide([node(1, A), node(2, A, "DOWN", heading=B)], refused={A}) == Gathering(B, ("n-1",))
+    assert decide([node(1, A), node(2, "", "DOWN", bound_to=A)], refused={A}).into == B
+
+
+def test_it_waits_a_minute_and_for_enough_nodes():
+    """What is on its way may bring a zone; a fleet that is too small is moved nowhere."""
+    nodes = [node(1, A), node(2, B)]
+    assert decide(nodes, now=59.0) == Gathering()
+    assert decide(nodes, since=None) == Gathering()
+    assert decide([node(1, A), node(2, B, life=NodeLife.NONE)]) == Gathering()
+    lack = shortage([TASK], nodes)
     assert lack.text == "needs 2 nodes in one zone, and there are: 1 in z-a, 1 in z-b"
-    assert shortage([TASK], []).text == "needs 2 nodes in one zone, and there are: none"
+
+
+def test_a_node_that_has_come_to_its_zone_may_be_anywhere_the_next_time():
+    """Also when the task is over before it has come; one that is on its way is left alone."""
+    nodes = [node(1, A), node(2, A, bound_to=A), node(3, B, "DOWN", bound_to=A)]
+    assert decide(nodes) == Gathering(free=("n-2",))
+    assert gather(None, nodes, ZONES, (), LATER, None) == Gathering(free=("n-2",))

@@ -56,7 +56,12 @@ def test_down_from_another_computer_finds_the_nodes_that_its_file_does_not_name(
 def test_up_from_another_computer_with_fewer_nodes_deletes_the_ones_too_many(cloud, owner):
     """Also those that only the first computer knows of."""
     owner.up("--yes")
-    Owner(cloud, "elsewhere", fleet__nodes=1).up("--yes")
+    other = Owner(cloud, "elsewhere", fleet__nodes=1)
+    other.offline = "tpu.nodes.delete"
+    said = other.run("up", "--yes", patience=48 * 3600)
+    assert "demo-002 is too many, and stays" in said.err
+    other.offline = False
+    other.up("--yes")
     assert list(cloud.nodes()) == ["demo-001-tpu-g1"]
 
 

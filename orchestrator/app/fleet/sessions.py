@@ -18,6 +18,8 @@ from orchestrator.clock import SystemClock
 from orchestrator.contract.object_names import ENGINE, NODES, RECORD
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
 from orchestrator.engine.fleet_orders import ReadOrders
@@ -45,6 +47,7 @@ from orchestrator.planning.fleet import (
 )
 from orchestrator.planning.fleet_gate import Hold, after_words, corrections, gate, strays
 from orchestrator.planning.fleet_size import NodeLife
+from orchestrator.planning.update_record import LACKING
 from orchestrator.pricing.cost import Hourly, hourly
 from orchestrator.private_folders import private_file, private_folder
 from orchestrator.scripts.render import shipped
@@ -137,22 +140,48 @@ class Fleet:
         except TpuctlError:
             return True
 
-    def node(self, name: str, controller: Controller) -> Session:
-        """Return the session of one node."""
+    def node(self, name: str, controller: Controller, zone: str = "") -> Session:
+        """Return the session of one node, which may be in all zones of the file, or in *zone* only."""
         spec = node_spec(self.spec, name, self.bucket, controller)
+        if zone:
+            spec = replace(spec, tpu=replace(spec.tpu, zones=(zone,)))
         return self._session(self.reporter_of(name), spec)
 
     def path_of(self, name: str) -> Path:
         """Return the path of a node's stored spec."""
         return self.head.folder.parent / name / SPEC_FILE
 
+    def bound_to(self, name: str) -> str:
+        """Return the only zone that a node may be in, empty where it may be in all of the file."""
+        try:
+            zones = spec_in(self.path_of(name)).tpu.zones
+        except UsageError:
+            return ""
+        return zones[0] if len(zones) == 1 < len(self.spec.tpu.zones) else ""
+
+    def heading(self, name: str) -> str:
+        """Return the zone in which a node was asked for last, empty before that."""
+        record = self._record_of(name)
+        return record.node.zone if record else ""
+
+    def refusals(self, name: str) -> dict[str, float]:
+        """Return the zones that have refused a node for want of room, with the time of the last refusal."""
+        record = self._record_of(name)
+        return {
+            one.zone: one.at for one in (record.refusals if record else ())
+            if one.kind is Kind.NODE and one.retry in LACKING
+        }  # fmt: skip
+
+    def _record_of(self, name: str) -> Record | None:
+        try:
+            return decode(self.path_of(name).with_name("record.json").read_bytes(), name)
+        except FileNotFoundError:
+            return None
+
     def life(self, name: str) -> NodeLife:
         """Return what the record of a node says, as this computer has it."""
-        try:
-            record = decode(self.path_of(name).with_name("record.json").read_bytes(), name)
-        except FileNotFoundError:
-            return NodeLife.NONE
-        if not record.started_at:
+        record = self._record_of(name)
+        if record is None or not record.started_at:
             return NodeLife.NONE
         return NodeLife.UP if record.job.bundle else NodeLife.LEAVING
 

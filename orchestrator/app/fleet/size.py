@@ -1,9 +1,9 @@
 """Grow and shrink a fleet with its queue."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,7 @@ from orchestrator.engine import fleet_orders
 from orchestrator.engine.observe import FAULTS, as_error
 from orchestrator.engine.slurm import Slurm
 from orchestrator.planning.fleet import Controller, node_names
+from orchestrator.planning.fleet_gang import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks
 from orchestrator.planning.fleet_size import FleetNode, NodeLife, SlurmNode, free_since, nodes_missing, resize
 
 
@@ -30,6 +31,16 @@ class NodeWatch(Protocol):
         """Stop watching a node and release its lease."""
 
 
+@dataclass(frozen=True)
+class Load:
+    """Hold for how many nodes tasks wait, how each node is, and which *tasks* of several slices have none."""
+
+    waiting: int
+    sights: dict[str, SlurmNode]
+    tasks: tuple[Wide, ...]
+    wide: bool
+
+
 class Sizing:
     """Changes the number of nodes to match the queue, with at most one action per node at a time."""
 
@@ -40,6 +51,9 @@ class Sizing:
         self._free: dict[str, float] = {}
         self._said: dict[str, str] = {}
         self._wanted: int | None = None
+        self._short_since: float | None = None
+        self._refused: dict[str, float] = {}
+        self._moves = ""
         fleet.write_code()
 
     def look(self, slurm: Slurm) -> None:
@@ -52,7 +66,8 @@ class Sizing:
         if not (began := fleet.began()):
             return
         now = fleet.head.clock.now()
-        waiting, sights = load_of(fleet, slurm)
+        load = load_of(fleet, slurm)
+        waiting, sights = load.waiting, load.sights
         self._free = free_since(self._free, sights, now)
         with self._lock:
             busy = set(self._busy)
@@ -60,7 +75,11 @@ class Sizing:
         # is right; one that is being deleted counts for a minute only.
         nodes = [
             FleetNode(
-                name, NodeLife.UP if name in busy else fleet.life(name), sights[name], self._free.get(name)
+                name,
+                NodeLife.UP if name in busy else fleet.life(name),
+                sights[name],
+                self._free.get(name),
+                *((fleet.bound_to(name), fleet.heading(name)) if load.wide else ()),
             )
             for name in node_names(fleet.spec)
             if name in sights
@@ -72,18 +91,41 @@ class Sizing:
                 f"{what.wanted} of at most {len(nodes)} nodes are wanted: {waiting} tasks wait"
             )
         self._wanted = what.wanted
-        work = {name: partial(self._keep, name) for name in what.keep}
+        work: dict[str, Callable[[], object]] = {name: partial(self._keep, name) for name in what.keep}
         work |= {name: partial(self._start, name, began) for name in what.start}
         work |= {name: partial(self._end, name) for name in what.end}
+        for name, zone in self._gather(load, nodes, now).items():
+            work.setdefault(name, partial(self._move, name, zone, began))
         for name, call in work.items():
             if name not in busy:
                 self._do(name, call)
+
+    def _gather(self, load: Load, nodes: Sequence[FleetNode], now: float) -> dict[str, str]:
+        """Return the nodes that have to be in another zone for tasks of several slices, with that zone."""
+        fleet, zones = self._fleet, self._fleet.spec.tpu.zones
+        if len(zones) == 1:
+            return {}
+        lack = shortage(load.tasks, nodes)
+        if lack is None:
+            self._short_since = None
+        elif self._short_since is None:
+            self._short_since = now
+        for node in nodes if lack is not None else ():
+            # Kept here: with a node that moves, its record forgets them.
+            self._refused.update(fleet.refusals(node.name))
+        refused = {zone for zone, at in self._refused.items() if now - at < REFUSAL_COUNTS}
+        what = gather(lack, nodes, zones, refused, now, self._short_since)
+        moves = f"{', '.join(what.move)} to {what.into}"
+        if what.move and lack is not None and moves != self._moves:
+            fleet.reporter.say(f"{lack.task.job}/{lack.task.number} {lack.text}: {moves}")
+        self._moves = moves
+        return dict.fromkeys(what.move, what.into) | dict.fromkeys(what.free, "")
 
     def end(self) -> None:
         """Start nothing more, and wait for what has started."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _do(self, name: str, call: Callable[[], None]) -> None:
+    def _do(self, name: str, call: Callable[[], object]) -> None:
         """Do it beside everything else; the next look sees what became of it."""
         with self._lock:
             self._busy.add(name)
@@ -94,7 +136,7 @@ class Sizing:
 
         self._pool.submit(self._safely, name, call).add_done_callback(done)
 
-    def _safely(self, name: str, call: Callable[[], None]) -> None:
+    def _safely(self, name: str, call: Callable[[], object]) -> None:
         try:
             call()
         except (*FAULTS, OSError) as fault:
@@ -109,13 +151,18 @@ class Sizing:
     def _keep(self, name: str) -> None:
         self._fleet.slurm().undrain(name)
 
-    def _start(self, name: str, began: float) -> None:
-        session = self._fleet.node(name, self._fleet.controller())
+    def _start(self, name: str, began: float, zone: str = "") -> None:
+        session = self._fleet.node(name, self._fleet.controller(), zone)
         # A `down` writes first that the fleet goes, and then takes each node's lease: one of both sees the other.
+        last = session.records.current.node.incarnation
         if want(session, began, lambda: bool(self._fleet.began())):
             self._watching.follow(self._fleet.path_of(name))
+            if last:
+                # Its mark would be lifted as a kept node's is, and a task begin on a machine that is gone.
+                self._fleet.slurm().gone(name, last)
 
-    def _end(self, name: str) -> None:
+    def _end(self, name: str, why: str = "has nothing to do and is deleted") -> bool:
+        """Delete a node, unless it has got a task meanwhile; return whether it is gone."""
         # From here on nobody asks for another machine of this name, whose Slurm would lift the mark.
         self._watching.leave(name)
         try:
@@ -123,19 +170,35 @@ class Sizing:
             held = self._fleet.slurm().drain(name, session.records.current.node.incarnation)
             if not held.going or held.has_task:
                 self._fleet.slurm().undrain(name)
-                return
-            self._fleet.reporter.say(f"{name} has nothing to do and is deleted")
+                return False
+            self._fleet.reporter.say(f"{name} {why}")
             # Once it has begun, the record says so; what is left then the next look deletes.
             end_node(self._fleet, name, Controller("", 0, ""))
             session = self._fleet.node(name, Controller("", 0, ""))
             session.cost_at_most(session.records.current, session.clock.now())
+            return self._fleet.life(name) is NodeLife.NONE
+        finally:
+            if self._fleet.life(name) is NodeLife.UP:
+                self._watching.follow(self._fleet.path_of(name))
+
+    def _move(self, name: str, zone: str, began: float) -> None:
+        """Let a node come back in *zone*; without one, let its next machine be in any zone, and keep this one."""
+        if zone:
+            if self._end(name, f"moves to {zone}"):
+                # Killed in between, the mark in Slurm says that it is wanted back.
+                self._start(name, began, zone)
+            return
+        self._watching.leave(name)
+        try:
+            session = self._fleet.node(name, self._fleet.controller())
+            want(session, began, lambda: bool(self._fleet.began()))
         finally:
             if self._fleet.life(name) is NodeLife.UP:
                 self._watching.follow(self._fleet.path_of(name))
 
 
-def load_of(fleet: Fleet, slurm: Slurm) -> tuple[int, dict[str, SlurmNode]]:
-    """Return for how many nodes tasks wait, and how each node is. Raise TpuctlError when either is not known."""
+def load_of(fleet: Fleet, slurm: Slurm) -> Load:
+    """Return what tasks want, and how each node is. Raise TpuctlError when either is not known."""
     # The tasks of a job that cannot be read ask for no node: nobody knows how many there are.
     orders = fleet_orders.read_all(fleet.head.store).jobs
     # In this order: what begins or ends in between is counted once at most, so no node is asked for in vain.
@@ -148,4 +211,7 @@ def load_of(fleet: Fleet, slurm: Slurm) -> tuple[int, dict[str, SlurmNode]]:
         for name, node in sights.items()
     }
     team, over = fleet_orders.read_team(fleet.head.store), fleet_orders.over_budget(fleet.head.store)
-    return nodes_missing(orders, ended, queued, team, over), sights
+    return Load(
+        nodes_missing(orders, ended, queued, team, over), sights, wide_tasks(orders, ended, queued, over),
+        any(order.slices[1] > 1 for order in orders),
+    )  # fmt: skip

@@ -97,8 +97,8 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         for one in queued:
             tasks |= dict.fromkeys(node_list(one.node), f"{one.job}/{one.number}")
             waiting += not one.node
-        missing, held = load_of(fleet, slurm)
-        wanted = wanted_nodes(size, missing, sum(node.has_task for node in held.values()))
+        load = load_of(fleet, slurm)
+        wanted = wanted_nodes(size, load.waiting, sum(node.has_task for node in load.sights.values()))
     except TpuctlError as error:
         trouble = error.message
     names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))

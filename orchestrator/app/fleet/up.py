@@ -6,7 +6,7 @@ from functools import partial
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.fleet.account import Accounts, reckon
-from orchestrator.app.fleet.down import end_node
+from orchestrator.app.fleet.down import end_node, remaining
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import bring_up
@@ -28,7 +28,7 @@ class FleetUp:
     up: tuple[str, ...]
     missing: dict[str, TpuctlError]
     on_vm: bool
-    left: dict[str, TpuctlError] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
 
 
 def fleet_up(
@@ -70,14 +70,14 @@ def fleet_up(
     return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm, left)
 
 
-def _end_others(fleet: Fleet, names: tuple[str, ...], controller: Controller) -> dict[str, TpuctlError]:
+def _end_others(fleet: Fleet, names: tuple[str, ...], controller: Controller) -> dict[str, str]:
     """Delete the nodes that are too many, whatever computer has brought them up; return those that stay."""
     known = fleet.known()
     others = [*known, *(name for name in fleet.in_bucket() if name not in known and fleet.there(name))]
     many = [name for name in others if name not in names]
     # One that another computer watches stays, and is named: the rest of `up` does not wait for it.
     ends = for_each({name: partial(end_node, fleet, name, controller) for name in many})
-    return {name: error for name, error in ends.items() if isinstance(error, TpuctlError)}
+    return {name: why for name, end in ends.items() if (why := remaining(end))}
 
 
 def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:

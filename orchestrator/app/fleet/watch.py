@@ -150,8 +150,9 @@ class FleetWatch(WatchAll[Reporter]):
         chore = Chore(self._tend, TEND_SECONDS, losses.wake)
         super().__init__(choice, reporter_of, screen, {name, *known}, chore, loop=loop)
         size = self._fleet.spec.fleet
-        # A fleet of a fixed size is as `fleet up` has made it.
-        self._sizing = Sizing(self._fleet, self) if size and size.min_idle is not None else None
+        # A fleet of a fixed size is as `fleet up` has made it; but its nodes may have to come together in one zone.
+        changes = size and (size.min_idle is not None or (len(self._fleet.spec.tpu.zones) > 1 and not loop))
+        self._sizing = Sizing(self._fleet, self) if changes else None
         # What nodes have cost that are not there now counts for the budget of all.
         self._together[name] = self._fleet.together
         for_each({one: partial(self._count, one) for one in known if one not in self.names})

@@ -73,16 +73,16 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
     """Print which nodes are up."""
     if as_json:
         missing = {name: error.message for name, error in done.missing.items()}
-        left = {name: error.message for name, error in done.left.items()}
         body = {
-            "name": done.name, "bucket": done.bucket, "up": list(done.up), "missing": missing, "left": left,
+            "name": done.name, "bucket": done.bucket, "up": list(done.up), "missing": missing,
+            "left": done.left,
         }  # fmt: skip
         print_json("fleet-up", body)
         return
     for name, error in done.missing.items():
         say(f"{name} is not up: {error.message}", style="yellow")
-    for name, error in done.left.items():
-        say(f"{name} is too many, and stays: {error.message}; then run: tpuctl fleet up", style="yellow")
+    for name, why in done.left.items():
+        say(f"{name} is too many, and stays: {why}; run: tpuctl fleet up", style="yellow")
     total = len(done.up) + len(done.missing)
     if not total:
         text = f"{done.name}: the VM is up, and no task waits for a node. Next: tpuctl fleet submit JOB"
