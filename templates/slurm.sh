@@ -12,7 +12,7 @@
 #   slurm.sh nodes    say how each node is: the time in seconds, then a line for each
 #   slurm.sh drain    let no task begin on a node that has nothing to do; say how it is then
 #   slurm.sh undrain  let tasks begin there again
-#   slurm.sh gone     say that a drained machine was deleted: the next one of its name may have tasks
+#   slurm.sh returning say that a drained machine was deleted: the next one of its name may have tasks
 # FLEET_* come from the job's environment on a node, and from slurm/settings on the VM.
 set -euo pipefail
 umask 077
@@ -455,8 +455,8 @@ drain() {
   SLURM_TIME_FORMAT=%s scontrol -o show node "$1"
 }
 
-gone() {
-  # gone NODE INCARNATION: unless a later machine has come. Down first: no task may begin before that one's slurmd.
+returning() {
+  # returning NODE INCARNATION: unless a later machine has come. Down first: no task may begin before that one's slurmd.
   local comment
   settings
   environment
@@ -589,6 +589,6 @@ node() {
 case ${1:-} in
   head) head_ ;;
   engine | database | cron | keep | node | nodes) "$1" ;;
-  call | submit | lost | drain | gone | undrain) "$@" ;;
+  call | submit | lost | drain | returning | undrain) "$@" ;;
   *) fail "there is no command '${1:-}'" ;;
 esac

@@ -148,9 +148,9 @@ class Slurm:
         """Let no further task start on a node and return its state; a later machine of that name lifts it."""
         return _sights(self._run("drain", node, str(incarnation))).get(node, SlurmNode())
 
-    def gone(self, node: str, incarnation: int) -> None:
+    def returning(self, node: str, incarnation: int) -> None:
         """Say that a drained machine was deleted: the next one of the name may have tasks, and no other."""
-        self._run("gone", node, str(incarnation))
+        self._run("returning", node, str(incarnation))
 
     def undrain(self, node: str) -> None:
         """Allow tasks on a drained node again."""

@@ -152,7 +152,7 @@ class SlurmModel:
         self.nodes[name].drain = f"tpuctl-idle-g{incarnation}"
         return self._sights(name)
 
-    def _gone(self, name, incarnation):
+    def _returning(self, name, incarnation):
         node = self.nodes[name]
         if int(node.comment or 0) <= int(incarnation):
             node.up, node.told_down, node.drained = False, True, ""

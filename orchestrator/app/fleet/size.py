@@ -159,7 +159,7 @@ class Sizing:
             self._watching.follow(self._fleet.path_of(name))
             if last:
                 # Its mark would be lifted as a kept node's is, and a task begin on a machine that is gone.
-                self._fleet.slurm().gone(name, last)
+                self._fleet.slurm().returning(name, last)
 
     def _end(self, name: str, why: str = "has nothing to do and is deleted") -> bool:
         """Delete a node, unless it has got a task meanwhile; return whether it is gone."""

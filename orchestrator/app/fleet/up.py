@@ -21,14 +21,14 @@ from orchestrator.planning.fleet_team import team_of
 
 @dataclass(frozen=True)
 class FleetUp:
-    """Hold which nodes are up, of the others why they are not, and why nodes are *left* that are too many."""
+    """Hold which nodes are up, of the others why they are not, and why nodes are *remaining* that are too many."""
 
     name: str
     bucket: str
     up: tuple[str, ...]
     missing: dict[str, TpuctlError]
     on_vm: bool
-    left: dict[str, str] = field(default_factory=dict)
+    remaining: dict[str, str] = field(default_factory=dict)
 
 
 def fleet_up(
@@ -51,7 +51,7 @@ def fleet_up(
     controller = fleet.start_slurm()
     reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
     names = node_names(fleet.spec)
-    left = _end_others(fleet, names, controller)
+    others = _end_others(fleet, names, controller)
     wanted = _wanted(fleet, names)
     sessions = {name: fleet.node(name, controller) for name in wanted}
     found = for_each(
@@ -67,7 +67,7 @@ def fleet_up(
         reporter.say(f"{error.message}; {error.hint}", style="warning")
     missing = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
     there = tuple(name for name in wanted if name not in missing)
-    return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm, left)
+    return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm, others)
 
 
 def _end_others(fleet: Fleet, names: tuple[str, ...], controller: Controller) -> dict[str, str]:

@@ -69,7 +69,7 @@ class Refusals:
     def __init__(self, reporter: Reporter) -> None:
         self._reporter, self._lock = reporter, threading.Lock()
         self._nodes: dict[tuple[str, str], set[str]] = {}
-        self._told: dict[tuple[str, str], tuple[int, float]] = {}
+        self._said_of: dict[tuple[str, str], tuple[int, float]] = {}
 
     def take(self, node: str, zone: str, cause: str, at: float) -> None:
         """Count one refusal, *at* some time in seconds."""
@@ -77,11 +77,11 @@ class Refusals:
         with self._lock:
             nodes = self._nodes.setdefault(key, set())
             nodes.add(node)
-            before, told_at = self._told.get(key, (0, 0.0))
+            before, said_at = self._said_of.get(key, (0, 0.0))
             # More nodes are news, more refusals of the same ones are not.
-            if before and (len(nodes) == before or at - told_at < REFUSED_SECONDS):
+            if before and (len(nodes) == before or at - said_at < REFUSED_SECONDS):
                 return
-            self._told[key] = (len(nodes), at)
+            self._said_of[key] = (len(nodes), at)
             count = len(nodes)
         many = f"{count} node{'' if count == 1 else 's'}"
         self._reporter.say(f"{zone}: {cause}, refused to {many}; why: tpuctl explain {node}", style="warning")

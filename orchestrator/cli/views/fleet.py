@@ -75,13 +75,13 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
         missing = {name: error.message for name, error in done.missing.items()}
         body = {
             "name": done.name, "bucket": done.bucket, "up": list(done.up), "missing": missing,
-            "left": done.left,
+            "left": done.remaining,
         }  # fmt: skip
         print_json("fleet-up", body)
         return
     for name, error in done.missing.items():
         say(f"{name} is not up: {error.message}", style="yellow")
-    for name, why in done.left.items():
+    for name, why in done.remaining.items():
         say(f"{name} is too many, and stays: {why}; run: tpuctl fleet up", style="yellow")
     total = len(done.up) + len(done.missing)
     if not total:
