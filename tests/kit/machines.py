@@ -274,7 +274,7 @@ class Ssh:
 
     def _machine(self, host):
         self.cloud.acting[-1].must_live()
-        if self.cloud.acting[-1].user.offline:
+        if self.cloud.acting[-1].user.offline is True:
             return None
         return self.cloud.model.machine_by_address(host.address)
 

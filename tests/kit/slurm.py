@@ -155,7 +155,7 @@ class SlurmModel:
     def _returning(self, name, incarnation):
         node = self.nodes[name]
         if int(node.comment or 0) <= int(incarnation):
-            node.up, node.told_down, node.drained = False, True, ""
+            node.up, node.told_down, node.drain = False, True, ""
 
     def _undrain(self, name):
         self.nodes[name].drain = ""
