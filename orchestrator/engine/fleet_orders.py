@@ -77,7 +77,7 @@ def read_all(store: Store) -> ReadOrders:
 
 
 def read_some(store: Store, names: Iterable[str]) -> ReadOrders:
-    """Return the jobs of these names, as far as they exist; one that is spoiled keeps nobody from the others."""
+    """Return the jobs of these names that exist; a spoiled one does not hide the others."""
     jobs, unread = [], {}
     for name in names:
         # Outside: a bucket that does not answer says nothing about any job.

@@ -156,7 +156,7 @@ def _width(job: JobHistory, task: int) -> int:
 
 
 def by_user(jobs: Iterable[JobHistory], costs: Bill) -> dict[str, Amount]:
-    """Return what the jobs of each login have cost; those that nobody has submitted under one are SHARED's."""
+    """Return what the jobs of each login have cost; jobs that were submitted without one are SHARED's."""
     found: dict[str, Amount] = {}
     for job in jobs:
         login, one = job.order.user or SHARED, costs.jobs.get(job.order.name, Amount())

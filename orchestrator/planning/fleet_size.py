@@ -141,7 +141,7 @@ def resize(size: FleetSpec, waiting: int, nodes: Sequence[FleetNode], now: float
     leaving = [node for node in nodes if node.life is NodeLife.LEAVING]
     if size.min_idle is None:
         # A fleet of a fixed size: what is missing or too many is for `fleet up`, which asks first. But one that was
-        # taken away to come back in another zone is wanted, whoever was killed in between.
+        # taken away to come back in another zone is wanted, also if a watch was killed in between.
         ends = [*free[short:], *(node for node in leaving if node.slurm.going)]
         back = tuple(node.name for node in nodes if node.life is NodeLife.NONE and node.slurm.going)
         return Resize(wanted, tuple(node.name for node in staying), back, tuple(node.name for node in ends))

@@ -200,7 +200,7 @@ class Slurmd:
         if (
             controller is not None
             and self.registered is not controller
-            and controller.register(self.name, self.incarnation, self)
+            and controller.register(self.name, self.incarnation, self, self.worker.env.get("ZONE", ""))
         ):
             self.registered = controller
         for run in list(self.runs_here):

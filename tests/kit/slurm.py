@@ -227,13 +227,13 @@ class SlurmModel:
 
     # Calls by nodes.
 
-    def register(self, name, incarnation, slurmd):
+    def register(self, name, incarnation, slurmd, zone=""):
         """Register a node's machine; *slurmd* is the object of `tests/kit/fleet.py`."""
         node = self.nodes.get(name)
         if node is None or not self.ran:
             return False
         node.comment, node.slurmd, node.heard = str(incarnation), slurmd, self.clock.now()
-        node.up, node.told_down, node.zone = True, False, slurmd.worker.env.get("ZONE", "")
+        node.up, node.told_down, node.zone = True, False, zone
         # The mark is of the machine that was deleted because it had nothing to do.
         if node.drain and int(node.drain.rpartition("-g")[2]) < int(incarnation):
             node.drain = ""
