@@ -3,8 +3,9 @@
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from orchestrator.domain.ports import Host, Remote
 from orchestrator.errors import RemoteError
@@ -13,6 +14,7 @@ from orchestrator.planning.fleet_gate import Correction
 from orchestrator.planning.fleet_size import SlurmNode
 from orchestrator.planning.fleet_team import Team, accounts
 
+T = TypeVar("T")
 FOLDER = "slurm"
 SECONDS = 90.0
 FETCH_SECONDS = 900.0
@@ -36,16 +38,21 @@ NOTHING = "(null)"
 _AFTER = re.compile(r"(after\w+):(\d+)")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Slurm:
-    """Run Slurm's commands on the machine *host*. Every method raises RemoteError with Slurm's own message."""
+    """
+    Run Slurm's commands on the machine *host*. Every method raises RemoteError with Slurm's own message.
+
+    *elsewhere* finds the machine anew, for a *host* that is remembered from before and does not answer.
+    """
 
     remote: Remote
     host: Host
+    elsewhere: Callable[[], Host] | None = None
 
     def engine(self, script: bytes) -> str:
         """Install slurm.sh, upload Slurm's packages to the bucket, and return the name of their archive."""
-        self.remote.put([self.host], script, f"{FOLDER}/slurm.sh", 0o700)
+        self._put(script, f"{FOLDER}/slurm.sh", 0o700)
         return self._run("engine", seconds=FETCH_SECONDS).strip().splitlines()[-1]
 
     def database(self) -> str:
@@ -63,7 +70,7 @@ class Slurm:
         database = self.database() if team.needs_database else ""
         lines = (("may" if one.may_fail else "must", *one.words) for one in accounts(name, team))
         text = "".join(f"{' '.join(words)}\n" for words in lines)
-        self.remote.put([self.host], text.encode(), f"{FOLDER}/accounts", 0o600)
+        self._put(text.encode(), f"{FOLDER}/accounts")
         settings = {
             "FLEET_DATABASE": database,
             "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": controller.address,
@@ -71,7 +78,7 @@ class Slurm:
         }  # fmt: skip
         # Names, numbers and addresses only, so JSON's quotes are valid in bash.
         text = "".join(f"{key}={json.dumps(str(value))}\n" for key, value in settings.items())
-        self.remote.put([self.host], text.encode(), f"{FOLDER}/settings", 0o600)
+        self._put(text.encode(), f"{FOLDER}/settings")
         self._run("head", seconds=FETCH_SECONDS)
 
     def submit(
@@ -92,7 +99,7 @@ class Slurm:
             one_zone = f"[{'|'.join(zones)}]" if len(zones) > 1 else zones[0]
             options += [f"--nodes={least}-{most}", shlex.quote(f"--constraint={one_zone}")]
         target = f"{FOLDER}/job-{order.name}"
-        self.remote.put([self.host], order.script.encode(), target, 0o600)
+        self._put(order.script.encode(), target)
         self._run("submit", order.name, f'"$1/{target}"', ",".join(map(str, numbers)), *options)
 
     def queue(self) -> tuple[Queued, ...]:
@@ -162,11 +169,30 @@ class Slurm:
 
     def _run(self, *words: str, seconds: float = SECONDS) -> str:
         script = _RUN.replace("@FOLDER@", FOLDER).replace("@WORDS@", " ".join(words))
-        (done,) = self.remote.run_elevated([self.host], script, seconds)
+        (done,) = self._reached(lambda host: self.remote.run_elevated([host], script, seconds))
         if done.exit_code:
             said = done.stderr.strip()[-600:] or "it gave no reason"
             raise RemoteError(f"{self.host.name}: Slurm ({words[0]}): {said}", hint="run: tpuctl fleet up")
         return done.stdout
+
+    def _put(self, data: bytes, target: str, mode: int = 0o600) -> None:
+        self._reached(lambda host: self.remote.put([host], data, target, mode))
+
+    def _reached(self, work: Callable[[Host], T]) -> T:
+        """Do *work* on the remembered host, else on the one found anew: commands of slurm.sh may be repeated."""
+        try:
+            return work(self.host)
+        except RemoteError:
+            if self.elsewhere is None:
+                raise
+            before, self.host, self.elsewhere = self.host, self.elsewhere(), None
+            if (before.name, before.address, before.port) == (
+                self.host.name,
+                self.host.address,
+                self.host.port,
+            ):
+                raise
+        return work(self.host)
 
 
 def _sights(text: str) -> dict[str, SlurmNode]:

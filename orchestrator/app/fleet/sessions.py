@@ -1,9 +1,11 @@
 """Open the sessions of a fleet: of the VM with Slurm's controller, and of each TPU, a deployment of its own."""
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,15 +21,18 @@ from orchestrator.contract.object_names import ENGINE, NODES, RECORD
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import Kind
+from orchestrator.domain.ports import Host
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
+from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.fleet_orders import ReadOrders
 from orchestrator.engine.record_format import decode
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.engine.routes import vm_host
 from orchestrator.engine.slurm import Slurm
 from orchestrator.errors import (
+    DiskError,
     HostKeyError,
     NotFoundError,
     RemoteError,
@@ -56,6 +61,8 @@ AT_ONCE = 16
 BOOT_SECONDS = 240.0
 LOOK_SECONDS = 2.0
 LIST_SECONDS = 3.0
+VM_HOST = "vm-host.json"
+"""File beside the record: where the VM was reached last."""
 LOCAL_PORTS = range(20_000, 60_000, 128)
 """First port of each fleet on a local cloud, whose machines share the computer's ports."""
 
@@ -205,6 +212,11 @@ class Fleet:
 
     def slurm(self) -> Slurm:
         """Return Slurm on the VM. Raise UsageError if no VM is running."""
+        remote, before = self.head.cloud.remote, self._vm_before()
+        return Slurm(remote, before, self._vm_now) if before else Slurm(remote, self._vm_now())
+
+    def _vm_now(self) -> Host:
+        """Look where the VM is, and remember it."""
         world = look(self.head)
         if isinstance(world.vm, Absent) or (
             isinstance(world.vm, Present) and world.vm.value.state is not VmState.RUNNING
@@ -213,7 +225,25 @@ class Fleet:
                 f"the VM of the fleet {self.spec.name} does not run", hint="run: tpuctl fleet up",
                 changed="nothing was changed", code="TPU-130",
             )  # fmt: skip
-        return Slurm(self.head.cloud.remote, vm_host(self.head.cloud, world))
+        host = vm_host(self.head.cloud, world)
+        if host.iap is None and host.via is None:
+            body = {"name": host.name, "address": host.address, "port": host.port}
+            with suppress(DiskError):  # It only spares the next command the question.
+                write_atomically(self.head.folder / VM_HOST, json.dumps(body).encode())
+        return host
+
+    def _vm_before(self) -> Host | None:
+        """
+        Return where the VM was at the last look, None when that is not known.
+
+        To ask Compute Engine again takes longer than all the rest of a command. A stranger at that address is
+        refused: no key is given here, so that only the remembered one counts.
+        """
+        try:
+            body = json.loads((self.head.folder / VM_HOST).read_bytes())
+            return Host(str(body["name"]), str(body["address"]), (), int(body["port"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def start_slurm(self, patience: float = BOOT_SECONDS) -> Controller:
         """Install Slurm on the VM and start its controller; wait up to *patience* seconds for a booting VM."""
