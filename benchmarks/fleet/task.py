@@ -1,7 +1,8 @@
 """
 A task as a sweep has many: steps, a save every few of them, and back from the save after a loss.
 
-Run as a program: `task.py FOLDER TASK STEPS SAVE_EVERY SECONDS`. It writes a line for each step, with the attempt.
+Run as a job of a fleet: `task.py STEPS EVERY SECONDS`. It notes each step in $BENCH_STEPS: when, by which start of
+the task, its number, and on which machine.
 """
 
 import os
@@ -12,18 +13,18 @@ from pathlib import Path
 
 def main() -> None:
     """Make the steps that are left."""
-    folder, task, steps, every, pause = Path(sys.argv[1]), sys.argv[2], *map(float, sys.argv[3:6])
-    saved = folder / f"{task}.saved"
-    first = int(saved.read_text()) if saved.exists() else 0
-    attempt = os.environ.get("SLURM_RESTART_COUNT", "0")
-    with (folder / f"{task}.steps").open("a", buffering=1) as lines:
-        for step in range(first + 1, int(steps) + 1):
+    steps, every, pause = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    place, start = Path(os.environ["TPUCTL_CHECKPOINT_DIR"]), os.environ["TPUCTL_INCARNATION"]
+    notes = Path(os.environ["BENCH_STEPS"]) / f"{os.environ['TASK']}.{os.environ['TPUCTL_WORKER_ID']}"
+    with notes.open("a", buffering=1) as lines:
+        for step in range(int(os.environ["TPUCTL_RESUME_STEP"] or 0) + 1, steps + 1):
             time.sleep(pause)
-            lines.write(f"{time.time():.3f} {attempt} {step} {os.environ['SLURMD_NODENAME']}\n")
+            lines.write(f"{time.time():.3f} {start} {step} {os.environ['TPUCTL_NODE']}\n")
             if step % every == 0 or step == steps:
-                whole = folder / f"{task}.{attempt}.part"
-                whole.write_text(str(step))
-                whole.replace(saved)
+                folder = place / f"step-{step}"
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / "model").write_text(str(step))
+                (folder / "COMPLETE").write_text("")
 
 
 if __name__ == "__main__":

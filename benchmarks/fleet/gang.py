@@ -1,0 +1,40 @@
+"""F9: a task over several slices loses one of them, while another node is free."""
+
+import time
+
+from benchmarks.fleet.figures import Figure, load
+from benchmarks.fleet.grant import Grant, redone
+
+SLICES = 2
+
+
+def gang_lost(grant: Grant) -> list[Figure]:
+    """Kill the slice on which Slurm did not start the task, whose end Slurm would see by itself."""
+    grant.submit("gang", 1, steps=100_000, every=10, pause=0.5, more=f"slices: {SLICES}")
+    workers = [f"0.{worker}" for worker in range(SLICES)]
+    grant.wait("all slices train", lambda: all(_newest(grant, worker, 1) for worker in workers))
+    time.sleep(20)
+    machine = grant.steps("gang")[workers[-1]][-1].machine
+    node = machine.partition("-tpu-")[0]
+    lost = grant.preempt(node)
+    known = grant.wait("the loss is known", lambda: grant.known(node, lost)) and grant.known(node, lost)
+    grant.wait("all slices train again", lambda: all(_newest(grant, worker, 2) for worker in workers))
+    firsts = [next(s.at for s in grant.steps("gang")[worker] if s.start > 1) for worker in workers]
+    again = [sum(redone(grant.steps("gang")[worker])) for worker in workers]
+    claimed = grant.stage.objects("jobs/gang/starts/")
+    grant.cancel("gang")
+    all_back = max(firsts) - lost
+    return [
+        Figure(
+            "F9",
+            f"{SLICES} slices, a third node free: all train again {all_back:.1f} s after the SIGKILL, "
+            f"{(known or lost) - lost:.1f} s of them until it is known; {max(again)} steps made again, "
+            f"{len(claimed)} starts ({load()})",
+            all_back <= 25,
+        )
+    ]
+
+
+def _newest(grant: Grant, worker: str, start: int) -> bool:
+    steps = grant.steps("gang").get(worker, [])
+    return bool(steps) and steps[-1].start >= start

@@ -1,0 +1,81 @@
+"""F7 and F8: the controller is killed, and its VM is deleted with the disk, while tasks run."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from benchmarks.fleet.figures import Figure, load
+from benchmarks.fleet.grant import Grant, redone
+
+AGES = (0.5, 2.0, 8.0)
+"""Seconds that the tasks have run when the controller is killed."""
+KNOWN, COPIED, SETTLED = 300, 45.0, 60.0
+"""Tasks in the queue; seconds in which its state is copied (slurm.sh keep), and in which nodes register anew."""
+
+
+def controller_killed(grant: Grant) -> list[Figure]:
+    """SIGKILL slurmctld when tasks on all nodes are of some age; cron or the watch starts it again."""
+    answered, restarted, again, repeated, tasks = [], [], 0, 0, 0
+    for age in AGES:
+        name = f"killed-{age:g}".replace(".", "-")
+        grant.submit(name, grant.nodes, steps=60, every=10, pause=0.5)
+        grant.wait("all tasks run", lambda name=name: len(grant.steps(name)) == grant.nodes)
+        time.sleep(age)
+        os.kill(grant.controller(), signal.SIGKILL)
+        killed = time.time()
+        grant.wait(
+            "another controller", lambda: grant.controller() and "UP" in grant.slurm("scontrol", "ping")
+        )
+        answered.append(time.time() - _began(grant.controller()))
+        restarted.append(time.time() - killed)
+        grant.wait("all tasks are done", lambda name=name: grant.ended(name) == grant.nodes)
+        again += len(grant.starts(name)) - grant.nodes
+        repeated += sum(sum(redone(steps)) for steps in grant.steps(name).values())
+        tasks += grant.nodes
+    ages, longest = ", ".join(f"{age:g}" for age in AGES), max(restarted)
+    return [
+        Figure(
+            "F7",
+            f"killed when {grant.nodes} tasks had run {ages} s: {again} of {tasks} tasks began again ({repeated} "
+            f"steps made twice), none lost; it answers {max(answered):.1f} s after its start, which is at most "
+            f"{longest:.0f} s after the kill ({load()})",
+            again == 0 and max(answered) <= 5 and max(restarted) <= 75,
+        )
+    ]
+
+
+def vm_lost(grant: Grant) -> list[Figure]:
+    """Delete the VM with its disk; the watch makes another one."""
+    grant.submit("known", KNOWN, steps=100_000, every=20, pause=0.5)
+    grant.wait("all nodes have a task", lambda: len(grant.steps("known")) == grant.nodes)
+    time.sleep(COPIED)
+    before = set(grant.starts("known"))
+    grant.delete_vm()
+    deleted = grant.wait("the VM's end", lambda: not grant.controller())
+    back = grant.wait("the next VM's controller", lambda: "UP" in grant.slurm("scontrol", "ping"))
+    known = grant.wait("all tasks are known", lambda: _queued(grant) == KNOWN)
+    time.sleep(SETTLED)
+    began = set(grant.starts("known")) - before
+    silent = [one for one, steps in grant.steps("known").items() if time.time() - steps[-1].at > 10]
+    grant.cancel("known")
+    return [
+        Figure(
+            "F8",
+            f"with {grant.nodes} nodes: Slurm answers {back - deleted:.0f} s after the loss and knows all {KNOWN} "
+            f"tasks after {known - deleted:.0f} s, the making of the VM included; of {len(before)} that ran "
+            f"{len(began)} began again, {len(silent)} stand still ({load()})",
+            not began and not silent and known - deleted <= 120,
+        )
+    ]
+
+
+def _queued(grant: Grant) -> int:
+    return len(grant.slurm("squeue", "-h", "-r", "-n", "known", "-o", "%K").split())
+
+
+def _began(process: int) -> float:
+    """Return when a process began, in seconds since the epoch."""
+    ticks = float(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+    return float(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")

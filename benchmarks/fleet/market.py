@@ -1,0 +1,208 @@
+"""F1 to F6: a recorded market takes nodes of a watched fleet away; the watch brings them back."""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from benchmarks.fleet.figures import Figure, load
+from benchmarks.fleet.grant import Grant, percentile, redone
+
+AWS = Path(__file__).parents[1] / "traces" / "aws_p3_add_remove.csv"
+EVERY, PAUSE, STEPS = 20, 0.25, 240
+JOB, TASKS = "market", 2000
+_REQUEUED, _GIVEN = re.compile(r"equeu\w* .*?JobId=(\S+)"), "Allocate"
+WORKS = frozenset({"idle", "allocated", "mixed", "completing"})
+
+
+@dataclass
+class Lives:
+    """Sum up how long nodes could work: Slurm has them, and nobody has killed them since."""
+
+    grant: Grant
+    seconds: float = 0.0
+    dead: set[str] = field(default_factory=set)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        """Look twice a second until it is *over*."""
+        last, gone = time.time(), set[str]()
+        while not self.over.wait(0.5):
+            states, now = self.grant.states(), time.time()
+            up = {node for node, state in states.items() if state in WORKS}
+            gone = (gone | (self.dead - up)) & self.dead
+            # It is back when Slurm has seen it down, and up again.
+            self.dead -= gone & up
+            if states:
+                self.seconds += len(up - self.dead) * (now - last)
+            last = now
+
+
+def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float]) -> list[Figure]:
+    """Lose nodes as recorded between two hours, *faster* than then; the queue is never empty."""
+    losses = recorded(trace, grant.nodes, hours)
+    grant.submit(JOB, TASKS, steps=STEPS, every=EVERY, pause=PAUSE)
+    grant.wait("all nodes have a task", lambda: len(grant.steps(JOB)) >= grant.nodes)
+    lives, began = Lives(grant), time.time()
+    looking = threading.Thread(target=lives.watch, daemon=True)
+    looking.start()
+    lost: list[tuple[str, float]] = []
+    for at, count in losses:
+        time.sleep(max(0.0, began + at / faster - time.time()))
+        for node in _alive(grant, lives)[:count]:
+            lives.dead.add(node)
+            lost.append((node, grant.preempt(node)))
+    time.sleep(max(45.0, began + (hours[1] - hours[0]) * 3600 / faster - time.time()))
+    end = time.time()
+    lives.over.set()
+    looking.join()
+    steps = {task: [one for one in made if one.at <= end] for task, made in grant.steps(JOB).items()}
+    known = {(node, at): grant.known(node, at) for node, at in lost}
+    requeued, running = _by_slurm(grant, {key: at for key, at in known.items() if at is not None})
+    twice, ended = committed_twice(grant), grant.ended(JOB)
+    missing = set(range(TASKS)) - _queued(grant) - _marked(grant)
+    grant.cancel(JOB)
+    about = (
+        f"{trace.stem}, hours {hours[0]:g} to {hours[1]:g}, {faster:g} times as fast, {len(lost)} losses on "
+        f"{grant.nodes} nodes ({load()})"
+    )
+    made = sum(map(len, steps.values())) * PAUSE
+    unique = sum(len({one.number for one in mine}) for mine in steps.values()) * PAUSE
+    again = [count for mine in steps.values() for count in redone(mine)]
+    delays = [at - key[1] for key, at in known.items() if at is not None]
+    used, good, most = made / lives.seconds, unique / lives.seconds, max(again, default=0)
+    mean = sum(again) / max(1, len(again))
+    late, later = percentile(requeued, 0.99), percentile(running, 0.99)
+    middle = percentile(running, 0.5)
+    texts = {
+        "F1": f"{len(missing)} / {len(twice)} of {len(steps)} tasks that began, {ended} of them done",
+        "F2": f"{used:.3f} of the time in which nodes were in Slurm and alive, starts of tasks included",
+        "F3": f"{good:.3f} of that time",
+        "F4": f"p99 {late:.1f} s / p50 {middle:.1f}, p99 {later:.1f} s until Slurm has given it to a node",
+        "F5": f"p50 {percentile(delays, 0.5):.1f} s, at most {max(delays):.1f} s; the watch lists each 15 s",
+        "F6": f"mean {mean:.1f}, at most {most} in {len(again)} restarts; a save each {EVERY} steps of {PAUSE} s",
+    }
+    kept = {
+        "F1": not missing and not twice,
+        "F2": used >= 0.94,
+        "F3": good >= 0.92,
+        "F4": late <= 1 and middle <= 15 and later <= 25,
+        "F5": max(delays) <= 16,
+        "F6": most <= EVERY + 1,
+    }
+    return [Figure(name, f"{text}: {about}", kept[name]) for name, text in texts.items()]
+
+
+def _alive(grant: Grant, lives: Lives) -> list[str]:
+    """Return the nodes that can be lost."""
+    found = {node for node, state in grant.states().items() if state in WORKS}
+    return sorted(found - lives.dead)
+
+
+def _queued(grant: Grant) -> set[int]:
+    found = grant.slurm("squeue", "-h", "-r", "-n", JOB, "-o", "%K").split()
+    return {int(one) for one in found if one.isdecimal()}
+
+
+def _marked(grant: Grant) -> set[int]:
+    names = grant.stage.objects(f"jobs/{JOB}/ends/")
+    return {int(name.rpartition("/")[2].partition(".")[0]) for name in names}
+
+
+def _by_slurm(grant: Grant, known: dict[tuple[str, float], float]) -> tuple[list[float], list[float]]:
+    """Return after how many seconds each known loss led to a requeue, and to a node, by slurmctld's own log."""
+    requeued, running, log = [], [], list(_log(grant.head / "log" / "slurmctld.log"))
+    for (node, lost), at in known.items():
+        queued = next(
+            (
+                (when, m[1])
+                for when, line in log
+                if when >= lost and node in line and (m := _REQUEUED.search(line))
+            ),
+            None,
+        )
+        if queued is None:
+            continue  # It had no task.
+        requeued.append(max(0.0, queued[0] - at))
+        task = queued[1].partition("(")[0]
+        given = (when for when, line in log if when > queued[0] and _GIVEN in line and f"{task}(" in line)
+        running += [when - at for when in given][:1]
+    return requeued or [float("nan")], running or [float("nan")]
+
+
+def _log(path: Path) -> Iterator[tuple[float, str]]:
+    for line in path.read_text(errors="replace").splitlines():
+        with suppress(ValueError):
+            stamp, _, rest = line.removeprefix("[").partition("] ")
+            yield datetime.fromisoformat(stamp).astimezone().timestamp(), rest
+
+
+def committed_twice(grant: Grant) -> list[str]:
+    """Return the tasks of which an older start has committed after a newer one had claimed."""
+    found = []
+    for task in {one.partition(".")[0] for one in grant.starts(JOB)}:
+        folder = f"jobs/{JOB}/tasks/{task}/"
+        at = {one["name"].removeprefix(folder): one["timeCreated"] for one in _items(grant, folder)}
+        claims = {int(n.split("/")[2]): when for n, when in at.items() if n.endswith("/claim.json")}
+        commits = [
+            (int(m[1]), when) for n, when in at.items() if (m := re.search(r"/g(\d+)/w\d+\.manifest", n))
+        ]
+        if any(
+            when > claimed and start < newer for start, when in commits for newer, claimed in claims.items()
+        ):
+            found.append(task)
+    return found
+
+
+def _items(grant: Grant, prefix: str) -> list[dict[str, str]]:
+    body = grant.stage.get(f"/storage/v1/b/{grant.stage.bucket()}/o?prefix={prefix.replace('/', '%2F')}")
+    found: list[dict[str, str]] = json.loads(body or b"{}").get("items", [])
+    return found
+
+
+def recorded(trace: Path, nodes: int, hours: tuple[float, float]) -> list[tuple[float, int]]:
+    """
+    Return when how many nodes are lost, in seconds since the first hour, as many as of a fleet of *nodes*.
+
+    A CSV is Bamboo's (milliseconds, add or remove, machine), another file has lines `date, time, machines`.
+    """
+    first, last = (hour * 3600 for hour in hours)
+    rows = _bamboo(trace) if trace.suffix == ".csv" else _counts(trace)
+    size, losses, owed = max(alive for _, alive, _ in rows), [], 0.0
+    for at, _, gone in rows:
+        if not first <= at <= last:
+            continue
+        owed += gone * nodes / size
+        if owed >= 1:
+            losses.append((at - first, int(owed)))
+            owed -= int(owed)
+    return losses
+
+
+def _bamboo(trace: Path) -> list[tuple[float, int, int]]:
+    rows, alive = [], 0
+    for line in trace.read_text().split():
+        milliseconds, verb, _ = line.split(",")
+        alive += 1 if verb == "add" else -1
+        rows.append((int(milliseconds) / 1000, alive, int(verb != "add")))
+    return rows
+
+
+def _counts(trace: Path) -> list[tuple[float, int, int]]:
+    rows: list[tuple[float, int, int]] = []
+    began, before = 0.0, 0
+    for line in trace.read_text().splitlines():
+        date, clock, number = (cell.strip() for cell in line.split(","))
+        at, alive = datetime.fromisoformat(f"{date} {clock}").timestamp(), int(number)
+        began = began or at
+        # Each change stands there three times, a minute apart: what is no newer than the row before is a copy.
+        if rows and at - began <= rows[-1][0]:
+            continue
+        rows.append((at - began, alive, max(0, before - alive)))
+        before = alive
+    return rows
