@@ -403,9 +403,14 @@ cron() {
 
 tend() {
   # Slurm puts a task that has lost its machine behind all others, where it may starve.
-  local task restarts nice
+  local task restarts nice node reason
   squeue -h -r -t PD -O 'JobArrayID:.30,RestartCnt:.8,Nice:.12' 2>/dev/null | while read -r task restarts nice; do
     [ "$restarts" = 0 ] || [ "$nice" != 0 ] || scontrol update jobid="$task" nice=-50000 || true
+  done
+  # A controller that was killed may start a task where it runs already. Slurm ends both copies, and lets nothing begin on
+  # that node any more. Nothing speaks against it: the next task there ends what is left of others.
+  sinfo -h -N -t drain -o '%N %E' 2>/dev/null | while read -r node reason; do
+    [ "$reason" != "Duplicate jobid" ] || scontrol update nodename="$node" state=undrain || true
   done
 }
 

@@ -48,7 +48,9 @@ def test_a_vm_that_does_not_answer_where_it_was_is_looked_up_and_remembered(clou
 def test_a_vm_that_is_gone_is_no_stranger_at_its_old_address(cloud, owner):
     """Nothing of the note is believed when nobody answers there."""
     owner.up("--yes")
-    cloud.model.preempt("demo-vm", notice=False)
+    (vm,) = cloud.model.kernel.state.instances.values()
+    cloud.model.compute.stop(vm.zone, vm.name)
+    cloud.wait(600)
     said = owner.submit(tasks=1)
     assert said.code != 0
     assert "does not run" in said.err
