@@ -247,6 +247,7 @@ keep() {
   local tries
   settings
   for ((tries = 0; tries < 5; tries++)); do
+    save || true
     tar -C "$here/state" -cf "$here/kept.new" . 2>/dev/null || true
     if [ -n "$(find "$here/state" -name 'job_state*' -print -quit)" ] && ! cmp -s "$here/kept.new" "$here/kept"; then
       bucket head replace "state-${FLEET_ENGINE:6:12}.tar" "$here/kept.new"
@@ -254,6 +255,15 @@ keep() {
     fi
     sleep 10
   done
+}
+
+save() {
+  # Slurm writes a start down within 5 s if its main scheduler made it, but one of backfill's with the next change only,
+  # and a controller that was killed would start the task again. A change of a comment is enough.
+  local saved began task
+  saved=$(stat -c %Y "$here/state/job_state" 2>/dev/null) || return 0
+  read -r began task < <(SLURM_TIME_FORMAT=%s squeue -h -t R -o '%S %A' | sort -n | tail -n 1) || return 0
+  [ "$began" -lt "$saved" ] || scontrol update jobid="$task" comment=begun
 }
 
 authenticate() {

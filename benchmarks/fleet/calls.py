@@ -10,6 +10,7 @@ from tests.kit.queue_of_nodes import Queue
 from tests.kit.user import User
 
 ZONES, POLL = ("us-central1-b", "us-central1-c"), 15.0
+GOAL = 100
 CALM, STORM = 150.0, 240.0
 LIST, CREATE = "tpu.nodes.list", "tpu.nodes.create"
 
@@ -46,13 +47,14 @@ def calls(size: int) -> list[Figure]:
         again = [at for at in cloud.asked(CREATE) if at > lost]
         back = len(cloud.in_use())
     passes = CALM / POLL
+    fits = len(calm) <= passes * len(ZONES) * 1.1 and max(first, _fastest(again)) <= 60
     return [
         Figure(
             "F13",
             f"{len(calm) / passes:.2f} lists a pass of {size} nodes in {len(ZONES)} zones of a page each; at most "
             f"{max(first, _fastest(again))} creates in a minute, at `up` and after the loss of all {size}, "
             f"{back} of them back in {STORM / 60:.0f} min",
-            len(calm) <= passes * len(ZONES) * 1.1 and max(first, _fastest(again)) <= 60,
+            None if fits and size < GOAL else fits,
         )
     ]
 

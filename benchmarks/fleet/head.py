@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.fleet.figures import Figure, load
 from benchmarks.fleet.grant import Grant, redone
 
-AGES = (0.5, 2.0, 8.0)
+AGES = (0.5, 8.0, 20.0)
 """Seconds that the tasks have run when the controller is killed."""
 KNOWN, COPIED, SETTLED = 300, 45.0, 60.0
 """Tasks in the queue; seconds in which its state is copied (slurm.sh keep), and in which nodes register anew."""

@@ -1,4 +1,4 @@
-"""What slurm.sh does for the queue each minute, with programs of Slurm that only note what they are told."""
+"""What slurm.sh does for the queue by itself, with programs of Slurm that only note what they are told."""
 
 import os
 import subprocess
@@ -14,27 +14,53 @@ f-003 none
 f-004 Duplicate jobid of somebody
 f-005 Duplicate jobid
 """
+RUNNING = """\
+1000 7
+1200 9
+1100 8
+"""
 
 
 @pytest.fixture
-def told(tmp_path):
-    """Run `slurm.sh call tend` on a VM with these nodes; return what scontrol was told."""
+def vm(tmp_path):
+    """Give a VM of these nodes and running tasks: a function that calls a word of slurm.sh there."""
     slurm, engine = tmp_path / "slurm", f"slurm-{'a' * 64}.tar.gz"
     programs = slurm / f"tree-{'a' * 12}" / "usr" / "bin"
     programs.mkdir(parents=True)
     (programs.parent / "lib" / "here" / "slurm-wlm").mkdir(parents=True)
     (slurm / "settings").write_text(f'FLEET_ENGINE="{engine}"\n')
     (slurm / "slurm.sh").write_bytes(shipped("slurm.sh"))
-    (tmp_path / "nodes").write_text(NODES)
-    notes = {"squeue": "true", "sinfo": f"cat {tmp_path}/nodes", "scontrol": f'echo "$*" >>{tmp_path}/told'}
+    (slurm / "state").mkdir()
+    (slurm / "state" / "job_state").touch()
+    (tmp_path / "told").touch()
+    running = f'case "$*" in *"-t R"*) echo "{RUNNING}" | grep . ;; esac'
+    notes = {"squeue": running, "sinfo": f"echo '{NODES}'", "scontrol": f'echo "$*" >>{tmp_path}/told'}
     for name, does in notes.items():
         (programs / name).write_text(f"#!/bin/sh\n{does}\n")
         (programs / name).chmod(0o755)
-    environment = {"PATH": os.environ["PATH"], "TPUCTL_ROOT": str(tmp_path)}
-    subprocess.run(["bash", slurm / "slurm.sh", "call", "tend"], env=environment, check=True)
-    return (tmp_path / "told").read_text().splitlines()
+
+    def call(word):
+        environment = {"PATH": os.environ["PATH"], "TPUCTL_ROOT": str(tmp_path)}
+        subprocess.run(["bash", slurm / "slurm.sh", "call", word], env=environment, check=True)
+        return (tmp_path / "told").read_text().splitlines()
+
+    call.saved = slurm / "state" / "job_state"
+    return call
 
 
-def test_nodes_that_slurm_has_closed_for_a_task_started_twice_are_opened_again(told):
+def test_nodes_that_slurm_has_closed_for_a_task_started_twice_are_opened_again(vm):
     """Nodes that are drained for another reason stay so: that may be ours, or somebody's."""
-    assert told == [f"update nodename=f-00{n} state=undrain" for n in (1, 5)]
+    assert vm("tend") == [f"update nodename=f-00{n} state=undrain" for n in (1, 5)]
+
+
+@pytest.mark.parametrize(("saved", "told"), [(1199, 1), (1200, 1), (1201, 0)])
+def test_a_start_that_is_not_written_down_is_changed_until_it_is(vm, saved, told):
+    """Only the newest start counts; one of the very second of the last copy may be missing there."""
+    os.utime(vm.saved, (saved, saved))
+    assert vm("save") == ["update jobid=9 comment=begun"] * told
+
+
+def test_without_a_copy_nothing_is_changed(vm):
+    """A controller that has just begun writes the first one by itself."""
+    vm.saved.unlink()
+    assert vm("save") == []
