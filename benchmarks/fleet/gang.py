@@ -1,28 +1,28 @@
 """F9: a task over several slices loses one of them, while another node is free."""
 
+import json
 import time
 
 from benchmarks.fleet.figures import Figure, load
 from benchmarks.fleet.grant import Grant, redone
 
-SLICES = 2
+JOB, SLICES = "gang", 2
 
 
 def gang_lost(grant: Grant) -> list[Figure]:
     """Kill the slice on which Slurm did not start the task, whose end Slurm would see by itself."""
-    grant.submit("gang", 1, steps=100_000, every=10, pause=0.5, more=f"slices: {SLICES}")
+    grant.submit(JOB, 1, steps=100_000, every=10, pause=0.5, more=f"slices: {SLICES}")
     workers = [f"0.{worker}" for worker in range(SLICES)]
     grant.wait("all slices train", lambda: all(_newest(grant, worker, 1) for worker in workers))
     time.sleep(20)
-    machine = grant.steps("gang")[workers[-1]][-1].machine
-    node = machine.partition("-tpu-")[0]
+    node = next(name for name in grant.states() if _slice(grant, name) == SLICES - 1)
     lost = grant.preempt(node)
     known = grant.wait("the loss is known", lambda: grant.known(node, lost)) and grant.known(node, lost)
     grant.wait("all slices train again", lambda: all(_newest(grant, worker, 2) for worker in workers))
-    firsts = [next(s.at for s in grant.steps("gang")[worker] if s.start > 1) for worker in workers]
-    again = [sum(redone(grant.steps("gang")[worker])) for worker in workers]
-    claimed = grant.stage.objects("jobs/gang/starts/")
-    grant.cancel("gang")
+    firsts = [next(s.at for s in grant.steps(JOB)[worker] if s.start > 1) for worker in workers]
+    again = [sum(redone(grant.steps(JOB)[worker])) for worker in workers]
+    claimed = grant.stage.objects(f"jobs/{JOB}/starts/")
+    grant.cancel(JOB)
     all_back = max(firsts) - lost
     return [
         Figure(
@@ -35,6 +35,13 @@ def gang_lost(grant: Grant) -> list[Figure]:
     ]
 
 
+def _slice(grant: Grant, node: str) -> int | None:
+    """Return which slice of the task a node is, None for one that has no part of it."""
+    body = grant.stage.read(f"nodes/{node}/.tpuctl/share.json")
+    found: int | None = json.loads(body).get("slice") if body else None
+    return found
+
+
 def _newest(grant: Grant, worker: str, start: int) -> bool:
-    steps = grant.steps("gang").get(worker, [])
+    steps = grant.steps(JOB).get(worker, [])
     return bool(steps) and steps[-1].start >= start

@@ -31,12 +31,11 @@ array: {tasks}
 
 @dataclass(frozen=True)
 class Step:
-    """Hold one step: when, by which start of which task and worker, on which machine."""
+    """Hold one step: when, by which start of its task, and its number."""
 
     at: float
     start: int
     number: int
-    machine: str
 
 
 class Grant:
@@ -160,7 +159,7 @@ class Grant:
         found = {}
         for path in self.notes(job).glob("*"):
             rows = (line.split() for line in path.read_text().splitlines())
-            steps = [Step(float(r[0]), int(r[1]), int(r[2]), r[3]) for r in rows if len(r) == 4]
+            steps = [Step(float(r[0]), int(r[1]), int(r[2])) for r in rows if len(r) == 3]
             found[path.name] = sorted(steps, key=lambda step: step.at)
         return found
 

@@ -2,7 +2,7 @@
 A task as a sweep has many: steps, a save every few of them, and back from the save after a loss.
 
 Run as a job of a fleet: `task.py STEPS EVERY SECONDS`. It notes each step in $BENCH_STEPS: when, by which start of
-the task, its number, and on which machine.
+the task, and its number.
 """
 
 import os
@@ -19,7 +19,7 @@ def main() -> None:
     with notes.open("a", buffering=1) as lines:
         for step in range(int(os.environ["TPUCTL_RESUME_STEP"] or 0) + 1, steps + 1):
             time.sleep(pause)
-            lines.write(f"{time.time():.3f} {start} {step} {os.environ['TPUCTL_NODE']}\n")
+            lines.write(f"{time.time():.3f} {start} {step}\n")
             if step % every == 0 or step == steps:
                 folder = place / f"step-{step}"
                 folder.mkdir(parents=True, exist_ok=True)

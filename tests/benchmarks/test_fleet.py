@@ -37,5 +37,5 @@ def test_a_record_of_counts_has_a_loss_for_each_machine_that_goes(tmp_path):
 
 def test_steps_are_made_again_after_a_restart_from_an_older_save():
     """Of steps 1 to 5 the last two were not saved."""
-    steps = [Step(float(n), 1, n, "a") for n in range(1, 6)] + [Step(9.0, 2, 4, "b")]
+    steps = [Step(float(n), 1, n) for n in range(1, 6)] + [Step(9.0, 2, 4)]
     assert redone(steps) == [2]
