@@ -389,6 +389,13 @@ END
 
 cron() {
   settings
+  # By cron it has no more environment than its line says; `keep` needs the bucket.
+  if [ -z "${TPUCTL_BUCKET:-}" ]; then
+    set -a
+    # shellcheck source=/dev/null
+    . "$TPUCTL_ROOT/machine.env"
+    set +a
+  fi
   environment
   configure "$(hostname -s)"
   authenticate
@@ -430,6 +437,11 @@ call() {
   "$@"
 }
 
+ranges() {
+  awk 'function put() { printf "%s%s", comma, (a == b ? a : a "-" b); comma = "," }
+    NR == 1 { a = b = $1; next } $1 == b + 1 { b = $1; next } { put(); a = b = $1 } END { if (NR) { put(); print "" } }'
+}
+
 submit() {
   # submit NAME SCRIPT NUMBER,NUMBER... [OPTION...]: what is queued already stays; one of several callers at a time.
   settings
@@ -438,7 +450,8 @@ submit() {
   flock 9
   local queued missing
   queued=$(squeue -h -r --name="$1" -o %K)
-  missing=$(tr , '\n' <<<"$3" | grep -vxF -f <(printf '%s\n' "${queued:-none}") | paste -sd , -) || true
+  # As ranges: sbatch refuses a list of some thousand numbers.
+  missing=$(tr , '\n' <<<"$3" | grep -vxF -f <(printf '%s\n' "${queued:-none}") | sort -n | ranges) || true
   [ -n "$missing" ] || return 0
   # Nothing of this environment is for the task: its machine has its own.
   env -i PATH="$PATH" LD_LIBRARY_PATH="$LD_LIBRARY_PATH" SLURM_CONF="$SLURM_CONF" HOME="${HOME:-/root}" \

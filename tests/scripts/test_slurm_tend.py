@@ -33,15 +33,24 @@ def vm(tmp_path):
     (slurm / "state").mkdir()
     (slurm / "state" / "job_state").touch()
     (tmp_path / "told").touch()
+    (tmp_path / "machine.env").write_text("TPUCTL_BUCKET=ours\n")
     running = f'case "$*" in *"-t R"*) echo "{RUNNING}" | grep . ;; esac'
-    notes = {"squeue": running, "sinfo": f"echo '{NODES}'", "scontrol": f'echo "$*" >>{tmp_path}/told'}
+    notes = {
+        "squeue": running,
+        "sinfo": f"echo '{NODES}'",
+        "scontrol": f'echo "$*" >>{tmp_path}/told',
+        "sbatch": f'echo "$*" | tr " " "\\n" | grep array >>{tmp_path}/told',
+        "munged": "",
+        "slurmctld": "",
+        "hostname": f'echo "bucket=$TPUCTL_BUCKET" >>{tmp_path}/told; exit 1',
+    }
     for name, does in notes.items():
         (programs / name).write_text(f"#!/bin/sh\n{does}\n")
         (programs / name).chmod(0o755)
 
-    def call(word):
+    def call(*words, check=True):
         environment = {"PATH": os.environ["PATH"], "TPUCTL_ROOT": str(tmp_path)}
-        subprocess.run(["bash", slurm / "slurm.sh", "call", word], env=environment, check=True)
+        subprocess.run(["bash", slurm / "slurm.sh", *words], env=environment, check=check)
         return (tmp_path / "told").read_text().splitlines()
 
     call.saved = slurm / "state" / "job_state"
@@ -50,17 +59,28 @@ def vm(tmp_path):
 
 def test_nodes_that_slurm_has_closed_for_a_task_started_twice_are_opened_again(vm):
     """Nodes that are drained for another reason stay so: that may be ours, or somebody's."""
-    assert vm("tend") == [f"update nodename=f-00{n} state=undrain" for n in (1, 5)]
+    assert vm("call", "tend") == [f"update nodename=f-00{n} state=undrain" for n in (1, 5)]
 
 
 @pytest.mark.parametrize(("saved", "told"), [(1199, 1), (1200, 1), (1201, 0)])
 def test_a_start_that_is_not_written_down_is_changed_until_it_is(vm, saved, told):
     """Only the newest start counts; one of the very second of the last copy may be missing there."""
     os.utime(vm.saved, (saved, saved))
-    assert vm("save") == ["update jobid=9 comment=begun"] * told
+    assert vm("call", "save") == ["update jobid=9 comment=begun"] * told
 
 
 def test_without_a_copy_nothing_is_changed(vm):
     """A controller that has just begun writes the first one by itself."""
     vm.saved.unlink()
-    assert vm("save") == []
+    assert vm("call", "save") == []
+
+
+def test_numbers_of_tasks_are_ranges_for_sbatch(vm):
+    """It refuses a list of some thousand numbers."""
+    numbers = ",".join(map(str, [*range(2000), 3000, 5000, 5001]))
+    assert vm("submit", "many", "script", numbers) == ["--array=0-1999,3000,5000-5001"]
+
+
+def test_cron_knows_the_bucket(vm):
+    """Without it the queue's state was copied only for a minute after each `fleet up`."""
+    assert vm("cron", check=False)[0] == "bucket=ours"
