@@ -43,7 +43,7 @@ class Slurm:
     """
     Run Slurm's commands on the machine *host*. Every method raises RemoteError with Slurm's own message.
 
-    *elsewhere* finds the machine anew, for a *host* that is remembered from before and does not answer.
+    If SSH to a remembered *host* fails, *elsewhere* returns the current one.
     """
 
     remote: Remote
@@ -179,7 +179,7 @@ class Slurm:
         self._reached(lambda host: self.remote.put([host], data, target, mode))
 
     def _reached(self, work: Callable[[Host], T]) -> T:
-        """Do *work* on the remembered host, else on the one found anew: commands of slurm.sh may be repeated."""
+        """Do *work* on the remembered host, else on the current one; every command of slurm.sh can be repeated."""
         try:
             return work(self.host)
         except RemoteError:

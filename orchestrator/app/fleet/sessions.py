@@ -216,7 +216,7 @@ class Fleet:
         return Slurm(remote, before, self._vm_now) if before else Slurm(remote, self._vm_now())
 
     def _vm_now(self) -> Host:
-        """Look where the VM is, and remember it."""
+        """Return the VM as the cloud shows it now, and remember its address."""
         world = look(self.head)
         if isinstance(world.vm, Absent) or (
             isinstance(world.vm, Present) and world.vm.value.state is not VmState.RUNNING
@@ -234,10 +234,10 @@ class Fleet:
 
     def _vm_before(self) -> Host | None:
         """
-        Return where the VM was at the last look, None when that is not known.
+        Return the VM at its remembered address, None without one.
 
-        To ask Compute Engine again takes longer than all the rest of a command. A stranger at that address is
-        refused: no key is given here, so that only the remembered one counts.
+        Loading the client of Compute Engine takes longer than the rest of a command. Without keys of its own the
+        host must show the pinned ones, so another machine at that address is refused.
         """
         try:
             body = json.loads((self.head.folder / VM_HOST).read_bytes())
