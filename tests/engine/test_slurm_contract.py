@@ -7,9 +7,10 @@ The real one is the distribution's packages with slurm.sh, as on a fleet's VM, w
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,9 +26,9 @@ from orchestrator.scripts.render import shipped
 from tests.kit.slurm import SlurmModel
 
 ENGINE = f"slurm-{'0' * 64}.tar.gz"
-NODE, OTHER, PORT = "demo-001", "demo-002", 23_817
+NODE, OTHER = "demo-001", "demo-002"
 SETTINGS = {
-    "FLEET_DATABASE": "", "FLEET_NAME": "demo", "FLEET_NODES": 2, "FLEET_HEAD": "127.0.0.1", "FLEET_PORT": PORT,
+    "FLEET_DATABASE": "", "FLEET_NAME": "demo", "FLEET_NODES": 2, "FLEET_HEAD": "127.0.0.1", "FLEET_PORT": 23_817,
     "FLEET_ENGINE": ENGINE, "FLEET_ZONES": "europe-west4-b",
 }  # fmt: skip
 SCRIPT = "#!/bin/bash\nexec sleep 600\n"
@@ -38,6 +39,16 @@ PATIENCE = 90.0
 def written(settings):
     """Return the settings as `engine/slurm.py` writes them."""
     return "".join(f'{key}="{value}"\n' for key, value in settings.items())
+
+
+def free_ports(count):
+    """Return the first of *count* free ports in a row, below those that the system gives to clients."""
+    for first in range(23_040 + os.getpid() % 64 * 128, 32_000, 128):
+        with ExitStack() as held, suppress(OSError):
+            for port in range(first, first + count):
+                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    pytest.fail("no free ports")
 
 
 @dataclass
@@ -122,7 +133,10 @@ class Real:
                 (tree / "usr/sbin" / name).symlink_to(f"{name}-wlm")
         (self.here / "munge.key").write_bytes(os.urandom(1024))
         (self.here / "munge.key").chmod(0o400)
-        (self.here / "settings").write_text(written(SETTINGS))
+        # Another test, or what one that was killed has left, may hold any fixed port.
+        (self.here / "settings").write_text(
+            written({**SETTINGS, "FLEET_PORT": free_ports(1 + len([NODE, OTHER]))})
+        )
         self.word("cron")
         self.until(lambda: "UP" in self.word("call", "scontrol", "ping").stdout)
 
