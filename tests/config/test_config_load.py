@@ -149,6 +149,7 @@ VALUES = {
     "tpu.zones": ("europe-west4-a,europe-west4-b", ("europe-west4-a", "europe-west4-b")),
     "tpu.runtime": ("v2-alpha-tpuv5", "v2-alpha-tpuv5"),
     "tpu.other_types": ("v5litepod-4", ("v5litepod-4",)),
+    "tpu.scope": ("cloud-platform", "cloud-platform"),
     "tpu.strategy": ("race", "race"),
     "tpu.across_regions": ("true", True),
     "tpu.request": ("queued", "queued"),

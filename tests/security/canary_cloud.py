@@ -68,7 +68,7 @@ class CanaryCloud(Cloud):
         changes = [
             (clouds, "Ssh", Heard),
             *(
-                (module, name, self._step(getattr(module, name)))
+                (module, name, self._killable(getattr(module, name)))
                 for module, name in (
                     (record_store, "write_atomically"), (artifacts, "write_atomically"), (journal, "append_synced"),
                 )
@@ -89,7 +89,7 @@ class CanaryCloud(Cloud):
                 for one in patches:
                     one.stop()
 
-    def _step(self, write):
+    def _killable(self, write):
         def written(*words, **options):
             if not self.acting:
                 return write(*words, **options)
