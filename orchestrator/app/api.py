@@ -77,13 +77,8 @@ class JobProgress:
     usd: float
 
 
-class Tpuctl:
-    """
-    The deployment of a file, with methods like the commands of the same names; *settings* are those of `--set`.
-
-    Methods block until they are done, and raise TpuctlError with code, message and next step. *on_event* is
-    called with each event in the method's thread.
-    """
+class _OfFile:
+    """Hold the choice of one file, and who is told of events."""
 
     def __init__(
         self, file: str | Path, *, cloud: Cloud = "gcp", settings: Mapping[str, object] | None = None,
@@ -92,6 +87,15 @@ class Tpuctl:
         pairs = tuple(f"{key}={value}" for key, value in (settings or {}).items())
         self._choice = Choice(Path(file).absolute(), pairs, cloud)
         self._reporter = _Teller(on_event)
+
+
+class Tpuctl(_OfFile):
+    """
+    The deployment of a file, with methods like the commands of the same names; *settings* are those of `--set`.
+
+    Methods block until they are done, and raise TpuctlError with code, message and next step. *on_event* is
+    called with each event in the method's thread.
+    """
 
     def plan(self, *, offline: bool = False) -> PlannedUp:
         """Return what `up` would change, without changing anything; *offline* assumes that nothing exists yet."""
@@ -165,21 +169,13 @@ class Tpuctl:
         preempt(name, None, notice=notice)
 
 
-class TpuFleet:
+class TpuFleet(_OfFile):
     """
     Act on the fleet of a file, as `tpuctl fleet` does; *settings* are those of `--set`.
 
     Methods block until they are done, and raise TpuctlError. *on_event* gets each event of a node from the
     thread that works on it.
     """
-
-    def __init__(
-        self, file: str | Path, *, cloud: Cloud = "gcp", settings: Mapping[str, object] | None = None,
-        on_event: Callable[[Event], None] | None = None,
-    ) -> None:  # fmt: skip
-        pairs = tuple(f"{key}={value}" for key, value in (settings or {}).items())
-        self._choice = Choice(Path(file).absolute(), pairs, cloud)
-        self._reporter = _Teller(on_event)
 
     def up(self) -> tuple[str, ...]:
         """Bring up VM, Slurm and nodes; return the names of the nodes that are up. They are billed from now."""
