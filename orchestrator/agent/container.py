@@ -160,7 +160,7 @@ class Container:
                 except AgentError:
                     if not remaining:
                         raise
-                    time.sleep(BUSY_SECONDS)  # A registry that is busy needs real time; there is nothing to wait for.
+                    time.sleep(BUSY_SECONDS)  # A busy registry needs real time.
                 else:
                     return
 
