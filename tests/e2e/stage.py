@@ -48,7 +48,7 @@ time.sleep = pace
 runpy.run_path("train.py", run_name="__main__")
 """
 # A busy computer is slow, which is no fault: the deadlines only end what would never end.
-COMMAND_SECONDS, LOOK_SECONDS = 180.0, 120.0
+COMMAND_SECONDS, LOOK_SECONDS = 400.0, 300.0
 T = TypeVar("T")
 
 

@@ -110,7 +110,8 @@ def test_a_job_that_fails_by_itself_runs_once_and_is_kept_to_look_at(stage):
     assert "FileNotFoundError" in found["failure"]["log"][-1]
     stage.environment["TPUCTL_LOCAL_DIR"] = found["kept"]
     try:
-        assert stage.tpuctl("logs").out.count("FileNotFoundError") == 1
+        lines = stage.tpuctl("logs").out.splitlines()
+        assert sum(line.startswith("FileNotFoundError") for line in lines) == 1  # reasons quote it
     finally:
         stage.tpuctl("local", "reset")
     Path(found["kept"]).parent.rmdir()
