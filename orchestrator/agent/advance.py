@@ -106,7 +106,7 @@ class Advance:
         if newer is not None:
             # A replacement may be restoring this checkpoint now, so it must not be renamed.
             raise JobInterrupted(
-                Ending(EndingKind.FENCED, f"incarnation {newer} exists, this machine is not needed")
+                Ending(EndingKind.FENCED, f"TPU #{newer} exists, this machine is not needed")
             )
         return parts.patiently("go one checkpoint back", lambda: go_back(parts.catalogue, wanted, newest))
 

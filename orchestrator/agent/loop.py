@@ -149,7 +149,7 @@ class Agent:
             if winner == settings.incarnation:
                 parts.status.trouble("race", "")
                 return
-            why = f"incarnation {winner} was first, this machine is not needed"
+            why = f"TPU #{winner} was first, this machine is not needed"
             # Wait first: an earlier machine could forge a claim for later races, which the controller then
             # replaces.
             if time.monotonic() - began >= BEATEN * settings.heartbeat:
@@ -168,7 +168,7 @@ class Agent:
             earlier = parts.patiently("look whether the TPU before this one saves", look)
             if earlier is None:
                 break
-            parts.status.trouble("race", f"incarnation {earlier} is being preempted, and saves")
+            parts.status.trouble("race", f"TPU #{earlier} is being preempted, and saves")
             parts.orders.wait(min(1.0, settings.poll))
         parts.status.trouble("race", "")
 
@@ -233,7 +233,7 @@ class Agent:
         newer = self._parts.gang.newer_incarnation(10.0)
         if newer is not None:
             self._parts.orders.end(
-                EndingKind.FENCED, f"incarnation {newer} exists, this machine is not needed any more"
+                EndingKind.FENCED, f"TPU #{newer} exists, this machine is not needed any more"
             )
         verdict = self._parts.gang.verdict(10.0)
         if verdict is not None:

@@ -127,7 +127,7 @@ def _host(session: Session) -> Host:
     world = look(session)
     state = world.vm.value.state if isinstance(world.vm, Present) else None
     if state is not VmState.RUNNING:
-        state_text = f"is {state.value}" if state else "is not in sight"
+        state_text = f"is {state.value}" if state else "is not listed"
         raise UsageError(f"the VM {state_text}, so no loop can run on it", hint="run: tpuctl up",
             changed=untouched, code="TPU-136")  # fmt: skip
     return vm_host(session.cloud, world)

@@ -193,9 +193,7 @@ class Adoption:
             deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
             raise
         deployment.journal.result(entry, "ok", in_bucket=True)
-        deployment.sink(
-            Event(deployment.clock.now(), "node-adopted", f"TPU {node.name} is incarnation {number} now")
-        )
+        deployment.sink(Event(deployment.clock.now(), "node-adopted", f"{node.name} is TPU #{number} now"))
         return number
 
     def release(self, machine: Node | Vm) -> None:

@@ -268,7 +268,7 @@ class Sweep:
         unsure = [name for name, since in self._missing.items() if now - since < CONFIRMED_AFTER]
         return [
             *(Leftover(o.kind.title, o.name, o.zone, "its deletion is running") for o in under_way),
-            *(Leftover("?", name, "", "not in sight; looking once more") for name in unsure),
+            *(Leftover("?", name, "", "not listed; checking once more") for name in unsure),
         ]
 
     def _on_their_way(self) -> tuple[Leftover, ...]:

@@ -50,7 +50,7 @@ def _claimed(data: bytes, race: int, record: Record, nodes: Sight[tuple[Node, ..
     }:
         return Present(Claim(race, number))
     if not isinstance(nodes, Present):
-        return Unknown(f"incarnation {number} is named, and which TPUs there are is not known")
+        return Unknown(f"TPU #{number} is named, and which TPUs there are is not known")
     listed = {node.incarnation for node in nodes.value if round_of(node.labels) == race}
     return Present(Claim(race, number)) if number in listed else Absent()
 

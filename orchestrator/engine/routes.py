@@ -54,7 +54,7 @@ def worker_host(cloud: Cloud, world: World, node: Node, worker: Worker, keys: tu
 
 def _vm(world: World) -> Vm:
     if not isinstance(world.vm, Present):
-        raise RemoteError("the VM is not in sight", hint="run: tpuctl status")
+        raise RemoteError("the VM is not listed", hint="run: tpuctl status")
     return world.vm.value
 
 

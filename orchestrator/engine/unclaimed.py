@@ -93,7 +93,7 @@ def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFil
     match = [one for one in found if incarnation in {None, one.incarnation}]
     if match:
         return match[0]
-    whose = "" if incarnation is None else f" of incarnation {incarnation}"
+    whose = "" if incarnation is None else f" of TPU #{incarnation}"
     raise NotFoundError(
         f"there are no unclaimed files{whose}",
         hint="see: tpuctl checkpoints",
@@ -115,7 +115,7 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
     prefixes = sorted(above) if len(above) <= MOST_FOLDERS else [""]
     held = {found.name: found.size for prefix in prefixes for found in store.list(prefix)}
     return Parcel(
-        what=f"what incarnation {one.incarnation} has left",
+        what=f"what TPU #{one.incarnation} has left",
         size=sum(held.get(stored.object, 0) for stored in files),
         files=tuple(
             (

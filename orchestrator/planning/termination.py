@@ -96,7 +96,7 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
     waiting = waiting or (("the TPU is being deleted",) if nodes else ())
     # An empty list may be older than the TPU, which would then keep running and be billed.
     if not unsure and not nodes and not _surely_gone(world, record):
-        waiting = ("the TPU is not in sight; looking once more before it counts as gone",)
+        waiting = ("the TPU is not listed; checking once more before it counts as gone",)
     if _on_its_way(world, record):
         waiting = (*waiting, "a machine is still being made; it is removed as soon as it shows")
     wake_in = None

@@ -155,10 +155,10 @@ def _overdue(node: Node, world: World, record: Record) -> bool:
 
 def _why_old(node: Node, record: Record) -> str:
     if 0 < record.race.round == names.round_of(node.labels) and record.race.claimed:
-        return f"incarnation {record.node.incarnation} has won the race"
+        return f"TPU #{record.node.incarnation} has won the race"
     if 0 < record.race.round == names.round_of(node.labels) and succeeded(record):
-        return f"incarnation {node.incarnation} has not taken over in {CREATE_DEADLINE / 60:.0f} min"
-    return f"incarnation {node.incarnation} is not the newest"
+        return f"TPU #{node.incarnation} has not taken over in {CREATE_DEADLINE / 60:.0f} min"
+    return f"TPU #{node.incarnation} is not the newest"
 
 
 def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> NodeJudgement:
@@ -278,7 +278,7 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         )
     if surely_absent(record, world, number):
         return NodeJudgement(NodeVerdict.REPLACE, "it has vanished")
-    return NodeJudgement(NodeVerdict.WAIT, "not in sight; looking once more before it counts as gone")
+    return NodeJudgement(NodeVerdict.WAIT, "not listed; checking once more before it counts as gone")
 
 
 def _create(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:

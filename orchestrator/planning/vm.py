@@ -38,7 +38,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
         return Step(waiting=f"VM: {why_missing(spec, record)}")
     if isinstance(vm, Absent):
         if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
-            return Step(waiting="VM: not in sight; looking once more before it counts as gone")
+            return Step(waiting="VM: not listed; checking once more before it counts as gone")
         why = "it is gone" if record.vm.accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, why, zone)
         return held_back(spec, record, world, Kind.VM, zone) or Step((create,))

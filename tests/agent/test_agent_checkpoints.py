@@ -86,7 +86,7 @@ def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: Lab) 
     assert attempt["resume_step"] == 10
     lacks = "weights.bin of worker 0 has 18 bytes, not 5000"
     assert attempt["reason"] == (
-        f"checkpoint complete: manifest; step 20 of incarnation 1 is not complete: part/{lacks}"
+        f"checkpoint complete: manifest; step 20 of TPU #1 is not complete: part/{lacks}"
     )
     assert f"resume from step 10 ({attempt['reason']})" in lab.log(incarnation=2)
     assert lab.names("checkpoints/00000020/g1/") == before
@@ -101,7 +101,7 @@ def test_a_start_from_the_beginning_names_the_checkpoints_that_are_not_complete(
 
     assert second.heartbeat()["resumed_from"] is None
     assert lab.attempts(2)[0]["reason"] == (
-        "step 10 of incarnation 1 is not complete: part/weights.bin of worker 0 has 18 bytes, not 5000"
+        "step 10 of TPU #1 is not complete: part/weights.bin of worker 0 has 18 bytes, not 5000"
     )
 
 

@@ -82,7 +82,7 @@ def test_zombie_commits_nothing_and_stops(lab: Lab) -> None:
     assert len(late) <= 1, "at most the manifest that was on its way when incarnation 2 appeared"
     beat = zombie.heartbeat()
     assert beat["phase"] == "stopped"
-    assert "incarnation 2 exists" in beat["message"]
+    assert "TPU #2 exists" in beat["message"]
     assert (zombie.root / "state" / "stop").exists()
 
 

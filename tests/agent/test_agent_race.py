@@ -25,7 +25,7 @@ def test_of_machines_that_boot_together_one_trains(lab: Lab) -> None:
     for number, machine in racers.items():
         if number != winner:
             assert machine.heartbeat()["phase"] == "stopped"
-            assert f"incarnation {winner} was first" in (machine.root / "state" / "stop").read_text()
+            assert f"TPU #{winner} was first" in (machine.root / "state" / "stop").read_text()
 
 
 def test_a_winner_that_starts_again_is_still_the_winner(lab: Lab) -> None:
@@ -39,7 +39,7 @@ def test_a_claim_that_is_replaced_keeps_its_machine(lab: Lab) -> None:
     """An earlier machine can have put it there: who is beaten looks on until its controller deletes it."""
     lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 9}).encode())
     machine = lab.machine(INCARNATION=5, ROUND=4, HEARTBEAT_SECONDS=1, _STEPS=3).start()
-    machine.until(lambda: "incarnation 9 was first" in json.dumps(machine.heartbeat()), "it is beaten")
+    machine.until(lambda: "TPU #9 was first" in json.dumps(machine.heartbeat()), "it is beaten")
     assert lab.attempts(5) == []
     lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 5}).encode())
     assert machine.wait() == 0

@@ -156,7 +156,7 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
         lambda found: [(news_key(found), news_line(found))],
     )
     out, err = capsys.readouterr()
-    rest = "of 400 (30%), loss 2.31, checkpoint step 110, 2 preemptions, 0.0438 USD"
+    rest = "of 400 (30%), loss 2.31, checkpoint at step 110, 2 preemptions, 0.0438 USD"
     assert [line.split("  ", 1)[1] for line in out.splitlines()] == [
         f"numpy-lm: numpy-lm-tpu-g3 READY, run, step 120 {rest}",
         f"numpy-lm: done, run, step 120 {rest}",

@@ -65,8 +65,8 @@ def test_without_a_terminal_steps_alone_make_a_line_every_five_minutes(capsys):
     )
     progress.show(seen(at + 4, incarnation=2, phase=Phase.BOOT), 1.5)
     assert lines(capsys) == [
-        "job runs, step 12 of 400, checkpoint 10, 0.5000 USD, TPU #1",
-        "job stopped, step 15 of 400, checkpoint 14, 1.50 USD, TPU #1, the notice came",
+        "job runs, step 12 of 400, checkpoint at step 10, 0.5000 USD, TPU #1",
+        "job stopped, step 15 of 400, checkpoint at step 14, 1.50 USD, TPU #1, the notice came",
         "machine boots, 1.50 USD, TPU #2",
     ]
 
@@ -82,7 +82,7 @@ def test_rate_and_time_left_are_said_and_what_is_left_of_the_budget(capsys):
     far = {"step": 120000, "total_steps": 500000, "loss": 2.345, "rate": 3.21, "committed_step": 119000}
     (report,) = seen(T0, **far).world.heartbeats.value
     spec = replace(SPEC, job=replace(SPEC.job, target_steps=None))
-    assert live_text(report, spec, 12.34) == ("loss 2.345, 3.21 steps/s, checkpoint 119000, 12.34 USD")
+    assert live_text(report, spec, 12.34) == ("loss 2.345, 3.21 steps/s, checkpoint at step 119000, 12.34 USD")
     assert bar_of(report, spec) == (0.24, "step 120000 of 500000, 32 h 53 min left")
     assert bar_of(replace(report, total_steps=None), spec) is None
     assert "loss 2.345, 3.21 steps/s, 32 h 53 min left" in progress_text(report, spec, 12.34)
@@ -175,7 +175,7 @@ def test_a_terminal_gets_a_live_line_below_the_events(monkeypatch):
     assert stamped == ["TPU mine-tpu-g1", "job runs,"]
     assert re.search(r"\n {12}\x1b\[31mwords and", text)
     live = re.findall(r"[^ ] *\x1b\[2m ([^\x1b]+)", text)
-    assert re.fullmatch(r"checkpoint 7, 0.5000 USD, last heartbeat \d+ \w+.* ago", live[-1])
+    assert re.fullmatch(r"checkpoint at step 7, 0.5000 USD, last heartbeat \d+ \w+.* ago", live[-1])
     assert "2%  step 7 of 400" in text
     assert "✗" in text.split("TPU mine-tpu-g1")[0], "a sign says it as the colour does"
     assert text.endswith("\x1b[2K"), "the live line is erased at the end"
@@ -248,8 +248,8 @@ def test_the_summary_says_all_figures_within_eighty_columns():
         "would have cost 0.0438 USD, all on demand 12.13 USD, 100% saved (estimate)\n"
         "recovery, in seconds\n"
         "total detect decide create fetch unpack setup restore compile\n"
-        "TPU g2 1600.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
-        "TPU g3 2400.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0\n"
+        "TPU #2 1600.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
+        "TPU #3 2400.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0\n"
         "XLA programs 10 came back compiled, 2 compiled after a preemption"
     )
 

@@ -58,7 +58,7 @@ def test_without_a_vm_the_internal_address_is_tried():
 
 @pytest.mark.parametrize(
     ("there", "words"),
-    [(world(state=VmState.TERMINATED), "is TERMINATED"), (SimpleNamespace(vm=Unknown("x")), "not in sight")],
+    [(world(state=VmState.TERMINATED), "is TERMINATED"), (SimpleNamespace(vm=Unknown("x")), "not listed")],
 )
 def test_a_vm_that_is_away_is_an_error_that_passes(there, words):
     """Nobody may take the internal address for one that this computer reaches."""

@@ -35,7 +35,7 @@ CASES = {
     "nodes unseen": ("unknown", Plan((make(2),)), world(nodes=Unknown("503")), FRESH),
     "a vm unseen": ("unknown", Plan((make(0, Kind.VM, Verb.START),)), world(vm=Unknown("503")), FRESH),
     "a node of a stranger": ("what is not ours", Plan((REMOVE,)), STRANGER, FRESH),
-    "a node not in sight": ("what is not ours", Plan((REMOVE,)), NONE, FRESH),
+    "a node not listed": ("what is not ours", Plan((REMOVE,)), NONE, FRESH),
     "the bucket": ("data stays", Plan((make(0, Kind.BUCKET, Verb.DELETE),)), ONE, FRESH),
     "after the end": (
         "an ended deployment", Plan((make(0, Kind.VM, Verb.START),), outcome=Outcome.SPENT), ONE, FRESH),

@@ -59,7 +59,7 @@ def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
 
 
 def test_the_time_between_two_tpus_is_no_time_between_two_saves():
-    """Days without a TPU would count as the work that each preemption costs; nor where it is not in sight."""
+    """Days without a TPU would count as the work that each preemption costs; nor where it is not listed."""
     known = Progress(step=5, committed_at=NOW - 300_000, loss=30.0)
     first = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=NOW - 10, updated=NOW)
     for seen in (node(created_at=NOW - 600), None):

@@ -104,7 +104,7 @@ def _limits(facts: DeploymentFacts) -> tuple[Evidence, ...]:
 def _ran(record: Record) -> tuple[Evidence, ...]:
     if not record.started_at:
         return ()
-    text = f"up began; incarnation {record.node.incarnation} is the newest"
+    text = f"up began; TPU #{record.node.incarnation} is the newest"
     return (Evidence("record", record.started_at, text),)
 
 
@@ -175,14 +175,10 @@ def _runs(beats: tuple[Heartbeat, ...]) -> str:
 def _beat(beat: Heartbeat) -> Evidence:
     parts = [f"worker {beat.worker}: {beat.phase.value}"]
     parts += [f"step {beat.step}"] if beat.step is not None else []
-    parts += [f"checkpoint {_number(beat)}"] if beat.committed_step is not None else []
+    parts += [f"checkpoint at {checkpoint_name(beat)}"] if beat.committed_step is not None else []
     parts += [f"start {beat.starts}"] if beat.starts > 1 else []
     parts += [beat.message] if beat.message else []
     return Evidence("heartbeat", beat.updated, ", ".join(parts))
-
-
-def _number(beat: Heartbeat) -> str:
-    return checkpoint_name(beat).removeprefix("step ")
 
 
 def explain_loop(facts: DeploymentFacts) -> ExplainedPart:

@@ -157,10 +157,10 @@ def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence,
     if since is not None:
         found.append(Evidence("record", since, f"seen {state} for the first time"))
     if record.node.requested_at:
-        text = f"incarnation {record.node.incarnation} requested in {record.node.zone}"
+        text = f"TPU #{record.node.incarnation} requested in {record.node.zone}"
         found.append(Evidence("record", record.node.requested_at, text))
     for rival in record.race.rivals:
-        text = f"incarnation {rival.incarnation} requested in {rival.zone}, in race {record.race.round}"
+        text = f"TPU #{rival.incarnation} requested in {rival.zone}, in race {record.race.round}"
         found.append(Evidence("record", rival.requested_at, text))
     found += [Evidence("record", *known) for known in remembered(facts.spec, record)]
     for operation in record.operations:
@@ -172,7 +172,7 @@ def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence,
 
 def _node_text(node: Node | None, record: Record) -> str:
     if node is None:
-        return f"no TPU of incarnation {record.node.incarnation}" if record.node.incarnation else "no TPU"
+        return f"TPU #{record.node.incarnation} is not there" if record.node.incarnation else "no TPU"
     health = "" if node.healthy else f" ({node.health})"
     maintenance = maintenance_text(node.maintenance)
     health += f"; {maintenance}, which alone changes nothing" if maintenance else ""

@@ -74,7 +74,7 @@ class Finish:
         mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
         if mine is not None:
             self.rescue.report(mine)
-            why = f"the job had ended on incarnation {mine.incarnation}; nothing was committed, {in_words(mine)}"
+            why = f"the job had ended on TPU #{mine.incarnation}; nothing was committed, {in_words(mine)}"
             raise JobInterrupted(Ending(EndingKind.UNCLAIMED, why))
 
     def before(self, ending: Ending) -> None:

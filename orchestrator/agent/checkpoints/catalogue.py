@@ -131,7 +131,7 @@ class Catalogue:
             # comes first.
             for number in sorted(by_incarnation, reverse=True):
                 verdict = self._verdict(by_incarnation[number], seconds)
-                lacks = f"step {step} of incarnation {number} is not complete: {verdict.why}"
+                lacks = f"step {step} of TPU #{number} is not complete: {verdict.why}"
                 yield verdict.checkpoint, lacks if verdict.why else ""
 
     def _verdict(self, folder: str, seconds: float) -> CheckpointVerdict:

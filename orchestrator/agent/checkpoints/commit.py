@@ -332,7 +332,7 @@ class Committer:
     def _fence(self) -> None:
         newer = self._gang.newer_incarnation()
         if newer is not None:
-            raise FencedError(f"incarnation {newer} exists, this one writes no more")
+            raise FencedError(f"TPU #{newer} exists, this one writes no more")
         if self._gang.overtaken(self._attempt):
             raise FencedError(f"attempt {self._attempt + 1} exists, attempt {self._attempt} writes no more")
 

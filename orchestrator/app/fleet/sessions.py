@@ -261,7 +261,7 @@ class Fleet:
                 self.head.clock.wait(LOOK_SECONDS)
         vm = look(self.head).vm
         if not isinstance(vm, Present):
-            raise RemoteError("the VM is not in sight", hint="run: tpuctl fleet up")
+            raise RemoteError("the VM is not listed", hint="run: tpuctl fleet up")
         # A recreated VM starts with the copy of Slurm's state in the bucket (slurm.sh).
         controller = Controller(vm.value.internal_ip, self.port, engine)
         team = fleet_orders.read_team(self.head.store)

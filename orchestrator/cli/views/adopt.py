@@ -64,7 +64,7 @@ def show(done: Adopted, *, as_json: bool) -> None:
         body = {"tpu": done.name, "zone": done.zone, "incarnation": done.incarnation, "changes": done.changes}
         print_json("adopt", body)
     else:
-        text = f"TPU {done.name} runs the job as incarnation {done.incarnation}. Next: tpuctl watch"
+        text = f"{done.name} runs the job as TPU #{done.incarnation}. Next: tpuctl watch"
         say(text, style="green")
 
 

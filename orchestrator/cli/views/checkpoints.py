@@ -20,8 +20,7 @@ def show(listing: CheckpointListing) -> None:
         more = "" if one.count == 1 else f" and {one.count - 1} more"
         partial = "" if one.complete else ", some may be missing"
         put(
-            f"unclaimed, incarnation {one.incarnation}: {first}{more}, {size_text(one.size)}{partial} "
-            f"({one.why})"
+            f"unclaimed, of TPU #{one.incarnation}: {first}{more}, {size_text(one.size)}{partial} ({one.why})"
         )
     if listing.unclaimed:
         click.echo("get them with: tpuctl checkpoints fetch --unclaimed")
@@ -31,13 +30,13 @@ def _table(listing: CheckpointListing) -> None:
     # Checkpoints of an earlier release have no format.
     longest = max(len(row.stored.format) for row in listing.rows)
     wide = max(longest, len("format")) if longest else 0
-    head = f"{'step':>9}  {'inc':>3}  {'workers':>7}  {'size':>8}  {'age':>8}"
+    head = f"{'step':>9}  {'TPU':>4}  {'workers':>7}  {'size':>8}  {'age':>8}"
     put(f"{head}  " + (f"{'format':<{wide}}  " if wide else "") + "state")
     for row in listing.rows:
         one = row.stored
-        incarnation = "-" if one.incarnation is None else one.incarnation
+        tpu = "-" if one.incarnation is None else f"#{one.incarnation}"
         age = span_text(max(0.0, listing.now - one.saved_at))
-        start = f"{one.step:>9}  {incarnation:>3}  {one.workers or '-':>7}"
+        start = f"{one.step:>9}  {tpu:>4}  {one.workers or '-':>7}"
         kind = f"{one.format or '-':<{wide}}  " if wide else ""
         put(f"{start}  {size_text(one.size):>8}  {age:>8}  {kind}{_state(row)}")
         for fault in row.faults:

@@ -153,5 +153,5 @@ def _figures(beat: Heartbeat, spec: Spec) -> list[str]:
         parts.append(rate_text(beat.rate))
         parts += [] if seconds is None else [f"{span_text(seconds)} left"]
     if beat.committed_step is not None:
-        parts.append(f"checkpoint {checkpoint_name(beat).removeprefix('step ')}")
+        parts.append(f"checkpoint at {checkpoint_name(beat)}")
     return parts

@@ -61,7 +61,9 @@ def repeat(
     if choice.as_json:
         _stream(clock, observe, lambda body: _print_json(kind, body))
     elif redraws():
-        with Live(console=Console(highlight=False), auto_refresh=False, screen=False) as live:
+        # The first answer takes seconds, in which an empty screen would look like a command that hangs.
+        asking = Text("asking the cloud ...")
+        with Live(asking, console=Console(highlight=False), auto_refresh=False, screen=False) as live:
             _stream(
                 clock,
                 observe,
@@ -121,7 +123,7 @@ def news_line(body: dict[str, Any]) -> str:
     parts = [
         f"{body['name']}: {body['outcome'] or ', '.join(tpus)}",
         job_text(body),
-        f"checkpoint {saved}" if saved else "",
+        f"checkpoint at {saved}" if saved else "",
         f"{count} preemption{'' if count == 1 else 's'}",
         usd_text(body["cost_usd"]),
         f"next: {body['next'][0]}" if body["next"] else "",

@@ -214,7 +214,7 @@ def worker_line(worker: dict[str, Any]) -> str:
     if worker["checkpoint"] is not None:
         age = worker["checkpoint_age_s"]
         parts.append(
-            f"checkpoint {'save ' if worker.get('checkpoint_counted') else ''}{worker['checkpoint']}"
+            f"checkpoint at {'save' if worker.get('checkpoint_counted') else 'step'} {worker['checkpoint']}"
             + ("" if age is None else f" ({span_text(age)} old)")
         )
     if worker.get("programs_back") and worker.get("programs_compiled"):

@@ -64,7 +64,7 @@ def _recovery_lines(summary: Summary) -> list[str]:
     for recovery in summary.recoveries:
         figures = (recovery.total, *(recovery.parts[name] for name in PARTS))
         cells = "".join(f"{seconds:8.1f}" for seconds in figures)
-        lines.append(f"  {f'TPU g{recovery.incarnation}':<6}{cells}")
+        lines.append(f"  {f'TPU #{recovery.incarnation}':<6}{cells}")
     back = sum(one.programs_back or 0 for one in summary.recoveries)
     if back:
         again = sum(one.programs_compiled or 0 for one in summary.recoveries)
