@@ -82,7 +82,9 @@ def test_rate_and_time_left_are_said_and_what_is_left_of_the_budget(capsys):
     far = {"step": 120000, "total_steps": 500000, "loss": 2.345, "rate": 3.21, "committed_step": 119000}
     (report,) = seen(T0, **far).world.heartbeats.value
     spec = replace(SPEC, job=replace(SPEC.job, target_steps=None))
-    assert live_text(report, spec, 12.34) == ("loss 2.345, 3.21 steps/s, checkpoint at step 119000, 12.34 USD")
+    assert live_text(report, spec, 12.34) == (
+        "loss 2.345, 3.21 steps/s, checkpoint at step 119000, 12.34 USD"
+    )
     assert bar_of(report, spec) == (0.24, "step 120000 of 500000, 32 h 53 min left")
     assert bar_of(replace(report, total_steps=None), spec) is None
     assert "loss 2.345, 3.21 steps/s, 32 h 53 min left" in progress_text(report, spec, 12.34)
