@@ -41,16 +41,19 @@ FINE = {"first_seen", "FirstSeen", "UNCHANGED", "assert_nothing_left", "ttl_left
 """The word for a time in the record; the state of a push and a key in `--json`; a name for users' tests."""
 TWINS = {
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
+    "Place": "ZoneMemory, CallTarget, or what it is",
+    "Places": "ZoneMemories",
     "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",
     "alone": "holding_lease, under_lease, auto_delete_text, only_node",
     "dead": "process_ended",
     "gone": "process_ended, all_gone, lost",
     "judge_place": "judge_in_queue",
     "learn_places": "learn_queue_failures",
+    "place_of": "memory_of, worker_of, call_target_of",
     "rehearsed": "unbilled; a rehearsal is `tpuctl rehearse`",
     "with_budget": "with_create_budget",
 }
-"""Functions and arguments that have another name now; a local variable may have any."""
+"""Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 WHERE = {"adopt": {"orchestrator/app/adopt.py", "orchestrator/domain/spec.py"}}
 """Files in which the definition is right."""
 TYPED = {"Deployment": "deployment", "CreateBudget": "create_budget", "Notification": "notification"}
@@ -99,9 +102,11 @@ def test_a_room_has_one_word_for_one_thing(room: str) -> None:
 
 
 def defined_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the name of each function, argument and field, and the type that it is annotated with."""
+    """Yield the name of each class, function, argument and field, and the type that it is annotated with."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            yield from [(node.targets[0].id, "")] if node.targets[0].id[0].isupper() else []
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name, ""
         elif isinstance(node, ast.arg):
             yield node.arg, ast.unparse(node.annotation) if node.annotation else ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from orchestrator.contract.image_names import is_googles
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import shares_account
-from orchestrator.domain.capacity import Places
+from orchestrator.domain.capacity import ZoneMemories
 from orchestrator.domain.catalog import Accelerator, Catalog
 from orchestrator.domain.data_disks import disk_lines
 from orchestrator.domain.node_price import ways_to_bucket
@@ -160,13 +160,13 @@ def preview(
     scripts: Mapping[str, str] | None = None,
     notes: tuple[str, ...] = (),
     there: Span | None = None,
-    places: Places = (),
+    memories: ZoneMemories = (),
 ) -> Preview:
     """
     Return the preview of *plan*; prices are those of the TPU that it creates, else of the one that is *there*.
 
     Without either they are those of the first zone. *notes* are shown before the deployment file's own ones.
-    *places* is the capacity memory.
+    *memories* is what is remembered of zones.
     """
     made = next((c for c in plan.changes if c.asks_for_tpu), None)
     zone, kind = (made.zone, made.type) if made else (there.zone, there.type) if there else ("", "")
@@ -180,7 +180,7 @@ def preview(
         (*notes, *_notes(spec, catalog)),
         scripts or {},
         ways_to_bucket(spec, catalog),
-        foreseen_interval(spec, places, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
+        foreseen_interval(spec, memories, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
     )
 
 

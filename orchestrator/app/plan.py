@@ -126,7 +126,7 @@ def _from_cloud(
     shown = preview(
         session.spec, expected, load_catalog(), project=session.project, account=account, scripts=texts,
         notes=drift_notes(session.spec, world), there=newest_span(session.records.current),
-        places=session.records.current.places,
+        memories=session.records.current.zone_memories,
     )  # fmt: skip
     check_sources(session)
     if out is not None:

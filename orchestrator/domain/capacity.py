@@ -15,14 +15,14 @@ USUAL_LIFE, CERTAINTY = 4 * 3600.0, 1.0
 WAY_BACK = 600.0
 """Seconds of work that each loss costs; a longer life is worth what it saves of these."""
 # More than a file names, but bounded: the record is written in each pass and must not grow for ever.
-MOST_PLACES = 64
+MOST_ZONES = 64
 HOUR = 3600.0
 FULL_FOR = 24 * HOUR
 """Seconds for which a quota refusal is remembered; the quota may be raised afterwards."""
 
 
 @dataclass(frozen=True)
-class Place:
+class ZoneMemory:
     """
     Remember one zone for one TPU type; times are in seconds since the epoch.
 
@@ -45,75 +45,75 @@ class Place:
     full_at: float = 0.0
 
 
-Places = tuple[Place, ...]
+ZoneMemories = tuple[ZoneMemory, ...]
 
 
-def place_of(places: Places, zone: str, tpu_type: str) -> Place:
+def memory_of(memories: ZoneMemories, zone: str, tpu_type: str) -> ZoneMemory:
     """Return the memory of a zone, a new one if there is none."""
-    return next((p for p in places if (p.zone, p.type) == (zone, tpu_type)), Place(zone, tpu_type))
+    return next((p for p in memories if (p.zone, p.type) == (zone, tpu_type)), ZoneMemory(zone, tpu_type))
 
 
-def after_refusal(places: Places, zone: str, tpu_type: str, at: float) -> Places:
+def after_refusal(memories: ZoneMemories, zone: str, tpu_type: str, at: float) -> ZoneMemories:
     """Return the memory after a zone refused for lack of capacity or quota."""
-    one = place_of(places, zone, tpu_type)
+    one = memory_of(memories, zone, tpu_type)
     # Refusals within one hour count once, so that frequent requests do not make the hour look worse.
     again = one.out_at > 0 and int(one.out_at // HOUR) == int(at // HOUR)
     hours = one.hours if again else _with_hour(one.hours, at, granted=0, out=1)
     since = one.out_since or at
     return _with(
-        places,
+        memories,
         replace(one, out_since=since, out_at=at, out_by_loss=False, refused=one.refused + 1, hours=hours),
     )
 
 
-def after_full(places: Places, zone: str, tpu_type: str, at: float) -> Places:
+def after_full(memories: ZoneMemories, zone: str, tpu_type: str, at: float) -> ZoneMemories:
     """Return the memory after quota refused a TPU in a zone that still had one of ours."""
-    one = place_of(places, zone, tpu_type)
-    return _with(places, replace(one, full_at=at)) if at > one.full_at else places
+    one = memory_of(memories, zone, tpu_type)
+    return _with(memories, replace(one, full_at=at)) if at > one.full_at else memories
 
 
-def holds_one(places: Places, zone: str, tpu_type: str, now: float) -> bool:
+def holds_one(memories: ZoneMemories, zone: str, tpu_type: str, now: float) -> bool:
     """Say whether the zone's quota is known to have no room for a TPU beside one of ours."""
-    known = place_of(places, zone, tpu_type).full_at
+    known = memory_of(memories, zone, tpu_type).full_at
     return known > 0 and now - known < FULL_FOR
 
 
-def after_grant(places: Places, zone: str, tpu_type: str, at: float) -> Places:
+def after_grant(memories: ZoneMemories, zone: str, tpu_type: str, at: float) -> ZoneMemories:
     """Return the memory after a TPU became READY."""
-    one = place_of(places, zone, tpu_type)
+    one = memory_of(memories, zone, tpu_type)
     hours = _with_hour(one.hours, at, granted=1, out=0)
     # The counts stay: a grant ends an outage, and does not undo earlier refusals.
     there = replace(one, out_since=0.0, out_at=0.0, granted_at=at)
-    return _with(places, replace(there, granted=one.granted + 1, hours=hours))
+    return _with(memories, replace(there, granted=one.granted + 1, hours=hours))
 
 
-def after_loss(places: Places, zone: str, tpu_type: str, at: float, lived: float) -> Places:
+def after_loss(memories: ZoneMemories, zone: str, tpu_type: str, at: float, lived: float) -> ZoneMemories:
     """Return the memory after a TPU was lost that had lived for *lived* seconds."""
-    one = place_of(places, zone, tpu_type)
+    one = memory_of(memories, zone, tpu_type)
     worn = replace(one, out_since=at, out_at=at, out_by_loss=True)
-    return _with(places, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
+    return _with(memories, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
 
 
-def merged(places: Places, others: Places, now: float) -> Places:
-    """Return *places* with each entry of *others* that has a later event; events after *now* are ignored."""
-    known = {(one.zone, one.type): _last(one) for one in places}
+def merged(memories: ZoneMemories, others: ZoneMemories, now: float) -> ZoneMemories:
+    """Return *memories* with each entry of *others* that has a later event; events after *now* are ignored."""
+    known = {(one.zone, one.type): _last(one) for one in memories}
     # An event in the future is from a wrong clock and would shadow all true ones for ever.
     newer = [one for one in others if known.get((one.zone, one.type), 0.0) < _last(one) <= now]
     for one in sorted(newer, key=_last):
-        places = _with(places, one)
+        memories = _with(memories, one)
     for one in others:
-        places = after_full(places, one.zone, one.type, one.full_at) if one.full_at <= now else places
-    return places
+        memories = after_full(memories, one.zone, one.type, one.full_at) if one.full_at <= now else memories
+    return memories
 
 
-def _last(one: Place) -> float:
+def _last(one: ZoneMemory) -> float:
     return max(one.out_at, one.granted_at)
 
 
-def _with(places: Places, one: Place) -> Places:
-    others = tuple(p for p in places if (p.zone, p.type) != (one.zone, one.type))
+def _with(memories: ZoneMemories, one: ZoneMemory) -> ZoneMemories:
+    others = tuple(p for p in memories if (p.zone, p.type) != (one.zone, one.type))
     # Newest last, so that entries without news for longest are dropped.
-    return (*others, one)[-MOST_PLACES:]
+    return (*others, one)[-MOST_ZONES:]
 
 
 def _with_hour(
@@ -125,7 +125,7 @@ def _with_hour(
     return tuple(sorted([*others, (hour, was[1] + granted, was[2] + out)]))
 
 
-def emptiness(one: Place, now: float) -> float:
+def emptiness(one: ZoneMemory, now: float) -> float:
     """Return the probability that the zone is still empty: an outage tends to last as long again as it has."""
     if not one.out_at:
         return 0.0
@@ -133,7 +133,7 @@ def emptiness(one: Place, now: float) -> float:
     return lasted / (lasted + max(0.0, now - one.out_at))
 
 
-def worth(one: Place, now: float) -> float:
+def worth(one: ZoneMemory, now: float) -> float:
     """Return the value of asking this zone now, from 0 to 1."""
     life = (CERTAINTY * USUAL_LIFE + one.lived) / (CERTAINTY + one.lives)
     hour = int(now // HOUR) % 24
@@ -144,7 +144,7 @@ def worth(one: Place, now: float) -> float:
 
 def order(
     zones: Sequence[str],
-    places: Places,
+    memories: ZoneMemories,
     tpu_type: str,
     now: float,
     home: str = "",
@@ -159,7 +159,7 @@ def order(
     """
     near, fare = nearness or {}, fares or {}
     values = {
-        zone: worth(place_of(places, zone, tpu_type), now) * near.get(zone, 1.0) - fare.get(zone, 0.0)
+        zone: worth(memory_of(memories, zone, tpu_type), now) * near.get(zone, 1.0) - fare.get(zone, 0.0)
         for zone in zones
     }
     # Rounded, so that noise does not override the user's order.
@@ -168,7 +168,7 @@ def order(
 
 def passed_over(
     zones: Sequence[str],
-    places: Places,
+    memories: ZoneMemories,
     tpu_type: str,
     now: float,
     chosen: str,
@@ -184,16 +184,16 @@ def passed_over(
             return "is far from the bucket"
         return "costs more" if fare.get(zone, 0.0) > fare.get(chosen, 0.0) else "is asked later"
 
-    return ", ".join(f"{z} {_fault(place_of(places, z, tpu_type), now) or otherwise(z)}" for z in earlier)
+    return ", ".join(f"{z} {_fault(memory_of(memories, z, tpu_type), now) or otherwise(z)}" for z in earlier)
 
 
-def zone_summary(one: Place) -> str:
+def zone_summary(one: ZoneMemory) -> str:
     """Return what is remembered of a zone, in words."""
     lives = f", {one.lives} lost after {_span(one.lived / one.lives)} on average" if one.lives else ""
     return f"{one.granted} granted, {one.refused} refused{lives}"
 
 
-def _fault(one: Place, now: float) -> str:
+def _fault(one: ZoneMemory, now: float) -> str:
     if one.out_at and emptiness(one, now) >= 0.1:
         what = "preempted one" if one.out_by_loss else "refused"
         return f"{what} {_ago(now - one.out_at)}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
-from orchestrator.domain.capacity import Places
+from orchestrator.domain.capacity import ZoneMemories
 from orchestrator.domain.maintenance import Maintenance
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.plan import Kind, Verb
@@ -376,7 +376,7 @@ class World:
     observed_at: float = 0.0
     claim: Sight[Claim] = field(default_factory=Absent)
     held: Mapping[str, float] = field(default_factory=dict)
-    stockouts: Places = ()
+    stockouts: ZoneMemories = ()
     prices: Prices = field(default_factory=Prices)
     boots: tuple[Heartbeat, ...] = ()
 

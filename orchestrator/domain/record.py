@@ -8,7 +8,7 @@ was requested. How observations change it: orchestrator.planning.update_record.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from orchestrator.domain.capacity import Places
+from orchestrator.domain.capacity import ZoneMemories
 from orchestrator.domain.first_seen import FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.names import incarnation_of
@@ -231,7 +231,7 @@ class Record:
     first_seen: Mapping[FirstSeen, float] = field(default_factory=dict)
     """Doubtful states, and since when every observation has shown them."""
     spans: tuple[Span, ...] = ()
-    places: Places = ()
+    zone_memories: ZoneMemories = ()
     """Capacity memory of each zone."""
     outcome: str = ""
     reason: str = ""

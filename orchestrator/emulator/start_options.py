@@ -129,12 +129,12 @@ def _reservation(entry: str) -> tuple[tuple[str, str], str]:
 
 def _quota(entry: str) -> tuple[tuple[str, str], int]:
     name, _, limit = entry.partition("=")
-    quota, _, place = name.partition("@")
-    if not (quota and place and limit.isdigit()):
+    quota, _, location = name.partition("@")
+    if not (quota and location and limit.isdigit()):
         raise LocalCloudError(
             f"quota {entry!r}: not understood", hint="write ID@PLACE=LIMIT, for example CPUS@us-central1=8"
         )
-    return (quota, place), int(limit)
+    return (quota, location), int(limit)
 
 
 def load_options(folder: Path) -> Options:

@@ -7,7 +7,7 @@ The record holds the same data and is newer: the object is written after changes
 from dataclasses import replace
 
 from orchestrator.contract.object_names import CAPACITY
-from orchestrator.domain.capacity import Places, merged
+from orchestrator.domain.capacity import ZoneMemories, merged
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.ports import Store
@@ -31,7 +31,7 @@ class CapacityMemory:
         self._store = store
         self._unread = True
         self._generation = 0
-        self._stored: Places = ()
+        self._stored: ZoneMemories = ()
         self._tried_at = float("-inf")
 
     def recalled(self, record: Record, world: World) -> Record:
@@ -48,38 +48,40 @@ class CapacityMemory:
         self._unread = False
         self._generation = found.generation if found else 0
         self._stored = decoded(found.data) if found else ()
-        places = merged(record.places, self._stored, world.observed_at)
-        return record if places is record.places else replace(record, places=places)
+        memories = merged(record.zone_memories, self._stored, world.observed_at)
+        return record if memories is record.zone_memories else replace(record, zone_memories=memories)
 
-    def keep(self, places: Places, now: float) -> None:
-        """Write *places* if they have changed and the last attempt is at least SPACING ago. *now* is in seconds."""
+    def keep(self, memories: ZoneMemories, now: float) -> None:
+        """Write *memories* if they changed and the last attempt is at least SPACING ago. *now* is in seconds."""
         # Not before the first read: an empty memory would overwrite what other deployments have learned.
-        if self._unread or places == self._stored or 0 <= now - self._tried_at < SPACING:
+        if self._unread or memories == self._stored or 0 <= now - self._tried_at < SPACING:
             return
         self._tried_at = now
         try:
             # The precondition keeps us from overwriting what another deployment has written since our read.
-            self._generation = self._store.write(CAPACITY, encoded(places), if_generation=self._generation)
+            self._generation = self._store.write(CAPACITY, encoded(memories), if_generation=self._generation)
         except PreconditionError:
             # Another deployment's write, or one of ours whose answer was lost.
             self._unread = True
         except TpuctlError:
             return
         else:
-            self._stored = places
+            self._stored = memories
 
 
-def encoded(places: Places) -> bytes:
+def encoded(memories: ZoneMemories) -> bytes:
     """Return the object's content: JSON with a checksum."""
-    body = {"schema": SCHEMA, "places": adapter(Places).dump_python(places, mode="json")}
+    body = {"schema": SCHEMA, "places": adapter(ZoneMemories).dump_python(memories, mode="json")}
     return bytes_with_checksum(body)
 
 
-def decoded(data: bytes) -> Places:
-    """Parse the object; return no places if it is damaged or of another version."""
+def decoded(data: bytes) -> ZoneMemories:
+    """Parse the object; return no memories if it is damaged or of another version."""
     try:
         body = verified(data)
-        places: Places = adapter(Places).validate_python(body["places"]) if body["schema"] == SCHEMA else ()
+        memories: ZoneMemories = (
+            adapter(ZoneMemories).validate_python(body["places"]) if body["schema"] == SCHEMA else ()
+        )
     except (ValueError, KeyError, TypeError):
         return ()
-    return places
+    return memories

@@ -40,11 +40,11 @@ SIGNED = frozenset({"loss", "exit_code", "rate"})
 _NAME = re.compile(rf"{re.escape(HEARTBEAT)}(0|[1-9]\d{{0,8}})/(0|[1-9]\d{{0,3}})")
 
 
-def place_of(name: str) -> tuple[int, int] | None:
+def worker_of(name: str) -> tuple[int, int] | None:
     """Return (incarnation, worker) from the name of a heartbeat's object, None for another object."""
     found = _NAME.fullmatch(name)
-    place = (int(found[1]), int(found[2])) if found else None
-    return place if place is not None and place[1] < MOST_WORKERS else None
+    worker = (int(found[1]), int(found[2])) if found else None
+    return worker if worker is not None and worker[1] < MOST_WORKERS else None
 
 
 def parse_heartbeat(stored: StoredObject) -> Heartbeat:
@@ -63,7 +63,7 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     values = {name: read(name, body[name]) for name, read in _readers().items() if name in body}
     beat = Heartbeat(updated=stored.updated, **values)
     # Any machine can write any report: one whose content contradicts its name is rejected.
-    if (beat.incarnation, beat.worker) != place_of(stored.name):
+    if (beat.incarnation, beat.worker) != worker_of(stored.name):
         raise ValueError("it is another worker's")
     if not beat.worker < beat.workers <= MOST_WORKERS:
         raise ValueError(f"worker {beat.worker} of {beat.workers}")
@@ -72,7 +72,7 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
 
 def unreadable(stored: StoredObject, why: Exception) -> Heartbeat:
     """Return a heartbeat of phase UNKNOWN for an unreadable report, with its worker and its time."""
-    incarnation, worker = place_of(stored.name) or (0, 0)
+    incarnation, worker = worker_of(stored.name) or (0, 0)
     text = f"its report cannot be read: {cut(str(why), 200)}"
     return Heartbeat(incarnation, worker, Phase.UNKNOWN, stored.updated, workers=worker + 1, message=text)
 
@@ -191,12 +191,12 @@ class Heartbeats:
 
     def _learn(self, listed: list[StoredObject], limit: Limit) -> None:
         """Read new heartbeats among *listed* within *limit*, the first workers first; forget those not listed."""
-        listed = [one for one in listed if place_of(one.name) is not None]
+        listed = [one for one in listed if worker_of(one.name) is not None]
         known = {
             key: self._known[key] for one in listed if (key := (one.name, one.generation)) in self._known
         }
         news = [one for one in listed if (one.name, one.generation) not in known]
-        news.sort(key=lambda one: place_of(one.name) or ())
+        news.sort(key=lambda one: worker_of(one.name) or ())
         bodies = read_first(self._store, [one for one in news if one.size <= limit.each], limit)
         for one in news:
             found = one if one.size > limit.each else bodies.get(one.name)

@@ -14,7 +14,7 @@ from orchestrator.domain.checksum import verified
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import BucketRecord, NodeRecord, Record, newest_incarnation
-from orchestrator.engine.heartbeats import place_of
+from orchestrator.engine.heartbeats import worker_of
 from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.race import accepted, asked_for
 from orchestrator.planning.record_limits import check_record
@@ -32,7 +32,7 @@ def rebuilt(store: Store) -> Record:
     intents = [name.name for name in store.list(JOURNAL) if name.name.endswith(".intent.json")]
     with threads.pool(8) as pool:
         found = [entry for entry in pool.map(lambda name: _entry(store, name), intents) if entry]
-    reports = [place_of(found.name) for found in store.list(HEARTBEAT)]
+    reports = [worker_of(found.name) for found in store.list(HEARTBEAT)]
     asked = max((_incarnation(entry) for entry in found), default=0)
     # Machines choose the names of reports, so a number far beyond the journal is not one of our TPUs.
     reported = (place[0] for place in reports if place is not None)

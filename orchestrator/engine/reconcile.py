@@ -163,7 +163,7 @@ class Reconciler:
     def _close(self, learned: Record, world: World, plan: Plan) -> None:
         """Store what this pass has learned; flush at once if the deployment has ended."""
         self._report_disk(world.observed_at)
-        self._memory.keep(self._records.current.places, world.observed_at)
+        self._memory.keep(self._records.current.zone_memories, world.observed_at)
         # Both records: refusals of this pass, and those that operations showed at its beginning.
         records = (self._records.current, learned)
         self._stockouts_shared = share_stockouts(

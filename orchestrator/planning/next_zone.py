@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from orchestrator.contract.backoff import Backoff
-from orchestrator.domain.capacity import holds_one, order, passed_over, place_of, zone_summary
+from orchestrator.domain.capacity import holds_one, memory_of, order, passed_over, zone_summary
 from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import World
@@ -60,7 +60,7 @@ def zone_order(spec: Spec, record: Record, now: float, prices: Prices = NO_PRICE
     Among equal zones, one beside the bucket comes first.
     """
     near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
-    ranked = order(spec.tpu.zones, record.places, record.node.type, now, record.node.zone, near, fares)
+    ranked = order(spec.tpu.zones, record.zone_memories, record.node.type, now, record.node.zone, near, fares)
     return tuple(sorted(ranked, key=_refused_zones(record).count))
 
 
@@ -85,14 +85,14 @@ def _fares(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
 def why_there(spec: Spec, record: Record, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
     """Return why *zone* precedes zones that the file names earlier; empty if it skips none."""
     near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
-    text = passed_over(spec.tpu.zones, record.places, record.node.type, now, zone, near, fares)
-    matters = record.places or min(near.values()) < 1.0 or any(fares.values())
+    text = passed_over(spec.tpu.zones, record.zone_memories, record.node.type, now, zone, near, fares)
+    matters = record.zone_memories or min(near.values()) < 1.0 or any(fares.values())
     return f"; {text}" if text and matters else ""
 
 
 def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:
     """Return what is remembered of the file's zones, each with the time of its last event."""
-    found = (place_of(record.places, zone, record.node.type) for zone in spec.tpu.zones)
+    found = (memory_of(record.zone_memories, zone, record.node.type) for zone in spec.tpu.zones)
     known = [one for one in found if one.out_at or one.granted_at]
     return [(max(one.out_at, one.granted_at), f"{one.zone}: {zone_summary(one)}") for one in known]
 
@@ -111,7 +111,7 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
         return True
     since = (record.first_seen.get(of_name(n.name, Sign.DELETION_ASKED), world.observed_at) for n in old)
     going = any(world.observed_at - asked < LONGEST_GOING for asked in since)
-    return going and holds_one(record.places, zone, record.node.type, world.observed_at)
+    return going and holds_one(record.zone_memories, zone, record.node.type, world.observed_at)
 
 
 def waits_for_quota(zone: str) -> Step:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from orchestrator.domain.capacity import Place, place_of
+from orchestrator.domain.capacity import ZoneMemory, memory_of
 from orchestrator.domain.job_progress import with_reports
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.node_price import Prices
@@ -150,8 +150,10 @@ def of_mode(record: Record, *, on_demand: bool) -> Record:
     The memory of quota applies to what the file asks for only: on demand has a quota of its own.
     """
     fitting = (r for r in record.refusals if r.kind is not Kind.NODE or r.on_demand == on_demand)
-    places = tuple(replace(p, full_at=0.0) for p in record.places) if on_demand else record.places
-    return replace(record, refusals=tuple(fitting), places=places)
+    memories = (
+        tuple(replace(p, full_at=0.0) for p in record.zone_memories) if on_demand else record.zone_memories
+    )
+    return replace(record, refusals=tuple(fitting), zone_memories=memories)
 
 
 def wants_flex_start(spec: Spec, record: Record) -> bool:
@@ -213,7 +215,7 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
     usd = rates(spec, world, record)
 
     def offer(zone: str) -> Offer:
-        one = place_of(record.places, zone, record.node.type)
+        one = memory_of(record.zone_memories, zone, record.node.type)
         shut = doubted or create_gate(spec, cheap, zone) > world.observed_at
         share = share_in(one, len(spans), vain)
         lasts = (life + one.lived) / (1.0 + one.lives)
@@ -242,7 +244,7 @@ def span_spot(record: Record, name: str) -> bool | None:
     return False if incarnation_of(name, {}) in record.deadline.on_demand else None
 
 
-def share_in(one: Place, granted: int, vain: int) -> float:
+def share_in(one: ZoneMemory, granted: int, vain: int) -> float:
     """Return the availability of spot in a zone: from its hours with and without, else from all TPUs so far."""
     with_one, without = sum(hour[1] for hour in one.hours), sum(hour[2] for hour in one.hours)
     if not with_one + without:

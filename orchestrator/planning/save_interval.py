@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.contract.interval import PRIOR_SAVE, ZoneLives, expected_life, saving_interval
 from orchestrator.domain.amounts import span_text
-from orchestrator.domain.capacity import Places, place_of
+from orchestrator.domain.capacity import ZoneMemories, memory_of
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import Spec
 
@@ -61,7 +61,7 @@ class SaveInterval:
         }  # fmt: skip
 
 
-def foreseen_interval(spec: Spec, places: Places, tpu_type: str, zone: str) -> SaveInterval | None:
+def foreseen_interval(spec: Spec, memories: ZoneMemories, tpu_type: str, zone: str) -> SaveInterval | None:
     """
     Return the interval that a first machine in *zone* will tell its job, from the memory of TPUs there.
 
@@ -72,7 +72,7 @@ def foreseen_interval(spec: Spec, places: Places, tpu_type: str, zone: str) -> S
         return None
     if checkpoint.every != "auto":
         return SaveInterval(float(checkpoint.every))
-    there = place_of(places, zone, tpu_type)
+    there = memory_of(memories, zone, tpu_type)
     life = expected_life((), ZoneLives(there.lived, there.lives))
     cost, whence = (
         (PRIOR_SAVE, ASSUMED) if checkpoint.save_seconds is None else (checkpoint.save_seconds, "declared")

@@ -1,6 +1,6 @@
 """Choose which TPU type is requested next, in order of preference."""
 
-from orchestrator.domain.capacity import place_of, worth
+from orchestrator.domain.capacity import memory_of, worth
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 
@@ -19,7 +19,7 @@ def next_type(spec: Spec, record: Record, now: float) -> str:
     if len(types) == 1:
         return types[0]
     values = {
-        tpu_type: max(worth(place_of(record.places, zone, tpu_type), now) for zone in spec.tpu.zones)
+        tpu_type: max(worth(memory_of(record.zone_memories, zone, tpu_type), now) for zone in spec.tpu.zones)
         for tpu_type in types
     }
     return next(tpu_type for tpu_type in types if values[tpu_type] >= NEAR * max(values.values()))

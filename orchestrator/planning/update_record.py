@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
-from orchestrator.domain.capacity import Places, after_full, after_grant, after_loss, after_refusal, place_of
+from orchestrator.domain.capacity import (
+    ZoneMemories,
+    after_full,
+    after_grant,
+    after_loss,
+    after_refusal,
+    memory_of,
+)
 from orchestrator.domain.first_seen import BUCKET_ABSENT, FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.observation import (
     Absent,
@@ -321,47 +328,47 @@ def _key(incarnation: int | None) -> FirstSeen:
 
 def learn_capacity(record: Record, world: World) -> Record:
     """Return the record with news about the zones' capacity; each refusal, grant and loss counts once."""
-    places = _refusals(_shared(record.places, record, world), record)
+    memories = _refusals(_shared(record.zone_memories, record, world), record)
     racing = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)} - set(
         record.deadline.on_demand
     )
     for node in world.known_nodes:
         if node.incarnation in racing:
-            places = _of_node(places, node, record, world)
-    return record if places is record.places else replace(record, places=places)
+            memories = _of_node(memories, node, record, world)
+    return record if memories is record.zone_memories else replace(record, zone_memories=memories)
 
 
-def _shared(places: Places, record: Record, world: World) -> Places:
+def _shared(memories: ZoneMemories, record: Record, world: World) -> ZoneMemories:
     """Return the capacity memory with the stockouts of other deployments on this computer."""
     # Another deployment has just been refused there, so we need not be refused too.
     for stockout in world.stockouts:
-        known = place_of(places, stockout.zone, record.node.type)
+        known = memory_of(memories, stockout.zone, record.node.type)
         if stockout.type == record.node.type and stockout.out_at > max(known.out_at, known.granted_at):
-            places = after_refusal(places, stockout.zone, record.node.type, stockout.out_at)
-    return places
+            memories = after_refusal(memories, stockout.zone, record.node.type, stockout.out_at)
+    return memories
 
 
-def _refusals(places: Places, record: Record) -> Places:
-    last = {one.zone: max(one.out_at, one.granted_at) for one in places if one.type == record.node.type}
+def _refusals(memories: ZoneMemories, record: Record) -> ZoneMemories:
+    last = {one.zone: max(one.out_at, one.granted_at) for one in memories if one.type == record.node.type}
     for refusal in record.refusals:
         if refusal.kind is not Kind.NODE or refusal.on_demand:
             continue
         if refusal.full:
-            places = after_full(places, refusal.zone, record.node.type, refusal.at)
+            memories = after_full(memories, refusal.zone, record.node.type, refusal.at)
         elif refusal.at > last.get(refusal.zone, 0.0) and refusal.retry in LACKING:
-            places = after_refusal(places, refusal.zone, record.node.type, refusal.at)
+            memories = after_refusal(memories, refusal.zone, record.node.type, refusal.at)
             last[refusal.zone] = refusal.at
-    return places
+    return memories
 
 
-def _of_node(places: Places, node: Node, record: Record, world: World) -> Places:
+def _of_node(memories: ZoneMemories, node: Node, record: Record, world: World) -> ZoneMemories:
     now = world.observed_at
     ready = record.first_seen.get(of_node(node.incarnation, NodeState.READY))
     if ready is None:
         # Counted once, in the first pass that shows it READY.
         fresh = node.state is NodeState.READY and node.healthy
-        return after_grant(places, node.zone, record.node.type, now) if fresh else places
+        return after_grant(memories, node.zone, record.node.type, now) if fresh else memories
     lost = node.state in TERMINAL or workers_stopped(world, node)
     if lost and of_node(node.incarnation, Sign.WORKERS_STOPPED) not in record.first_seen:
-        return after_loss(places, node.zone, record.node.type, now, now - ready)
-    return places
+        return after_loss(memories, node.zone, record.node.type, now, now - ready)
+    return memories

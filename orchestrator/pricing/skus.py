@@ -13,7 +13,7 @@ from orchestrator.domain.catalog import Price
 SERVICES = ("E000-3F24-B8AA", "6F81-5844-456A")
 """Services that sell TPUs: Cloud TPU (v2 to v4, by four chips), Compute Engine (later ones, by the chip)."""
 FOR_FOUR = frozenset({"v2", "v3", "v4"})
-Place = tuple[str, str, bool]
+PriceKey = tuple[str, str, bool]
 _GENERATION = re.compile(r"tpu[-\s]?(v\d+[a-z]*|7x)", re.IGNORECASE)
 _OTHER_WAYS = re.compile(
     r"reserved|calendar|dws|flex|defined duration|commit|subscription|fixed price|capacity", re.IGNORECASE
@@ -21,26 +21,26 @@ _OTHER_WAYS = re.compile(
 """Words in prices that tpuctl never pays: reservations, commitments and similar."""
 
 
-def prices_of(skus: Iterable[Mapping[str, Any]]) -> dict[Place, Price]:
+def prices_of(skus: Iterable[Mapping[str, Any]]) -> dict[PriceKey, Price]:
     """
     Return the USD per chip-hour by (generation, region, several hosts or one).
 
-    If two SKUs fit one place, the higher price counts. An SKU that is not understood is left out.
+    If two SKUs have one key, the higher price counts. An SKU that is not understood is left out.
     """
-    spot: dict[Place, float] = {}
-    on_demand: dict[Place, float] = {}
+    spot: dict[PriceKey, float] = {}
+    on_demand: dict[PriceKey, float] = {}
     for sku in skus:
         read = _read(sku)
         if read is None:
             continue
-        places, is_spot, usd = read
+        keys, is_spot, usd = read
         table = spot if is_spot else on_demand
-        for place in places:
-            table[place] = max(usd, table.get(place, 0.0))
-    return {place: Price(on_demand.get(place), spot.get(place)) for place in sorted({*spot, *on_demand})}
+        for key in keys:
+            table[key] = max(usd, table.get(key, 0.0))
+    return {key: Price(on_demand.get(key), spot.get(key)) for key in sorted({*spot, *on_demand})}
 
 
-def _read(sku: Mapping[str, Any]) -> tuple[list[Place], bool, float] | None:
+def _read(sku: Mapping[str, Any]) -> tuple[list[PriceKey], bool, float] | None:
     try:
         category, text = sku["category"], str(sku["description"])
         generation = _GENERATION.search(text)

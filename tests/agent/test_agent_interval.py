@@ -134,8 +134,8 @@ def test_an_absurd_life_in_the_memory_of_zones_says_nothing(lived: str) -> None:
 
 def test_the_agent_reads_the_memory_of_zones_as_the_controller_writes_it() -> None:
     """Of its own zone and type only."""
-    places = after_loss(after_loss((), "a", "b", 9000, 600), "a", "b", 9900, 300)
-    data = encoded(after_loss(places, "a", "other", 9000, 7))
+    memories = after_loss(after_loss((), "a", "b", 9000, 600), "a", "b", 9900, 300)
+    data = encoded(after_loss(memories, "a", "other", 9000, 7))
     assert zone_lives(data, "a", "b") == ZoneLives(900, 2)
     assert (
         zone_lives(data, "c", "b")
@@ -168,10 +168,10 @@ def test_a_job_is_told_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> 
     }
     lab.put(".tpuctl/heartbeat/4/0", json.dumps(rested).encode())
     lab.put(".tpuctl/heartbeat/5/0", b"torn")
-    places = ()
+    memories = ()
     for at in range(4):
-        places = after_loss(places, "europe-west4-b", "v5litepod-8", 9000.0 + at, 300.0)
-    lab.put(".tpuctl/capacity.json", encoded(places))
+        memories = after_loss(memories, "europe-west4-b", "v5litepod-8", 9000.0 + at, 300.0)
+    lab.put(".tpuctl/capacity.json", encoded(memories))
     job = (
         "until [ -s $TPUCTL_SAVE_EVERY_FILE ]; do sleep 0.05; done; cp $TPUCTL_SAVE_EVERY_FILE first; "
         'echo "{\\"step\\": 1, \\"save_seconds\\": 500}" > $TPUCTL_PROGRESS_FILE; '

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.domain.capacity import (
-    MOST_PLACES,
-    Place,
+    MOST_ZONES,
+    ZoneMemory,
     after_grant,
     after_loss,
     after_refusal,
     emptiness,
+    memory_of,
     order,
     passed_over,
-    place_of,
     worth,
 )
 from orchestrator.domain.observation import NodeState, Present, World
@@ -35,18 +35,18 @@ HOUR, DAY = 3600.0, 86400.0
 
 def refused(zone, *ages):
     """Return the memory after refusals so many seconds ago, oldest first."""
-    places = ()
+    memories = ()
     for age in ages:
-        places = after_refusal(places, zone, "", NOW - age)
-    return places
+        memories = after_refusal(memories, zone, "", NOW - age)
+    return memories
 
 
 def lived(zone, *hours, ago=DAY):
     """Return the memory after lives so long, the last of which ended so long ago."""
-    places = ()
+    memories = ()
     for one in hours:
-        places = after_loss(places, zone, "", NOW - ago, one * HOUR)
-    return places
+        memories = after_loss(memories, zone, "", NOW - ago, one * HOUR)
+    return memories
 
 
 def test_without_any_memory_the_order_of_the_file_holds():
@@ -58,8 +58,8 @@ def test_without_any_memory_the_order_of_the_file_holds():
 def test_an_outage_is_believed_for_about_as_long_as_it_has_lasted():
     """One refusal is forgotten within some hours, a night of refusals is not."""
     short, long = refused(A, 900), refused(A, 8 * HOUR, 4 * HOUR, 900)
-    assert emptiness(place_of(short, A, ""), NOW) == pytest.approx(0.25)
-    assert emptiness(place_of(long, A, ""), NOW) > 0.9
+    assert emptiness(memory_of(short, A, ""), NOW) == pytest.approx(0.25)
+    assert emptiness(memory_of(long, A, ""), NOW) > 0.9
     assert order((A, B), refused(A, 60), "", NOW) == (B, A)
     assert order((A, B), (*refused(A, 2 * HOUR), *refused(B, 1 * HOUR)), "", NOW) == (A, B)
     assert order((A, B), long, "", NOW) == (B, A)
@@ -86,34 +86,34 @@ def test_what_a_zone_costs_is_weighed_against_what_it_is_worth():
 
 def test_the_hour_of_the_day_counts():
     """A zone that was empty at this hour on other days is worth less at this hour only."""
-    places = ()
+    memories = ()
     for day in range(10, 1, -1):
-        places = after_refusal(places, A, "", NOW - day * DAY)
-        places = after_grant(places, A, "", NOW - day * DAY + 6 * HOUR)
-    then = place_of(places, A, "")
+        memories = after_refusal(memories, A, "", NOW - day * DAY)
+        memories = after_grant(memories, A, "", NOW - day * DAY + 6 * HOUR)
+    then = memory_of(memories, A, "")
     assert worth(then, NOW) < worth(then, NOW + 6 * HOUR) < 1
-    assert worth(then, NOW + 12 * HOUR) == worth(Place(A), NOW)
-    assert order((A, B), places, "", NOW) == (B, A)
-    assert order((A, B), places, "", NOW + 12 * HOUR) == (A, B)
+    assert worth(then, NOW + 12 * HOUR) == worth(ZoneMemory(A), NOW)
+    assert order((A, B), memories, "", NOW) == (B, A)
+    assert order((A, B), memories, "", NOW + 12 * HOUR) == (A, B)
 
 
 def test_types_are_remembered_apart():
     """A zone without one type may have plenty of another."""
-    places = after_refusal((), A, "v2-8", NOW)
-    assert order((A, B), places, "v2-8", NOW) == (B, A)
-    assert order((A, B), places, "v3-8", NOW) == (A, B)
+    memories = after_refusal((), A, "v2-8", NOW)
+    assert order((A, B), memories, "v2-8", NOW) == (B, A)
+    assert order((A, B), memories, "v3-8", NOW) == (A, B)
 
 
 def test_the_memory_stays_small():
     """Neither time nor names without end make it grow."""
-    places = ()
+    memories = ()
     for number in range(300):
-        places = after_refusal(places, f"zone-{number}", "", NOW + number)
+        memories = after_refusal(memories, f"zone-{number}", "", NOW + number)
     for hour in range(24 * 100):
-        places = after_refusal(places, A, "", NOW + hour * HOUR)
-        places = after_grant(places, A, "", NOW + hour * HOUR + 60)
-    assert len(places) == MOST_PLACES
-    assert len(place_of(places, A, "").hours) == 24
+        memories = after_refusal(memories, A, "", NOW + hour * HOUR)
+        memories = after_grant(memories, A, "", NOW + hour * HOUR + 60)
+    assert len(memories) == MOST_ZONES
+    assert len(memory_of(memories, A, "").hours) == 24
 
 
 def test_each_refusal_grant_and_loss_counts_once():
@@ -125,13 +125,16 @@ def test_each_refusal_grant_and_loss_counts_once():
     made = asked
     for _ in range(3):
         made = learn(made, world(nodes=Present(())))
-    assert place_of(made.places, ZONE, KIND).refused == 1
-    up = learn(record(first_seen={}, places=made.places), world())
+    assert memory_of(made.zone_memories, ZONE, KIND).refused == 1
+    up = learn(record(first_seen={}, zone_memories=made.zone_memories), world())
     up = learn(up, world(observed_at=NOW + 60))
-    assert (place_of(up.places, ZONE, KIND).granted, place_of(up.places, ZONE, KIND).out_at) == (1, 0.0)
+    assert (
+        memory_of(up.zone_memories, ZONE, KIND).granted,
+        memory_of(up.zone_memories, ZONE, KIND).out_at,
+    ) == (1, 0.0)
     gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), observed_at=NOW + HOUR)
     lost = learn(learn(up, gone), replace(gone, observed_at=NOW + HOUR + 15))
-    found = place_of(lost.places, ZONE, KIND)
+    found = memory_of(lost.zone_memories, ZONE, KIND)
     assert (found.lives, found.lived, found.out_at) == (1, HOUR, NOW + HOUR)
 
 
@@ -140,8 +143,8 @@ def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
     told = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
     warned = learn(record(), world(heartbeats=told))
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=told, observed_at=NOW + 30)
-    assert place_of(warned.places, ZONE, KIND).lives == 1
-    assert place_of(learn(warned, dead).places, ZONE, KIND).lives == 1
+    assert memory_of(warned.zone_memories, ZONE, KIND).lives == 1
+    assert memory_of(learn(warned, dead).zone_memories, ZONE, KIND).lives == 1
 
 
 def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
@@ -159,16 +162,19 @@ def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
 
 def test_the_memory_outlives_down():
     """It is kept in the record, which stays in the bucket."""
-    known = record(places=refused(A, 60), bundle="b" * 64, agent="a" * 64)
-    assert decode(encode(closed(known, NOW), "demo"), "demo").places == known.places
+    known = record(zone_memories=refused(A, 60), bundle="b" * 64, agent="a" * 64)
+    assert decode(encode(closed(known, NOW), "demo"), "demo").zone_memories == known.zone_memories
 
 
 def test_a_pass_stays_cheap():
     """Learning with a full memory costs next to nothing: the policies are replayed over months."""
-    places = ()
-    for number in range(MOST_PLACES):
-        places = after_refusal(places, f"zone-{number}", "", NOW)
-    known, calm = record(places=places), World(world().bucket, world().vm, world().nodes, world().heartbeats)
+    memories = ()
+    for number in range(MOST_ZONES):
+        memories = after_refusal(memories, f"zone-{number}", "", NOW)
+    known, calm = (
+        record(zone_memories=memories),
+        World(world().bucket, world().vm, world().nodes, world().heartbeats),
+    )
     began = time.process_time()
     for _ in range(50):
         learn(known, calm)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from orchestrator.contract import object_names
-from orchestrator.domain.capacity import Place, after_grant, after_refusal, merged, place_of
+from orchestrator.domain.capacity import ZoneMemory, after_grant, after_refusal, memory_of, merged
 from orchestrator.engine.capacity_memory import SPACING, decoded, encoded
 from orchestrator.engine.record_format import decode, encode
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
@@ -16,7 +16,7 @@ KIND = "v5litepod-8"
 
 def kept(lab):
     """Return what the object holds of the first zone."""
-    return place_of(decoded(lab.get(object_names.CAPACITY)), ZONE, KIND)
+    return memory_of(decoded(lab.get(object_names.CAPACITY)), ZONE, KIND)
 
 
 def writes(lab, spec=SPEC, seconds=900.0):
@@ -76,10 +76,10 @@ def test_a_lost_record_does_not_lose_the_memory(lab, damage):
         for name in lab.objects(object_names.JOURNAL):
             controller.cloud.store.delete(name)
     later = lab.controller(SPEC)
-    assert later.record.places == ()
+    assert later.record.zone_memories == ()
     later.want()
     later.one_pass()
-    assert place_of(later.record.places, ZONE, KIND).refused == kept(lab).refused
+    assert memory_of(later.record.zone_memories, ZONE, KIND).refused == kept(lab).refused
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_damaged_object_knows_nothing_and_is_written_anew(lab, data):
     lab.put(object_names.CAPACITY, data)
     later = lab.controller(SPEC)
     later.run(seconds=60)
-    assert later.record.places == controller.record.places
+    assert later.record.zone_memories == controller.record.zone_memories
     assert kept(lab).refused
 
 
@@ -106,7 +106,7 @@ def test_what_another_has_written_in_between_is_read_and_not_lost(lab):
     controller.up()
     lab.wait(120)
     controller.run(seconds=300)
-    assert place_of(controller.record.places, "us-west4-a", KIND).granted == 1
+    assert memory_of(controller.record.zone_memories, "us-west4-a", KIND).granted == 1
     found = decoded(lab.get(object_names.CAPACITY))
     assert {one.zone for one in found} == {ZONE, OTHER_ZONE, "us-west4-a"}
 
@@ -130,22 +130,22 @@ def test_a_store_that_refuses_stops_no_pass(lab, monkeypatch):
 
 
 def test_the_later_event_of_two_memories_counts_and_none_of_the_future():
-    """Place by place; the same memory stays the same object."""
+    """Zone by zone; the same memory stays the same object."""
     old, new = after_refusal((), ZONE, KIND, 100.0), after_refusal((), ZONE, KIND, 200.0)
     assert merged(old, new, 300.0) == new
     assert merged(new, old, 300.0) is new
     assert merged(old, new, 150.0) is old
-    assert merged((), (Place(ZONE),), 300.0) == ()
+    assert merged((), (ZoneMemory(ZONE),), 300.0) == ()
     assert {p.zone for p in merged(old, after_grant((), OTHER_ZONE, KIND, 50.0), 300.0)} == {ZONE, OTHER_ZONE}
 
 
 def test_a_record_of_before_keeps_its_memory(lab):
     """An older tpuctl kept it in the record alone."""
     controller = remembering(lab)
-    places = controller.record.places
-    assert decode(encode(controller.record, "demo"), "demo").places == places
+    memories = controller.record.zone_memories
+    assert decode(encode(controller.record, "demo"), "demo").zone_memories == memories
     controller.cloud.store.delete(object_names.CAPACITY)
     later = lab.controller(SPEC)
     later.run(seconds=60)
-    assert later.record.places == places
-    assert decoded(lab.get(object_names.CAPACITY)) == places
+    assert later.record.zone_memories == memories
+    assert decoded(lab.get(object_names.CAPACITY)) == memories

@@ -24,10 +24,10 @@ def priced(spot, dear, *, zone=ZONE, way=None):
     return Prices({(KIND, zone): Price(dear, spot)}, {zone: way} if way else {})
 
 
-def offers(table, *, places=(), **shown):
+def offers(table, *, memories=(), **shown):
     """Return the offers of a deployment whose TPU is gone, by zone, and the price of on demand."""
     found = situation(
-        due(), world(nodes=Present(()), prices=table, **shown), begun(1, type=KIND, places=places)
+        due(), world(nodes=Present(()), prices=table, **shown), begun(1, type=KIND, zone_memories=memories)
     )
     return {offer.place: offer for offer in found.offers}, found.on_demand_usd_hour
 
@@ -63,10 +63,12 @@ def test_an_unknown_price_is_guessed_from_what_is_known(table, usd, dear):
 
 def test_what_is_remembered_of_a_zone_counts_for_it_alone():
     """How often spot was there by the hour, and how long TPUs lived."""
-    places = after_loss(after_grant((), ZONE, KIND, NOW - 50 * HOUR), ZONE, KIND, NOW - 30 * HOUR, 20 * HOUR)
+    memories = after_loss(
+        after_grant((), ZONE, KIND, NOW - 50 * HOUR), ZONE, KIND, NOW - 30 * HOUR, 20 * HOUR
+    )
     for hour in range(8):
-        places = after_refusal(places, OTHER_ZONE, KIND, NOW - 40 * HOUR + hour * HOUR)
-    found, _ = offers(Prices(), places=places)
+        memories = after_refusal(memories, OTHER_ZONE, KIND, NOW - 40 * HOUR + hour * HOUR)
+    found, _ = offers(Prices(), memories=memories)
     plain, _ = offers(Prices())
     assert found[ZONE].life > plain[ZONE].life == found[OTHER_ZONE].life
     assert found[OTHER_ZONE].share < 0.2 < plain[OTHER_ZONE].share < found[ZONE].share

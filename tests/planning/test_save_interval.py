@@ -17,10 +17,10 @@ def beat(worker=0, **more):
 
 def lost(*lives):
     """Return the memory of zones after TPUs that lived so long."""
-    places = ()
+    memories = ()
     for number, life in enumerate(lives):
-        places = after_loss(places, ZONE, KIND, 1000.0 + number, life)
-    return places
+        memories = after_loss(memories, ZONE, KIND, 1000.0 + number, life)
+    return memories
 
 
 def test_before_anything_was_seen_the_figures_are_assumed():
@@ -35,13 +35,13 @@ def test_before_anything_was_seen_the_figures_are_assumed():
 def test_a_zone_with_short_lives_is_told_so_and_another_is_not():
     """The memory of zones counts before the first machine of this deployment is lost."""
     spec = make_spec(job__checkpoint__every="auto", job__checkpoint__save_seconds=3.0)
-    places = lost(1200.0, 1200.0, 1200.0)
-    short, other = (foreseen_interval(spec, places, KIND, zone) for zone in (ZONE, "europe-west4-b"))
+    memories = lost(1200.0, 1200.0, 1200.0)
+    short, other = (foreseen_interval(spec, memories, KIND, zone) for zone in (ZONE, "europe-west4-b"))
     assert (
         short.text == "every 2 min 7 s: a save costs 3.0 s (declared), unsaved work is lost every 45 min 0 s"
     )
     assert other.life == 7200.0
-    assert foreseen_interval(spec, places, "v4-8", ZONE).life == 7200.0
+    assert foreseen_interval(spec, memories, "v4-8", ZONE).life == 7200.0
 
 
 @pytest.mark.parametrize(("every", "text"), [("10m", "every 10 min 0 s"), (None, None)])

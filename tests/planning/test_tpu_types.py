@@ -33,10 +33,10 @@ job: {{command: "true"}}
 
 def out(kind, *zones, at=NOW):
     """Return the memory of refusals of one type."""
-    places = ()
+    memories = ()
     for zone in zones:
-        places = after_refusal(places, zone, kind, at)
-    return places
+        memories = after_refusal(memories, zone, kind, at)
+    return memories
 
 
 def creates(plan):
@@ -46,19 +46,19 @@ def creates(plan):
 
 def test_the_second_type_is_asked_for_when_all_zones_have_refused_the_first():
     """Not before: another zone may have the first one."""
-    known = record(type=FIRST, places=out(FIRST, ZONE))
+    known = record(type=FIRST, zone_memories=out(FIRST, ZONE))
     assert next_type(BOTH, known, NOW) == FIRST
-    known = replace(known, places=out(FIRST, ZONE, OTHER_ZONE))
+    known = replace(known, zone_memories=out(FIRST, ZONE, OTHER_ZONE))
     assert next_type(BOTH, known, NOW) == SECOND
     assert next_type(spec(), known, NOW) == FIRST
 
 
 def test_the_first_type_is_asked_for_again_later():
     """When its outage may be over, or when the second one is not to be had either."""
-    known = record(places=out(FIRST, ZONE, OTHER_ZONE, at=NOW - 7200))
+    known = record(zone_memories=out(FIRST, ZONE, OTHER_ZONE, at=NOW - 7200))
     assert next_type(BOTH, known, NOW) == FIRST
     both = out(FIRST, ZONE, OTHER_ZONE, at=NOW - 300) + out(SECOND, ZONE, OTHER_ZONE)
-    assert next_type(BOTH, record(places=both), NOW) == FIRST
+    assert next_type(BOTH, record(zone_memories=both), NOW) == FIRST
 
 
 def test_refusals_lead_to_the_second_type_and_the_plan_says_so():
@@ -79,8 +79,8 @@ def test_refusals_lead_to_the_second_type_and_the_plan_says_so():
 def test_the_preferred_type_is_no_substitute():
     """Nothing more is said of it."""
     lost = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
-    places = after_loss(after_grant((), ZONE, SECOND, NOW - 9000), ZONE, SECOND, NOW, 9000)
-    known = record(type=SECOND, places=places)
+    memories = after_loss(after_grant((), ZONE, SECOND, NOW - 9000), ZONE, SECOND, NOW, 9000)
+    known = record(type=SECOND, zone_memories=memories)
     assert creates(decide(BOTH, lost, known)) == [(ZONE, FIRST)]
 
 

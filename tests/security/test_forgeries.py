@@ -20,7 +20,7 @@ from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.record import Candidate
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine import reconcile
-from orchestrator.engine.heartbeats import Heartbeats, _readers, parse_heartbeat, place_of
+from orchestrator.engine.heartbeats import Heartbeats, _readers, parse_heartbeat, worker_of
 from orchestrator.engine.loop import WakeObject
 from orchestrator.engine.published_status import read_curve
 from orchestrator.engine.race_claim import read_claim
@@ -141,8 +141,8 @@ def test_what_is_no_report_is_none(data):
 )
 def test_a_name_that_is_no_workers_is_no_report(name):
     """Only names that the agent writes are read."""
-    assert place_of(f".tpuctl/heartbeat/{name}") is None
-    assert place_of(".tpuctl/heartbeat/12/4095") == (12, 4095)
+    assert worker_of(f".tpuctl/heartbeat/{name}") is None
+    assert worker_of(".tpuctl/heartbeat/12/4095") == (12, 4095)
 
 
 @pytest.mark.parametrize(

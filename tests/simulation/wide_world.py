@@ -18,10 +18,10 @@ from google.api_core.retry import retry_base, retry_unary
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.emulator.client import InProcess
-from orchestrator.emulator.http.dispatch import place_of
+from orchestrator.emulator.http.dispatch import call_target_of
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
-from orchestrator.emulator.state.kernel import Place
+from orchestrator.emulator.state.kernel import CallTarget
 from orchestrator.engine import journal, record_store
 from orchestrator.threads import one_after_the_other
 from tests.kit.wire import PROJECT, WIRE
@@ -121,8 +121,8 @@ class WideWorld:
 
     def _place(self, method, request):
         if method.startswith("storage."):
-            return Place()
-        return place_of(method, request, self.network.router.find(request)[1])
+            return CallTarget()
+        return call_target_of(method, request, self.network.router.find(request)[1])
 
     def _called(self, loop, method, request, status, fault):
         if fault == "late":
@@ -188,7 +188,7 @@ class WideWorld:
 
         with ExitStack() as stack:
             stack.enter_context(one_after_the_other())
-            for place, name, value in (
+            for target, name, value in (
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
                 (machines.Gang, "_report", reported),
                 (record_store, "write_atomically", lambda path, data: setattr(path, "data", data)),
@@ -197,7 +197,7 @@ class WideWorld:
                 (retry_base, "random", ids),
                 *QUICK,
             ):
-                stack.enter_context(patch.object(place, name, value))
+                stack.enter_context(patch.object(target, name, value))
             yield self
 
 

@@ -39,30 +39,32 @@ class Collection(Generic[T]):
         self._cloud, self._kind, self._within, self._found, self._show = cloud, kind, within, found, show
 
     def get(self, call: Call) -> Response:
-        place, known = self._found_at(call)
+        location, known = self._found_at(call)
         if call.name not in known:
-            raise vm_rules.missing(f"{self._path(place)}/{call.name}")
-        return Response.of(self._show(place, known[call.name]))
+            raise vm_rules.missing(f"{self._path(location)}/{call.name}")
+        return Response.of(self._show(location, known[call.name]))
 
     def list(self, call: Call) -> Response:
-        place, known = self._found_at(call)
+        location, known = self._found_at(call)
         if self._cloud.kernel.partial:
-            warning = {"code": "UNREACHABLE", "message": f"'{place}' did not answer."}
-            shown = {"kind": f"compute#{self._kind}List", "id": self._path(place), "warning": warning}
+            warning = {"code": "UNREACHABLE", "message": f"'{location}' did not answer."}
+            shown = {"kind": f"compute#{self._kind}List", "id": self._path(location), "warning": warning}
             return Response.of(shown)
-        items = [self._show(place, one) for one in known.values()]
-        return listed(call.request, self._kind, self._path(place), items)
+        items = [self._show(location, one) for one in known.values()]
+        return listed(call.request, self._kind, self._path(location), items)
 
     def everywhere(self, call: Call) -> Response:
         """Answer aggregatedList by zone or region."""
-        places = tables.zones() if self._within == "zones" else tables.regions()
+        locations = tables.zones() if self._within == "zones" else tables.regions()
         key = f"{self._kind}s"
         path = f"projects/{self._cloud.settings.project}/aggregated/{key}"
         if self._cloud.kernel.partial:
-            return out_of_reach(key, path, [f"{self._within}/{place}" for place in places])
+            return out_of_reach(key, path, [f"{self._within}/{location}" for location in locations])
         scopes = {
-            f"{self._within}/{place}": [self._show(place, one) for one in self._found(place).values()]
-            for place in places
+            f"{self._within}/{location}": [
+                self._show(location, one) for one in self._found(location).values()
+            ]
+            for location in locations
         }
         return aggregated(call.request, key, path, scopes)
 
@@ -71,11 +73,11 @@ class Collection(Generic[T]):
             vm_rules.check_zone(self._cloud.kernel, call.zone)
         elif call.region and call.region not in tables.regions():
             raise vm_rules.missing(f"projects/{self._cloud.settings.project}/regions/{call.region}")
-        place = call.zone or call.region
-        return place, self._found(place)
+        location = call.zone or call.region
+        return location, self._found(location)
 
-    def _path(self, place: str) -> str:
-        parts = ("projects", self._cloud.settings.project, self._within, place, f"{self._kind}s")
+    def _path(self, location: str) -> str:
+        parts = ("projects", self._cloud.settings.project, self._within, location, f"{self._kind}s")
         return "/".join(part for part in parts if part)
 
 
@@ -155,9 +157,9 @@ class ComputeCatalog:
         return named_resource("machineType", path, _id(kind.name), zone=zone, **size)
 
     def _disk_type(self, zone: str, name: str) -> Shown:
-        place = f"{self._own}/zones/{zone}"
+        location = f"{self._own}/zones/{zone}"
         return named_resource(
-            "diskType", f"{place}/diskTypes/{name}", 30000 + DISK_TYPES.index(name), zone=link(place),
+            "diskType", f"{location}/diskTypes/{name}", 30000 + DISK_TYPES.index(name), zone=link(location),
             validDiskSize="10GB-65536GB", defaultDiskSizeGb="500" if name == "pd-standard" else "100",
         )  # fmt: skip
 

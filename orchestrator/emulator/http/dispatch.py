@@ -10,7 +10,7 @@ from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, compute_case, tpu_case
 from orchestrator.emulator.state.body_shapes import Shape, check_shape, with_lists
 from orchestrator.emulator.state.gate import admitted, admitted_storage
-from orchestrator.emulator.state.kernel import Place
+from orchestrator.emulator.state.kernel import CallTarget
 from orchestrator.emulator.state.world import LocalCloud
 
 _RPC = ("/v1/", "/v2/", "/v2alpha1/")  # APIs whose errors are google.rpc.Status
@@ -62,13 +62,13 @@ def _answer(
     cloud: LocalCloud, request: Request, method: str, parts: dict[str, str], call: Callable[[], Response]
 ) -> Response:
     # Without the lock, because reading a large body need not block others.
-    place = place_of(method, request, parts)
+    target = call_target_of(method, request, parts)
 
     def checked() -> Response:
-        _check_project(cloud, method, place, parts)
+        _check_project(cloud, method, target, parts)
         return call()
 
-    return _linked(request, admitted(cloud, method, place, checked))
+    return _linked(request, admitted(cloud, method, target, checked))
 
 
 def _linked(request: Request, response: Response) -> Response:
@@ -80,8 +80,8 @@ def _linked(request: Request, response: Response) -> Response:
     return replace(response, body=response.body.replace(_SITE, here))
 
 
-def place_of(method: str, request: Request, parts: dict[str, str]) -> Place:
-    """Return the zone and the resource that a request is about."""
+def call_target_of(method: str, request: Request, parts: dict[str, str]) -> CallTarget:
+    """Return the zone and the name of the resource that a request is about."""
     name = next((parts[key] for key in _NAMES if key in parts), "")
     if method == "tpu.nodes.create":
         name = request.query.get("nodeId", "")
@@ -89,17 +89,17 @@ def place_of(method: str, request: Request, parts: dict[str, str]) -> Place:
         name = request.query.get("queuedResourceId", "")
     elif method.endswith(".insert"):
         name = str(body_of(request).get("name", ""))
-    return Place(parts.get("zone", ""), name)
+    return CallTarget(parts.get("zone", ""), name)
 
 
-def _check_project(cloud: LocalCloud, method: str, place: Place, parts: dict[str, Any]) -> None:
+def _check_project(cloud: LocalCloud, method: str, target: CallTarget, parts: dict[str, Any]) -> None:
     settings = cloud.settings
     known = (settings.project, str(settings.project_number))
     if parts.get("project", settings.project) in known or method.startswith("compute.images."):
         return
     table = tpu_case if method.startswith("tpu.") else compute_case
     error = table("permission denied").error(
-        **cloud.kernel.values(place, permission=methods.permission_of(method))
+        **cloud.kernel.values(target, permission=methods.permission_of(method))
     )
     message = error.message.replace(settings.project, parts["project"])
     raise ApiError(error.status, error.reason, message, error.details)

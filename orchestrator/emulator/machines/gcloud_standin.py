@@ -35,7 +35,7 @@ class Item:
     A file's *crc32c* is "" until it is needed.
     """
 
-    place: "Place"
+    location: "Location"
     key: str
     name: str
     size: int
@@ -43,7 +43,7 @@ class Item:
 
     @property
     def url(self) -> str:
-        return self.place.url(self.key)
+        return self.location.url(self.key)
 
 
 class Folder:
@@ -134,7 +134,7 @@ class Prefix:
         return Item(self, blob.name, name, blob.size, blob.crc32c)
 
 
-Place = Folder | Prefix
+Location = Folder | Prefix
 """Source or target of a copy: files under keys whose parts are joined by `/`."""
 
 
@@ -171,15 +171,15 @@ def copy(client: Any, arguments: Arguments) -> int:
         raise RefusedError("at least one source and a destination are needed")
     status = 0
     for source in sources:
-        place, goal = _place(client, source), _place(client, target)
-        for item, name in _named(place, source, goal, arguments, several=len(sources) > 1):
+        location, goal = _location(client, source), _location(client, target)
+        for item, name in _named(location, source, goal, arguments, several=len(sources) > 1):
             status |= _transfer(item, goal, name, arguments)
     return status
 
 
 def rsync(client: Any, arguments: Arguments) -> int:
     """Make the target folder or prefix equal to the source."""
-    source, target = (_place(client, url) for url in arguments.urls)
+    source, target = (_location(client, url) for url in arguments.urls)
     if not source.is_container():
         raise RefusedError(f"Did not find existing container at: {arguments.urls[0]}")
     deep = arguments.recursive
@@ -202,14 +202,14 @@ def remove(client: Any, arguments: Arguments) -> int:
     for url in arguments.urls:
         for item in _objects(client, url, recursive=arguments.recursive):
             _say(f"Removing {item.url}...")
-            item.place.remove(item.key)
+            item.location.remove(item.key)
     return 0
 
 
 def show(client: Any, arguments: Arguments) -> int:
     for item in [item for url in arguments.urls for item in _objects(client, url)]:
-        if isinstance(item.place, Prefix):
-            item.place.bucket.blob(item.key).download_to_file(sys.stdout.buffer)
+        if isinstance(item.location, Prefix):
+            item.location.bucket.blob(item.key).download_to_file(sys.stdout.buffer)
     sys.stdout.buffer.flush()
     return 0
 
@@ -219,22 +219,22 @@ def listing(client: Any, arguments: Arguments) -> int:
     if not arguments.urls:
         print("\n".join(f"{SCHEME}{bucket.name}/" for bucket in client.list_buckets()))  # noqa: T201
     for url in arguments.urls:
-        place = _bucket_place(client, url)
-        one = place.one()
+        location = _prefix(client, url)
+        one = location.one()
         if one is not None:
             lines = [one.url]
-        elif place.is_pattern():
-            lines = [item.url for item in place.matching()]
+        elif location.is_pattern():
+            lines = [item.url for item in location.matching()]
         else:
-            lines = place.children()
-        if not lines and place.path:
+            lines = location.children()
+        if not lines and location.path:
             raise RefusedError("One or more URLs matched no objects.")
         print("\n".join(lines))  # noqa: T201
     return 0
 
 
 def _named(
-    place: Place, source: str, goal: Place, arguments: Arguments, *, several: bool
+    location: Location, source: str, goal: Location, arguments: Arguments, *, several: bool
 ) -> list[tuple[Item, str]]:
     """
     Return each item of a source with its key at the goal. Raise RefusedError.
@@ -242,23 +242,23 @@ def _named(
     A file becomes the goal, or goes into it if that is a container; a tree becomes the goal, or a child of it
     if that exists. Downloads of trees need an existing folder.
     """
-    one = place.one()
-    pattern = isinstance(place, Prefix) and place.is_pattern()
+    one = location.one()
+    pattern = isinstance(location, Prefix) and location.is_pattern()
     if one is not None or pattern:
-        items = place.matching() if isinstance(place, Prefix) and pattern else [one] if one else []
+        items = location.matching() if isinstance(location, Prefix) and pattern else [one] if one else []
         inside = several or pattern or goal.path.endswith("/") or not goal.path or goal.is_container()
         if items:
             return [(item, _joined(goal.path, item.name) if inside else goal.path) for item in items]
-    below = place.below() if arguments.recursive else []
+    below = location.below() if arguments.recursive else []
     if not below:
         raise RefusedError(f"The following URLs matched no objects or files:\n{source}")
     if isinstance(goal, Folder) and not goal.is_container():
         raise RefusedError(f"Destination URL must name an existing directory. Provided: {goal.path}.")
-    top = _joined(goal.path, place.title()) if several or goal.is_container() else goal.path
+    top = _joined(goal.path, location.title()) if several or goal.is_container() else goal.path
     return [(item, _joined(top, item.name)) for item in below]
 
 
-def _transfer(item: Item, goal: Place, key: str, arguments: Arguments) -> int:
+def _transfer(item: Item, goal: Location, key: str, arguments: Arguments) -> int:
     """Copy one item; return 1 after a failed precondition, with which gcloud continues."""
     _say(f"Copying {item.url} to {goal.url(key)}")
     match = 0 if getattr(arguments, "no_clobber", False) else getattr(arguments, "if_generation_match", None)
@@ -277,8 +277,8 @@ def _transfer(item: Item, goal: Place, key: str, arguments: Arguments) -> int:
 
 def _to_bucket(item: Item, goal: Prefix, key: str, match: int | None) -> None:
     blob = goal.bucket.blob(key)
-    if isinstance(item.place, Prefix):
-        source = item.place.bucket.blob(item.key)
+    if isinstance(item.location, Prefix):
+        source = item.location.bucket.blob(item.key)
         token, _, _ = blob.rewrite(source, if_generation_match=match)
         while token is not None:
             token, _, _ = blob.rewrite(source, token=token, if_generation_match=match)
@@ -293,8 +293,8 @@ def _to_file(item: Item, path: Path, no_clobber: bool, match: int | None) -> Non
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}_.gstmp")
-    if isinstance(item.place, Prefix):
-        blob = item.place.bucket.blob(item.key)
+    if isinstance(item.location, Prefix):
+        blob = item.location.bucket.blob(item.key)
         blob.download_to_filename(str(partial), if_generation_match=None if no_clobber else match)
     else:
         partial.write_bytes(Path(item.key).read_bytes())
@@ -303,11 +303,11 @@ def _to_file(item: Item, path: Path, no_clobber: bool, match: int | None) -> Non
 
 def _objects(client: Any, url: str, *, recursive: bool = False) -> list[Item]:
     """Return the objects that a URL names. Raise RefusedError if there are none."""
-    place = _bucket_place(client, url)
-    one = place.one()
-    items = [one] if one is not None else place.matching() if place.is_pattern() else []
+    location = _prefix(client, url)
+    one = location.one()
+    items = [one] if one is not None else location.matching() if location.is_pattern() else []
     if not items and recursive:
-        items = place.below()
+        items = location.below()
     if not items:
         raise RefusedError(f"The following URLs matched no objects or files:\n{url}")
     return items
@@ -324,11 +324,11 @@ def _crc32c(item: Item) -> str:
     return base64.b64encode(checksum.digest()).decode()
 
 
-def _place(client: Any, url: str) -> Place:
+def _location(client: Any, url: str) -> Location:
     return Prefix(client, url) if url.startswith(SCHEME) else Folder(url)
 
 
-def _bucket_place(client: Any, url: str) -> Prefix:
+def _prefix(client: Any, url: str) -> Prefix:
     if not url.startswith(SCHEME):
         raise RefusedError(f"This command only works with Cloud Storage URLs. Invalid URL: {url}")
     return Prefix(client, url)

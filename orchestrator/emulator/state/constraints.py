@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.emulator.state.api_errors import ApiError, OperationError
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 
 EXTERNAL_IP = "compute.vmExternalIpAccess"
 SHIELDED_VM = "compute.requireShieldedVm"
@@ -18,7 +18,7 @@ _MORE = (
 )
 
 
-def check_vm(kernel: Kernel, place: Place, body: Mapping[str, Any], image: str) -> None:
+def check_vm(kernel: Kernel, target: CallTarget, body: Mapping[str, Any], image: str) -> None:
     """
     Raise ApiError 412 for a VM that a constraint forbids; *image* is `projects/P/global/images/I`.
 
@@ -27,7 +27,7 @@ def check_vm(kernel: Kernel, place: Place, body: Mapping[str, Any], image: str) 
     interfaces = body.get("networkInterfaces") or [{}]
     metadata = {i.get("key"): i.get("value") for i in (body.get("metadata") or {}).get("items", ())}
     shielded = body.get("shieldedInstanceConfig") or {}
-    resource = f"projects/{kernel.settings.project}/zones/{place.zone}/instances/{place.name}"
+    resource = f"projects/{kernel.settings.project}/zones/{target.zone}/instances/{target.name}"
     refused = _refused(
         kernel,
         external=bool(interfaces[0].get("accessConfigs")),
@@ -43,14 +43,14 @@ def check_vm(kernel: Kernel, place: Place, body: Mapping[str, Any], image: str) 
         raise ApiError(412, "conditionNotMet", refused)
 
 
-def node_refusal(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> OperationError | None:
+def node_refusal(kernel: Kernel, target: CallTarget, body: Mapping[str, Any]) -> OperationError | None:
     """
     Return the error of a TPU's creation that a constraint forbids, else None.
 
     No public record shows such an answer of the TPU API; that it is in the operation, with code 9, is assumed
     (docs/facts.md 2.7).
     """
-    resource = f"projects/{kernel.settings.project}/locations/{place.zone}/nodes/{place.name}"
+    resource = f"projects/{kernel.settings.project}/locations/{target.zone}/nodes/{target.name}"
     refused = _refused(
         kernel,
         external=bool((body.get("networkConfig") or {}).get("enableExternalIps")),

@@ -7,13 +7,13 @@ from typing import TypeVar
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, tpu_case
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
-from orchestrator.emulator.state.kernel import Place
+from orchestrator.emulator.state.kernel import CallTarget
 from orchestrator.emulator.state.world import LocalCloud
 
 T = TypeVar("T")
 
 
-def admitted(cloud: LocalCloud, method: str, place: Place, act: Callable[[], T]) -> T:
+def admitted(cloud: LocalCloud, method: str, target: CallTarget, act: Callable[[], T]) -> T:
     """
     Call *act*, a call of the TPU or Compute API, under the cloud's lock, with the fault in force.
 
@@ -23,7 +23,7 @@ def admitted(cloud: LocalCloud, method: str, place: Place, act: Callable[[], T])
         kernel = cloud.kernel
         kernel.tick()
         try:
-            fault = kernel.admit(method, place)
+            fault = kernel.admit(method, target)
             if fault and fault.kind is FaultKind.LATENCY and method not in methods.WITH_OPERATION:
                 cloud.pause(fault.seconds)
             return _answered(method, fault, act)
@@ -36,7 +36,7 @@ def admitted_storage(cloud: LocalCloud, method: str, act: Callable[[], T]) -> T:
     with cloud.lock:
         cloud.kernel.tick()
         try:
-            fault = cloud.kernel.admit(method, Place())
+            fault = cloud.kernel.admit(method, CallTarget())
         finally:
             cloud.kernel.armed = None
     # Without the cloud's lock: a slow upload or a latency must not block TPUs and VMs.

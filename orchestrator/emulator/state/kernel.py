@@ -123,8 +123,8 @@ class State:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a call acts, for the texts of errors."""
+class CallTarget:
+    """The zone and the name of the resource that a call is about, for the texts of errors."""
 
     zone: str = ""
     name: str = ""
@@ -177,11 +177,11 @@ class Kernel:
     def hex(self, digits: int) -> str:
         return f"{self.state.random.getrandbits(4 * digits):0{digits}x}"
 
-    def values(self, place: Place, **more: object) -> dict[str, object]:
-        """Return the values for placeholders in error texts about *place*."""
-        return {"hex16": self.hex(16), "hex": self.hex(16), **place.values(self.settings), **more}
+    def values(self, target: CallTarget, **more: object) -> dict[str, object]:
+        """Return the values for placeholders in error texts about *target*."""
+        return {"hex16": self.hex(16), "hex": self.hex(16), **target.values(self.settings), **more}
 
-    def admit(self, method: str, place: Place) -> FaultSpec | None:
+    def admit(self, method: str, target: CallTarget) -> FaultSpec | None:
         """
         Count the call, check API and permission, and return the fault that applies to it.
 
@@ -192,11 +192,11 @@ class Kernel:
         service = f"{method.split('.', maxsplit=1)[0]}.googleapis.com"
         if service in self.settings.disabled_apis:
             case = cases().get((table, "api disabled"))
-            raise case.error(**self._call_values(method, place)) if case else self._closed(service)
+            raise case.error(**self._call_values(method, target)) if case else self._closed(service)
         if methods.permission_of(method) in self.settings.denied_permissions:
-            raise self._denied(table, self._call_values(method, place))
+            raise self._denied(table, self._call_values(method, target))
         if (
-            place.zone in self.state.unreachable
+            target.zone in self.state.unreachable
             and method.startswith("tpu.")
             and method not in methods.PARTIAL
         ):
@@ -204,7 +204,7 @@ class Kernel:
         fault = self._next_fault(method)
         self.armed = fault
         if fault and fault.kind is FaultKind.CALL_ERROR:
-            raise cases()[table, fault.case].error(**{**_OF_FAULTS, **self._call_values(method, place)})
+            raise cases()[table, fault.case].error(**{**_OF_FAULTS, **self._call_values(method, target)})
         return fault
 
     def _closed(self, service: str) -> ApiError:
@@ -220,10 +220,10 @@ class Kernel:
             f"{service} has not been used in project {project}, or it is disabled.",
         )
 
-    def _call_values(self, method: str, place: Place) -> dict[str, object]:
+    def _call_values(self, method: str, target: CallTarget) -> dict[str, object]:
         """Return the values for placeholders in error texts about a call of *method*."""
-        values = self.values(place, permission=methods.permission_of(method))
-        collection = "projects/{project}/locations/{zone}" if place.zone else "projects/{project}"
+        values = self.values(target, permission=methods.permission_of(method))
+        collection = "projects/{project}/locations/{zone}" if target.zone else "projects/{project}"
         service = "tpu" if not method.startswith("secretmanager.") else "secretmanager"
         return {**values, "resource": f"//{service}.googleapis.com/" + collection.format(**values)}
 
@@ -250,19 +250,27 @@ class Kernel:
         return fault
 
     def begin(
-        self, api: Api, scope: str, verb: str, target: str, target_id: int, *, place: Place, user: str = ""
+        self,
+        api: Api,
+        scope: str,
+        verb: str,
+        path: str,
+        target_id: int,
+        *,
+        target: CallTarget,
+        user: str = "",
     ) -> Operation:
         """Record a new operation; the fault in force plans its failure."""
         name = f"operation-{int(self.state.time * 1000)}-{self.hex(13)}-{self.hex(8)}-{self.hex(8)}"
         who = user or self.settings.user
         operation = Operation(
-            name, self.numeric_id(), api, scope, verb, target, target_id, who, self.state.time
+            name, self.numeric_id(), api, scope, verb, path, target_id, who, self.state.time
         )
         self.state.operations[name] = self.state.open_operations[name] = operation
         if self.armed and self.armed.kind is FaultKind.OPERATION_ERROR:
             table = "tpu v2" if api is Api.TPU else "compute v1"
             operation.planned = cases()[table, self.armed.case].operation_error(
-                **_OF_FAULTS, **self.values(place)
+                **_OF_FAULTS, **self.values(target)
             )
         self.touch()
         return operation

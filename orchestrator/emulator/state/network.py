@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.emulator.state import tables, vm_rules
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.identifiers import is_rfc1035
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.operation import Api, Operation
 
 DEFAULT = "default"
@@ -144,7 +144,7 @@ class Network:
 
     def _begin(self, verb: str, name: str, numeric_id: int) -> Operation:
         operation = self._kernel.begin(
-            Api.COMPUTE, "global", verb, self._path(name), numeric_id, place=Place("", name)
+            Api.COMPUTE, "global", verb, self._path(name), numeric_id, target=CallTarget("", name)
         )
         self._kernel.proceed(operation, self._kernel.settings.latency.vm_change, "firewall.done")
         return operation

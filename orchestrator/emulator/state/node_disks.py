@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.emulator.state.api_errors import ApiError
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.node import Node
 from orchestrator.emulator.state.tables import Accelerator
 
@@ -38,7 +38,7 @@ def folders(kernel: Kernel, node: Node) -> tuple[str, ...]:
     return tuple(f"{disk.zone}-{disk.name}-{disk.numeric_id}" for disk in there)
 
 
-def check(kernel: Kernel, place: Place, fields: Mapping[str, Any], kind: Accelerator) -> None:
+def check(kernel: Kernel, target: CallTarget, fields: Mapping[str, Any], kind: Accelerator) -> None:
     """Raise ApiError 400 for disks that a node cannot have."""
     ours = {kernel.settings.project, str(kernel.settings.project_number)}
     for disk in fields.get("dataDisks", ()):
@@ -46,14 +46,18 @@ def check(kernel: Kernel, place: Place, fields: Mapping[str, Any], kind: Acceler
         found = _PATH.fullmatch(source)
         if not found:
             raise _refused(kernel, f"The source disk '{source}' is not the path of a disk.")
-        if found[1] not in ours or found[2] != place.zone or (place.zone, found[3]) not in kernel.state.disks:
+        if (
+            found[1] not in ours
+            or found[2] != target.zone
+            or (target.zone, found[3]) not in kernel.state.disks
+        ):
             raise _refused(kernel, f"The resource '{source}' was not found")
         if mode == WRITES and kind.hosts > 1:
             raise _refused(
                 kernel, f"The disk resource '{source}' cannot be attached to several hosts to write."
             )
-        vm = kernel.state.disks[place.zone, found[3]].user
-        for node, other in holders(kernel, place.zone, found[3]):
+        vm = kernel.state.disks[target.zone, found[3]].user
+        for node, other in holders(kernel, target.zone, found[3]):
             if WRITES in (mode, other):
                 raise _refused(kernel, f"The disk resource '{source}' is already being used by '{node.path}'")
         if vm:

@@ -7,7 +7,7 @@ from orchestrator.emulator.state import network, node_disks, tables
 from orchestrator.emulator.state.api_errors import ApiError, OperationError, tpu_case
 from orchestrator.emulator.state.body_shapes import NODE
 from orchestrator.emulator.state.identifiers import is_rfc1035
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.node import BUSY, Node, NodeState
 from orchestrator.emulator.state.tables import Accelerator
 
@@ -40,9 +40,9 @@ def check_worker(node: Node, index: int) -> None:
 def check_zone(kernel: Kernel, zone: str) -> None:
     """Raise ApiError for a zone that the project may not see (403) or that has no TPUs (400)."""
     if zone in kernel.settings.hidden_zones:
-        raise tpu_case("zone hidden from project").error(**kernel.values(Place(zone)))
+        raise tpu_case("zone hidden from project").error(**kernel.values(CallTarget(zone)))
     if zone not in tables.zone_types():
-        raise tpu_case("zone without TPU service").error(**kernel.values(Place(zone)))
+        raise tpu_case("zone without TPU service").error(**kernel.values(CallTarget(zone)))
 
 
 def listed_zones(kernel: Kernel, zone: str) -> tuple[list[str], list[str]]:
@@ -61,49 +61,51 @@ def listed_zones(kernel: Kernel, zone: str) -> tuple[list[str], list[str]]:
     return [one for one in asked if one not in silent], [one for one in asked if one in silent]
 
 
-def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple[Accelerator, dict[str, Any]]:
+def checked_body(
+    kernel: Kernel, target: CallTarget, body: Mapping[str, Any]
+) -> tuple[Accelerator, dict[str, Any]]:
     """Return the accelerator and the normalised body of a node to create. Raise ApiError."""
-    check_zone(kernel, place.zone)
-    if not is_rfc1035(place.name):
-        raise bad_request(kernel, f'The node id "{place.name}" is not valid.')
+    check_zone(kernel, target.zone)
+    if not is_rfc1035(target.name):
+        raise bad_request(kernel, f'The node id "{target.name}" is not valid.')
     fields = {
         key: value for key, value in body.items() if key in _WRITABLE and value not in (None, "", {}, [])
     }
     _name_enums(fields)
-    accelerator = _accelerator(kernel, place, fields)
+    accelerator = _accelerator(kernel, target, fields)
     runtime = fields.get("runtimeVersion", "")
     if runtime not in tables.runtimes():
         raise bad_request(
-            kernel, f'The runtime version "{runtime}" could not be found in zone "{place.zone}".'
+            kernel, f'The runtime version "{runtime}" could not be found in zone "{target.zone}".'
         )
     if "networkConfig" in fields and "networkConfigs" in fields:
         raise bad_request(kernel, "Only one of network_config and network_configs may be set.")
     asked = fields.get("networkConfig") or (fields.get("networkConfigs") or [{}])[0]
     gone = network.lacking(
         kernel.settings.networks,
-        tables.region_of(place.zone),
+        tables.region_of(target.zone),
         str(asked.get("network", "")),
         str(asked.get("subnetwork", "")),
     )
     if gone:
         # The TPU API's text is not known; this one is modelled on Compute Engine's (docs/facts.md 2.7).
         raise bad_request(kernel, f"The resource 'projects/{kernel.settings.project}/{gone}' was not found")
-    node_disks.check(kernel, place, fields, accelerator)
+    node_disks.check(kernel, target, fields, accelerator)
     if len(fields.get("description", "")) > 512:
         raise bad_request(kernel, "The description is longer than 512 characters.")
-    if (place.zone, place.name) in kernel.state.nodes:
-        raise tpu_case("already exists").error(**kernel.values(place))
+    if (target.zone, target.name) in kernel.state.nodes:
+        raise tpu_case("already exists").error(**kernel.values(target))
     return accelerator, fields
 
 
-def drafted(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Node:
+def drafted(kernel: Kernel, target: CallTarget, body: Mapping[str, Any]) -> Node:
     """Return the node that *body* (JSON of Node) asks for, with its own ids. Raise ApiError."""
-    accelerator, fields = checked_body(kernel, place, body)
+    accelerator, fields = checked_body(kernel, target, body)
     account = fields.get("serviceAccount", {})
     return Node(
         kernel.settings.project,
-        place.zone,
-        place.name,
+        target.zone,
+        target.name,
         kernel.numeric_id(),
         kernel.hex(16),
         accelerator,
@@ -125,7 +127,7 @@ def _name_enums(fields: dict[str, Any]) -> None:
         disk["mode"] = _DISK_MODES.get(disk.get("mode"), disk.get("mode"))
 
 
-def _accelerator(kernel: Kernel, place: Place, fields: dict[str, Any]) -> Accelerator:
+def _accelerator(kernel: Kernel, target: CallTarget, fields: dict[str, Any]) -> Accelerator:
     config = fields.get("acceleratorConfig")
     if config and fields.get("acceleratorType"):
         raise bad_request(kernel, "Only one of accelerator_type and accelerator_config may be set.")
@@ -137,8 +139,8 @@ def _accelerator(kernel: Kernel, place: Place, fields: dict[str, Any]) -> Accele
             (a.type for a in known if (a.config_type, a.topology) == wanted), "x".join(map(str, wanted))
         )
         fields["acceleratorType"] = name
-    if name not in tables.zone_types()[place.zone]:
-        raise tpu_case("type not in zone").error(**kernel.values(place, type=name))
+    if name not in tables.zone_types()[target.zone]:
+        raise tpu_case("type not in zone").error(**kernel.values(target, type=name))
     return tables.accelerators()[name]
 
 
@@ -168,22 +170,22 @@ def check_quota(kernel: Kernel, *wanted: Node) -> None:
 
 
 def _check_limit(
-    kernel: Kernel, wanted: Sequence[Node], node: Node, quota: str, place: str, case: str
+    kernel: Kernel, wanted: Sequence[Node], node: Node, quota: str, location: str, case: str
 ) -> None:
-    limit = quota_limit(kernel, quota, place)
+    limit = quota_limit(kernel, quota, location)
     if limit is None:
         return
     plain = [n for n in kernel.state.nodes.values() if not n.queued]
     queued = [n for resource in kernel.state.queued.values() for n in resource.wanted]
     same = [n for n in (*plain, *queued, *wanted) if quota in quota_ids(n)]
-    used = sum(n.accelerator.counted for n in same if place in (n.zone, tables.region_of(n.zone)))
+    used = sum(n.accelerator.counted for n in same if location in (n.zone, tables.region_of(n.zone)))
     if used > limit:
-        raise tpu_case(case).error(**kernel.values(Place(node.zone, node.name), quota=quota, n=limit))
+        raise tpu_case(case).error(**kernel.values(CallTarget(node.zone, node.name), quota=quota, n=limit))
 
 
-def quota_limit(kernel: Kernel, quota: str, place: str) -> int | None:
+def quota_limit(kernel: Kernel, quota: str, location: str) -> int | None:
     """Return the project's limit from the settings, else that of a new project; None for no limit."""
-    limit = kernel.settings.quotas.get((quota, place))
+    limit = kernel.settings.quotas.get((quota, location))
     if limit is None and kernel.settings.fresh_project:
         return tables.fresh_quotas().get(quota)
     return limit
@@ -194,7 +196,7 @@ def check_verb(kernel: Kernel, node: Node, verb: str, allowed: Collection[NodeSt
     if node.state in allowed:
         return
     if node.state in BUSY:
-        raise tpu_case("concurrent operation").error(**kernel.values(Place(node.zone, node.name)))
+        raise tpu_case("concurrent operation").error(**kernel.values(CallTarget(node.zone, node.name)))
     raise bad_request(kernel, f"{verb} is not supported while in state {node.state.name}")
 
 

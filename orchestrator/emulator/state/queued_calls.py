@@ -5,7 +5,7 @@ from typing import Any
 
 from orchestrator.emulator.state import node_rules, queued_rules
 from orchestrator.emulator.state.api_errors import ApiError, tpu_case
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.queued import QueuedResource, QueuedState
 from orchestrator.emulator.state.queued_life import QueuedLife
@@ -48,7 +48,7 @@ class QueuedResources:
         """Queue a request for nodes (JSON of QueuedResource). Raise ApiError, ValueError."""
 
         def act() -> Operation:
-            found = queued_rules.checked(self._kernel, Place(zone, name), body)
+            found = queued_rules.checked(self._kernel, CallTarget(zone, name), body)
             self._kernel.state.queued[zone, name] = found
             operation = self._begin(found, "create")
             self.life.accept(found, operation)
@@ -97,15 +97,15 @@ class QueuedResources:
         return found.shown_from <= self._kernel.state.time
 
     def _begin(self, found: QueuedResource, verb: str) -> Operation:
-        place = Place(found.zone, found.name)
+        target = CallTarget(found.zone, found.name)
         return self._kernel.begin(
-            Api.TPU, f"zones/{found.zone}", verb, found.path, found.numeric_id, place=place
+            Api.TPU, f"zones/{found.zone}", verb, found.path, found.numeric_id, target=target
         )
 
     def _check_deletable(self, found: QueuedResource, *, force: bool) -> None:
         if found.state is QueuedState.DELETING:
-            place = Place(found.zone, found.name)
-            raise tpu_case("concurrent operation").error(**self._kernel.values(place))
+            target = CallTarget(found.zone, found.name)
+            raise tpu_case("concurrent operation").error(**self._kernel.values(target))
         if not force and self.life.members(found):
             raise queued_rules.refused(self._kernel, "delete without force", found)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from orchestrator.emulator.state import node_rules, queued_rules, reservations
 from orchestrator.emulator.state.api_errors import OperationError, tpu_case
 from orchestrator.emulator.state.faults import FaultKind
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.node import DEAD, Node, NodeState
 from orchestrator.emulator.state.operation import Operation
 from orchestrator.emulator.state.queued import WAITING, Initiator, QueuedResource, QueuedState
@@ -133,8 +133,8 @@ class QueuedLife:
         for wanted in found.wanted:
             # Free when it was requested, but a plain node may have taken the name since.
             if (wanted.zone, wanted.name) in kernel.state.nodes:
-                place = Place(wanted.zone, wanted.name)
-                taken = tpu_case("already exists").error(**kernel.values(place))
+                target = CallTarget(wanted.zone, wanted.name)
+                taken = tpu_case("already exists").error(**kernel.values(target))
                 self.fail(found, OperationError(6, taken.message))
                 return
         for wanted in found.wanted:

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.emulator.state import node_rules, tables
 from orchestrator.emulator.state.api_errors import ApiError, OperationError, tpu_case
 from orchestrator.emulator.state.faults import FATES
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.node import Node
 from orchestrator.emulator.state.queued import FLEX_START, LONGEST_RUN, Initiator, QueuedResource
 
@@ -35,14 +35,14 @@ def notify(kernel: Kernel, node: Node, initiator: Initiator) -> None:
         kernel.schedule(0.0, "queued.left", node.zone, node.queued.rpartition("/")[2], initiator)
 
 
-def checked(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> QueuedResource:
+def checked(kernel: Kernel, target: CallTarget, body: Mapping[str, Any]) -> QueuedResource:
     """Return the queued resource that *body* (JSON of QueuedResource) asks for. Raise ApiError, ValueError."""
-    node_rules.check_zone(kernel, place.zone)
-    _check_id(kernel, place)
+    node_rules.check_zone(kernel, target.zone)
+    _check_id(kernel, target)
     if "spot" in body and "guaranteed" in body:
         raise node_rules.bad_request(kernel, "Only one of spot and guaranteed may be set.")
     _check_run(kernel, body)
-    specs = list(_specs(kernel, place, body))
+    specs = list(_specs(kernel, target, body))
     wanted = tuple(node for node, _ in specs)
     node_rules.check_quota(kernel, *wanted)
     now, latency = kernel.state.time, kernel.settings.latency
@@ -51,8 +51,8 @@ def checked(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> QueuedReso
     fate = kernel.armed if kernel.armed and kernel.armed.kind in FATES else None
     return QueuedResource(
         kernel.settings.project,
-        place.zone,
-        place.name,
+        target.zone,
+        target.name,
         kernel.numeric_id(),
         {"tpu": {"nodeSpec": [spec for _, spec in specs]}, **shown},
         wanted,
@@ -73,9 +73,9 @@ def no_flex_start(kernel: Kernel, found: QueuedResource) -> OperationError | Non
     known = tables.flex_start_zones()
     for node in found.wanted if found.run_seconds else ():
         if (node.zone, node.accelerator.generation) not in known:
-            place = Place(node.zone, node.name)
+            target = CallTarget(node.zone, node.name)
             return tpu_case("flex start unsupported").operation_error(
-                **kernel.values(place, type=node.accelerator.type)
+                **kernel.values(target, type=node.accelerator.type)
             )
     return None
 
@@ -110,27 +110,29 @@ def refused(kernel: Kernel, verb: str, found: QueuedResource) -> ApiError:
     return node_rules.bad_request(kernel, f"{verb} is not supported while in state {found.state.name}")
 
 
-def _check_id(kernel: Kernel, place: Place) -> None:
-    if not _ID.fullmatch(place.name):
-        raise node_rules.bad_request(kernel, f'The queued resource id "{place.name}" is not valid.')
-    if (place.zone, place.name) in kernel.state.queued:
-        path = f"{_parent(kernel.settings.project, place)}/queuedResources/{place.name}"
+def _check_id(kernel: Kernel, target: CallTarget) -> None:
+    if not _ID.fullmatch(target.name):
+        raise node_rules.bad_request(kernel, f'The queued resource id "{target.name}" is not valid.')
+    if (target.zone, target.name) in kernel.state.queued:
+        path = f"{_parent(kernel.settings.project, target)}/queuedResources/{target.name}"
         details = ({"@type": "type.googleapis.com/google.rpc.ResourceInfo", "resourceName": path},)
         raise ApiError(409, "ALREADY_EXISTS", f"Resource '{path}' already exists", details)
 
 
-def _specs(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Iterator[tuple[Node, dict[str, Any]]]:
+def _specs(
+    kernel: Kernel, target: CallTarget, body: Mapping[str, Any]
+) -> Iterator[tuple[Node, dict[str, Any]]]:
     """Yield each node to create and its spec as the API shows it; a spec for several becomes several specs."""
     given = body.get("tpu", {}).get("nodeSpec", [])
     if not given:
         raise node_rules.bad_request(kernel, "A queued resource needs a node_spec.")
-    number = _parent(kernel.settings.project_number, place)
-    queued = f"{number}/queuedResources/{place.name}"
+    number = _parent(kernel.settings.project_number, target)
+    queued = f"{number}/queuedResources/{target.name}"
     for spec in given:
-        _check_parent(kernel, place, spec)
-        names = _names(kernel, place, spec)
+        _check_parent(kernel, target, spec)
+        names = _names(kernel, target, spec)
         for name in names:
-            drawn = node_rules.drafted(kernel, Place(place.zone, name), spec.get("node", {}))
+            drawn = node_rules.drafted(kernel, CallTarget(target.zone, name), spec.get("node", {}))
             shown = {"parent": number, "nodeId": name, "node": {**drawn.body, "queuedResource": queued}}
             tier = [word for word, key in (("spot", "spot"), ("reserved", "reservationName")) if key in body]
             scheduling = {**drawn.body.get("schedulingConfig", {}), **dict.fromkeys(tier, True)}
@@ -139,7 +141,7 @@ def _specs(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Iterator[tu
             yield replace(drawn, body=own, queued=queued, multislice=len(names) > 1, flex=flex), shown
 
 
-def _names(kernel: Kernel, place: Place, spec: Mapping[str, Any]) -> list[str]:
+def _names(kernel: Kernel, target: CallTarget, spec: Mapping[str, Any]) -> list[str]:
     params = spec.get("multisliceParams")
     if bool(spec.get("nodeId")) is (params is not None):
         raise node_rules.bad_request(kernel, "Exactly one of node_id and multislice_params must be set.")
@@ -147,18 +149,18 @@ def _names(kernel: Kernel, place: Place, spec: Mapping[str, Any]) -> list[str]:
         return [spec["nodeId"]]
     if params.get("nodeCount", 0) < 2:
         raise node_rules.bad_request(kernel, "multislice_params.node_count must be greater than 1.")
-    return [f"{params.get('nodeIdPrefix') or place.name}-{i}" for i in range(params["nodeCount"])]
+    return [f"{params.get('nodeIdPrefix') or target.name}-{i}" for i in range(params["nodeCount"])]
 
 
-def _check_parent(kernel: Kernel, place: Place, spec: Mapping[str, Any]) -> None:
+def _check_parent(kernel: Kernel, target: CallTarget, spec: Mapping[str, Any]) -> None:
     settings = kernel.settings
-    known = [_parent(name, place) for name in (settings.project, settings.project_number)]
+    known = [_parent(name, target) for name in (settings.project, settings.project_number)]
     if spec.get("parent") not in known:
         raise node_rules.bad_request(kernel, f"The parent of a node must be {known[0]}.")
 
 
-def _parent(project: object, place: Place) -> str:
-    return f"projects/{project}/locations/{place.zone}"
+def _parent(project: object, target: CallTarget) -> str:
+    return f"projects/{project}/locations/{target.zone}"
 
 
 def _seconds(text: str) -> float:

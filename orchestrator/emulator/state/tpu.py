@@ -11,7 +11,7 @@ from orchestrator.emulator.state.billing import Usage
 from orchestrator.emulator.state.constraints import node_refusal
 from orchestrator.emulator.state.faults import BIRTHS, FaultKind
 from orchestrator.emulator.state.identifiers import timestamp
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.node import DEAD, VERBS, Health, Node, NodeState
 from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.queued import Initiator
@@ -57,29 +57,31 @@ class TpuNodes:
         node_rules.check_zone(self._kernel, zone)
         node = self._kernel.state.nodes.get((zone, name))
         if node is None:
-            raise tpu_case("node not found").error(**self._kernel.values(Place(zone, name)))
+            raise tpu_case("node not found").error(**self._kernel.values(CallTarget(zone, name)))
         return node
 
     def create(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
         """Start to create a node from *body* (JSON of Node). Raise ApiError."""
-        kernel, place = self._kernel, Place(zone, name)
-        node = node_rules.drafted(kernel, place, body)
+        kernel, target = self._kernel, CallTarget(zone, name)
+        node = node_rules.drafted(kernel, target, body)
         node_rules.check_quota(kernel, node)
         node.birth = kernel.armed if kernel.armed and kernel.armed.kind in BIRTHS else None
-        lacking = self._lacking(node, place)
+        lacking = self._lacking(node, target)
         kernel.state.nodes[zone, name] = node
-        operation = kernel.begin(Api.TPU, f"zones/{zone}", "create", node.path, node.numeric_id, place=place)
+        operation = kernel.begin(
+            Api.TPU, f"zones/{zone}", "create", node.path, node.numeric_id, target=target
+        )
         operation.planned = operation.planned or lacking
-        operation.planned = operation.planned or node_refusal(kernel, place, node.body)
+        operation.planned = operation.planned or node_refusal(kernel, target, node.body)
         kernel.proceed(operation, kernel.settings.latency.node_create, "node.created", zone, name, node.epoch)
         return operation
 
-    def _lacking(self, node: Node, place: Place) -> OperationError | None:
+    def _lacking(self, node: Node, target: CallTarget) -> OperationError | None:
         """Return why there is no capacity for a new node, in its zone or its reservations; else None."""
         kernel = self._kernel
         if not node.reserved:
             out = kernel.settings.out_of_stock(node.zone, spot=node.spot)
-            return tpu_case("stockout").operation_error(**kernel.values(place)) if out else None
+            return tpu_case("stockout").operation_error(**kernel.values(target)) if out else None
         known = reservations.in_zone(kernel, node.zone)
         refused = reservations.refusal(kernel, known, [node])
         full = not reservations.has_room(kernel, known, [node])
@@ -90,9 +92,9 @@ class TpuNodes:
         kernel, node = self._kernel, self.get(zone, name)
         earlier = kernel.open_on(node.numeric_id)
         if self._drops_deletion(node, earlier):
-            place = Place(zone, name)
+            target = CallTarget(zone, name)
             operation = kernel.begin(
-                Api.TPU, f"zones/{zone}", "delete", node.path, node.numeric_id, place=place
+                Api.TPU, f"zones/{zone}", "delete", node.path, node.numeric_id, target=target
             )
             kernel.proceed(operation, kernel.settings.latency.node_delete, "node.delete-dropped")
             return operation
@@ -175,8 +177,8 @@ class TpuNodes:
     def end(self, node: Node, state: NodeState) -> None:
         """Remove a node's machines and leave it in *state* (PREEMPTED or TERMINATED)."""
         kernel = self._kernel
-        place = Place(node.zone, node.name)
-        lost = tpu_case("preempted while creating").operation_error(**kernel.values(place))
+        target = CallTarget(node.zone, node.name)
+        lost = tpu_case("preempted while creating").operation_error(**kernel.values(target))
         for operation in kernel.open_on(node.numeric_id):
             kernel.finish(operation, lost)
         self._end_machines(node)
@@ -214,13 +216,15 @@ class TpuNodes:
     def _start_verb(
         self, node: Node, verb: str, delay: float, changes: Mapping[str, Any] | None = None
     ) -> Operation:
-        kernel, place = self._kernel, Place(node.zone, node.name)
+        kernel, target = self._kernel, CallTarget(node.zone, node.name)
         allowed, meanwhile, _ = VERBS[verb]
         node_rules.check_verb(kernel, node, verb, allowed)
-        operation = kernel.begin(Api.TPU, f"zones/{node.zone}", verb, node.path, node.numeric_id, place=place)
+        operation = kernel.begin(
+            Api.TPU, f"zones/{node.zone}", verb, node.path, node.numeric_id, target=target
+        )
         out = kernel.settings.out_of_stock(node.zone, spot=node.spot)
         if verb == "start" and out and operation.planned is None:
-            operation.planned = tpu_case("stockout on start").operation_error(**kernel.values(place))
+            operation.planned = tpu_case("stockout on start").operation_error(**kernel.values(target))
         # A deletion that is going to fail leaves the node's state as it is.
         if meanwhile and not (operation.planned and verb == "delete"):
             node.enter(meanwhile)
@@ -260,7 +264,9 @@ class TpuNodes:
         if operation.done:
             return
         if node is None:
-            gone = tpu_case("preempted while creating").operation_error(**kernel.values(Place(zone, name)))
+            gone = tpu_case("preempted while creating").operation_error(
+                **kernel.values(CallTarget(zone, name))
+            )
             kernel.finish(operation, gone)
         elif operation.planned:
             if VERBS[operation.verb][1] is node.state:

@@ -13,7 +13,7 @@ from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.billing import Usage, per_hour
 from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.instance import Attachment, Disk, Instance
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.operation import Api, Operation
 
 _DEFAULT_GIB = 10
@@ -49,12 +49,12 @@ class VmDisks:
 
     def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
         """Create a disk from *body* (JSON of Disk), without an image. Raise ApiError."""
-        kernel, place = self._kernel, Place(zone, str(body.get("name", "")))
+        kernel, target = self._kernel, CallTarget(zone, str(body.get("name", "")))
         vm_rules.check_zone(kernel, zone)
-        if not is_rfc1035(place.name):
-            raise vm_rules.invalid(f"Invalid value for field 'resource.name': '{place.name}'.")
-        path = self.path(zone, place.name)
-        if (zone, place.name) in kernel.state.disks:
+        if not is_rfc1035(target.name):
+            raise vm_rules.invalid(f"Invalid value for field 'resource.name': '{target.name}'.")
+        path = self.path(zone, target.name)
+        if (zone, target.name) in kernel.state.disks:
             raise ApiError(409, "alreadyExists", f"The resource '{path}' already exists")
         size, kind = str(body.get("sizeGb") or 500), str(body.get("type") or "pd-standard")
         if not size.isdigit():
@@ -62,9 +62,9 @@ class VmDisks:
         labels = dict(body.get("labels") or {})
         kind = kind.rpartition("/")[2]
         made = Disk(
-            zone, place.name, kernel.numeric_id(), int(size), kind, "", kernel.state.time, labels=labels
+            zone, target.name, kernel.numeric_id(), int(size), kind, "", kernel.state.time, labels=labels
         )
-        operation = kernel.begin(Api.COMPUTE, f"zones/{zone}", "insert", path, made.numeric_id, place=place)
+        operation = kernel.begin(Api.COMPUTE, f"zones/{zone}", "insert", path, made.numeric_id, target=target)
         if operation.planned is None:
             self._create(made)
         kernel.proceed(operation, kernel.settings.latency.vm_change, "vm.done")
@@ -78,7 +78,7 @@ class VmDisks:
             text = f"The disk resource '{path}' is already being used by '{user}'"
             raise ApiError(400, "resourceInUseByAnotherResource", text)
         operation = kernel.begin(
-            Api.COMPUTE, f"zones/{zone}", "delete", path, disk.numeric_id, place=Place(zone, name)
+            Api.COMPUTE, f"zones/{zone}", "delete", path, disk.numeric_id, target=CallTarget(zone, name)
         )
         kernel.proceed(operation, kernel.settings.latency.vm_change, "disk.deleted", zone, name)
         return operation

@@ -4,7 +4,7 @@ from orchestrator.emulator.state import vm_rules
 from orchestrator.emulator.state.api_errors import OperationError, compute_case
 from orchestrator.emulator.state.billing import Usage
 from orchestrator.emulator.state.instance import Action, Instance, Status
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.vm_disks import VmDisks
 
@@ -34,7 +34,7 @@ class VmLife:
         """Preempt a spot VM: STOPPING, then after the notice TERMINATED or deleted."""
         kernel = self._kernel
         operation = self.begin(instance, "compute.instances.preempted", user="system")
-        lost = compute_case("preempted while creating").operation_error(**kernel.values(_place(instance)))
+        lost = compute_case("preempted while creating").operation_error(**kernel.values(_target(instance)))
         for other in kernel.open_on(instance.numeric_id):
             # Only starts are ended; other calls continue, as one of them requested this preemption.
             if other.verb in _STARTS:
@@ -55,20 +55,20 @@ class VmLife:
             self._kernel.schedule(delay, "vm.expired", instance.zone, instance.name, instance.numeric_id)
 
     def begin(self, instance: Instance, verb: str, user: str = "") -> Operation:
-        scope, place = f"zones/{instance.zone}", _place(instance)
+        scope, target = f"zones/{instance.zone}", _target(instance)
         return self._kernel.begin(
-            Api.COMPUTE, scope, verb, instance.path, instance.numeric_id, place=place, user=user
+            Api.COMPUTE, scope, verb, instance.path, instance.numeric_id, target=target, user=user
         )
 
     def not_ready(self, instance: Instance) -> OperationError:
         """Return the error of a VM that is not in the status a verb needs."""
-        return compute_case("still stopping").operation_error(**self._kernel.values(_place(instance)))
+        return compute_case("still stopping").operation_error(**self._kernel.values(_target(instance)))
 
     def start_up(self, instance: Instance, verb: str, delay: float) -> Operation:
         """Start a VM; quota and stockout errors appear in the operation."""
         kernel = self._kernel
         operation = self.begin(instance, verb)
-        values = kernel.values(_place(instance))
+        values = kernel.values(_target(instance))
         limit = vm_rules.over_quota(kernel, instance)
         if operation.planned is None and limit is not None:
             operation.planned = compute_case("quota").operation_error(
@@ -191,5 +191,5 @@ class VmLife:
             self.preempt(instance, notice=True)
 
 
-def _place(instance: Instance) -> Place:
-    return Place(instance.zone, instance.name)
+def _target(instance: Instance) -> CallTarget:
+    return CallTarget(instance.zone, instance.name)

@@ -10,7 +10,7 @@ from orchestrator.emulator.state import tables
 from orchestrator.emulator.state.api_errors import ApiError, compute_case
 from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.instance import Instance, Status
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.tables import VmType
 
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,127}")
@@ -58,24 +58,24 @@ def names_of_several(kernel: Kernel, zone: str, body: Mapping[str, Any]) -> list
     return names
 
 
-def check_name(kernel: Kernel, place: Place) -> None:
+def check_name(kernel: Kernel, target: CallTarget) -> None:
     """Raise ApiError for a name that is not RFC 1035 (400) or is taken (409)."""
-    if not is_rfc1035(place.name):
+    if not is_rfc1035(target.name):
         pattern = "(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)"
         raise invalid(
-            f"Invalid value for field 'resource.name': '{place.name}'. Must be a match of regex '{pattern}'"
+            f"Invalid value for field 'resource.name': '{target.name}'. Must be a match of regex '{pattern}'"
         )
-    if (place.zone, place.name) in kernel.state.instances:
-        raise compute_case("already exists").error(**kernel.values(place))
+    if (target.zone, target.name) in kernel.state.instances:
+        raise compute_case("already exists").error(**kernel.values(target))
 
 
-def machine_type(place: Place, url: str) -> VmType:
+def machine_type(target: CallTarget, url: str) -> VmType:
     """Return the machine type that *url* names. Raise ApiError 400."""
     name = url.rsplit("/", 1)[-1]
     if name.startswith("ct5lp-"):
         refused = compute_case("v5e machine type refused").error()
         raise invalid(refused.message.replace("ct5lp-hightpu-1t", name))
-    found = tables.vm_types(tables.region_of(place.zone)).get(name)
+    found = tables.vm_types(tables.region_of(target.zone)).get(name)
     if found is None:
         problem = "The referenced resource does not exist."
         raise invalid(f"Invalid value for field 'resource.machineType': '{url}'. {problem}")

@@ -13,7 +13,7 @@ from orchestrator.emulator.state import constraints, tables, vm_rules
 from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.identifiers import fingerprint
 from orchestrator.emulator.state.instance import Action, Instance, Status
-from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.machine import Machine
 from orchestrator.emulator.state.network import vm_interface
 from orchestrator.emulator.state.operation import Api, Operation
@@ -49,15 +49,15 @@ class ComputeVms:
         vm_rules.check_zone(self._kernel, zone)
         instance = self._kernel.state.instances.get((zone, name))
         if instance is None:
-            raise compute_case("not found").error(**self._kernel.values(Place(zone, name)))
+            raise compute_case("not found").error(**self._kernel.values(CallTarget(zone, name)))
         return instance
 
     def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
         """Start to create a VM from *body* (JSON of Instance). Raise ApiError."""
-        kernel, place = self._kernel, Place(zone, str(body.get("name", "")))
+        kernel, target = self._kernel, CallTarget(zone, str(body.get("name", "")))
         vm_rules.check_zone(kernel, zone)
-        vm_rules.check_name(kernel, place)
-        instance = self._build(place, body)
+        vm_rules.check_name(kernel, target)
+        instance = self._build(target, body)
         wanted = (body.get("networkInterfaces") or [{}])[0]
         instance.network, instance.subnetwork = vm_interface(
             kernel.settings.networks,
@@ -67,10 +67,10 @@ class ComputeVms:
         )
         planned_disks = self.disks.plan(instance, body)
         image = next((disk.image for disk, tied in planned_disks if tied.boot), "")
-        constraints.check_vm(kernel, place, body, image)
+        constraints.check_vm(kernel, target, body, image)
         instance.address = kernel.state.pool.take()
         self.disks.attach(instance, planned_disks)
-        kernel.state.instances[zone, place.name] = instance
+        kernel.state.instances[zone, target.name] = instance
         kernel.add_machine(self._machine(instance))
         return self.life.start_up(instance, "insert", kernel.settings.latency.vm_create)
 
@@ -84,13 +84,13 @@ class ComputeVms:
         vm_rules.check_zone(kernel, zone)
         names = vm_rules.names_of_several(kernel, zone, body)
         for name in names:
-            vm_rules.check_name(kernel, Place(zone, name))
+            vm_rules.check_name(kernel, CallTarget(zone, name))
         machine = str(properties.get("machineType", ""))
         kind = machine if "/" in machine else f"zones/{zone}/machineTypes/{machine}"
         made = [self.insert(zone, {**properties, "machineType": kind, "name": name}) for name in names]
-        target, place = f"projects/{kernel.settings.project}/zones/{zone}", Place(zone, names[0])
+        path, target = f"projects/{kernel.settings.project}/zones/{zone}", CallTarget(zone, names[0])
         operation = kernel.begin(
-            Api.COMPUTE, f"zones/{zone}", "bulkInsert", target, kernel.numeric_id(), place=place
+            Api.COMPUTE, f"zones/{zone}", "bulkInsert", path, kernel.numeric_id(), target=target
         )
         operation.planned = operation.planned or next((one.planned for one in made if one.planned), None)
         kernel.proceed(operation, kernel.settings.latency.vm_create, "vm.done")
@@ -143,7 +143,7 @@ class ComputeVms:
         self._kernel.proceed(operation, self._kernel.settings.latency.vm_change, "vm.done")
         return operation
 
-    def _build(self, place: Place, body: Mapping[str, Any]) -> Instance:
+    def _build(self, target: CallTarget, body: Mapping[str, Any]) -> Instance:
         kernel = self._kernel
         account = (body.get("serviceAccounts") or [{}])[0]
         email = account.get("email", "")
@@ -151,10 +151,10 @@ class ComputeVms:
             email = kernel.settings.default_service_account
         return Instance(
             kernel.settings.project,
-            place.zone,
-            place.name,
+            target.zone,
+            target.name,
             kernel.numeric_id(),
-            vm_rules.machine_type(place, str(body.get("machineType", ""))),
+            vm_rules.machine_type(target, str(body.get("machineType", ""))),
             "",
             copy.deepcopy(dict(body)),
             kernel.state.time,
@@ -255,8 +255,8 @@ class VmChanges:
 
     def _check(self, instance: Instance, current: object, supplied: str, what: str) -> None:
         if supplied != fingerprint(current):
-            place = Place(instance.zone, instance.name)
-            error = compute_case("stale fingerprint").error(**self._kernel.values(place))
+            target = CallTarget(instance.zone, instance.name)
+            error = compute_case("stale fingerprint").error(**self._kernel.values(target))
             error.message = error.message.replace("metadata", what)
             raise error
 

@@ -137,24 +137,24 @@ class FolderBlobs:
 
     def join(self, blob: str, parts: Sequence[str]) -> None:
         """Make a new blob from the bytes of *parts*, in order; the parts may be removed afterwards."""
-        place = self._data / blob
-        place.mkdir()
+        folder = self._data / blob
+        folder.mkdir()
         for number, path in enumerate(path for part in parts for path in self._files(part)):
             # A joined part is never appended to again, so both names may share the file.
-            os.link(path, place / f"{number:06d}")
+            os.link(path, folder / f"{number:06d}")
 
     def remove(self, blob: str) -> None:
         """Remove a blob; an unknown one is no error."""
-        place = self._data / blob
-        if place.is_dir():
-            shutil.rmtree(place)
+        path = self._data / blob
+        if path.is_dir():
+            shutil.rmtree(path)
         else:
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
     def _files(self, blob: str) -> list[Path]:
         """Return the files of a blob, in order."""
-        place = self._data / blob
-        return sorted(place.iterdir()) if place.is_dir() else [place]
+        path = self._data / blob
+        return sorted(path.iterdir()) if path.is_dir() else [path]
 
     def _spans(self, blob: str, start: int, end: int) -> list[tuple[Path, int, int]]:
         """Return the file ranges that hold the bytes from *start* to before *end*."""
@@ -172,23 +172,23 @@ class FolderBlobs:
 
     def save(self, kind: str, key: str, record: Record) -> None:
         """Store a record under (*kind*, *key*), replacing the previous one atomically."""
-        place = self._place(kind, key)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        half = self._path / "half" / place.name
+        path = self._record_path(kind, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = self._path / "half" / path.name
         half.write_text(json.dumps(record), encoding="utf-8")
         # The rename is the moment of the change: a kill leaves the old record or the new one.
-        half.replace(place)
+        half.replace(path)
 
     def forget(self, kind: str, key: str) -> None:
         """Delete a record; an unknown one is no error."""
-        self._place(kind, key).unlink(missing_ok=True)
+        self._record_path(kind, key).unlink(missing_ok=True)
 
     def records(self, kind: str) -> list[Record]:
         """Return every record of *kind*, in no particular order."""
         files = sorted((self._path / kind).glob("*.json"))
         return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
-    def _place(self, kind: str, key: str) -> Path:
+    def _record_path(self, kind: str, key: str) -> Path:
         # A digest, since object names may be longer than a file name and contain any character.
         return self._path / kind / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 

@@ -109,14 +109,14 @@ def compiled(expression: str) -> Test:
 def _tokens(expression: str) -> list[str]:
     if len(expression) > LONGEST:
         raise invalid("The condition is too long.")
-    found, place = [], 0
+    found, position = [], 0
     text = expression.strip()
-    while place < len(text):
-        match = _TOKEN.match(text, place)
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise _not_understood(text[place:])
+            raise _not_understood(text[position:])
         found.append(match[0].strip())
-        place = match.end()
+        position = match.end()
     return found
 
 
