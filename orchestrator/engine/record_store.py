@@ -63,6 +63,7 @@ class RecordStore:
         self._generation: int | None = None
         self._writer = uuid.uuid4().hex
         self._damaged_copy = b""
+        self._unread: TpuctlError | None = None
         self.damaged = ""
         self.doubt = ""
         self.unproven = False
@@ -77,14 +78,15 @@ class RecordStore:
         Raise TpuctlError if the bucket does not answer, or if a copy is a newer version's or another
         deployment's. If all copies are damaged, the record is rebuilt from the journal, and `damaged` says
         so. With *forgiving*, a bucket that does not answer counts as one without a copy, which is enough to
-        delete by label.
+        delete by label; `update` reads it before it writes.
         """
+        self._unread = None
         try:
             stored = self._stored()
-        except TpuctlError:
+        except TpuctlError as error:
             if not forgiving:
                 raise
-            stored = None
+            stored, self._unread = None, error
         self._generation = stored.generation if stored else None
         here = self._path.read_bytes() if self._path.exists() else None
         local, broken = self._read(here, forgiving=forgiving)
@@ -188,9 +190,11 @@ class RecordStore:
         Apply *change* and save the record with all deferred changes, locally and in the bucket if it exists.
 
         Raise LeaseHeldError if another process wrote the record meanwhile, DiskError if it can be written
-        nowhere; *change* is undone then, and deferred changes stay deferred.
+        nowhere; *change* is undone then, and deferred changes stay deferred. Raise what the bucket raises if its
+        copy is not read yet.
         """
         with self._lock:
+            self._read_at_last()
             before = self.current
             self.update_later(change)
             try:
@@ -200,6 +204,14 @@ class RecordStore:
                 self.current = before
                 raise
             return self.current
+
+    def _read_at_last(self) -> None:
+        """Read the bucket's copy if `load` could not; what is written without it would replace all it knows."""
+        if self._unread is not None:
+            self.load(forgiving=True)
+            # A bucket that refuses us is perhaps not ours, and has no copy that could be written.
+            if self._unread is not None and not isinstance(self._unread, AuthError):
+                raise self._unread
 
     def update_later(self, change: Callable[[Record], Record]) -> None:
         """Apply *change* and let the next write save it. Raise ConflictError while there is a *doubt*."""
@@ -218,7 +230,8 @@ class RecordStore:
                 return
             # A recreated deployment starts beyond all earlier serials, or an old copy on another computer would
             # count as newer.
-            first = int(self._now() * SERIALS_A_SECOND)
+            # But what is written without knowledge of the bucket's copy must never count as newer than that.
+            first = 1 if self._unread else int(self._now() * SERIALS_A_SECOND)
             fresh = replace(self.current, serial=self._saved.serial + 1 if self._saved.serial else first)
             data = encode(fresh, self._deployment, self._writer, self._key)
             if fresh.bucket.observed:

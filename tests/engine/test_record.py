@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.object_names import RECORD
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.errors import (
@@ -13,8 +14,11 @@ from orchestrator.errors import (
     TpuctlError,
     TransientError,
 )
+from orchestrator.google.objects import GcsStore
 from tests.engine.engine_lab import ZONE, a_spec
 from tests.kit.records import changed
+
+READ = GcsStore.read
 
 
 def test_of_two_controllers_the_slower_one_is_refused(lab):
@@ -106,6 +110,41 @@ def test_a_lost_record_never_gives_a_name_twice(lab):
     (lab.folder / "state" / "record.json").unlink()
     lab.up()
     assert list(lab.nodes()) == ["demo-tpu-g3"]
+
+
+def test_a_down_that_could_not_read_the_record_forgets_nothing_of_it(lab, monkeypatch):
+    """One failed read, then the deletion of all by label: the next `up` goes on with the next number."""
+    lab.up()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    lab.up()
+    with monkeypatch.context() as silent:
+        silent.setattr(GcsStore, "read", _no_answer)
+        down = lab.controller(state="another computer", forgiving=True)
+    assert down.record.node.incarnation == 0
+    sweep = down.sweep()
+    sweep.begin()
+    assert sweep.machines() == ()
+    assert sweep.close() is None
+    lab.controller(state="another computer").up()
+    assert list(lab.nodes()) == ["demo-tpu-g4"]
+
+
+def test_a_down_that_can_never_read_the_record_says_so_and_writes_none(lab, monkeypatch):
+    """What is written without it would count as newer, and hide from the next `up` what has been."""
+    lab.up()
+    monkeypatch.setattr(GcsStore, "read", _no_answer)
+    down = lab.controller(state="another computer", forgiving=True)
+    sweep = down.sweep()
+    sweep.begin()
+    assert sweep.machines() == ()
+    assert sweep.close().kind == "record"
+    assert not (lab.folder / "another computer" / "record.json").exists()
+
+
+def _no_answer(store, name, **part):
+    if name == RECORD:
+        raise TransientError("the bucket does not answer")
+    return READ(store, name, **part)
 
 
 def test_a_record_of_a_newer_version_is_refused(lab):
