@@ -185,6 +185,25 @@ def test_a_script_that_leaves_values_to_its_reader_is_asked_about_once(tmp_path,
     ]  # fmt: skip
 
 
+def test_a_variable_whose_name_begins_as_another_one_does_keeps_its_own_row():
+    """`ZONE` is refused; `ZONE_MAP` is not, and a comment says where it comes from."""
+    task = b"name: a\nenvs: {ZONE_MAP: y, ZONE: z}\nrun: python3 a.py\n"
+    found = convert(task, "task.yaml", "folder")
+    assert dict(read(found.text.encode(), "x", environ={}).job.env) == {"ZONE_MAP": "y"}
+    assert [row.theirs for row in found.rows if row.key[:2] == ("job", "env")] == ["envs.ZONE_MAP=y"]
+    assert "  # From envs.ZONE_MAP=y\n  env:\n" in found.text
+    refused = [row.theirs for row in found.rows if "is set by tpuctl itself" in row.why]
+    assert refused == ["envs.ZONE=z"]
+
+
+def test_a_decision_about_an_item_with_a_dot_in_its_name_stands_at_its_mapping():
+    """Not below, in the list of what the file has not."""
+    task = b"name: a\nfile_mounts: {/data/v1.2: 'gs://corpus/v1.2'}\nrun: python3 a.py\n"
+    text = convert(task, "task.yaml", "folder").text
+    assert "# DECIDE: the job reads /data/v1.2" in text.partition("  data:")[0]
+    assert "- job.data.data/v1.2" not in text
+
+
 def test_a_tpu_of_another_api_is_not_called_no_tpu(tmp_path, capsys):
     """TPU7x is one, and GKE has it. No row is as long as the list of all zones."""
     (tmp_path / "r.sh").write_text(

@@ -1,6 +1,5 @@
 """tpuctl init: a first deployment file, a copy of an example, or what another tool's file becomes."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -48,7 +47,7 @@ def command(folder: Path, recipe: str | None, other: Path | None, name: str | No
         )  # fmt: skip
     file, found = write_converted(folder, other, name)
     if as_json:
-        rows = [asdict(row) for row in found.rows]
+        rows = [row.as_dict() for row in found.rows]
         body = {"file": str(file), "recipe": None, "from": str(other), "tool": found.tool, "rows": rows}
         print_json("init", body)
         return

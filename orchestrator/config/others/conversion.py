@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import shorten, wrap
 from typing import Any, Literal
 
@@ -36,12 +36,27 @@ _MOST_COMPLAINTS = 200
 
 @dataclass(frozen=True)
 class Converted:
-    """Say what became of one item: *theirs* as it is in the file, *ours* as it is written now."""
+    """
+    Say what became of one item: *theirs* as it is in the file, and our setting.
+
+    *key* is the setting, such as `("job", "env", "ZONE")`, or the option that has none yet; *value* is its
+    text, shortened, empty for an item of a mapping.
+    """
 
     verdict: Verdict
     theirs: str
-    ours: str = ""
+    key: tuple[str, ...] = ()
+    value: str = ""
     why: str = ""
+
+    @property
+    def ours(self) -> str:
+        """Return the setting as a person reads it."""
+        return ".".join(self.key) + (f": {self.value}" if self.value else "")
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the row's `--json` form."""
+        return {"verdict": self.verdict, "theirs": self.theirs, "ours": self.ours, "why": self.why}
 
 
 @dataclass(frozen=True)
@@ -63,13 +78,14 @@ class Draft:
 
     def take(self, key: str, value: Any, theirs: str, why: str = "") -> None:
         """Add a setting; in a mapping such as job.env *value* is added to the entries."""
+        place = _split(key)
         if isinstance(value, Mapping):
             self.values[key] = {**self.values.get(key, {}), **value}
-            ours = "".join(f"{key}.{name}" for name in value) or key
+            keys = [(*place, name) for name in value] or [place]
+            self.rows += [Converted("mapped", theirs, one, "", why) for one in keys]
         else:
             self.values[key] = value
-            ours = f"{key}: {_short(value)}"
-        self.rows.append(Converted("mapped", theirs, ours, why))
+            self.rows.append(Converted("mapped", theirs, place, _short(value), why))
 
     def image(self, name: str, theirs: str) -> None:
         """Add the job's container image; one without a registry or a user may exist on one computer only."""
@@ -82,11 +98,12 @@ class Draft:
 
     def leave(self, theirs: str, why: str) -> None:
         """Add a row for something that is not converted, and why."""
-        self.rows.append(Converted("left out", theirs, "", why))
+        self.rows.append(Converted("left out", theirs, why=why))
 
-    def decide(self, ours: str, why: str, theirs: str = "") -> None:
-        """Add a row for something that a person has to decide or do; *ours* begins with the setting."""
-        self.rows.append(Converted("decide", theirs, ours, why))
+    def decide(self, key: str, why: str, *, item: str | None = None, value: str = "") -> None:
+        """Add a row for something that a person has to decide or do; *item* is one of a mapping such as job.env."""
+        place = _split(key) if item is None else (*_split(key), item)
+        self.rows.append(Converted("decide", "", place, value, why))
 
     def name(self, text: object, theirs: str) -> None:
         """Use a name for the deployment, reduced to the characters that cloud resources may have."""
@@ -101,7 +118,7 @@ class Draft:
             self.secret(name, theirs)
         elif value is None or text == "":
             self.take("job.env", {name: ""}, theirs)
-            self.decide(f"job.env.{name}", "the file leaves its value to the command line: write it here")
+            self.decide("job.env", "the file leaves its value to the command line: write it here", item=name)
         else:
             self.take("job.env", {name: text}, f"{theirs}={_short(text)}")
 
@@ -229,11 +246,12 @@ def _complete(draft: Draft) -> None:
 
 def _stand_in(draft: Draft, key: str, value: str, why: str) -> None:
     """Use *value* until a person has decided; what the table asked about *key* before becomes part of its row."""
-    asked = next((row for row in draft.rows if row.verdict == "decide" and row.ours == key), None)
+    questions = (row for row in draft.rows if row.verdict == "decide" and not row.value)
+    asked = next((row for row in questions if row.key == _split(key)), None)
     if asked is not None:
         draft.rows.remove(asked)
     draft.values[key] = value
-    draft.decide(f"{key}: {value}", f"{asked.why if asked else why}; choose yours")
+    draft.decide(key, f"{asked.why if asked else why}; choose yours", value=value)
 
 
 def _about_saving(draft: Draft, command: str, setup: str) -> None:
@@ -257,12 +275,12 @@ def _drop(draft: Draft, complaint: Complaint) -> None:
         part = f"{last}.{part}" if part else last
     held = draft.values.get(key)
     index = re.search(r"\[(\d+)\]", complaint.key)
-    gone = key
+    gone = Converted("left out", "", _split(key))
     if isinstance(held, dict) and part in held:
         held.pop(part)
-        gone = f"{key}.{part}"
+        gone = replace(gone, key=(*gone.key, part))
     elif isinstance(held, list) and index and int(index[1]) < len(held):
-        gone = f"{key}: {held.pop(int(index[1]))}"
+        gone = replace(gone, value=str(held.pop(int(index[1]))))
     elif key in draft.values:
         draft.values.pop(key)
     else:
@@ -271,13 +289,10 @@ def _drop(draft: Draft, complaint: Complaint) -> None:
     hint = shorten(complaint.hint or "", 120, placeholder=" ...")
     why = f"{complaint.message}; {hint}" if hint else complaint.message
     # The row that promised it must not stay: it is no longer in the file.
-    shown = gone.partition(":")[0]
-    theirs = next(
-        (row.theirs for row in draft.rows if row.verdict == "mapped" and row.ours.startswith(shown)), ""
-    )
+    promised = [row for row in draft.rows if row.verdict == "mapped" and _is_below(row.key, gone.key)]
     if not (isinstance(held, list) and held):
-        draft.rows = [r for r in draft.rows if r.verdict != "mapped" or not r.ours.startswith(shown)]
-    draft.leave(theirs or gone, why)
+        draft.rows = [row for row in draft.rows if row not in promised]
+    draft.leave(promised[0].theirs if promised else gone.ours, why)
     if not held and isinstance(held, dict):
         draft.values.pop(key, None)
 
@@ -296,8 +311,8 @@ def _file(draft: Draft) -> Iterator[str]:
     rank = {name: place for place, name in enumerate(ORDER)}
     for name in sorted(tree, key=lambda one: rank.get(one, len(rank))):
         yield ""
-        yield from _setting(draft, name, tree[name], "")
-    open_yet = [row for row in draft.rows if row.verdict == "decide" and not _is_in(tree, row.ours)]
+        yield from _setting(draft, (name,), tree[name], "")
+    open_yet = [row for row in draft.rows if row.verdict == "decide" and not _is_in(tree, row.key)]
     without = [row for row in draft.rows if row.verdict == "left out"]
     for title, lines in (
         ("DECIDE, of what is not in this file yet:", [f"- {row.ours}: {row.why}" for row in open_yet]),
@@ -310,30 +325,39 @@ def _file(draft: Draft) -> Iterator[str]:
                 yield from _comment(line, "")
 
 
-def _is_in(tree: Any, ours: str) -> bool:
+def _split(key: str) -> tuple[str, ...]:
+    """Return a setting's sections and its name; the names of a mapping's items may have dots of their own."""
+    return tuple(key.split("."))
+
+
+def _is_below(key: tuple[str, ...], above: tuple[str, ...]) -> bool:
+    """Say whether a setting is *above*, or an item of that mapping."""
+    return key[: len(above)] == above
+
+
+def _is_in(tree: Any, key: tuple[str, ...]) -> bool:
     """Say whether the file has the setting that a row is about, and so the row's comment."""
-    for part in ours.partition(":")[0].split("."):
+    for part in key:
         if not isinstance(tree, dict) or part not in tree:
             return False
         tree = tree[part]
     return True
 
 
-def _setting(draft: Draft, key: str, value: Any, indent: str) -> Iterator[str]:
-    name = key.rpartition(".")[2]
+def _setting(draft: Draft, key: tuple[str, ...], value: Any, indent: str) -> Iterator[str]:
+    name, whole = key[-1], ".".join(key) in draft.values
     for row in draft.rows:
-        about = row.ours.partition(":")[0]
         # The rows of a mapping's items are placed above the mapping.
-        if about != key and not (key in draft.values and about.startswith(f"{key}.")):
+        if not (_is_below(row.key, key) if whole else row.key == key):
             continue
         if row.verdict == "mapped" and row.theirs:
             yield from _comment(f"From {row.theirs}" + (f": {row.why}" if row.why else ""), indent)
         elif row.verdict == "decide":
             yield from _comment(f"DECIDE: {row.why}", indent)
-    if key not in draft.values:
+    if not whole:
         yield f"{indent}{name}:"
         for part, inner in value.items():
-            yield from _setting(draft, f"{key}.{part}", inner, f"{indent}  ")
+            yield from _setting(draft, (*key, part), inner, f"{indent}  ")
     elif isinstance(value, Mapping) and value:
         yield f"{indent}{name}:"
         yield from (f"{indent}  {yaml_value(part)}: {yaml_value(inner)}" for part, inner in value.items())
@@ -357,8 +381,12 @@ def _comment(text: str, indent: str) -> Iterator[str]:
 
 def _tidy(row: Converted) -> Converted:
     """Return a row that is safe to print and store: no tokens, no control characters, one line each."""
-    parts = (" ".join(clean(masked(text)).split()) for text in (row.theirs, row.ours, row.why))
-    return Converted(row.verdict, *parts)
+
+    def safe(text: str) -> str:
+        return " ".join(clean(masked(text)).split())
+
+    key = tuple(map(safe, row.key))
+    return Converted(row.verdict, safe(row.theirs), key, safe(row.value), safe(row.why))
 
 
 def _plain(value: object) -> str:

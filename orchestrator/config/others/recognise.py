@@ -21,7 +21,7 @@ def convert(raw: bytes, name: str, deployment: str, *, keep_name: bool = True) -
     draft = _script(raw) or _document(raw, name)
     if not keep_name:
         draft.values.pop("name", None)
-        draft.rows = [row for row in draft.rows if not row.ours.startswith("name:")]
+        draft.rows = [row for row in draft.rows if row.key != ("name",)]
         draft.values["name"] = deployment
     return finish(draft, deployment)
 

@@ -222,11 +222,13 @@ def _mount(draft: Draft, place: str, source: Any) -> None:
         return
     draft.take("job.data", {inside: origin}, f"{theirs}: {origin}")
     if not place.startswith(("~/sky_workdir/", "./")) and place.startswith(("/", "~")):
-        draft.decide(f"job.data.{inside}", f"the job reads {place}; here it is {inside} in its own folder")
+        why = f"the job reads {place}; here it is {inside} in its own folder"
+        draft.decide("job.data", why, item=inside)
     if mode != "COPY":
         draft.decide(
-            f"job.data.{inside}",
+            "job.data",
             "it is copied before the job starts, not mounted; what is written stays there",
+            item=inside,
         )
 
 
