@@ -20,6 +20,15 @@ def test_every_file_that_it_names_is_there():
     assert [name for name, found in places.items() if not any(path.exists() for path in found)] == []
 
 
+def test_every_function_or_constant_that_it_names_is_in_its_file():
+    """As in `planning/tpu.py`: `CREATE_DEADLINE`."""
+    pairs = re.findall(r"`([\w/]+\.py)`: `(\w+)`", TEXT)
+    assert pairs
+    for name, symbol in pairs:
+        text = (ROOT / "orchestrator" / name).read_text()
+        assert re.search(rf"^(def {symbol}\(|{symbol} = )", text, re.MULTILINE), (name, symbol)
+
+
 def test_it_answers_twenty_questions():
     """Each with at least one file."""
     rows = [line for line in TEXT.splitlines() if re.match(r"\| .*\? \|", line)]
