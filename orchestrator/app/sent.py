@@ -56,7 +56,7 @@ class Sent:
                 for one in self.data
             ],
             "at_home": [
-                {"path": h.path, "rule": h.verdict.line, "files": h.files, "bytes": h.size}
+                {"path": h.path, "rule": str(h.verdict.line or ""), "files": h.files, "bytes": h.size}
                 for h in self.at_home
             ],
             "hooks": dict(self.hooks),
@@ -145,6 +145,6 @@ def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
 
 
 def _home(home: NotSent) -> str:
-    file, _, line = home.verdict.line.rpartition(":")
-    why = f"{file} line {line}" if file else "a key, by its name"
+    line = home.verdict.line
+    why = f"{line.file} line {line.number}" if line else "a key, by its name"
     return f"{home.path} {size_text(home.size)} ({why})"

@@ -45,7 +45,7 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     for entry in entries:
         if root / entry.path != skipped:
             reader.at(entry)
-    homes = (AtHome(h.path, h.verdict.line, h.files, h.size, h.more) for h in found.at_home)
+    homes = (AtHome(h.path, str(h.verdict.line or ""), h.files, h.size, h.more) for h in found.at_home)
     return replace(reader.facts(), at_home=tuple(homes), keys=tuple(_keys(root, entries)))
 
 

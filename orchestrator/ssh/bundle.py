@@ -74,15 +74,26 @@ def build(
     )
 
 
-def _refuse(found: Sequence[str]) -> None:
-    """Raise UsageError if *found* names files with keys: every machine of the job could read them."""
+@dataclass(frozen=True)
+class KeyFound:
+    """Name a file that holds a key, and of what kind the key is."""
+
+    path: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.kind})"
+
+
+def _refuse(found: Sequence[KeyFound]) -> None:
+    """Raise UsageError if there are files with keys: every machine of the job could read them."""
     if found:
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         raise UsageError(
-            f"the source folder holds what looks like keys: {', '.join(found[:3])}{more}",
+            f"the source folder holds what looks like keys: {', '.join(map(str, found[:3]))}{more}",
             changed="Nothing was sent.",
             hint="Name the file in .tpuctlignore and store the key with `tpuctl secret set NAME`; if it is "
-            f"not a key, allow it there with a line !{found[0].partition(' (')[0]}",
+            f"not a key, allow it there with a line !{found[0].path}",
             code="TPU-142",
         )
 
@@ -148,7 +159,7 @@ class _Hashing(io.RawIOBase):
 def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mapping[str, bytes]) -> str:
     """Write the bundle atomically and return its sha256 in hex. Raise UsageError for changed files and keys."""
     private_folder(out_dir)
-    keys: list[str] = []
+    keys: list[KeyFound] = []
     descriptor, temporary = tempfile.mkstemp(prefix=".bundle-", dir=out_dir)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -174,7 +185,7 @@ def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mappi
     return digest
 
 
-def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[str]:
+def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[KeyFound]:
     """Add one entry without owner or time; return the key found in it, if no `!` rule includes the file."""
     info, found = tarfile.TarInfo(entry.path), list[str]()
     info.mode = entry.mode & 0o777
@@ -200,7 +211,7 @@ def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[str]:
             raise _changing(root, entry, error.strerror or "it is shorter than before") from error
         if grown:
             raise _changing(root, entry, "it is longer than before")
-    return [f"{entry.path} ({kind})" for kind in found]
+    return [KeyFound(entry.path, kind) for kind in found]
 
 
 def _changing(root: Path, entry: SourceEntry, why: str) -> UsageError:

@@ -31,12 +31,23 @@ class IgnoreReason(Enum):
 
 
 @dataclass(frozen=True)
+class RuleLine:
+    """Where a rule of the user stands: the file, relative to the source, and its line, from 1."""
+
+    file: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.number}"
+
+
+@dataclass(frozen=True)
 class IgnoreVerdict:
-    """Whether a path is excluded, why, and by which line (file:line, for rules of the user)."""
+    """Whether a path is excluded, why, and by which line, for rules of the user."""
 
     home: bool
     why: IgnoreReason = IgnoreReason.NOBODY
-    line: str = ""
+    line: RuleLine | None = None
 
     @property
     def asked_for(self) -> bool:
@@ -46,12 +57,12 @@ class IgnoreVerdict:
 
 @dataclass(frozen=True)
 class _Level:
-    """The rules of one folder ("" or ending in "/", relative to the source); *lines* are their file:line."""
+    """The rules of one folder ("" or ending in "/", relative to the source), and their *lines*."""
 
     prefix: str
     spec: GitIgnoreSpec
     why: IgnoreReason = IgnoreReason.USER
-    lines: tuple[str, ...] = ()
+    lines: tuple[RuleLine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,12 +77,14 @@ class Rules:
 
         Raise UsageError for a rule that cannot be parsed.
         """
-        rules: list[tuple[str, str]] = []
+        rules: list[tuple[str, RuleLine]] = []
         for name in FILES:
             file = folder / name
             if file.is_file():
                 # pathspec drops empty lines, so the list of places must drop them too.
-                rules += [(line, f"{prefix}{name}:{n}") for n, line in enumerate(_lines(file), 1) if line]
+                rules += [
+                    (line, RuleLine(prefix + name, n)) for n, line in enumerate(_lines(file), 1) if line
+                ]
         if not rules:
             return self
         try:
@@ -93,7 +106,7 @@ class Rules:
             inner = path[len(level.prefix) :] + ("/" if folder else "")
             found = level.spec.check_file(inner)
             if found.include is not None:
-                line = level.lines[found.index] if level.lines and found.index is not None else ""
+                line = level.lines[found.index] if level.lines and found.index is not None else None
                 return IgnoreVerdict(bool(found.include), level.why, line)
         return IgnoreVerdict(home=False)
 

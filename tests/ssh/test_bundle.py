@@ -162,6 +162,18 @@ def test_a_comment_in_the_deployment_file_is_no_new_code(source, tmp_path):
     assert "tpuctl.yaml" in names(build(source, tmp_path / "out"))
 
 
+def test_the_hint_about_a_key_allows_a_file_with_a_bracket_in_its_name(source, tmp_path):
+    """The rule that it offers sends the file."""
+    (source / "a (b).txt").write_text("login('hf_" + "aB3" * 11 + "')")
+    with pytest.raises(UsageError) as caught:
+        build(source, tmp_path / "out")
+    assert "a (b).txt (a Hugging Face token)" in caught.value.message
+    rule = caught.value.hint.partition("with a line ")[2]
+    assert rule == "!a (b).txt"
+    (source / ".tpuctlignore").write_text(f"{rule}\n")
+    assert "a (b).txt" in names(build(source, tmp_path / "out"))
+
+
 def test_what_stays_at_home_is_named_with_its_rule_and_size(source, tmp_path):
     """A whole folder counts as one; empty lines and comments in front do not move the line's number."""
     (source / "data").mkdir()
@@ -171,7 +183,7 @@ def test_what_stays_at_home_is_named_with_its_rule_and_size(source, tmp_path):
     (source / "pkg" / "cache" / "x").write_bytes(b"x" * 70)
     (source / ".gitignore").write_text("# data\n\n*.bin\n")
     (source / "pkg" / ".tpuctlignore").write_text("\ncache\n")
-    found = {home.path: (home.verdict.line, home.files, home.size) for home in look(source).at_home}
+    found = {home.path: (str(home.verdict.line), home.files, home.size) for home in look(source).at_home}
     assert found == {
         "data/a.bin": (".gitignore:3", 1, 500),
         "data/b.bin": (".gitignore:3", 1, 500),
