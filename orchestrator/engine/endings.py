@@ -5,6 +5,7 @@ from orchestrator.domain.observation import Absent
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.engine.reconcile import Pass, blind
+from orchestrator.error_codes import CODES
 from orchestrator.errors import (
     AuthError,
     CapacityError,
@@ -94,8 +95,9 @@ def raise_hopeless(record: Record) -> None:
         hint = "ask for more quota, delete what holds it, or use another type or zone"
         raise QuotaError(text, hint=refusal.hint or hint, changed=untouched)
     hint = refusal.hint or "fix the cause, then run the same command again"
-    by_code = {"TPU-2": AuthError, "TPU-409": ConflictError}
-    kind = next((e for code, e in by_code.items() if refusal.code.startswith(code)), TpuctlError)
+    named, _ = CODES.get(refusal.code, (TpuctlError, ""))
+    # Not every class of the table: exit code 2 promises that nothing was begun, and here a pass has acted.
+    kind = next((one for one in (AuthError, ConflictError) if issubclass(named, one)), TpuctlError)
     raise kind(text, hint=hint, changed=untouched)
 
 

@@ -48,6 +48,7 @@ _NO_NETWORK = _rule(UsageError, "TPU-122", hints.NAME_NETWORK)
 _NO_DISK = _rule(UsageError, "TPU-124", hints.NAME_DISK)
 _NO_MACHINE = _rule(UsageError, "TPU-125", hints.name_machine)
 _POLICY = _rule(AuthError, "TPU-204", hints.obey_policy)
+_NO_SECRET_SCOPE = _rule(AuthError, "TPU-252", hints.WIDER_SCOPE)
 _NO_PAYER = _rule(MissingPermissionError, "TPU-202", hints.use_project)
 _OTHER_PAYER = _rule(AuthError, "TPU-205", hints.set_quota_project)
 _CAPACITY = _rule(CapacityError, "TPU-300", hints.MORE_ZONES)
@@ -71,10 +72,17 @@ def _busy(found: Failure, text: str) -> TpuctlError:
     return ConflictError(text, aborted=True, code="TPU-408", hint=hints.WAIT, changed=_NOTHING)
 
 
+def _narrow(found: Failure, text: str) -> TpuctlError:
+    # Machines have the scopes for everything else, so elsewhere it is one more permission that is missing.
+    secret = found.service == "secretmanager.googleapis.com"
+    return (_NO_SECRET_SCOPE if secret else _NO_PERMISSION)(found, text)
+
+
 _BY_REASON: dict[str, Rule] = {
     "SERVICE_DISABLED": _CLOSED_API,
     "accessNotConfigured": _CLOSED_API,
     "USER_PROJECT_DENIED": _NO_PAYER,
+    "ACCESS_TOKEN_SCOPE_INSUFFICIENT": _narrow,
     "LOCATION_POLICY_VIOLATED": _NO_ZONE,
     "RATE_LIMIT_EXCEEDED": _RATE,
     "rateLimitExceeded": _RATE,

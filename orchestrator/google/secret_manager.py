@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.secret_refs import ACCESS_ROLE, SecretRef
-from orchestrator.errors import AuthError, NotFoundError, UsageError
+from orchestrator.errors import AuthError, MissingPermissionError, NotFoundError, UsageError
 from orchestrator.google.clients import Clients
 from orchestrator.google.rest import Rest
 
@@ -68,9 +68,8 @@ class SecretManager:
             hint = f"run: tpuctl secret set {ref.name}"
             raise AuthError(f"{ref.text} does not exist", hint=hint, code="TPU-250") from error
         except AuthError as error:
-            if "authentication scopes" in error.message:
-                hint = "create the machine again: tpuctl down, then tpuctl up"
-                raise AuthError(error.message, hint=hint, code="TPU-252") from error
+            if not isinstance(error, MissingPermissionError):
+                raise
             hint = f"give this login {ACCESS_ROLE} on secret {ref.name}"
             raise AuthError(f"{ref.text} may not be read", hint=hint, code="TPU-251") from error
         except UnicodeDecodeError:

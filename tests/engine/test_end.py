@@ -4,7 +4,17 @@ import pytest
 
 from orchestrator.domain.observation import Absent, NodeState
 from orchestrator.domain.plan import Outcome
-from orchestrator.errors import JobFailedError, SpendStopError
+from orchestrator.domain.record import Record, Refusal
+from orchestrator.engine.endings import raise_hopeless
+from orchestrator.error_codes import CODES
+from orchestrator.errors import (
+    AuthError,
+    ConflictError,
+    JobFailedError,
+    Retry,
+    SpendStopError,
+    TpuctlError,
+)
 from tests.engine.engine_lab import Lab, a_spec
 from tests.kit.records import changed
 
@@ -143,3 +153,14 @@ def test_an_end_does_not_believe_one_list(lab, monkeypatch):
     with pytest.raises(SpendStopError):
         controller.run()
     assert lab.nodes() == {}
+
+
+@pytest.mark.parametrize("code", [*CODES, "TPU-999", ""])
+def test_a_refusal_ends_a_command_with_the_exit_code_of_its_class(code):
+    """3 for what a login lacks, 1 for the rest; a code of another version is no reason to fail."""
+    record = Record(refusals=(Refusal(1.0, "", Retry.PERMANENT, code=code, message="no"),))
+    with pytest.raises(TpuctlError, match="no") as caught:
+        raise_hopeless(record)
+    named = CODES[code][0] if code in CODES else TpuctlError
+    assert caught.value.exit_code == (3 if issubclass(named, AuthError) else 1)
+    assert isinstance(caught.value, ConflictError) == issubclass(named, ConflictError)

@@ -43,6 +43,26 @@ def test_an_upload_refusal_without_fields_is_read_from_its_answer(row):
     assert shape(translate(raised, what="upload")) == EXPECTED[row["api"], row["case"]]
 
 
+@pytest.mark.parametrize(
+    ("address", "service", "code"),
+    [
+        ("https://secretmanager.googleapis.com/v1/projects/p/secrets/a", "secretmanager", "TPU-252"),
+        (PATHS["tpu v2"], "tpu", "TPU-202"),
+    ],
+)
+def test_a_scope_that_is_too_narrow_is_known_by_its_reason(address, service, code):
+    """Whatever the text says; for secrets the way out is another machine, elsewhere it is a permission."""
+    from google.api_core import exceptions
+
+    info = {"@type": RPC_INFO, "reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}
+    info["metadata"] = {"service": f"{service}.googleapis.com"}
+    refusal = {"code": 403, "status": "PERMISSION_DENIED", "message": "Other words.", "details": [info]}
+    answer = response(403, json.dumps({"error": refusal}).encode(), address)
+    error = translate(exceptions.from_http_response(answer), what="read")
+    assert (error.code, error.exit_code) == (code, 3)
+    assert ("create it again with tpuctl down" in error.hint) == (code == "TPU-252")
+
+
 def test_quota_and_stockout_with_one_status_are_told_apart_by_the_detail():
     """RESOURCE_EXHAUSTED with a QuotaFailure is quota, whatever the text says."""
     from google.rpc import error_details_pb2

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import os
 import shutil
 import stat
@@ -9,6 +10,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from requests.adapters import HTTPAdapter
 
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.machine.secrets import SecretError, Secrets
@@ -30,6 +32,7 @@ from orchestrator.google.secret_manager import SecretManager
 from orchestrator.scripts.render import machine_scripts
 from tests.emulator.cloud_kit import PROJECT, a_lab
 from tests.emulator.http_fixture import serve
+from tests.google.error_table import RPC_INFO, response
 from tests.scripts.render_kit import make_spec, make_target
 
 PATH = f"/v1/projects/{PROJECT}/secrets"
@@ -95,6 +98,27 @@ def test_values_lie_in_a_file_of_their_own_for_their_owner_only(tmp_path):
 def test_a_reference_is_read_or_it_is_none(text, found):
     """Nothing else gets into the path of a request."""
     assert reference(text) == found
+
+
+@pytest.mark.parametrize("reason", ["ACCESS_TOKEN_SCOPE_INSUFFICIENT", "IAM_PERMISSION_DENIED"])
+def test_the_reason_of_a_refusal_says_whether_a_role_or_a_new_machine_helps(reason):
+    """Not its text, which Google may change."""
+
+    class Refusing(HTTPAdapter):
+        """Google's answer, in other words."""
+
+        def send(self, request, **_):
+            return response(403, json.dumps({"error": refusal}).encode(), request.url)
+
+    info = {"@type": RPC_INFO, "reason": reason, "metadata": {"service": "secretmanager.googleapis.com"}}
+    refusal = {"code": 403, "status": "PERMISSION_DENIED", "message": "Other words.", "details": [info]}
+    client = SecretManager(Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=Refusing())))
+    with pytest.raises(AuthError) as caught:
+        client.read(SecretRef("hf"))
+    if reason == "IAM_PERMISSION_DENIED":
+        assert (caught.value.code, "secretAccessor" in caught.value.hint) == ("TPU-251", True)
+    else:
+        assert (caught.value.code, "tpuctl down" in caught.value.hint) == ("TPU-252", True)
 
 
 class Machine:
