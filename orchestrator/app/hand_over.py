@@ -11,6 +11,7 @@ from orchestrator.app.session import Session
 from orchestrator.app.state_folders import RECORD_KEY, SPEC_FILE
 from orchestrator.app.workers import look
 from orchestrator.config.adapter import document_of
+from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
 from orchestrator.domain.observation import Present, VmState
 from orchestrator.domain.ports import Host
@@ -175,22 +176,23 @@ def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int
 
 def _wait(session: Session, host: Host) -> None:
     """Wait until the loop holds the lease. Raise RemoteError with the loop's own message if it fails."""
-    end, said, look_at = session.clock.now() + START_SECONDS, "", 0.0
+    end, said, look_at = session.clock.now() + START_SECONDS, ProgramState(), 0.0
     while not _holds(session):
         now = session.clock.now()
         if now >= look_at:
-            state, look_at = loop_on_vm.look(session.cloud.remote, host), now + LOOK_SECONDS
+            state, look_at = loop_on_vm.look(session.cloud.remote, host).program, now + LOOK_SECONDS
             # It stays installed: cron retries, and removing it could collide with a loop that is starting.
-            if state.failed or now > end:
+            if state.phase is ProgramPhase.FAILED or now > end:
                 raise RemoteError(
-                    f"the loop on {host.name} does not run: {state.state or 'it says nothing'}",
+                    f"the loop on {host.name} does not run: {state.text or 'it says nothing'}",
                     hint=f"see: tpuctl ssh --vm -- sudo tail -n 30 {LOG}",
                     changed="it is there, and cron tries again each minute; until then use: tpuctl watch",
                 )
-            if state.state != said:
-                said = state.state
-                more = "; the first time takes a minute" if said == "installing" else ""
-                session.reporter.say(f"{host.name}: {said}{more}")
+            if state != said:
+                said = state
+                installing = state.phase is ProgramPhase.INSTALLING
+                more = "; the first time takes a minute" if installing else ""
+                session.reporter.say(f"{host.name}: {state.text}{more}")
         session.clock.wait(0.5)
 
 

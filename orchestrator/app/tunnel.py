@@ -14,6 +14,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.workers import ended, may_pass, the_vm, worker_host_of
+from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.ports import Host
 from orchestrator.domain.spec import Spec
@@ -57,9 +58,9 @@ class Opened:
 
 @dataclass(frozen=True)
 class TunnelState:
-    """The state of a sidecar; *word* is installing, running, or a failure."""
+    """The state of a sidecar, where it listens, and its token."""
 
-    word: str
+    program: ProgramState
     address: str
     port: int
     token: str
@@ -238,16 +239,17 @@ def _reach(
     while True:
         state = _state(connection, service)
         target = ForwardTarget(connection, state.address, state.port)
-        if state.word == "running" and _answers(target, service):
+        if state.program.phase is ProgramPhase.RUNNING and _answers(target, service):
             return target, state.token
-        if state.word.startswith("failed"):
-            raise _failed(host, service, state.word)
-        say(f"{service.name} on {host.name}: {_words(state.word)}")
+        if state.program.phase is ProgramPhase.FAILED:
+            raise _failed(host, service, state.program.text)
+        say(f"{service.name} on {host.name}: {_words(state.program.phase)}")
         session.clock.wait(PAUSE)
 
 
-def _words(state: str) -> str:
-    return "installing; the first time takes a minute or two" if state == "installing" else "starting"
+def _words(phase: ProgramPhase) -> str:
+    installing = phase is ProgramPhase.INSTALLING
+    return "installing; the first time takes a minute or two" if installing else "starting"
 
 
 def _answers(target: ForwardTarget, service: Service) -> bool:
@@ -285,7 +287,7 @@ def state_of(text: str) -> TunnelState:
     port, words = body["port"], (body["state"], body["address"], body["token"])
     if type(port) is not int or not 0 <= port < 65536 or not all(isinstance(one, str) for one in words):
         raise ValueError("no state of a sidecar")
-    return TunnelState(cut(body["state"], 300), _address(body["address"]), port, body["token"])
+    return TunnelState(program_state(cut(body["state"], 300)), _address(body["address"]), port, body["token"])
 
 
 def _address(text: str) -> str:

@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orchestrator.contract.program_state import ProgramState, program_state
 from orchestrator.domain.ports import Host, Remote
 from orchestrator.domain.scopes import CLOUD_PLATFORM
 from orchestrator.errors import RemoteError, UsageError
@@ -84,16 +85,11 @@ class Packed:
 
 @dataclass(frozen=True)
 class LoopState:
-    """Say which loop a machine has (sha256, empty: none), whether it runs, and its last message."""
+    """Say which loop a machine has (sha256, empty: none), whether it runs, and what it wrote last."""
 
     digest: str
     running: bool
-    state: str
-
-    @property
-    def failed(self) -> bool:
-        """Say whether the loop could not be started."""
-        return self.state.startswith("failed")
+    program: ProgramState
 
 
 def pack(files: Mapping[str, tuple[bytes, int]]) -> Packed:
@@ -145,7 +141,7 @@ def look(remote: Remote, host: Host) -> LoopState:
     try:
         # The last line only: shell profiles may print before it.
         body = json.loads(said.splitlines()[-1])
-        return LoopState(str(body["digest"]), bool(body["running"]), str(body["state"]))
+        return LoopState(str(body["digest"]), bool(body["running"]), program_state(str(body["state"])))
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise RemoteError(f"{host.name}: the state of the loop cannot be read: {said[-300:]!r}") from error
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from orchestrator.domain.ports import Host, Remote
 from orchestrator.errors import RemoteError
-from orchestrator.planning.fleet import Controller, Order, Queued
+from orchestrator.planning.fleet import After, Controller, Order, Queued
 from orchestrator.planning.fleet_gate import Correction
 from orchestrator.planning.fleet_size import SlurmNode
 from orchestrator.planning.fleet_team import Team, accounts
@@ -35,6 +35,8 @@ _WIDTHS = {
 }  # fmt: skip
 _COLUMNS = ",".join(f"{name}:.{width}" for name, width in _WIDTHS.items())
 NOTHING = "(null)"
+IDLE_REASON = "tpuctl-idle-g"
+"""Drain reason of a node to be removed, followed by its incarnation; slurm.sh uses the same prefix."""
 _AFTER = re.compile(r"(after\w+):(\d+)")
 
 
@@ -83,14 +85,14 @@ class Slurm:
 
     def submit(
         self, order: Order, numbers: Sequence[int], zones: Sequence[str], *,
-        held: bool = False, after: Sequence[str] = (), under: tuple[str, str] = ("", ""),
+        held: bool = False, after: Sequence[After] = (), under: tuple[str, str] = ("", ""),
     ) -> None:  # fmt: skip
         """
-        Queue the tasks *numbers* of a job: *held*, or *after* other arrays, for example `afterok:7`.
+        Queue the tasks *numbers* of a job: *held*, or *after* other arrays.
 
         All slices of a task are in one of the *zones*. *under* names account and priority, if Slurm has them.
         """
-        options = ["--hold"] if held else [f"--dependency={','.join(after)}"] if after else []
+        options = ["--hold"] if held else [f"--dependency={_joined(after)}"] if after else []
         if under[0]:
             options += [f"--account={under[0]}", f"--qos={under[1]}"]
         least, most = order.slices
@@ -115,11 +117,11 @@ class Slurm:
             number, account = int(fields["ArrayTaskID"]), fields["Account"].replace(NOTHING, "")
             found.append(
                 Queued(
-                    fields["Name"], number, fields["State"], f"{fields['ArrayJobID']}_{number}",
+                    fields["Name"], number, fields["State"], fields["ArrayJobID"],
                     int(fields["RestartCnt"]), fields["NodeList"],
                     # Slurm holds a task by setting its priority to 0.
                     held=fields["PriorityLong"] == "0",
-                    after=tuple(sorted(f"{k}:{array}" for k, array in _AFTER.findall(fields["Dependency"]))),
+                    after=tuple(sorted(After(*found) for found in _AFTER.findall(fields["Dependency"]))),
                     account=account, priority=fields["QOS"] if account else "",
                 )
             )  # fmt: skip
@@ -129,7 +131,7 @@ class Slurm:
         """Hold or release arrays, or make them wait for others."""
         arrays = ",".join(wrong.arrays)
         if wrong.verb == "after":
-            self._run("call", "scontrol", "update", f"jobid={arrays}", f"dependency={','.join(wrong.after)}")
+            self._run("call", "scontrol", "update", f"jobid={arrays}", f"dependency={_joined(wrong.after)}")
         else:
             self._run("call", "scontrol", wrong.verb, arrays)
 
@@ -195,6 +197,11 @@ class Slurm:
         return work(self.host)
 
 
+def _joined(after: Sequence[After]) -> str:
+    """Return dependencies as Slurm takes them, for example `afterok:7,afterany:9`."""
+    return ",".join(map(str, after))
+
+
 def _sights(text: str) -> dict[str, SlurmNode]:
     """Parse the node states that slurm.sh prints: the time, then `scontrol -o show node` for each node."""
     now, found = 0.0, {}
@@ -207,7 +214,7 @@ def _sights(text: str) -> dict[str, SlurmNode]:
         if "NodeName" in fields:
             found[fields["NodeName"]] = SlurmNode(
                 frozenset(fields.get("State", "").replace("*", "").split("+")),
-                fields.get("Reason", ""),
+                fields.get("Reason", "").startswith(IDLE_REASON),
                 now - float(busy) if busy.isdecimal() else None,
                 # Until its first machine has told, a node has all zones of the file.
                 zone if re.fullmatch(r"[a-z0-9-]+", zone) else "",

@@ -123,30 +123,41 @@ def grid(matrix: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, str], ...]:
     )
 
 
+@dataclass(frozen=True, order=True)
+class After:
+    """Name a dependency in Slurm's words: *how*, such as `afterok`, and the id of an *array*."""
+
+    how: str
+    array: str
+
+    def __str__(self) -> str:
+        return f"{self.how}:{self.array}"
+
+
 @dataclass(frozen=True)
 class Queued:
     """
     Hold one task as Slurm's queue shows it; *node* is empty while the task waits.
 
-    *after* is Slurm's dependency, for example `afterok:7` with the number of an array. *account* and
-    *priority* are empty if Slurm has no database.
+    *array* is the id of its Slurm array, which stands for all tasks of the array. *account* and *priority*
+    are empty if Slurm has no database.
     """
 
     job: str
     number: int
     state: str
-    slurm_id: str
+    array: str
     restarts: int = 0
     node: str = ""
     held: bool = False
-    after: tuple[str, ...] = ()
+    after: tuple[After, ...] = ()
     account: str = ""
     priority: str = ""
 
     @property
-    def array(self) -> str:
-        """Return the id of its Slurm array, which stands for all tasks of the array."""
-        return self.slurm_id.partition("_")[0]
+    def slurm_id(self) -> str:
+        """Return what Slurm calls this one task."""
+        return f"{self.array}_{self.number}"
 
 
 def unfinished(order: Order, ended: Collection[int]) -> tuple[int, ...]:

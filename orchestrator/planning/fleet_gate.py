@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from orchestrator.planning.fleet import Order, Queued, unfinished
+from orchestrator.planning.fleet import After, Order, Queued, unfinished
 
 GOOD_ENDS = frozenset({"done", "unclaimed"})
 """Ends that count as success; slurm.sh reports the same ones to Slurm by exit status."""
@@ -67,10 +67,12 @@ def gate(
     return Gate(waits=waits)
 
 
-def after_words(held: Gate, queued: Iterable[Queued]) -> tuple[str, ...]:
-    """Return Slurm's dependencies for a job, for example `afterok:7`; empty if its queue has none of the arrays."""
+def dependencies(held: Gate, queued: Iterable[Queued]) -> tuple[After, ...]:
+    """Return Slurm's dependencies for a job; empty if its queue has none of the arrays."""
     arrays = {(one.job, one.array) for one in queued}
-    return tuple(sorted(f"after{held.waits[job]}:{array}" for job, array in arrays if job in held.waits))
+    return tuple(
+        sorted(After(f"after{held.waits[job]}", array) for job, array in arrays if job in held.waits)
+    )
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Correction:
 
     verb: Literal["hold", "release", "after"]
     arrays: tuple[str, ...]
-    after: tuple[str, ...] = ()
+    after: tuple[After, ...] = ()
 
 
 def strays(accounts: Mapping[str, tuple[str, str]], queued: Iterable[Queued]) -> tuple[Queued, ...]:
@@ -98,14 +100,14 @@ def corrections(gates: Mapping[str, Gate], queued: Collection[Queued]) -> tuple[
     hold, release, after = [], [], []
     for job in dict.fromkeys(one.job for one in waiting):
         wanted, mine = gates[job], [one for one in waiting if one.job == job]
-        words = after_words(wanted, queued)
+        earlier = dependencies(wanted, queued)
         # Slurm forgets an array that has ended; until its ends are in the bucket, the job is held instead.
-        closed = wanted.hold is not Hold.NONE or bool(wanted.waits and not words)
+        closed = wanted.hold is not Hold.NONE or bool(wanted.waits and not earlier)
         hold += [one.array for one in mine if closed and not one.held]
         release += [one.array for one in mine if not closed and one.held]
         if not closed:
-            wrong = tuple(dict.fromkeys(one.array for one in mine if one.after != words))
-            after += [Correction("after", wrong, words)] if wrong else []
+            wrong = tuple(dict.fromkeys(one.array for one in mine if one.after != earlier))
+            after += [Correction("after", wrong, earlier)] if wrong else []
     # The dependency goes before the release, or a task could start between the two.
     return (
         *([Correction("hold", tuple(dict.fromkeys(hold)))] if hold else []),

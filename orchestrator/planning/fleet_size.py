@@ -16,8 +16,6 @@ from orchestrator.planning.fleet import Order, Queued, unfinished
 from orchestrator.planning.fleet_gate import OPEN, gate
 from orchestrator.planning.fleet_team import Team
 
-IDLE_REASON = "tpuctl-idle-g"
-"""Drain reason of a node to be removed, followed by its incarnation; slurm.sh uses the same prefix."""
 _WITH_TASK = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 
 
@@ -33,14 +31,14 @@ class NodeLife(Enum):
 @dataclass(frozen=True)
 class SlurmNode:
     """
-    Hold what Slurm says of a node: *states* as in `scontrol show node`, and the drain *reason*.
+    Hold what Slurm says of a node: *states* as in `scontrol show node`; *to_remove* says whose drain it is.
 
     *busy_ago* is how many seconds before the reading its last task ended; None if not known.
     *zone* is where its machine is, or the last one was; "" before the first one has registered.
     """
 
     states: frozenset[str] = frozenset()
-    reason: str = ""
+    to_remove: bool = False
     busy_ago: float | None = None
     zone: str = ""
 
@@ -52,7 +50,7 @@ class SlurmNode:
     @property
     def going(self) -> bool:
         """Say whether the node was drained in order to be removed."""
-        return "DRAIN" in self.states and self.reason.startswith(IDLE_REASON)
+        return "DRAIN" in self.states and self.to_remove
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.app import tunnel as tunnels
 from orchestrator.app.reporter import Reporter
+from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError
 from orchestrator.ssh.pinned_keys import pinned
@@ -87,4 +88,6 @@ def test_a_state_is_text_on_one_line_and_an_address():
     found = tunnels.state_of(
         json.dumps({**WHOLE, "port": 0, "state": "failed\nnext: run x", "address": "a.b"})
     )
-    assert (found.word, found.address, found.port) == ("failed next: run x", "127.0.0.1", 0)
+    assert (found.program, found.address, found.port) == (
+        ProgramState(ProgramPhase.FAILED, "failed next: run x"), "127.0.0.1", 0,
+    )  # fmt: skip

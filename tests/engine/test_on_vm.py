@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.contract.program_state import ProgramState, program_state
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.scopes import CLOUD_PLATFORM, STORAGE
 from orchestrator.engine import loop_on_vm
@@ -105,7 +106,7 @@ def test_a_machine_without_the_scope_is_refused_and_keeps_nothing(machine):
 def test_a_life_of_the_loop(machine):
     """Installed, started once, killed, brought back by cron, replaced, stopped, not revived by a boot."""
     first, base = packed(), machine.root / "controller"
-    assert loop_on_vm.look(machine, HOST) == loop_on_vm.LoopState("", False, "")
+    assert loop_on_vm.look(machine, HOST) == loop_on_vm.LoopState("", False, ProgramState())
     (base / ".fresh").mkdir(parents=True)
     (base / ".fresh/torn").write_text("what a cut install left")
     loop_on_vm.install(machine, HOST, first)
@@ -114,7 +115,9 @@ def test_a_life_of_the_loop(machine):
     pid, *words = running(machine)
     assert words[:4] == ["watch", "--loop", "--cloud", "local"]
     assert words[-1] == "tpuctl.yaml" or words[-1].endswith(f"controller/{first.digest}/tpuctl.yaml")
-    assert loop_on_vm.look(machine, HOST) == loop_on_vm.LoopState(first.digest, True, "running")
+    assert loop_on_vm.look(machine, HOST) == loop_on_vm.LoopState(
+        first.digest, True, program_state("running")
+    )
     key = base / "home/local/it's/demo/id_ed25519"
     assert (key.read_text(), key.stat().st_mode & 0o777) == ("key", 0o600)
 
@@ -139,7 +142,7 @@ def test_a_life_of_the_loop(machine):
     boot = machine.run([str(base / "current/run-watch"), "boot"])
     assert (boot.returncode, loop_on_vm.look(machine, HOST)) == (
         0,
-        loop_on_vm.LoopState(second.digest, False, "stopped"),
+        loop_on_vm.LoopState(second.digest, False, program_state("stopped")),
     )
     assert not (machine.cron / "tpuctl-watch").exists()
 
@@ -149,6 +152,6 @@ def test_a_loop_that_ends_says_how(machine):
     loop_on_vm.install(machine, HOST, packed(loop="import sys\nsys.exit(6)\n"))
     loop_on_vm.start(machine, HOST)
     end = time.monotonic() + 90
-    while (seen := loop_on_vm.look(machine, HOST)).state != "ended with status 6":
+    while (seen := loop_on_vm.look(machine, HOST)).program != program_state("ended with status 6"):
         assert time.monotonic() < end, seen
     assert not seen.failed

@@ -20,7 +20,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.slurm import FOLDER, Slurm
-from orchestrator.planning.fleet import Order
+from orchestrator.planning.fleet import After, Order
 from orchestrator.planning.fleet_gate import Correction
 from orchestrator.scripts.render import shipped
 from tests.kit.slurm import SlurmModel
@@ -256,19 +256,19 @@ def test_the_queue_holds_and_orders_what_it_was_told(machine, slurm):
     assert rows(slurm, *fields) == plain
     second = submit(slurm, "two", [0], held=True)
     assert [one.held for one in slurm.queue() if one.job == "two"] == [True]
-    slurm.correct(Correction("after", (second,), (f"afterok:{first}",)))
+    slurm.correct(Correction("after", (second,), (After("afterok", first),)))
     slurm.correct(Correction("release", (second,)))
     assert [(one.held, one.after) for one in slurm.queue() if one.job == "two"] == [
-        (False, (f"afterok:{first}",))
+        (False, (After("afterok", first),))
     ]
-    third = submit(slurm, "three", [0], after=(f"afterany:{second}",))
-    assert [one.after for one in slurm.queue() if one.job == "three"] == [(f"afterany:{second}",)]
+    third = submit(slurm, "three", [0], after=(After("afterany", second),))
+    assert [one.after for one in slurm.queue() if one.job == "three"] == [(After("afterany", second),)]
     slurm.correct(Correction("after", (third,), ()))
     assert [one.after for one in slurm.queue() if one.job == "three"] == [()]
     slurm.cancel([one for one in slurm.queue() if one.job != "two"])
     machine.until(lambda: {one.job for one in slurm.queue()} == {"two"})
     # A cancelled task is no good end: who waits for one waits on.
-    assert [(one.state, one.after) for one in slurm.queue()] == [("PENDING", (f"afterok:{first}",))]
+    assert [(one.state, one.after) for one in slurm.queue()] == [("PENDING", (After("afterok", first),))]
 
 
 def test_a_node_runs_a_task_is_drained_lost_and_comes_back(machine, slurm):

@@ -102,9 +102,9 @@ def test_what_has_neither_ended_nor_been_cancelled_must_be_in_the_queue():
 def test_the_mark_of_an_end_counts_more_than_the_queue():
     """A task that Slurm still shows has ended when the bucket says so; one that nobody shows waits."""
     queued = [
-        Queued("sweep", 0, "RUNNING", "7_0", 1, "demo-001"),
-        Queued("sweep", 1, "RUNNING", "7_1", 2, "demo-002"),
-        Queued("other", 2, "RUNNING", "8_2", 0, "demo-003"),
+        Queued("sweep", 0, "RUNNING", "7", 1, "demo-001"),
+        Queued("sweep", 1, "RUNNING", "7", 2, "demo-002"),
+        Queued("other", 2, "RUNNING", "8", 0, "demo-003"),
     ]
     (job,) = rows([an_order(cancelled=(3,))], {"sweep": {0: "done"}}, queued)
     shown = [(task.state, task.node, task.restarts) for task in job.tasks]

@@ -33,7 +33,7 @@ def test_only_wide_tasks_that_may_begin_and_have_no_nodes_are_looked_at():
         order("late", (3, 4), 9.0), order(), order("one", (1, 1)), order("held", held=True),
         order("next", after={"wide": "ok"}),
     ]  # fmt: skip
-    queued = [Queued("wide", 0, "RUNNING", "1_0", node="n-[1-2]")]
+    queued = [Queued("wide", 0, "RUNNING", "1", node="n-[1-2]")]
     found = wide_tasks(orders, {"late": {0: "done"}}, queued)
     assert found == (Wide("wide", 1, 2), Wide("late", 1, 3))
     assert wide_tasks([order(user="bob")], {}, [], {"bob"}) == ()

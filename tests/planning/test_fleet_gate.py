@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.planning.fleet import Queued, again_of
-from orchestrator.planning.fleet_gate import Correction, Gate, Hold, after_words, corrections, gate, strays
+from orchestrator.planning.fleet import After, Queued, again_of
+from orchestrator.planning.fleet_gate import Correction, Gate, Hold, corrections, dependencies, gate, strays
 from tests.planning.test_fleet import an_order
 
 OPEN, HELD = Gate(), Gate(Hold.ASKED)
@@ -11,7 +11,7 @@ OPEN, HELD = Gate(), Gate(Hold.ASKED)
 
 def queued(job, array, number=0, state="PENDING", **more):
     """Return a task in Slurm's queue."""
-    return Queued(job, number, state, f"{array}_{number}", **more)
+    return Queued(job, number, state, str(array), **more)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,11 @@ def test_slurm_waits_for_every_array_of_the_job_before():
     """Tasks that were submitted again have another array."""
     waits = Gate(waits={"first": "ok", "other": "any"})
     queue = [queued("first", 7), queued("first", 9, 1), queued("other", 8), queued("then", 10)]
-    assert after_words(waits, queue) == ("afterany:8", "afterok:7", "afterok:9")
+    assert dependencies(waits, queue) == (
+        After("afterany", "8"),
+        After("afterok", "7"),
+        After("afterok", "9"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,12 +65,12 @@ def test_slurm_waits_for_every_array_of_the_job_before():
         (HELD, [queued("a", 7, held=True)], ()),
         (HELD, [queued("a", 7, state="RUNNING")], ()),
         (OPEN, [queued("a", 7, held=True)], (Correction("release", ("7",)),)),
-        (OPEN, [queued("a", 7, after=("afterok:3",))], (Correction("after", ("7",)),)),
+        (OPEN, [queued("a", 7, after=(After("afterok", "3"),))], (Correction("after", ("7",)),)),
         (
-            Gate(waits={"b": "ok"}), [queued("b", 5), queued("a", 7, held=True, after=("afterok:3",))],
-            (Correction("after", ("7",), ("afterok:5",)), Correction("release", ("7",))),
+            Gate(waits={"b": "ok"}), [queued("b", 5), queued("a", 7, held=True, after=(After("afterok", "3"),))],
+            (Correction("after", ("7",), (After("afterok", "5"),)), Correction("release", ("7",))),
         ),
-        (Gate(waits={"b": "ok"}), [queued("b", 5), queued("a", 7, after=("afterok:5",))], ()),
+        (Gate(waits={"b": "ok"}), [queued("b", 5), queued("a", 7, after=(After("afterok", "5"),))], ()),
         (Gate(waits={"b": "ok"}), [queued("a", 7)], (Correction("hold", ("7",)),)),
     ],
 )  # fmt: skip

@@ -19,7 +19,7 @@ from orchestrator.planning.fleet_size import (
 from orchestrator.planning.fleet_team import Team
 
 IDLE, BUSY, DOWN = (SlurmNode(frozenset({state})) for state in ("IDLE", "ALLOCATED", "DOWN"))
-GOING = SlurmNode(frozenset({"IDLE", "DRAIN"}), "tpuctl-idle-g1")
+GOING = SlurmNode(frozenset({"IDLE", "DRAIN"}), True)
 NOW = 10_000.0
 
 
@@ -59,13 +59,13 @@ def test_a_drained_node_is_taken_back_before_another_one_is_asked_for():
     nodes = [node(1, GOING), *absent(2, 3, 4)]
     assert resize(size(), 2, nodes, NOW) == Resize(2, keep=("demo-001",), start=("demo-002",))
     assert resize(size(), 0, nodes, NOW) == Resize(0, end=("demo-001",))
-    caught = SlurmNode(frozenset({"ALLOCATED", "DRAIN"}), "tpuctl-idle-g1")
+    caught = SlurmNode(frozenset({"ALLOCATED", "DRAIN"}), True)
     assert resize(size(), 0, [node(1, caught)], NOW) == Resize(1, keep=("demo-001",))
 
 
 def test_a_node_that_somebody_else_has_drained_is_not_taken_back():
     """Its reason is theirs."""
-    theirs = SlurmNode(frozenset({"IDLE", "DRAIN"}), "broken")
+    theirs = SlurmNode(frozenset({"IDLE", "DRAIN"}))
     assert resize(size(1), 1, [node(1, theirs)], NOW) == Resize(1)
 
 
@@ -83,7 +83,7 @@ def test_without_min_idle_a_fleet_keeps_its_size():
 def test_a_task_waits_for_a_node_when_neither_a_mark_nor_slurm_says_otherwise():
     """One that waits for another job, or is held, gets no node by waiting."""
     order = Order("sweep", tuple({} for _ in range(5)), JobSpec("x"), "b", "s", 1.0, cancelled=(4,))
-    queued = [Queued("sweep", 1, "RUNNING", "7_1", 0, "demo-001"), Queued("sweep", 3, "PENDING", "7_3")]
+    queued = [Queued("sweep", 1, "RUNNING", "7", 0, "demo-001"), Queued("sweep", 3, "PENDING", "7")]
     assert nodes_missing([order], {"sweep": {0: "done"}}, queued) == 2
     assert nodes_missing([order], {"sweep": {0: "done"}}, []) == 3
     assert nodes_missing([replace(order, held=True)], {}, []) == 0
@@ -96,7 +96,7 @@ def test_nodes_are_wanted_for_users_who_may_use_them():
     """Not for one whose budget is spent, and for nobody more than the limit leaves."""
     one = Order("one", ({},) * 5, JobSpec("x"), "b", "", 0.0, user="bob")
     two = replace(one, name="two", user="alice")
-    queued = [Queued("one", 0, "RUNNING", "7_0", node="demo-001")]
+    queued = [Queued("one", 0, "RUNNING", "7", node="demo-001")]
     assert nodes_missing([one, two], {}, queued) == 9
     assert nodes_missing([one, two], {}, queued, over_budget={"alice"}) == 4
     team = Team({"bob": UserSpec(nodes=3)})
@@ -106,9 +106,9 @@ def test_nodes_are_wanted_for_users_who_may_use_them():
 
 def test_a_short_task_between_two_looks_is_no_idleness():
     """Slurm remembers when a node's last task ended; what it says of before the first look does not count."""
-    nodes = {"a": IDLE, "b": BUSY, "c": SlurmNode(frozenset({"IDLE"}), "", 5.0)}
+    nodes = {"a": IDLE, "b": BUSY, "c": SlurmNode(frozenset({"IDLE"}), False, 5.0)}
     assert free_since({"a": 100.0, "b": 100.0, "c": 100.0}, nodes, NOW) == {"a": 100.0, "c": NOW - 5}
-    fresh = {"d": SlurmNode(frozenset({"IDLE"}), "", 9000.0)}
+    fresh = {"d": SlurmNode(frozenset({"IDLE"}), False, 9000.0)}
     assert free_since({}, fresh, NOW) == {"d": NOW}
 
 

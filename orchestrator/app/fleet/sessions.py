@@ -50,7 +50,7 @@ from orchestrator.planning.fleet import (
     node_spec,
     unfinished,
 )
-from orchestrator.planning.fleet_gate import Hold, after_words, corrections, gate, strays
+from orchestrator.planning.fleet_gate import Hold, corrections, dependencies, gate, strays
 from orchestrator.planning.fleet_size import NodeLife
 from orchestrator.planning.update_record import LACKING
 from orchestrator.pricing.cost import Hourly, hourly
@@ -314,7 +314,7 @@ class Fleet:
             there = {one.number for one in queued if one.job == name}
             missing = [number for number in wanted[name] if number not in there]
             if missing:
-                after = after_words(allowed, queued)
+                after = dependencies(allowed, queued)
                 closed = allowed.hold is not Hold.NONE or bool(allowed.waits and not after)
                 try:
                     slurm.submit(
