@@ -100,7 +100,7 @@ class Neighbours:
         """Observe repeatedly in a thread, so that a deployment that does not answer delays no page."""
         while True:
             try:
-                self.rows = self._deployments.rows()
+                self.rows = [one.as_dict() for one in self._deployments.rows()]
             except Exception as error:  # A bug; the page keeps the rows that it has.
                 self._failed(error)
             # A daemon thread, which the end of the process may interrupt here.

@@ -1,30 +1,52 @@
 """Describe a job's progress in a few words of its status."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.domain.amounts import rate_text, span_text
 
 
-def job_text(body: dict[str, Any]) -> str:
+def job_text(body: Mapping[str, Any]) -> str:
     """Return the progress of the job by its slowest worker, "" before the first report."""
-    if not body["workers"]:
+    slowest = _slowest(body)
+    if slowest is None:
         return ""
-    slowest = min(body["workers"], key=lambda w: (w["step"] or 0, w["checkpoint"] or 0))
-    parts = [slowest["phase"]]
-    target = body.get("target_steps") or slowest.get("total_steps")
-    if slowest["step"] is not None:
-        share = f" of {target} ({slowest['step'] / target:.0%})" if target else ""
-        parts.append(f"step {slowest['step']}{share}")
+    parts = [slowest["phase"], step_text(body)]
     if slowest["loss"] is not None:
         parts.append(f"loss {slowest['loss']:.4g}")
     if slowest["phase"] == "run" and slowest.get("rate"):
         parts.append(rate_text(slowest["rate"]))
-    if body.get("eta_s") is not None:
-        parts.append(f"{span_text(body['eta_s'])} left")
-    return ", ".join(parts)
+    return ", ".join(part for part in [*parts, eta_text(body)] if part)
 
 
-def share_done(body: dict[str, Any]) -> float | None:
+def phase_text(body: Mapping[str, Any]) -> str:
+    """Return what the slowest worker is at, "" before the first report."""
+    slowest = _slowest(body)
+    return slowest["phase"] if slowest else ""
+
+
+def step_text(body: Mapping[str, Any]) -> str:
+    """Return the step of the slowest worker, with the share of the last one if that is known; "" without a step."""
+    slowest = _slowest(body)
+    if slowest is None or slowest["step"] is None:
+        return ""
+    target = body.get("target_steps") or slowest.get("total_steps")
+    share = f" of {target} ({slowest['step'] / target:.0%})" if target else ""
+    return f"step {slowest['step']}{share}"
+
+
+def eta_text(body: Mapping[str, Any]) -> str:
+    """Return how long the job has still to run, "" if nobody knows."""
+    if not body["workers"] or body.get("eta_s") is None:
+        return ""
+    return f"{span_text(body['eta_s'])} left"
+
+
+def _slowest(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return min(body["workers"], key=lambda w: (w["step"] or 0, w["checkpoint"] or 0), default=None)
+
+
+def share_done(body: Mapping[str, Any]) -> float | None:
     """Return the finished part of the job's steps, from 0 to 1, by its slowest worker; None if unknown."""
     steps = [w["step"] for w in body["workers"] if w["step"] is not None]
     target = body.get("target_steps") or next(
@@ -33,12 +55,24 @@ def share_done(body: dict[str, Any]) -> float | None:
     return min(1.0, min(steps) / target) if steps and target else None
 
 
-def checkpoint_text(body: dict[str, Any]) -> str:
+def checkpoint_text(body: Mapping[str, Any], *, step: str = "step ") -> str:
     """Return the newest checkpoint with a part of every worker and its age, "" without one."""
-    saved = [w for w in body["workers"] if w["checkpoint"] is not None]
-    if not saved or len(saved) < len(body["workers"]):
+    least = _saved(body)
+    age = least["checkpoint_age_s"] if least else None
+    return saved_text(body, step=step) + ("" if age is None else f", {span_text(age)} old")
+
+
+def saved_text(body: Mapping[str, Any], *, step: str = "step ") -> str:
+    """Return the newest checkpoint with a part of every worker, as `step 110` or `save 3`; "" without one."""
+    least = _saved(body)
+    if least is None:
         return ""
-    least = min(saved, key=lambda w: w["checkpoint"])
-    age = least["checkpoint_age_s"]
-    kind = "save" if least.get("checkpoint_counted") else "step"
-    return f"{kind} {least['checkpoint']}" + ("" if age is None else f", {span_text(age)} old")
+    return f"{'save ' if least.get('checkpoint_counted') else step}{least['checkpoint']}"
+
+
+def _saved(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the worker with the oldest of the newest checkpoints; None unless each worker has one."""
+    workers = body["workers"]
+    if any(w["checkpoint"] is None for w in workers):
+        return None
+    return min(workers, key=lambda w: w["checkpoint"], default=None)

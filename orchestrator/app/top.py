@@ -1,5 +1,7 @@
 """Observe all deployments that this computer has brought up."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,35 @@ def means_all(choice: Choice) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class DeploymentRow:
+    """Hold the last *status* of a deployment, as `status --json` has it; None if a *problem* prevented it."""
+
+    name: str
+    project: str
+    status: Mapping[str, Any] | None
+    problem: str = ""
+
+    @property
+    def tpu(self) -> str:
+        """Return the states of its TPUs, "" without a status."""
+        rows = self.status["resources"] if self.status else ()
+        return ", ".join(dict.fromkeys(row["state"] for row in rows if row["kind"] == "TPU"))
+
+    @property
+    def word(self) -> str:
+        """Return what a person reads first: the problem, the outcome or the TPU's state."""
+        return self.problem or str((self.status or {}).get("outcome") or self.tpu)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row as `status --all --json` prints it."""
+        row, body = {"name": self.name, "project": self.project}, self.status
+        if body is None:
+            return {**row, **dict.fromkeys(FIELDS), "problem": self.problem}
+        texts = {"tpu": self.tpu, "job": job_text(body), "checkpoint": checkpoint_text(body)}
+        return {**row, **{key: texts.get(key, body.get(key)) for key in FIELDS}, "problem": self.problem}
+
+
 class Deployments:
     """
     Observes all known deployments; opened sessions are reused.
@@ -47,24 +78,20 @@ class Deployments:
         self.details: dict[tuple[str, str], dict[str, Any]] = {}
         """The last status of each deployment, by project and name."""
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each deployment; *problem* holds the reason if it could not be observed."""
+    def rows(self) -> list[DeploymentRow]:
+        """Return a row for each deployment."""
         # In parallel, since each mostly waits for the network.
         with threads.pool(AT_ONCE) as pool:
             return list(pool.map(self._row, known_files(self._choice.cloud)))
 
-    def _row(self, path: Path) -> dict[str, Any]:
-        row: dict[str, Any] = {"name": path.parent.name, "project": path.parent.parent.name}
+    def _row(self, path: Path) -> DeploymentRow:
+        name, project = path.parent.name, path.parent.parent.name
         try:
             body = newest(self._session(path))
-            self.details[row["project"], row["name"]] = body
         except TpuctlError as error:
-            return {**row, **dict.fromkeys(FIELDS), "problem": error.message}
-        tpus = [resource["state"] for resource in body["resources"] if resource["kind"] == "TPU"]
-        texts = {
-            "tpu": ", ".join(dict.fromkeys(tpus)), "job": job_text(body), "checkpoint": checkpoint_text(body)
-        }  # fmt: skip
-        return {**row, **{key: texts.get(key, body.get(key)) for key in FIELDS}, "problem": ""}
+            return DeploymentRow(name, project, None, error.message)
+        self.details[project, name] = body
+        return DeploymentRow(name, project, body)
 
     def _session(self, path: Path) -> Session:
         if path not in self._sessions:

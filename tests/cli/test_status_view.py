@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.quick import aged
+from orchestrator.app.top import DeploymentRow
 from orchestrator.cli.views.event_lines import wanted
 from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, news_key, news_line, repeat
 from orchestrator.cli.views.status import job_text, painted, show, status_rows
@@ -220,16 +221,19 @@ def test_colours_follow_the_usual_variables(variables, colours, monkeypatch, cap
 
 
 def rows_of(*figures):
-    """Return rows of the table of all deployments: name, preemptions, cost."""
-    known = {**dict.fromkeys(("outcome", "job", "checkpoint")), "tpu": "READY", "problem": "", "project": "p"}
-    return [{**known, "name": name, "preemptions": count, "cost_usd": usd} for name, count, usd in figures]
+    """Return rows of the table of all deployments: name, preemptions, cost; None for what did not answer."""
+    return [
+        DeploymentRow(name, "p", None, "gone") if count is None
+        else DeploymentRow(name, "p", body(preemptions=count, cost_usd=usd))
+        for name, count, usd in figures
+    ]  # fmt: skip
 
 
 def test_keys_select_sort_and_leave():
     """Arrows stay within the rows, s goes through the columns, r reverses, q ends."""
-    rows = rows_of(("b", 3, 1.5), ("a", None, 20.0), ("c", 1, None))
+    rows = rows_of(("b", 3, 20.0), ("a", None, None), ("c", 1, 9.5))
     browser = Browser()
-    assert [row["name"] for row in browser.ordered(rows)] == ["a", "b", "c"]
+    assert [row.name for row in browser.ordered(rows)] == ["a", "b", "c"]
     for _ in range(5):
         browser = browser.press("down", len(rows))
     assert browser.cursor == 2
@@ -240,30 +244,54 @@ def test_keys_select_sort_and_leave():
     assert not browser.press("enter", 3).press("back", 3).details
     orders = {}
     for title in TITLES:
-        orders[title] = "".join(row["name"] for row in browser.ordered(rows))
+        orders[title] = "".join(row.name for row in browser.ordered(rows))
         browser = browser.press("sort", 3)
     assert orders["preempted"] == "acb"
-    assert orders["cost"] == "cba", "by the amount, not by its text"
+    assert orders["cost"] == "acb", "by the amount, not by its text"
     assert browser.sort == 0
-    assert [row["name"] for row in browser.press("reverse", 3).ordered(rows)] == ["c", "b", "a"]
+    assert [row.name for row in browser.press("reverse", 3).ordered(rows)] == ["c", "b", "a"]
     assert browser.press("quit", 3).over
     assert not browser.press("other", 3).over
 
 
 def test_the_table_of_all_deployments_fits_the_terminal():
     """A long name and a long reason are folded."""
-    known = dict.fromkeys(("outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd"))
-    seen = {
-        "tpu": "READY",
-        "job": "run, step 120 of 400 (30%), loss 2.31",
-        "checkpoint": "step 110, 12 s old",
-    }
     rows = [
-        {**known, **seen, "name": "a" * 40, "problem": "", "preemptions": 3, "cost_usd": 0.0438},
-        {**known, "name": "b", "problem": "what is kept of b cannot be read: its checksum does not fit"},
+        DeploymentRow("a" * 40, "p", body()),
+        DeploymentRow("b", "p", None, "what is kept of b cannot be read: its checksum does not fit"),
     ]
     for width in (60, 80):
         assert max(map(len, table(rows, width).splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("workers", "more", "cells"),
+    [
+        ([worker(rate=4.25)], {"eta_s": 65.0}, ("step 120 of 400 (30%), 1 min 5 s left", "110, 12 s old")),
+        ([worker(phase="setup", step=None, loss=None, checkpoint=None)], {}, ("setup", "-")),
+        (
+            [worker(phase="done", checkpoint_counted=True)],
+            {},
+            ("step 120 of 400 (30%)", "save 110, 12 s old"),
+        ),
+        ([], {}, ("-", "-")),
+    ],
+)
+def test_a_row_of_all_deployments_leaves_out_loss_and_rate(workers, more, cells):
+    """So that it fits one line; the state column says that a job runs."""
+    text = table([DeploymentRow("a", "p", body(workers=workers, **more))], 160).splitlines()[-1]
+    assert re.split(r" {2,}", text) == ["a", "READY", *cells, "2", "0.0438 USD"]
+
+
+def test_a_row_of_all_deployments_has_the_same_keys_with_and_without_an_answer():
+    """As `status --all --json` prints it."""
+    known, unknown = DeploymentRow("a", "p", body()).as_dict(), DeploymentRow("a", "p", None, "why").as_dict()
+    assert list(known) == list(unknown)
+    assert (known["job"], known["checkpoint"]) == (
+        "run, step 120 of 400 (30%), loss 2.31",
+        "step 110, 12 s old",
+    )
+    assert (unknown["problem"], unknown["job"]) == ("why", None)
 
 
 def test_nothing_is_drawn_where_nobody_looks():

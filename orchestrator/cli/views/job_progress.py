@@ -118,8 +118,7 @@ def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False
 
 def live_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
     """Return a line for the live line, whose important part fits 80 columns; the bar shows the rest."""
-    figures = [] if bar_of(beat, spec) is None else _of_bar(beat, spec)
-    figures = [figure for figure in _figures(beat, spec) if figure not in figures]
+    figures = _figures(beat, spec, of_bar=bar_of(beat, spec) is None)
     runs = beat.phase is Phase.RUN and not lost and figures
     budget = spec.watch.budget_usd
     cost = usd_text(usd) if budget is None else f"{usd:.2f} of {budget:g} USD"
@@ -135,23 +134,31 @@ def bar_of(beat: Heartbeat, spec: Spec) -> tuple[float, str] | None:
 
 
 def _of_bar(beat: Heartbeat, spec: Spec) -> list[str]:
-    figures = _figures(beat, spec)
-    return [figure for figure in figures if figure.startswith("step ") or figure.endswith(" left")]
+    return [figure for figure in (_step(beat, spec), _eta(beat, spec)) if figure]
+
+
+def _step(beat: Heartbeat, spec: Spec) -> str:
+    last = last_step(beat, spec.job.target_steps)
+    return "" if beat.step is None else f"step {beat.step}{f' of {last}' if last else ''}"
+
+
+def _eta(beat: Heartbeat, spec: Spec) -> str:
+    known = beat.phase is Phase.RUN and beat.rate
+    seconds = seconds_remaining((beat,), spec.job.target_steps) if known else None
+    return "" if seconds is None else f"{span_text(seconds)} left"
 
 
 def _phase(beat: Heartbeat, *, lost: bool) -> str:
     return "last report of the job" if lost else WORDS[beat.phase]
 
 
-def _figures(beat: Heartbeat, spec: Spec) -> list[str]:
-    last = last_step(beat, spec.job.target_steps)
-    parts = [] if beat.step is None else [f"step {beat.step}{f' of {last}' if last else ''}"]
-    if beat.loss is not None:
-        parts.append(f"loss {beat.loss:.4g}")
-    if beat.phase is Phase.RUN and beat.rate:
-        seconds = seconds_remaining((beat,), spec.job.target_steps)
-        parts.append(rate_text(beat.rate))
-        parts += [] if seconds is None else [f"{span_text(seconds)} left"]
-    if beat.committed_step is not None:
-        parts.append(f"checkpoint at {checkpoint_name(beat)}")
-    return parts
+def _figures(beat: Heartbeat, spec: Spec, *, of_bar: bool = True) -> list[str]:
+    """Return what is known of the job, without *of_bar* only what the bar does not show."""
+    parts = [
+        _step(beat, spec) if of_bar else "",
+        f"loss {beat.loss:.4g}" if beat.loss is not None else "",
+        rate_text(beat.rate) if beat.phase is Phase.RUN and beat.rate else "",
+        _eta(beat, spec) if of_bar else "",
+        f"checkpoint at {checkpoint_name(beat)}" if beat.committed_step is not None else "",
+    ]
+    return [part for part in parts if part]

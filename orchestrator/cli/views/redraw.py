@@ -14,7 +14,7 @@ from rich.text import Text
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.outage import Outage
-from orchestrator.app.status_text import checkpoint_text, job_text
+from orchestrator.app.status_text import job_text, saved_text
 from orchestrator.cli.console import SCHEMA_VERSION, put, talk
 from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted
@@ -118,7 +118,7 @@ def news_key(body: dict[str, Any]) -> tuple[Any, ...]:
 def news_line(body: dict[str, Any]) -> str:
     """Return the status on one line, without ages, which change without any event."""
     tpus = [f"{row['name']} {row['state']}" for row in body["resources"] if row["kind"] == "TPU"]
-    saved = checkpoint_text(body).partition(",")[0]
+    saved = saved_text(body)
     count = body["preemptions"]
     parts = [
         f"{body['name']}: {body['outcome'] or ', '.join(tpus)}",

@@ -6,7 +6,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.top import Deployments
+from orchestrator.app.status_text import checkpoint_text, eta_text, job_text, phase_text, step_text
+from orchestrator.app.top import DeploymentRow, Deployments
 from orchestrator.cli.console import columns, print_json, put, say
 from orchestrator.cli.views.paint import state, wants_colour
 from orchestrator.cli.views.redraw import EVERY, redraws, repeat
@@ -43,13 +44,17 @@ def show_all(choice: Choice, *, watch: bool) -> None:
         browse(choice, deployments)
         return
     if watch:
-        repeat(choice, SystemClock(), "deployments", lambda: (_body(deployments), False), _drawn, _news)
+
+        def observe() -> tuple[Any, bool]:
+            return (_body(deployments.rows()) if choice.as_json else deployments.rows()), False
+
+        repeat(choice, SystemClock(), "deployments", observe, _drawn, _news)
         return
-    body = _body(deployments)
+    rows = deployments.rows()
     if choice.as_json:
-        print_json("deployments", body)
-    elif body["deployments"]:
-        put(_drawn(body))
+        print_json("deployments", _body(rows))
+    elif rows:
+        put(_drawn(rows))
     else:
         say(f"this computer has brought up no deployment on --cloud {choice.cloud}; next: tpuctl up")
 
@@ -83,25 +88,26 @@ class Browser:
             return replace(self, details=key == "enter" and rows > 0)
         return replace(self, over=self.over or key == "quit")
 
-    def ordered(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def ordered(self, rows: Sequence[DeploymentRow]) -> list[DeploymentRow]:
         """Return the rows in the selected order."""
         return sorted(rows, key=self._key, reverse=self.reverse)
 
-    def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:
-        figures = {"preempted": row["preemptions"], "cost": row["cost_usd"]}
+    def _key(self, row: DeploymentRow) -> tuple[Any, ...]:
+        known = row.status or {}
+        figures = {"preempted": known.get("preemptions"), "cost": known.get("cost_usd")}
         title = TITLES[self.sort]
         # Unknown values sort first, and texts are not compared as numbers.
         figure = figures.get(title)
         return (
             (-1 if figure is None else figure),
             "" if title in figures else _cells(row)[self.sort],
-            row["name"],
+            row.name,
         )
 
 
 def browse(choice: Choice, deployments: Deployments) -> None:
     """Draw the table on the whole terminal until q or Ctrl-C; a thread observes the cloud."""
-    looks = _Looks(lambda: _body(deployments))
+    looks = _Looks(deployments.rows)
     browser = Browser()
     console = Console(highlight=False)
     try:
@@ -123,10 +129,10 @@ def browse(choice: Choice, deployments: Deployments) -> None:
 class _Looks:
     """Observes repeatedly in a thread, so that keys respond at once however slow the cloud is."""
 
-    def __init__(self, observe: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, observe: Callable[[], list[DeploymentRow]]) -> None:
         self._observe = observe
         self._over = threading.Event()
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[DeploymentRow] = []
         self.trouble = "looking at the cloud"
         self.fault: BaseException | None = None
 
@@ -139,7 +145,7 @@ class _Looks:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                self.rows, self.trouble = self._observe()["deployments"], ""
+                self.rows, self.trouble = self._observe(), ""
                 if not self.rows:
                     self.trouble = "this computer has brought up no deployment; next: tpuctl up"
             except TpuctlError as error:
@@ -174,13 +180,13 @@ def _keys() -> Iterator[Callable[[float], str]]:
 
 
 def _page(
-    browser: Browser, rows: list[dict[str, Any]], looks: _Looks, deployments: Deployments, console: Console,
+    browser: Browser, rows: list[DeploymentRow], looks: _Looks, deployments: Deployments, console: Console,
     choice: Choice,
 ) -> Group:  # fmt: skip
     cursor = min(browser.cursor, max(0, len(rows) - 1))
     foot = Text(HELP_DETAILS if browser.details else HELP, style="dim", no_wrap=True, overflow="ellipsis")
     trouble = [Text(clean(looks.trouble), style="yellow")] if looks.trouble else []
-    chosen = deployments.details.get((rows[cursor]["project"], rows[cursor]["name"])) if rows else None
+    chosen = deployments.details.get((rows[cursor].project, rows[cursor].name)) if rows else None
     if browser.details and chosen is not None:
         lines = status_rows(
             chosen, unbilled=choice.cloud == "local", width=console.width - 1, wide=True, drawn=True
@@ -195,7 +201,7 @@ def _page(
 
 
 def _table(
-    rows: list[dict[str, Any]], browser: Browser | None = None, cursor: int = -1, *, narrow: bool = False
+    rows: list[DeploymentRow], browser: Browser | None = None, cursor: int = -1, *, narrow: bool = False
 ) -> Table:
     """
     Return the table; with a *browser* each row is one line, and signs mark cursor and order.
@@ -217,15 +223,15 @@ def _table(
     return shown
 
 
-def _body(deployments: Deployments) -> dict[str, Any]:
-    return {"deployments": deployments.rows()}
+def _body(rows: list[DeploymentRow]) -> dict[str, Any]:
+    return {"deployments": [row.as_dict() for row in rows]}
 
 
-def _drawn(body: dict[str, Any]) -> str:
-    return table(body["deployments"], min(WIDTH, columns() or WIDTH), colour=wants_colour())
+def _drawn(rows: list[DeploymentRow]) -> str:
+    return table(rows, min(WIDTH, columns() or WIDTH), colour=wants_colour())
 
 
-def table(rows: list[dict[str, Any]], width: int, *, colour: bool = False) -> str:
+def table(rows: list[DeploymentRow], width: int, *, colour: bool = False) -> str:
     """Return the deployments as a table of *width* characters."""
     console = Console(
         width=width, highlight=False, markup=False, color_system="standard" if colour else None,
@@ -236,28 +242,30 @@ def table(rows: list[dict[str, Any]], width: int, *, colour: bool = False) -> st
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    count, usd = row["preemptions"], row["cost_usd"]
+def _cells(row: DeploymentRow) -> tuple[str, ...]:
+    body = row.status
+    if body is None:
+        return row.name, row.word or "-", "-", "-", "-", "-"
     return (
-        row["name"], row["problem"] or row["outcome"] or row["tpu"] or "-", _brief(row["job"]),
-        (row["checkpoint"] or "-").removeprefix("step "), "-" if count is None else str(count),
-        "-" if usd is None else usd_text(usd),
+        row.name, row.word or "-", _brief(body), checkpoint_text(body, step="") or "-",
+        str(body["preemptions"]), usd_text(body["cost_usd"]),
     )  # fmt: skip
 
 
-def _brief(job: str | None) -> str:
+def _brief(body: Mapping[str, Any]) -> str:
     """Return the job's progress without what the state column shows, so that a row fits one line."""
-    parts = (job or "").split(", ")
-    rest = [p for p in parts if p not in {"run", "done"} and not p.startswith("loss ")]
-    return ", ".join(p for p in rest if not p.endswith((" steps/s", " s/step"))) or "-"
+    phase = phase_text(body)
+    parts = ("" if phase in {"run", "done"} else phase, step_text(body), eta_text(body))
+    return ", ".join(part for part in parts if part) or "-"
 
 
-def _news(body: dict[str, Any]) -> list[tuple[Any, str]]:
+def _news(rows: list[DeploymentRow]) -> list[tuple[Any, str]]:
     """Return a line for each deployment, with a key whose change prints it at once."""
     found = []
-    for row in body["deployments"]:
-        word = row["problem"] or row["outcome"] or row["tpu"]
-        phase = (row["job"] or "").partition(",")[0]
-        line = ", ".join(part for part in (row["name"], word, row["job"]) if part)
-        found.append(((row["project"], row["name"], word, phase, row["preemptions"]), line))
+    for row in rows:
+        body = row.status
+        job, phase = (job_text(body), phase_text(body)) if body else ("", "")
+        line = ", ".join(part for part in (row.name, row.word, job) if part)
+        count = body["preemptions"] if body else None
+        found.append(((row.project, row.name, row.word, phase, count), line))
     return found
