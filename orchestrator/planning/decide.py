@@ -4,6 +4,8 @@ Decide what one pass changes: (spec, world, record) -> Plan, one short function 
 Pure. Unknown never leads to a change; an absence counts after it was seen twice, 30 s apart.
 """
 
+from dataclasses import replace
+
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Step, Verb
@@ -26,14 +28,16 @@ def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> 
         return Plan(outcome=outcome, reason=reason)
     if outcome is not None:
         return wind_down(world, record, outcome, reason, vm_last=spec.watch.on_vm)
+    node = Step() if spec.fleet else decide_node(spec, world, record)
+    # Deliver nothing to machines that this pass replaces, nor to candidates that may lose their race.
+    job = Step() if spec.fleet or _in_doubt(node, record) else decide_job(spec, world, record)
     steps = (
         decide_bucket(spec, world, record),
         decide_bundle(spec, world, record),
         decide_vm(spec, world, record),
         # The fleet's own deployment has bucket and VM only; each of its TPUs is a deployment of its own.
-        node := Step() if spec.fleet else decide_node(spec, world, record),
-        # Deliver nothing to machines that this pass replaces, nor to candidates that may lose their race.
-        Step() if spec.fleet or _in_doubt(node, record) else decide_job(spec, world, record),
+        node,
+        replace(job, waiting=job.waiting and f"job: {job.waiting}"),
         decide_sidecars(spec, world, record),
     )
     wakes = [s.wake_in for s in steps if s.wake_in is not None]

@@ -220,6 +220,16 @@ def test_colours_follow_the_usual_variables(variables, colours, monkeypatch, cap
     assert ("\x1b[32mREADY" in capsys.readouterr().out) is colours
 
 
+def test_a_name_or_text_that_looks_like_a_state_is_not_painted():
+    """Only a state is, also where it is wrapped to a line of its own."""
+    rows = [{"kind": "TPU", "zone": "z", "name": "a  READY", "state": "PREEMPTED: somebody took it away"}]
+    for width in (0, 24):
+        shown = "\n".join(painted(status_rows(body(resources=rows), unbilled=False, width=width)))
+        found = shown.partition("job")[0]
+        assert "a  READY" in found
+        assert "\x1b[31mPREEMPTED" in found
+
+
 def rows_of(*figures):
     """Return rows of the table of all deployments: name, preemptions, cost; None for what did not answer."""
     return [

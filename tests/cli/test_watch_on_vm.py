@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cli.views.status import loop_line
+from orchestrator.cli.views.status import watcher_text
 from orchestrator.config.adapter import document_of
 from orchestrator.config.load import load, read
 from orchestrator.domain.lease import PEOPLE
@@ -24,21 +24,21 @@ ALIVE = {
     "renewed_age_s": 8.0,
     "alive": True,
 }
-NONE = "watcher: not running{}: preempted TPUs will not be replaced. Run: {}"
+NONE = "not running{}: preempted TPUs will not be replaced. Run: {}"
 
 
 def line(loop, *, vm="RUNNING", outcome=None):
     """Return the line for one state of things."""
-    return loop_line({"loop": loop, "outcome": outcome, "resources": [{"kind": "VM", "state": vm}]})
+    return watcher_text({"loop": loop, "outcome": outcome, "resources": [{"kind": "VM", "state": vm}]})
 
 
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (line(ALIVE), "watcher: on the VM, last renewed 8 s ago"),
+        (line(ALIVE), "on the VM, last renewed 8 s ago"),
         (
             line({**ALIVE, "where": "elsewhere", "who": "me@laptop", "command": "watch"}),
-            "watcher: tpuctl watch of me@laptop, last renewed 8 s ago",
+            "tpuctl watch of me@laptop, last renewed 8 s ago",
         ),
         (
             line(ALIVE, vm="TERMINATED"),

@@ -271,7 +271,7 @@ def test_a_node_without_workers_is_not_a_node_with_all_workers_ready():
     bare = world(nodes=Present((node(workers=()),)), heartbeats=Present(()))
     plan = decide(spec(), bare, record())
     assert plan.empty
-    assert any("no workers" in text for text in plan.waiting)
+    assert "job: the TPU is READY but shows no workers yet" in plan.waiting
 
 
 def test_a_job_on_the_vm_is_told_the_address_of_each_new_tpu():

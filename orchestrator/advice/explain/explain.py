@@ -152,17 +152,16 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
 
 def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evidence, ...]) -> ExplainedPart:
     """Explain a job that cannot run yet: its machine does not exist or is booting."""
-    waiting = step.waiting.removeprefix("job: ")
     if step.blocked:
         nexts = "it starts by itself when that is there"
-        return ExplainedPart("job", state, waiting, "job.waits", evidence, nexts, next_pass(facts))
+        return ExplainedPart("job", state, step.waiting, "job.waits", evidence, nexts, next_pass(facts))
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "the TPU was seen READY for the first time"), *evidence)
     silent = ready is not None and current_node(facts.world, facts.record) is not None
     when = ready + BOOT_GRACE if silent and ready is not None else None
     you = "tpuctl logs -f shows what the machine does"
-    return ExplainedPart("job", state, waiting, "job.starts", evidence, "the workers report", when, you)
+    return ExplainedPart("job", state, step.waiting, "job.starts", evidence, "the workers report", when, you)
 
 
 def _runs(beats: tuple[Heartbeat, ...]) -> str:

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -22,6 +22,7 @@ DIGEST = len("sha256:") + 12
 """Characters of a digest that are shown; `--json` has all."""
 LABEL = 13
 """Characters before the text of a line."""
+_INDENT = "  "
 OLD_SNAPSHOT = "--fresh asks the cloud"
 NO_LOOP = "preempted TPUs will not be replaced"
 
@@ -55,11 +56,25 @@ class LinePart(Enum):
 
 @dataclass(frozen=True)
 class StatusLine:
-    """One line of the screen; *label* is "" for a continuation."""
+    """One line of the screen; *label* is "" for a continuation, a resource's state begins at *state_at*."""
 
     text: str
     part: LinePart
     label: str = ""
+    state_at: int = 0
+
+
+@dataclass(frozen=True)
+class Field:
+    """A label and its text, before they are aligned and wrapped; a drawing has no label."""
+
+    label: str
+    text: str
+
+    def aligned(self) -> str:
+        """Return both in two columns."""
+        # At least one blank, even after a long sidecar name.
+        return f"{self.label:<{LABEL - 1}} {self.text}"
 
 
 def painted(rows: Sequence[StatusLine]) -> list[str]:
@@ -71,9 +86,7 @@ def _painted(row: StatusLine) -> str:
     if row.part is LinePart.HEAD:
         return f"{BOLD}{row.text}{END}"
     if row.part is LinePart.RESOURCE:
-        # The state is the last column, and may be wrapped to a line of its own.
-        head, gap, last = row.text.rpartition("  ")
-        return f"{head}{gap}{state(last)}"
+        return row.text[: row.state_at] + state(row.text[row.state_at :])
     label, text = row.text[:LABEL], row.text[LABEL:]
     if row.label in {"job", "outcome"} or row.label.startswith("worker "):
         text = state(text)
@@ -82,7 +95,7 @@ def _painted(row: StatusLine) -> str:
     return f"{DIM}{label}{END}{text}"
 
 
-def wrapped(lines: list[str], width: int, indent: str = "  ") -> list[str]:
+def wrapped(lines: list[str], width: int, indent: str = _INDENT) -> list[str]:
     """Return the lines wrapped between words at *width* (0: not at all), continuations indented."""
     if not width:
         return lines
@@ -94,13 +107,6 @@ def wrapped(lines: list[str], width: int, indent: str = "  ") -> list[str]:
         )
         or [""]
     ]
-
-
-def aligned(line: str) -> str:
-    """Return `label: text` in two columns."""
-    label, _, text = line.partition(": ")
-    # At least one blank, even after a long sidecar name.
-    return f"{label:<{LABEL - 1}} {text}"
 
 
 def status_rows(
@@ -116,16 +122,24 @@ def status_rows(
     lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
     if body["seen"]["by"] != "cloud":
         age = span_text(body["seen"]["age_s"])
-        lines.append(f"as of: {age} ago, by {body['seen']['by']} ({OLD_SNAPSHOT})")
+        lines.append(Field("as of", f"{age} ago, by {body['seen']['by']} ({OLD_SNAPSHOT})"))
     return [
         StatusLine(_head(body), LinePart.HEAD),
-        *(StatusLine(text, LinePart.RESOURCE) for text in wrapped(resource_lines(body["resources"]), width)),
+        *_resources(body["resources"], width),
         *(
-            StatusLine(text, LinePart.FIELD, "" if number else line.partition(": ")[0])
+            StatusLine(text, LinePart.FIELD, "" if number else line.label)
             for line in lines
-            for number, text in enumerate(wrapped([aligned(line)], width, " " * LABEL))
+            for number, text in enumerate(wrapped([line.aligned()], width, " " * LABEL))
         ),
     ]
+
+
+def _resources(rows: list[dict[str, str]], width: int) -> Iterator[StatusLine]:
+    for row, line in zip(rows, resource_lines(rows), strict=True):
+        for number, text in enumerate(wrapped([line], width)):
+            # The state is the last column, and may be wrapped to a line of its own.
+            at = len(_INDENT) if number else len(line) - len(row["state"])
+            yield StatusLine(text, LinePart.RESOURCE, state_at=at)
 
 
 def _head(body: dict[str, Any]) -> str:
@@ -134,29 +148,30 @@ def _head(body: dict[str, Any]) -> str:
     return f"{body['name']}  {number}{count} preemption{'' if count == 1 else 's'}"
 
 
-def _bar(body: dict[str, Any], width: int) -> list[str]:
+def _bar(body: dict[str, Any], width: int) -> list[Field]:
     """Return a bar if the last step is known, else no line."""
     share = share_done(body)
     size = min(BAR, max(10, (width or WIDTH) - LABEL - 10))
-    return [] if share is None else [f": {bar(share, size, blocks=draws_blocks())} {share:.0%}"]
+    return [] if share is None else [Field("", f"{bar(share, size, blocks=draws_blocks())} {share:.0%}")]
 
 
-def _job(body: dict[str, Any]) -> list[str]:
-    lines = [f"job: {job_text(body)}"] if body["workers"] else []
+def _job(body: dict[str, Any]) -> list[Field]:
+    lines = [Field("job", job_text(body))] if body["workers"] else []
     if body["workers"]:
         formats = sorted({w["format"] for w in body["workers"] if w.get("format")})
         of_format = f" (format {', '.join(formats)})" if formats else ""
-        lines.append(f"checkpoint: {checkpoint_text(body) or 'none yet'}{of_format}")
-        lines += [f"saves: {body['saves']['text']}"] if body.get("saves") else []
+        lines.append(Field("checkpoint", f"{checkpoint_text(body) or 'none yet'}{of_format}"))
+        lines += [Field("saves", body["saves"]["text"])] if body.get("saves") else []
     # More than one image, briefly, after a push.
     images = sorted({w["image"] for w in body["workers"] if w.get("image")})
     lines += [
-        f"image: {name}@{digest[:DIGEST]}" for name, _, digest in (one.partition("@") for one in images)
+        Field("image", f"{name}@{digest[:DIGEST]}")
+        for name, _, digest in (one.partition("@") for one in images)
     ]
     return [*lines, *_unreported(body)]
 
 
-def _unreported(body: dict[str, Any]) -> list[str]:
+def _unreported(body: dict[str, Any]) -> list[Field]:
     """Return why step or loss are missing although the job has saved; a restored checkpoint has no age yet."""
     silent = [
         w
@@ -167,46 +182,45 @@ def _unreported(body: dict[str, Any]) -> list[str]:
         return []
     what = "no loss" if silent[0]["step"] is not None else "neither step nor loss"
     how = "job.progress tells it how (docs/job-environment.md)"
-    return [f"progress: the job prints {what} that tpuctl knows; {how}"]
+    return [Field("progress", f"the job prints {what} that tpuctl knows; {how}")]
 
 
-def _cost(body: dict[str, Any], *, unbilled: bool) -> list[str]:
+def _cost(body: dict[str, Any], *, unbilled: bool) -> list[Field]:
     billed = "nothing is billed" if unbilled else "not a bill"
     limit = f" of {body['budget_usd']:g} USD" if body["budget_usd"] is not None else ""
     if body.get("unpriced"):
         missing = ", ".join(body["unpriced"])
-        return [
-            f"cost: at least {usd_text(body['cost_usd'])}{limit} so far; no price is known for: {missing}"
-        ]
-    return [f"cost: about {usd_text(body['cost_usd'])}{limit} so far (an estimate, {billed})"]
+        least = f"at least {usd_text(body['cost_usd'])}{limit} so far"
+        return [Field("cost", f"{least}; no price is known for: {missing}")]
+    return [Field("cost", f"about {usd_text(body['cost_usd'])}{limit} so far (an estimate, {billed})")]
 
 
-def _unclaimed(body: dict[str, Any]) -> list[str]:
+def _unclaimed(body: dict[str, Any]) -> list[Field]:
     """Return lines about files that nothing commits, and about those in the bucket beside checkpoints."""
-    return [f"{key}: {body[key]}" for key in ("uncommitted", "unclaimed") if body.get(key)]
+    return [Field(key, body[key]) for key in ("uncommitted", "unclaimed") if body.get(key)]
 
 
-def _deadline(body: dict[str, Any]) -> list[str]:
+def _deadline(body: dict[str, Any]) -> list[Field]:
     """Return lines about the deadline, the forecast and the class of the TPU; none without a deadline."""
     deadline = body.get("deadline")
     if not deadline:
         return []
     on = {"wait": "", "spot": ", on spot"}.get(deadline["runs_on"], ", on demand")
-    return [f"deadline: {deadline['due']}, {deadline['forecast']}{on}"]
+    return [Field("deadline", f"{deadline['due']}, {deadline['forecast']}{on}")]
 
 
-def _workers(body: dict[str, Any], *, wide: bool) -> list[str]:
+def _workers(body: dict[str, Any], *, wide: bool) -> list[Field]:
     workers = body["workers"]
     if wide or len(workers) <= FEW:
-        return [worker_line(worker) for worker in workers]
+        return [_worker(worker) for worker in workers]
     phases = ", ".join(f"{count} {phase}" for phase, count in Counter(w["phase"] for w in workers).items())
-    last = max(workers, key=lambda w: w["heartbeat_age_s"] or 0.0)
-    return [f"workers: {phases}; oldest report: {worker_line(last)}"]
+    last = _worker(max(workers, key=lambda w: w["heartbeat_age_s"] or 0.0))
+    return [Field("workers", f"{phases}; oldest report: {last.label}: {last.text}")]
 
 
-def worker_line(worker: dict[str, Any]) -> str:
-    """Return one line with a worker's phase, step, loss, checkpoint, last heartbeat and message."""
-    parts = [f"worker {worker['worker']}: {worker['phase']}"]
+def _worker(worker: dict[str, Any]) -> Field:
+    """Return one field with a worker's phase, step, loss, checkpoint, last heartbeat and message."""
+    parts = [worker["phase"]]
     if worker["step"] is not None:
         parts.append(f"step {worker['step']}")
     if worker["loss"] is not None:
@@ -222,43 +236,43 @@ def worker_line(worker: dict[str, Any]) -> str:
     parts.append(f"last heartbeat {span_text(worker['heartbeat_age_s'] or 0.0)} ago")
     if worker["message"]:
         parts.append(worker["message"])
-    return ", ".join(parts)
+    return Field(f"worker {worker['worker']}", ", ".join(parts))
 
 
-def _sidecars(body: dict[str, Any]) -> list[str]:
+def _sidecars(body: dict[str, Any]) -> list[Field]:
     places = {"vm": "VM", "tpu": "TPU"}
     return [
-        f"{s['name']}: on the {places[s['role']]}, port {s['port']} (tpuctl tunnel {s['name']})"
+        Field(s["name"], f"on the {places[s['role']]}, port {s['port']} (tpuctl tunnel {s['name']})")
         for s in body["sidecars"]
     ]
 
 
-def _end(body: dict[str, Any]) -> list[str]:
+def _end(body: dict[str, Any]) -> list[Field]:
     """Return lines about the watcher, the end, and the next steps."""
-    lines = [line] if (line := loop_line(body)) else []
+    lines = [Field("watcher", text)] if (text := watcher_text(body)) else []
     cure = _loop_cure(body)
     if cure and body["alone"]:
-        lines.append(f"auto-delete: {body['alone']}")
+        lines.append(Field("auto-delete", body["alone"]))
     if body["outcome"]:
-        lines.append(f"outcome: {body['outcome']}")
+        lines.append(Field("outcome", body["outcome"]))
     when = body["look_in_s"]
     wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
     after = f" ({wait})" if wait else " (when tpuctl watch runs)" if not body["outcome"] else ""
-    lines += [f"next: {line}{after}" for line in body["next"]]
+    lines += [Field("next", f"{line}{after}") for line in body["next"]]
     if not body["next"] and not body["outcome"]:
         again = f"; looks again {wait}" if wait else ""
         does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{again}"
-        lines.append(f"next: {does}")
+        lines.append(Field("next", does))
     if body["outcome"] == "unclaimed":
-        lines.append(f"reason: {body.get('reason', '')}")
+        lines.append(Field("reason", body.get("reason", "")))
     if body["outcome"] in {"done", "unclaimed"} and not body["next"]:
         lines += _after(body["resources"], unclaimed=body["outcome"] == "unclaimed")
     if body["ttl_left_s"] is not None:
-        lines.append(f"expires: in {span_text(body['ttl_left_s'])} at the latest (watch.ttl)")
+        lines.append(Field("expires", f"in {span_text(body['ttl_left_s'])} at the latest (watch.ttl)"))
     return lines
 
 
-def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
+def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[Field]:
     """Return what the user may do after the job is done, if anything is left."""
     there = {row["kind"] for row in rows if row["state"] != "absent"}
     fetch = (
@@ -266,21 +280,21 @@ def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
         if unclaimed
         else "tpuctl checkpoints fetch copies the model"
     )
-    lines = [f"next: {fetch} to this computer"] if "bucket" in there else []
-    return [*lines, "next: tpuctl down deletes what is left"] if there - {"bucket"} else lines
+    lines = [Field("next", f"{fetch} to this computer")] if "bucket" in there else []
+    return [*lines, Field("next", "tpuctl down deletes what is left")] if there - {"bucket"} else lines
 
 
-def loop_line(body: dict[str, Any]) -> str:
-    """Return a line about the watcher, "" if the deployment is over and needs none."""
+def watcher_text(body: dict[str, Any]) -> str:
+    """Return a text about the watcher, "" if the deployment is over and needs none."""
     loop = body["loop"]
     if _loop_runs(body):
         where = "on the VM" if loop["where"] == "vm" else f"tpuctl {loop['command']} of {loop['who']}"
-        return f"watcher: {where}, last renewed {span_text(loop['renewed_age_s'])} ago"
+        return f"{where}, last renewed {span_text(loop['renewed_age_s'])} ago"
     cure = _loop_cure(body)
     if cure is None:
         return ""
     why = f" ({cure[0]})" if cure[0] else ""
-    return f"watcher: not running{why}: {NO_LOOP}. Run: {cure[1]}"
+    return f"not running{why}: {NO_LOOP}. Run: {cure[1]}"
 
 
 def _loop_runs(body: dict[str, Any]) -> bool:
