@@ -76,7 +76,7 @@ UNDER_WAY = Operation("op", Kind.VM, Verb.START, "demo-vm", "us-central1-a")
 
 CASES = {
     "sight.unknown": ("TPU", seen(nodes=Unknown("503", hint="wait")), "look again"),
-    "sight.twice": ("TPU", seen(ONCE, **NO_NODE), "looking once more"),
+    "sight.twice": ("TPU", seen(ONCE, **NO_NODE), "checking once more"),
     "end.done": ("deployment", seen(**report(phase=Phase.DONE)), "delete TPU demo-tpu-g1"),
     "end.unclaimed": ("deployment", seen(**report(phase=Phase.UNCLAIMED)), "delete TPU demo-tpu-g1"),
     "end.failed": (
