@@ -49,12 +49,24 @@ TWINS = {
     "gone": "process_ended, all_gone, lost",
     "judge_place": "judge_in_queue",
     "learn_places": "learn_queue_failures",
+    "place": "zone, path, position, target, queued resource, or what it is",
     "place_of": "memory_of, worker_of, call_target_of",
+    "places": "zones, paths, positions, memories, or what they are",
+    "_place": "_path, _position, or what it returns",
+    "_places": "_paths, _positions, or what it returns",
+    "_place_at": "_position_at",
+    "places_of": "paths_of",
     "rehearsed": "unbilled; a rehearsal is `tpuctl rehearse`",
     "with_budget": "with_create_budget",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
-WHERE = {"adopt": {"orchestrator/app/adopt.py", "orchestrator/domain/spec.py"}}
+WHERE = {
+    "adopt": {"orchestrator/app/adopt.py", "orchestrator/domain/spec.py"},
+    # A SavedPlace, as heartbeats have it.
+    "place": {"orchestrator/agent/checkpoints/leftovers.py", "orchestrator/agent/attempt/rescue.py"},
+    # A key of a cache's manifest, and the folders that it is written from.
+    "places": {"orchestrator/agent/caches/places.py", "orchestrator/contract/cache_manifest.py"},
+}
 """Files in which the definition is right."""
 TYPED = {"Deployment": "deployment", "CreateBudget": "create_budget", "Notification": "notification"}
 """Arguments and fields of a type that have one name everywhere."""

@@ -27,11 +27,11 @@ def choose(policy: Policy, s: Situation) -> ModeChoice:
         return deadline.choose(s)
     if s.mode is Mode.SPOT:
         late = s.starting and s.slack < s.cold + s.loss
-        return ModeChoice(Mode.ON_DEMAND) if late else ModeChoice(Mode.SPOT, s.place)
+        return ModeChoice(Mode.ON_DEMAND) if late else ModeChoice(Mode.SPOT, s.zone)
     if s.mode is Mode.ON_DEMAND:
         ahead = policy is Policy.UNIFORM and s.slack >= s.change + s.unsaved
         ahead = ahead and s.done >= _line(s, s.now + 2 * s.cold)
-        return (_first(s) if ahead else None) or ModeChoice(Mode.ON_DEMAND, s.place)
+        return (_first(s) if ahead else None) or ModeChoice(Mode.ON_DEMAND, s.zone)
     if s.slack < s.change:
         return ModeChoice(Mode.ON_DEMAND)
     behind = policy is Policy.UNIFORM and s.done < _line(s, s.now)
@@ -41,7 +41,7 @@ def choose(policy: Policy, s: Situation) -> ModeChoice:
 def _first(s: Situation) -> ModeChoice | None:
     """Return the first offer that may be up."""
     found = next((offer for offer in s.offers if offer.up is not False), None)
-    return None if found is None else ModeChoice(Mode.SPOT, found.place)
+    return None if found is None else ModeChoice(Mode.SPOT, found.zone)
 
 
 def _line(s: Situation, at: float) -> float:

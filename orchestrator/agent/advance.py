@@ -171,8 +171,8 @@ def newest_but(complete: Iterable[Checkpoint], suspects: Sequence[Tuple[int, int
     return next((one for one in complete if (one.step, one.incarnation) not in suspects), None)
 
 
-def going_back_text(attempt: Attempt, place: str) -> str:
-    """Return which checkpoints an attempt skips, "" for none; *place* is the job's folder in the bucket."""
+def going_back_text(attempt: Attempt, folder: str) -> str:
+    """Return which checkpoints an attempt skips, "" for none; *folder* is the job's folder in the bucket."""
     if not attempt.suspects:
         return ""
     steps = " and ".join(str(step) for step, _ in attempt.suspects)
@@ -183,7 +183,7 @@ def going_back_text(attempt: Attempt, place: str) -> str:
     if all(incarnation >= 0 for _, incarnation in attempt.suspects):
         return text
     return (
-        f"{text}. A job that does not read TPUCTL_RESUME finds step {steps} in {place} all the same: if it "
+        f"{text}. A job that does not read TPUCTL_RESUME finds step {steps} in {folder} all the same: if it "
         "fails again, move that away"
     )
 

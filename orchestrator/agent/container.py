@@ -95,7 +95,7 @@ class Container:
         ]  # fmt: skip
         if not setup:
             words.append("--rm")
-        words += [f"--volume={one}:{one}{mode}" for one, mode in self._places(environ)]
+        words += [f"--volume={one}:{one}{mode}" for one, mode in self._mounts(environ)]
         words += [f"--env={name}" for name in _passed({*environ, "TINI_KILL_PROCESS_GROUP"}, environ)]
         image = self.pinned if setup or not settings.setup else self.after_setup
         # Written before the call: after a kill, the next agent knows that a container may exist.
@@ -125,7 +125,7 @@ class Container:
             return JobOutcome(JobVerdict.FAILED, str(error))
         return None
 
-    def _places(self, environ: Mapping[str, str]) -> List[Tuple[str, str]]:
+    def _mounts(self, environ: Mapping[str, str]) -> List[Tuple[str, str]]:
         """Return the bind mounts of the container, each with the same path on both sides."""
         layout, saves = self._settings.layout, self._settings.checkpoints
         found = [layout.root, *(disk.resolve() for disk in layout.root.glob("disks/*") if disk.is_symlink())]
@@ -134,14 +134,14 @@ class Container:
         with contextlib.suppress(AgentError):  # the caches report this error
             home = Path(self._environ.get("HOME") or "/root")
             found_caches = folders(self._settings.caches, self._environ, home, layout.root)
-            found += [place for one in found_caches for place in one.places.values()]
+            found += [path for one in found_caches for path in one.places.values()]
         outside = [one for one in found if one == layout.root or layout.root not in one.parents]
         for one in outside:
             one.mkdir(parents=True, exist_ok=True)
-        places = [(str(one), "") for one in outside]
+        mounts = [(str(one), "") for one in outside]
         if is_rehearsal(environ):
-            places += [(environ[name], ":ro") for name in (*FILES, "SSL_CERT_FILE") if environ.get(name)]
-        return list(dict.fromkeys(places))
+            mounts += [(environ[name], ":ro") for name in (*FILES, "SSL_CERT_FILE") if environ.get(name)]
+        return list(dict.fromkeys(mounts))
 
     def _pull(self, name: str) -> None:
         with tempfile.TemporaryDirectory(prefix="tpuctl-docker-") as folder:

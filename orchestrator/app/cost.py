@@ -106,22 +106,22 @@ def keep_bill(session: Session, spent: Spending) -> None:
          "spending": adapter(Spending).dump_python(one.spending, mode="json")}
         for one in newest
     ]  # fmt: skip
-    write_atomically(_place(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
+    write_atomically(_bills_path(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
 
 
 def read_bills(session: Session) -> tuple[Cost, ...]:
     """Return the bills of deleted deployments of this name, the newest last."""
-    return _bills(_place(session.folder))
+    return _bills(_bills_path(session.folder))
 
 
-def _place(folder: Path) -> Path:
+def _bills_path(folder: Path) -> Path:
     return folder.with_name(folder.name + BILLS)
 
 
 def _every_bill(cloud: str, name: str) -> tuple[Cost, ...]:
     """Return the bills of a name in all projects of this computer, the newest last."""
-    places = state_folder(cloud).glob(f"*/*{BILLS}")
-    found = (bill for path in places if path.name == name + BILLS for bill in _bills(path))
+    paths = state_folder(cloud).glob(f"*/*{BILLS}")
+    found = (bill for path in paths if path.name == name + BILLS for bill in _bills(path))
     return tuple(sorted(found, key=lambda bill: bill.deleted_at or 0.0))
 
 

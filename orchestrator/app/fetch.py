@@ -60,10 +60,10 @@ def fetch_files(
     folder = output or Path(f"{session.spec.name}-{kind}-{number}")
     files, done = len(parcel.files), 0
 
-    def report(place: str) -> None:
+    def report(path: str) -> None:
         nonlocal done
         done += 1
-        reporter.now(f"{done} of {files} files: {place}")
+        reporter.now(f"{done} of {files} files: {path}")
 
     reporter.say(f"copying {parcel.what}: {files} file{'' if files == 1 else 's'}, {size_text(parcel.size)}")
     with leaving(f"what was copied stays beside {folder}", "run the same command again to go on"), reporter:

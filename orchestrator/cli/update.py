@@ -45,7 +45,7 @@ def report_newer(words: Sequence[str], version: str) -> None:
     """
     with suppress(Exception):
         if wanted(words, os.environ) and sys.stdin.isatty():
-            _report(_place(), version, time.time())
+            _report(_state_path(), version, time.time())
 
 
 def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -67,23 +67,23 @@ def _parts(version: str) -> list[int]:
     return parts + [0] * (5 - len(parts))
 
 
-def _place() -> Path:
+def _state_path() -> Path:
     return platformdirs.user_cache_path("tpuctl") / "update.json"
 
 
-def _report(place: Path, version: str, now: float) -> None:
-    private_folder(place.parent)
-    held = _held(place)
+def _report(path: Path, version: str, now: float) -> None:
+    private_folder(path.parent)
+    held = _held(path)
     # Matched again before printing, since the cache file may contain anything by now.
     if newer(held.get("latest"), version) and _is_due(held.get("told"), now):
         sys.stderr.write(f"tpuctl {held['latest']} is out, this is {version}\n")
         sys.stderr.write(f"  next:  pip install --upgrade tpuctl (or say no more of it: {OFF}=1)\n")
         held = {**held, "told": now}
-        _keep(place, held)
+        _keep(path, held)
     if _is_due(held.get("asked"), now):
         # Before the request: an index that hangs is asked once a day too, and two commands ask once.
-        _keep(place, {**held, "asked": now})
-        _look_up(place)
+        _keep(path, {**held, "asked": now})
+        _look_up(path)
 
 
 def _is_due(last: object, now: float) -> bool:
@@ -91,23 +91,23 @@ def _is_due(last: object, now: float) -> bool:
     return not isinstance(last, float) or not 0 <= now - last < DAY
 
 
-def _held(place: Path) -> dict[str, Any]:
+def _held(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        found = json.loads(place.read_bytes())
+        found = json.loads(path.read_bytes())
         if isinstance(found, dict):
             return found
     return {}
 
 
-def _keep(place: Path, held: Mapping[str, Any]) -> None:
-    with replacing(place) as file:
+def _keep(path: Path, held: Mapping[str, Any]) -> None:
+    with replacing(path) as file:
         file.write(json.dumps(held).encode())
 
 
-def _look_up(place: Path) -> None:
+def _look_up(path: Path) -> None:
     """Start a process that asks the index; it outlives this one and imports nothing from the current folder."""
     subprocess.Popen(
-        [sys.executable, "-I", __file__, os.environ[INDEX], str(place)],
+        [sys.executable, "-I", __file__, os.environ[INDEX], str(path)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

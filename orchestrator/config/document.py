@@ -34,9 +34,9 @@ class Document:
     marks: dict[Path, Mark] = field(default_factory=dict)
     complaints: list[Complaint] = field(default_factory=list)
 
-    def complain(self, place: tuple[int, int], path: Path, message: str, hint: str = "") -> None:
-        """Add a complaint at a place."""
-        self.complaints.append(Complaint(self.name, *place, dotted(path), message, hint))
+    def complain(self, position: tuple[int, int], path: Path, message: str, hint: str = "") -> None:
+        """Add a complaint at a position, (line, column)."""
+        self.complaints.append(Complaint(self.name, *position, dotted(path), message, hint))
 
 
 def parse(raw: bytes, name: str) -> Document:
@@ -48,7 +48,9 @@ def parse(raw: bytes, name: str) -> Document:
         raise _refuse(name, (1, 1), "the file is empty", "start with: tpuctl init")
     data = _Reader(document, resolve).read(node, ())
     if not isinstance(data, Mapping):
-        raise _refuse(name, _place(node), "the file is not a mapping of settings", "start with: tpuctl init")
+        raise _refuse(
+            name, _position(node), "the file is not a mapping of settings", "start with: tpuctl init"
+        )
     document.data = dict(data)
     return document
 
@@ -65,8 +67,8 @@ def _decode(raw: bytes, name: str) -> str:
         # With or without the byte order mark of Windows editors.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = _place_at(raw[: error.start].decode("utf-8-sig", "replace"))
-        raise _refuse(name, place, "the text is not UTF-8", "save the file as UTF-8") from error
+        position = _position_at(raw[: error.start].decode("utf-8-sig", "replace"))
+        raise _refuse(name, position, "the text is not UTF-8", "save the file as UTF-8") from error
 
 
 def _compose(text: str, name: str) -> tuple[Any, Any]:
@@ -75,13 +77,13 @@ def _compose(text: str, name: str) -> tuple[Any, Any]:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
 
-    # Composed to nodes, not loaded: only nodes have a place, and no tag in the file constructs an object.
+    # Composed to nodes, not loaded: only nodes have a position, and no tag in the file constructs an object.
     yaml = YAML(typ="safe", pure=True)
     try:
         return yaml.compose(text), yaml.constructor.construct_object
     except ReaderError as error:
-        place = _place_at(text[: error.position])
-        raise _refuse(name, place, "a control character is not allowed here", "remove it") from error
+        position = _position_at(text[: error.position])
+        raise _refuse(name, position, "a control character is not allowed here", "remove it") from error
     except MarkedYAMLError as error:
         raise _syntax(name, text, error) from error
     except RecursionError as error:
@@ -101,34 +103,34 @@ def _compose(text: str, name: str) -> tuple[Any, Any]:
 
 def _syntax(name: str, text: str, error: Any) -> ConfigError:
     mark = error.problem_mark or error.context_mark
-    place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    position = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     problem = str(error.problem or error.context or "not valid YAML")
-    line = (text.splitlines() or [""])[min(place[0], len(text.splitlines())) - 1] if text else ""
+    line = (text.splitlines() or [""])[min(position[0], len(text.splitlines())) - 1] if text else ""
     if "found another document" in problem or "single document" in str(error.context):
         return _refuse(
-            name, place, "a second YAML document starts here", "keep one document; remove the line ---"
+            name, position, "a second YAML document starts here", "keep one document; remove the line ---"
         )
-    if "\t" in line[: place[1]]:
-        return _refuse(name, place, "a tab where YAML allows only spaces", "indent with spaces")
+    if "\t" in line[: position[1]]:
+        return _refuse(name, position, "a tab where YAML allows only spaces", "indent with spaces")
     if error.problem_mark and error.context:
         problem = f"{error.context}: {problem}"
-    return _refuse(name, place, problem, "check the indentation, quotes and brackets before this place")
+    return _refuse(name, position, problem, "check the indentation, quotes and brackets before this place")
 
 
-def _refuse(name: str, place: tuple[int, int], message: str, hint: str) -> ConfigError:
-    return ConfigError((Complaint(name, *place, "", message, hint),))
+def _refuse(name: str, position: tuple[int, int], message: str, hint: str) -> ConfigError:
+    return ConfigError((Complaint(name, *position, "", message, hint),))
 
 
-def _place(node: Any) -> tuple[int, int]:
+def _position(node: Any) -> tuple[int, int]:
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-def _place_at(before: str) -> tuple[int, int]:
+def _position_at(before: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 class _Reader:
-    """Convert nodes to plain values and record the place of each."""
+    """Convert nodes to plain values and record the position of each."""
 
     def __init__(self, document: Document, resolve: Any) -> None:
         self._document = document
@@ -141,7 +143,10 @@ class _Reader:
         # An alias is expanded each time it is used, so a short file can be endless.
         if self._count > _MOST_NODES or len(path) > 20:
             raise _refuse(
-                self._document.name, _place(node), "has endless repetition or nesting", "write the values out"
+                self._document.name,
+                _position(node),
+                "has endless repetition or nesting",
+                "write the values out",
             )
         kind = type(node).__name__
         if kind == "MappingNode":
@@ -154,22 +159,22 @@ class _Reader:
         found: dict[str, Any] = {}
         for key, value in node.value:
             if type(key).__name__ != "ScalarNode":
-                self._document.complain(_place(key), path, "a key must be plain text")
+                self._document.complain(_position(key), path, "a key must be plain text")
                 continue
             name = str(key.value)
             below = (*path, name)
-            # Merged values would have no place of their own for complaints.
+            # Merged values would have no position of their own for complaints.
             if name == "<<":
                 self._document.complain(
-                    _place(key), path, "merge keys (<<) are not supported", "write the keys out"
+                    _position(key), path, "merge keys (<<) are not supported", "write the keys out"
                 )
             # YAML silently uses the last one: a second `spot:` further down could cost money unnoticed.
             elif name in found:
                 first = self._document.marks[below].key[0]
                 hint = f"it is already on line {first}; keep one"
-                self._document.complain(_place(key), below, "the key is given twice", hint)
+                self._document.complain(_position(key), below, "the key is given twice", hint)
             else:
-                self._document.marks[below] = Mark(_place(key), _place(value))
+                self._document.marks[below] = Mark(_position(key), _position(value))
                 found[name] = self.read(value, below)
         return found
 
@@ -177,7 +182,7 @@ class _Reader:
         values = []
         for index, item in enumerate(node.value):
             below = (*path, index)
-            self._document.marks[below] = Mark(_place(item), _place(item))
+            self._document.marks[below] = Mark(_position(item), _position(item))
             values.append(self.read(item, below))
         return values
 
@@ -191,9 +196,9 @@ class _Reader:
             if tag in _VALUE_TAGS:
                 return self._resolve(node)
         except (ValueError, TypeError, OverflowError, IndexError, KeyError, AttributeError):
-            self._document.complain(_place(node), path, "is not a valid value", "put it in quotes")
+            self._document.complain(_position(node), path, "is not a valid value", "put it in quotes")
             return None
         self._document.complain(
-            _place(node), path, f"the tag {str(node.tag)[:60]} is not supported", "remove it"
+            _position(node), path, f"the tag {str(node.tag)[:60]} is not supported", "remove it"
         )
         return None

@@ -98,12 +98,12 @@ def _value(setting: Setting | None, text: str) -> Any:
 
 
 def _store(data: dict[str, Any], path: Path, value: Any) -> None:
-    place: Any = data
+    holder: Any = data
     for part in path[:-1]:
         # A section that was null, or a word such as `vm: none`, is replaced by a mapping.
-        if place.get(part) is None or isinstance(place.get(part), str):
-            place[part] = {}
-        place = place[part]
-        if not isinstance(place, dict):
+        if holder.get(part) is None or isinstance(holder.get(part), str):
+            holder[part] = {}
+        holder = holder[part]
+        if not isinstance(holder, dict):
             return
-    place[path[-1]] = value
+    holder[path[-1]] = value

@@ -40,8 +40,8 @@ def origins_of(
         raise ConfigError(complaints)
     return tuple(
         # Only validated values are shown: a secret in the place of a reference was refused before.
-        ValueOrigin(".".join(place), value, laid.get(place) or _in_file(document, place))
-        for place, value in _leaves(dump(spec))
+        ValueOrigin(".".join(key), value, laid.get(key) or _in_file(document, key))
+        for key, value in _leaves(dump(spec))
     )
 
 
@@ -53,7 +53,7 @@ def _leaves(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[
             yield (*above, key), value
 
 
-def _in_file(document: Document, place: tuple[str, ...]) -> str:
+def _in_file(document: Document, key: tuple[str, ...]) -> str:
     """Return file:line:col of the key, or of the section that was written as one word."""
-    mark = document.marks.get(place)
+    mark = document.marks.get(key)
     return f"{document.name}:{mark.key[0]}:{mark.key[1]}" if mark else DEFAULT

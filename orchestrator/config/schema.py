@@ -24,12 +24,12 @@ def json_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12), with the types and zones of the catalogue for completion."""
     schema = adapter().json_schema()
     for key, setting in settings().items():
-        place = _property(schema, key)
-        place.pop("title", None)
-        place["description"] = describe(key)
+        subschema = _property(schema, key)
+        subschema.pop("title", None)
+        subschema["description"] = describe(key)
         if isinstance(setting.default, Duration):
-            place["default"] = str(setting.default)
-        _limit(place, setting)
+            subschema["default"] = str(setting.default)
+        _limit(subschema, setting)
     # A fleet's file has no job: its jobs have files of their own.
     schema["required"] = [key for key in schema["required"] if key != "job"]
     return {
@@ -63,16 +63,16 @@ def _descriptions() -> Mapping[str, str]:
 
 def _property(schema: dict[str, Any], key: str) -> dict[str, Any]:
     """Return the part of the schema that describes *key*, through references and alternatives."""
-    place: dict[str, Any] = schema
+    subschema: dict[str, Any] = schema
     for part in key.split("."):
-        for kind in (place, *place.get("anyOf", ())):
+        for kind in (subschema, *subschema.get("anyOf", ())):
             if "$ref" in kind:
-                place = schema["$defs"][kind["$ref"].rsplit("/", 1)[-1]]
-        place = place["properties"][part]
-    return place
+                subschema = schema["$defs"][kind["$ref"].rsplit("/", 1)[-1]]
+        subschema = subschema["properties"][part]
+    return subschema
 
 
-def _limit(place: dict[str, Any], setting: Setting) -> None:
+def _limit(subschema: dict[str, Any], setting: Setting) -> None:
     """Add the limits of the rules, so that editors show them."""
     catalog = load_catalog()
     limits: Mapping[str, dict[str, Any]] = {
@@ -92,8 +92,8 @@ def _limit(place: dict[str, Any], setting: Setting) -> None:
         "sidecars.tensorboard.port": {"minimum": LOWEST_PORT, "maximum": HIGHEST_PORT},
         "sidecars.jupyter.port": {"minimum": LOWEST_PORT, "maximum": HIGHEST_PORT},
     }
-    place.update(limits.get(setting.key, {}))
+    subschema.update(limits.get(setting.key, {}))
     if setting.key == "tpu.type":
         one = {"type": "string", "enum": list(catalog.served())}
-        del place["type"]
-        place["anyOf"] = [one, {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}]
+        del subschema["type"]
+        subschema["anyOf"] = [one, {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}]

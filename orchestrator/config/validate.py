@@ -64,7 +64,7 @@ def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
     for entry in errors:
         path = _real_path(entry["loc"], data)
         if path is not None:
-            # One complaint for a place: pydantic reports each alternative that fails.
+            # One complaint for a position: pydantic reports each alternative that fails.
             found.setdefault(path, reword(entry, path))
     return spec, found
 
@@ -74,12 +74,12 @@ def _without_empty_sections(data: Mapping[str, Any]) -> dict[str, Any]:
     clean: dict[str, Any] = deepcopy(dict(data))
     for key, setting in settings().items():
         *parents, name = key.split(".")
-        place: Any = clean
+        holder: Any = clean
         for parent in parents:
-            place = place.get(parent) if isinstance(place, dict) else None
-        empty = isinstance(place, dict) and name in place and place[name] is None
+            holder = holder.get(parent) if isinstance(holder, dict) else None
+        empty = isinstance(holder, dict) and name in holder and holder[name] is None
         if empty and not setting.words and (setting.section or setting.mapped):
-            place[name] = {}
+            holder[name] = {}
     return clean
 
 
@@ -101,24 +101,24 @@ def _with_types(data: dict[str, Any]) -> dict[str, Any]:
 def _real_path(loc: Iterable[str | int], data: Any) -> Path | None:
     """Remove the names of alternatives from pydantic's path; return None for an alternative not meant."""
     path: list[str | int] = []
-    place = data
+    holder = data
     for part in loc:
         setting = settings().get(dotted(tuple(path)))
         if setting and setting.section and setting.words and part not in keys_in(setting.key):
             # The error of the word alternative counts only if there is no section.
             if part == setting.section.__name__:
                 continue
-            return None if isinstance(place, dict) else tuple(path)
+            return None if isinstance(holder, dict) else tuple(path)
         if setting and not setting.section and not setting.mapped and isinstance(part, str):
             break  # A plain value with alternatives, such as a time or `auto`, has no parts of its own.
         path.append(part)
-        place = _below(place, part)
+        holder = _below(holder, part)
     return tuple(path)
 
 
-def _below(place: Any, part: str | int) -> Any:
+def _below(holder: Any, part: str | int) -> Any:
     try:
-        return place[part]
+        return holder[part]
     except (KeyError, IndexError, TypeError):
         return None
 
@@ -127,21 +127,21 @@ def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[st
     """Return a copy with stand-ins or defaults in place of the refused values."""
     copy: dict[str, Any] = deepcopy(dict(data))
     # An invalid key of a mapping is removed with its value.
-    places = {path[:-1] if path[-1] == _NAME else path for path in refused}
+    paths = {path[:-1] if path[-1] == _NAME else path for path in refused}
     # Deepest first: removing a section would remove the places inside it.
-    for path in sorted(places, key=len, reverse=True):
-        place: Any = copy
+    for path in sorted(paths, key=len, reverse=True):
+        holder: Any = copy
         for part in path[:-1]:
-            place = _below(place, part)
-        if isinstance(place, list):
-            place[int(path[-1])] = ""
-        elif isinstance(place, dict):
-            place.pop(path[-1], None)
+            holder = _below(holder, part)
+        if isinstance(holder, list):
+            holder[int(path[-1])] = ""
+        elif isinstance(holder, dict):
+            holder.pop(path[-1], None)
     for key, value in _STAND_INS.items():
         section, _, name = key.rpartition(".")
-        place = copy.setdefault(section, {}) if section else copy
-        if isinstance(place, dict):
-            place.setdefault(name, value)
+        holder = copy.setdefault(section, {}) if section else copy
+        if isinstance(holder, dict):
+            holder.setdefault(name, value)
     return copy
 
 
@@ -155,12 +155,12 @@ def _complaint(document: Document, origins: Mapping[Path, str], path: Path, word
     for length in range(len(path), 0, -1):
         if path[:length] in origins:
             return Complaint(origins[path[:length]], 0, 0, dotted(path), wording.message, wording.hint)
-    line, col = _place(document.marks, path, of_key=wording.unknown)
+    line, col = _position(document.marks, path, of_key=wording.unknown)
     return Complaint(document.name, line, col, dotted(path), wording.message, wording.hint)
 
 
-def _place(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[int, int]:
-    """Return the place of a value or its key; if it is not in the file, of the nearest parent's key."""
+def _position(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[int, int]:
+    """Return the position of a value or its key; if it is not in the file, of the nearest parent's key."""
     if path in marks:
         return marks[path].key if of_key else marks[path].value
     for length in range(len(path) - 1, 0, -1):

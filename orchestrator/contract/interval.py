@@ -44,8 +44,8 @@ UNKNOWN_ZONE = ZoneLives()
 def zone_lives(capacity: bytes, zone: str, tpu_type: str) -> ZoneLives:
     """Return what the capacity memory in the bucket says of a zone; nothing if it is unreadable or absurd."""
     try:
-        places: Any = json.loads(capacity)["places"]
-        one = next(one for one in places if (one["zone"], one["type"]) == (zone, tpu_type))
+        zones: Any = json.loads(capacity)["places"]
+        one = next(one for one in zones if (one["zone"], one["type"]) == (zone, tpu_type))
         lived, losses = float(one["lived"]), int(one["lives"])
     except (ValueError, KeyError, TypeError, StopIteration, RecursionError, OverflowError):
         return UNKNOWN_ZONE

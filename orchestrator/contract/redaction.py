@@ -231,13 +231,13 @@ def _wrapped(forms: Mapping[bytes, str]) -> _Looker:
         if not found:
             return None
         start, size, name = min(found)
-        first, last = _places(text, at, start, start - size - 1)
+        first, last = _positions(text, at, start, start - size - 1)
         return first, last + 1, name, None
 
     return look
 
 
-def _places(text: bytes, at: int, *offsets: int) -> List[int]:
+def _positions(text: bytes, at: int, *offsets: int) -> List[int]:
     """Return the positions in *text* of bytes whose rising *offsets* from *at* do not count line breaks."""
     found, gone = [], at
     breaks = iter([(one.start(), one.end()) for one in _BREAK.finditer(text, at)])
@@ -285,7 +285,7 @@ def _begun_above(forms: Mapping[bytes, str], text: bytes, at: int) -> int:
         return len(text)
     flat = _BREAK.sub(b"", text[at:])
     first = min(_begun(form, flat, 0) for form in forms)
-    return _places(text, at, first)[0] if first <= len(flat) - _LEAST_BEGUN else len(text)
+    return _positions(text, at, first)[0] if first <= len(flat) - _LEAST_BEGUN else len(text)
 
 
 def _begun(form: bytes, text: bytes, at: int) -> int:
@@ -293,9 +293,9 @@ def _begun(form: bytes, text: bytes, at: int) -> int:
     if text[-2:] not in form:
         # The usual case, checked much faster: at most the first byte can be there.
         return len(text) - 1 if len(text) > at and text.endswith(form[:1]) else len(text)
-    place = text.find(form[:1], max(at, len(text) - len(form) + 1))
-    while place >= 0:
-        if form.startswith(text[place:]):
-            return place
-        place = text.find(form[:1], place + 1)
+    position = text.find(form[:1], max(at, len(text) - len(form) + 1))
+    while position >= 0:
+        if form.startswith(text[position:]):
+            return position
+        position = text.find(form[:1], position + 1)
     return len(text)

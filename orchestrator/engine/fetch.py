@@ -76,7 +76,7 @@ def parcel_of(one: StoredCheckpoint) -> Parcel:
     return Parcel(
         what=f"step {one.step}",
         size=one.size,
-        files=tuple((name, digests[name], place) for name, place in places_of(one).items()),
+        files=tuple((name, digests[name], path) for name, path in paths_of(one).items()),
         details={"step": one.step, "incarnation": one.incarnation, "saved_at": one.saved_at},
         again="`tpuctl checkpoints list --verify` names those that are whole: tpuctl checkpoints fetch --step N",
     )
@@ -90,7 +90,7 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
     saved.
     """
     part = folder.with_name(folder.name + PART)
-    _check_place(folder, part)
+    _check_folder(folder, part)
     _check_room(one, folder, part)
     try:
         faults = _copies(store, one, folder, part, report)
@@ -98,7 +98,7 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
             # Start from nothing next time: a resume would keep the damaged file.
             shutil.rmtree(part)
         else:
-            _drop_foreign(part, {part / place for place in (*(file[2] for file in one.files), FETCHED)})
+            _drop_foreign(part, {part / path for path in (*(file[2] for file in one.files), FETCHED)})
             # The rename is last, so *folder* holds verified files only. Other users get access only now: they could
             # have replaced a file while it was verified.
             part.chmod(0o777 & ~_umask())
@@ -122,15 +122,15 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callabl
     streams = max(1, PARALLEL // max(1, len(one.files)))
 
     def copy(file: tuple[str, str, str]) -> str:
-        name, wanted, place = file
-        path = part / place
+        name, wanted, relative = file
+        path = part / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         complete = bool(wanted) and path.is_file() and sha256_of(path) == wanted
         try:
             found = wanted if complete else store.download(name, path, room.take, streams)
         except _GrownError:
             return f"{name} is larger than when the bucket was listed"
-        report(place)
+        report(relative)
         if found is None:
             return f"{name} is missing"
         return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
@@ -139,7 +139,7 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callabl
     # Mode 0700 until complete: a planted link could redirect a download to another file.
     part.mkdir(mode=0o700, exist_ok=True)
     # In a shared folder another user may have created it first.
-    _check_place(folder, part)
+    _check_folder(folder, part)
     (part / FETCHED).write_text(json.dumps(one.details) + "\n")
     pool = threads.pool(PARALLEL)
     try:
@@ -156,7 +156,7 @@ def _drop_foreign(part: Path, ours: set[Path]) -> None:
             path.unlink()
 
 
-def places_of(one: StoredCheckpoint) -> dict[str, str]:
+def paths_of(one: StoredCheckpoint) -> dict[str, str]:
     """Return the target path of each object; with several workers each one has its own folder."""
     # Some programs write an empty object to stand for a folder.
     names = [name for name, _ in one.objects if not name.endswith("/")]
@@ -169,18 +169,18 @@ def places_of(one: StoredCheckpoint) -> dict[str, str]:
     return {name: inside(name.removeprefix(start)) for name in names}
 
 
-def inside(place: str) -> str:
+def inside(path: str) -> str:
     """Return *place*; raise UsageError if it is absolute or leads out of the folder."""
-    parts = place.split("/")
-    if PurePosixPath(place).is_absolute() or any(part in {"", ".", ".."} or "\0" in part for part in parts):
+    parts = path.split("/")
+    if PurePosixPath(path).is_absolute() or any(part in {"", ".", ".."} or "\0" in part for part in parts):
         raise UsageError(
-            f"the bucket holds an object whose name is no file's: {place!r}",
+            f"the bucket holds an object whose name is no file's: {path!r}",
             hint="delete it, or copy the others with: gcloud storage cp", changed="nothing was written",
         )  # fmt: skip
-    return place
+    return path
 
 
-def _check_place(folder: Path, part: Path) -> None:
+def _check_folder(folder: Path, part: Path) -> None:
     """Raise UsageError if *folder* exists, or if *part* was not left by an earlier fetch of this user."""
     foreign = os.path.lexists(part) and not _is_ours(part)
     if os.path.lexists(folder) or foreign:

@@ -59,8 +59,8 @@ class NodesInQueue:
         for sight in (queued, nodes):
             if isinstance(sight, Unknown):
                 return sight
-        places = [self._judged(place) for place in queued.value] if isinstance(queued, Present) else ()
-        return Present(merged(nodes.value if isinstance(nodes, Present) else (), places))
+        known = [self._judged(request) for request in queued.value] if isinstance(queued, Present) else ()
+        return Present(merged(nodes.value if isinstance(nodes, Present) else (), known))
 
     def everywhere(self, label: str, value: str) -> Survey[Node]:
         """List nodes and queued resources with the label in all zones, the queue first."""
@@ -129,12 +129,12 @@ class NodesInQueue:
         """Return the public host keys of one worker."""
         return self._nodes.host_keys(name, zone, worker)
 
-    def _judged(self, place: QueuedResource) -> QueuedResource:
+    def _judged(self, request: QueuedResource) -> QueuedResource:
         """Return a queued resource whose failure is judged by this deployment's order."""
-        if not self._lacks_reservation(place.code):
-            return place
-        error = self._no_reservation(place.zone)
-        return replace(place, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
+        if not self._lacks_reservation(request.code):
+            return request
+        error = self._no_reservation(request.zone)
+        return replace(request, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
 
     def _lacks_reservation(self, code: str) -> bool:
         """Say whether *code* means that our reservation is missing; for an order without one it is a stockout."""

@@ -46,12 +46,12 @@ class ZoneLists:
         self._zones: defaultdict[str, _Zone] = defaultdict(_Zone)
 
     def labelled(
-        self, place: str, label: str, value: str, ask: Callable[[KnownNodes], Iterable[Any]],
+        self, parent: str, label: str, value: str, ask: Callable[[KnownNodes], Iterable[Any]],
         since: float = NEVER,
     ) -> list[Any]:  # fmt: skip
-        """Return the nodes of *place* with the label; *ask* lists all of them, given the last list."""
+        """Return the nodes of *parent* with the label; *ask* lists all of them, given the last list."""
         with self._lock:
-            zone = self._zones[place]
+            zone = self._zones[parent]
         # One lock for each zone: callers wait for the list under way without blocking other zones.
         with zone.lock:
             now = self._now()
@@ -64,11 +64,11 @@ class ZoneLists:
         """Return the time that tells lists before a change from lists after it."""
         return self._now()
 
-    def known(self, places: Iterable[str], label: str, value: str, since: float = NEVER) -> list[Any] | None:
-        """Return the nodes of all *places* with the label, or None if one of the places must be listed."""
+    def known(self, parents: Iterable[str], label: str, value: str, since: float = NEVER) -> list[Any] | None:
+        """Return the nodes of all *parents* with the label, or None if one of them must be listed."""
         found: list[Any] = []
-        for place in places:
-            zone = self._zones.get(place)
+        for parent in parents:
+            zone = self._zones.get(parent)
             if zone is None or self._now() - zone.asked_at >= self._seconds or zone.asked_at <= since:
                 return None
             with zone.lock:

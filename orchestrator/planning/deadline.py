@@ -44,7 +44,7 @@ class Offer:
     the past.
     """
 
-    place: str
+    zone: str
     usd_hour: float
     up: bool | None = None
     share: float = 0.5
@@ -57,7 +57,7 @@ class Situation:
     Hold what a choice depends on; times in seconds, *done* and *work* in seconds of work.
 
     *done* is the work in complete checkpoints, *unsaved* the work that a change would lose. *mode* and
-    *place* are those of the present node, also while it starts. *gap* is the average time without spot.
+    *zone* are those of the present node, also while it starts. *gap* is the average time without spot.
     *starting* says that the node has not begun to work, *overlaps* that it keeps working while spot is
     requested.
     """
@@ -72,7 +72,7 @@ class Situation:
     on_demand_usd_hour: float
     offers: tuple[Offer, ...]
     mode: Mode = Mode.WAIT
-    place: str = ""
+    zone: str = ""
     unsaved: float = 0.0
     gap: float = 3600.0
     starting: bool = False
@@ -96,10 +96,10 @@ class Situation:
 
 @dataclass(frozen=True)
 class ModeChoice:
-    """Say what to run on next, and why; the present mode and place mean no change."""
+    """Say what to run on next, and why; the present mode and zone mean no change."""
 
     mode: Mode
-    place: str = ""
+    zone: str = ""
     why: str = ""
 
 
@@ -142,35 +142,35 @@ def _hold(s: Situation) -> ModeChoice:
     """
     if s.starting and s.slack < s.cold + s.loss:
         return ModeChoice(Mode.ON_DEMAND, why="spot does not start in time")
-    stay = ModeChoice(Mode.SPOT, s.place, "spot is kept until it is taken away")
-    here = next((offer for offer in s.offers if offer.place == s.place), None)
+    stay = ModeChoice(Mode.SPOT, s.zone, "spot is kept until it is taken away")
+    here = next((offer for offer in s.offers if offer.zone == s.zone), None)
     if here is None or s.slack < 2 * s.change + s.unsaved:
         return stay
     horizon = min(s.remaining, here.life)
     wasted = s.cold + s.unsaved
-    for offer in _cheapest(s, [o for o in s.offers if o.up and o.place != s.place]):
+    for offer in _cheapest(s, [o for o in s.offers if o.up and o.zone != s.zone]):
         saved = (here.usd_hour - offer.usd_hour) * min(horizon, offer.life)
         # Twice the cost of the move: prices are estimates, and a move that barely pays would be repeated in vain.
         if saved > 2 * wasted * offer.usd_hour:
-            return ModeChoice(Mode.SPOT, offer.place, f"{offer.place} is so much cheaper that a move pays")
+            return ModeChoice(Mode.SPOT, offer.zone, f"{offer.zone} is so much cheaper that a move pays")
     return stay
 
 
 def _on_demand(s: Situation) -> ModeChoice:
     """Leave on demand if spot is back, the slack allows it, and it pays."""
-    stay = ModeChoice(Mode.ON_DEMAND, s.place, "on demand is kept: the slack is needed")
+    stay = ModeChoice(Mode.ON_DEMAND, s.zone, "on demand is kept: the slack is needed")
     if s.slack < s.change + s.unsaved:
         return stay
     found = _best(s, "spot is back")
     if found is None or s.slack - s.unsaved < _reserve(s) * RETURN:
         return stay
-    offer = next(o for o in s.offers if o.place == found.place)
+    offer = next(o for o in s.offers if o.zone == found.zone)
     # Short lives so far must not end the search for good: pauses between tries double, so tries stay cheap.
     saved = (s.on_demand_usd_hour - offer.usd_hour) * min(max(offer.life, USUAL), s.remaining)
     # With overlap a refusal costs nothing, so only the gain of a grant counts.
     saved *= 1.0 if offer.up or s.overlaps else offer.share
     spent = offer.usd_hour * s.cold + s.on_demand_usd_hour * (s.cold + s.unsaved)
-    return found if saved > spent else ModeChoice(Mode.ON_DEMAND, s.place, "a move to spot would not pay")
+    return found if saved > spent else ModeChoice(Mode.ON_DEMAND, s.zone, "a move to spot would not pay")
 
 
 def _idle(s: Situation) -> ModeChoice:
@@ -197,7 +197,7 @@ def _reserve(s: Situation) -> float:
 def _best(s: Situation, why: str) -> ModeChoice | None:
     """Return the choice of the cheapest affordable zone not known to lack spot, or None."""
     found = next((offer for offer in _affordable(s) if offer.up is not False), None)
-    return None if found is None else ModeChoice(Mode.SPOT, found.place, f"{why} in {found.place}")
+    return None if found is None else ModeChoice(Mode.SPOT, found.zone, f"{why} in {found.zone}")
 
 
 def _worth(s: Situation, offer: Offer) -> float:

@@ -93,7 +93,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
         on_demand_usd_hour=on_demand_usd(spec, world, record, node),
         offers=_offers(spec, world, record, mode),
         mode=mode,
-        place=node.zone if node else "",
+        zone=node.zone if node else "",
         unsaved=max(0, at - known.step) * pace,
         starting=not waits and not works,
         overlaps=may_overlap(spec),
@@ -139,7 +139,7 @@ def wants_on_demand(spec: Spec, world: World, record: Record) -> bool:
     if found is None:
         return False
     # Computed as if no TPU existed, because the present one is about to be replaced.
-    idle = replace(found, mode=Mode.WAIT, place="", unsaved=0.0, starting=False)
+    idle = replace(found, mode=Mode.WAIT, zone="", unsaved=0.0, starting=False)
     return choose(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, record, on_demand=True)
 
 

@@ -31,24 +31,24 @@ def merged(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> tuple[Nod
     """Return each TPU once: nodes with their queued resource, and waiting queued resources as nodes."""
     unmatched = {(node.zone, node.name): node for node in nodes}
     found = []
-    for place in queued:
+    for request in queued:
         # Merged by name and zone, so that a queued resource and its node count as one TPU, not two.
-        node = unmatched.pop((place.zone, place.nodes[0] if place.nodes else place.name), None)
-        found.append(_without_node(place) if node is None else _with_node(node, place))
+        node = unmatched.pop((request.zone, request.nodes[0] if request.nodes else request.name), None)
+        found.append(_without_node(request) if node is None else _with_node(node, request))
     return (*found, *unmatched.values())
 
 
-def _with_node(node: Node, place: QueuedResource) -> Node:
+def _with_node(node: Node, request: QueuedResource) -> Node:
     # The node's own end is more precise than that of its queued resource, which follows it.
     going = node.state in {NodeState.PREEMPTED, NodeState.TERMINATED}
-    if place.state in ENDED and not going:
-        return replace(node, state=_end(place), queued=place)
-    if place.state is QueuedState.DELETING:
-        return replace(node, state=NodeState.DELETING, queued=place)
-    return replace(node, queued=place)
+    if request.state in ENDED and not going:
+        return replace(node, state=_end(request), queued=request)
+    if request.state is QueuedState.DELETING:
+        return replace(node, state=NodeState.DELETING, queued=request)
+    return replace(node, queued=request)
 
 
-def _without_node(place: QueuedResource) -> Node:
+def _without_node(request: QueuedResource) -> Node:
     """
     Return the node that stands for a queued resource without a listed node.
 
@@ -56,21 +56,21 @@ def _without_node(place: QueuedResource) -> Node:
     billed.
     """
     state, machine = NodeState.CREATING, False
-    if place.state in ENDED:
-        state = _end(place)
-    elif place.state is QueuedState.DELETING:
+    if request.state in ENDED:
+        state = _end(request)
+    elif request.state is QueuedState.DELETING:
         state = NodeState.DELETING
-    elif place.state is QueuedState.ACTIVE:
+    elif request.state is QueuedState.ACTIVE:
         state, machine = NodeState.UNKNOWN, True
     return Node(
-        place.name, place.zone, state, place.incarnation, labels=place.labels, spot=place.spot,
-        created_at=place.created_at, queued=place, machine=machine,
+        request.name, request.zone, state, request.incarnation, labels=request.labels, spot=request.spot,
+        created_at=request.created_at, queued=request, machine=machine,
     )  # fmt: skip
 
 
-def _end(place: QueuedResource) -> NodeState:
+def _end(request: QueuedResource) -> NodeState:
     """Return the state of a TPU whose queued resource has ended: PREEMPTED if Google took it away."""
-    taken = place.state is not QueuedState.FAILED and not place.by_user
+    taken = request.state is not QueuedState.FAILED and not request.by_user
     return NodeState.PREEMPTED if taken else NodeState.TERMINATED
 
 
@@ -104,19 +104,19 @@ class InQueue:
 
 def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
     """Return whether a queued TPU is lost, and why; None if the state of its node decides."""
-    place = node.queued
-    if place is None or node.state is NodeState.DELETING:
+    request = node.queued
+    if request is None or node.state is NodeState.DELETING:
         return None
-    if place.state is QueuedState.FAILED:
-        return InQueue(True, f"the queue dropped the request: {place.message or 'no reason given'}")
-    if place.state in ENDED:
+    if request.state is QueuedState.FAILED:
+        return InQueue(True, f"the queue dropped the request: {request.message or 'no reason given'}")
+    if request.state in ENDED:
         # Only spot is preempted; other capacity ends when its time is over.
-        end = "it was preempted" if place.spot else "the service has ended it"
-        end = "its node was deleted by somebody" if place.by_user else end
-        return InQueue(True, f"{end}, its queued resource is {place.state.name}")
-    if place.state in IN_QUEUE:
-        return InQueue(False, waiting_text(place))
-    if place.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
+        end = "it was preempted" if request.spot else "the service has ended it"
+        end = "its node was deleted by somebody" if request.by_user else end
+        return InQueue(True, f"{end}, its queued resource is {request.state.name}")
+    if request.state in IN_QUEUE:
+        return InQueue(False, waiting_text(request))
+    if request.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
         return None
     late = lasted(record, world, of_node(node.incarnation, Sign.PROVISIONING), PROVISIONING_DEADLINE)
     if late:
@@ -150,29 +150,29 @@ def learn_queue_failures(record: Record, world: World) -> Record:
     return record
 
 
-def _refusal(place: QueuedResource, now: float) -> Refusal:
+def _refusal(request: QueuedResource, now: float) -> Refusal:
     """Return the refusal; a request that waited for its whole allowed time has met a stockout."""
     # Two clocks are compared: the deadline is by the service's, the present time by ours.
-    if 0 < place.until <= now + CLOCKS:
-        text = f"{place.name} has left the queue of {place.zone}: no TPU came free in time"
-        return Refusal(now, place.zone, Retry.CAPACITY, text, Kind.NODE)
-    retry = place.retry or Retry.UNKNOWN
-    return Refusal(now, place.zone, retry, place.message, hint=place.hint, code=place.code)
+    if 0 < request.until <= now + CLOCKS:
+        text = f"{request.name} has left the queue of {request.zone}: no TPU came free in time"
+        return Refusal(now, request.zone, Retry.CAPACITY, text, Kind.NODE)
+    retry = request.retry or Retry.UNKNOWN
+    return Refusal(now, request.zone, retry, request.message, hint=request.hint, code=request.code)
 
 
 def state_text(node: Node) -> str:
     """Return the state of a TPU for people: while it is only queued, that of its queued resource."""
-    place = node.queued
-    if place is None or place.state is QueuedState.ACTIVE or node.state is NodeState.READY:
+    request = node.queued
+    if request is None or request.state is QueuedState.ACTIVE or node.state is NodeState.READY:
         return node.state.name
-    waiting = f" ({waiting_text(place)})" if place.state in IN_QUEUE else ""
-    return place.state.name + waiting
+    waiting = f" ({waiting_text(request)})" if request.state in IN_QUEUE else ""
+    return request.state.name + waiting
 
 
-def waiting_text(place: QueuedResource) -> str:
+def waiting_text(request: QueuedResource) -> str:
     """Return since when a request has been queued, and until when it stays there, in words."""
-    since = f" since {_clock(place.created_at)}" if place.created_at else ""
-    return f"in the queue{since}" + (f", until {_clock(place.until)} at most" if place.until else "")
+    since = f" since {_clock(request.created_at)}" if request.created_at else ""
+    return f"in the queue{since}" + (f", until {_clock(request.until)} at most" if request.until else "")
 
 
 def _clock(at: float) -> str:

@@ -48,7 +48,7 @@ class Axis:
     values: tuple[float, ...]
     step: float
 
-    def place(self, value: float) -> float:
+    def position(self, value: float) -> float:
         """Return the position of a value in percent from the low end, clipped to the drawing."""
         return round(min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low))), 3)
 
@@ -81,7 +81,7 @@ def axis(low: float, high: float, *, outwards: bool = True) -> Axis:
 
 def across(found: Axis, step_text: Callable[[float], str]) -> list[Tick]:
     """Return the marks of a horizontal axis; words at its ends stay inside."""
-    marks = ((found.place(value), step_text(value)) for value in found.values)
+    marks = ((found.position(value), step_text(value)) for value in found.values)
     return [Tick(at, text, "start" if at < 4 else "end" if at > 96 else "middle") for at, text in marks]
 
 
@@ -104,7 +104,7 @@ def time_text(at: float, *, seconds: bool = False, dated: bool = False) -> str:
 
 def lanes(drawn: Timeline) -> list[dict[str, Any]]:
     """Return each machine's lane: bars and marks with their positions in percent."""
-    place = Axis(drawn.since, drawn.until, (), 1).place
+    position = Axis(drawn.since, drawn.until, (), 1).position
     return [
         {
             "name": lane.name,
@@ -113,8 +113,8 @@ def lanes(drawn: Timeline) -> list[dict[str, Any]]:
             "lives": lane.lives,
             "bars": [
                 {
-                    "x": place(bar.since),
-                    "width": max(LEAST, round(place(bar.until) - place(bar.since), 3)),
+                    "x": position(bar.since),
+                    "width": max(LEAST, round(position(bar.until) - position(bar.since), 3)),
                     "kind": "vm" if lane.number is None else bar.use.name.lower(),
                     "text": "VM runs" if lane.number is None else bar.use.value,
                     "seconds": bar.until - bar.since,
@@ -122,7 +122,7 @@ def lanes(drawn: Timeline) -> list[dict[str, Any]]:
                 for bar in lane.bars
             ],
             "marks": [
-                {"x": min(99.2, max(0.8, place(m.at))), "kind": m.kind, "at": m.at} for m in lane.marks
+                {"x": min(99.2, max(0.8, position(m.at))), "kind": m.kind, "at": m.at} for m in lane.marks
             ],
         }
         for lane in drawn.lanes
@@ -160,11 +160,11 @@ def curve(found: Losses) -> dict[str, Any] | None:
     drawn = _plot(parts, across_, upwards, lambda step: f"step {step:,.0f}")
     step, loss = min(points, key=lambda point: point[1])
     lowest = {
-        "x": across_.place(step),
-        "y": 100 - upwards.place(loss),
+        "x": across_.position(step),
+        "y": 100 - upwards.position(loss),
         "text": f"{loss:.4g} at step {step:,}",
     }
-    return {**drawn, "xs": across(across_, across_.text), "lowest": lowest, "place": across_.place}
+    return {**drawn, "xs": across(across_, across_.text), "lowest": lowest, "position": across_.position}
 
 
 def _plot(
@@ -178,15 +178,15 @@ def _plot(
             {
                 "number": number,
                 "points": " ".join(
-                    f"{wide.place(x) * WIDE / 100:.2f},{(100 - high.place(y)) * tall / 100:.2f}"
+                    f"{wide.position(x) * WIDE / 100:.2f},{(100 - high.position(y)) * tall / 100:.2f}"
                     for x, y in part
                 ),
             }
             for number, part in parts.items()
         ],
-        "ys": [Tick(100 - high.place(value), high.text(value)) for value in high.values],
+        "ys": [Tick(100 - high.position(value), high.text(value)) for value in high.values],
         "hover": [
-            {"x": wide.place(x), "y": round(100 - high.place(y), 3), "text": f"{y:,.5g} at {name(x)}"}
+            {"x": wide.position(x), "y": round(100 - high.position(y), 3), "text": f"{y:,.5g} at {name(x)}"}
             for x, y in every[:: -(-len(every) // HOVER)]
         ],
         "lowest": None,

@@ -106,7 +106,7 @@ def _remaining_text(account: Account, counts: Sequence[Mapping[str, int]]) -> st
 
 def _rows(lanes: Sequence[NodeLane], kinds: Mapping[str, str], since: float, until: float) -> dict[str, Any]:
     pitch = next(size for most, size in PITCHES if len(lanes) <= most)
-    place = drawing.Axis(since, until, (), 1).place
+    position = drawing.Axis(since, until, (), 1).position
     each = -(-WORDS_APART // pitch)
     common = _common([lane.name for lane in lanes])
     rows: list[dict[str, Any]] = []
@@ -114,7 +114,7 @@ def _rows(lanes: Sequence[NodeLane], kinds: Mapping[str, str], since: float, unt
     for number, lane in enumerate(lanes):
         bars: list[dict[str, Any]] = []
         for part in lane.stretches:
-            _add(bars, part, kinds, place)
+            _add(bars, part, kinds, position)
         shown |= {bar["kind"] for bar in bars}
         named = number % each == 0
         rows.append(
@@ -146,9 +146,9 @@ def _common(names: Sequence[str]) -> int:
     return first[:same].rfind("-") + 1
 
 
-def _add(bars: list[dict[str, Any]], part: NodeStretch, kinds: Mapping[str, str], place: Any) -> None:
+def _add(bars: list[dict[str, Any]], part: NodeStretch, kinds: Mapping[str, str], position: Any) -> None:
     """Add a bar; one too short to be seen is joined to the one before of its colour."""
-    x, end = place(part.since), place(part.until)
+    x, end = position(part.since), position(part.until)
     kind = _KINDS.get(part.use) or kinds[part.job]
     text = f"{part.job}/{part.task}" if part.job else part.use.value
     text = f"lost work of {text}" if part.job and part.use is NodeUse.LOST else text
@@ -179,7 +179,7 @@ def _queue(account: Account, since: float, until: float) -> dict[str, Any] | Non
         "running": _steps([(at, busy) for at, busy, _ in curve], across, upwards, until),
         "waiting": _steps([(at, busy + idle) for at, busy, idle in curve], across, upwards, until),
         "most_running": max(busy for _, busy, _ in curve), "most_waiting": max(idle for _, _, idle in curve),
-        "ys": [drawing.Tick(100 - upwards.place(v), upwards.text(v)) for v in upwards.values if v == int(v)],
+        "ys": [drawing.Tick(100 - upwards.position(v), upwards.text(v)) for v in upwards.values if v == int(v)],
         "wide": drawing.WIDE, "high": drawing.LOW, "unknown": unknown,
     }  # fmt: skip
 
@@ -188,11 +188,11 @@ def _steps(
     curve: Sequence[tuple[float, int]], across: drawing.Axis, upwards: drawing.Axis, until: float
 ) -> str:
     """Return the corners of the area below a step curve, at most two for each unit of width."""
-    corners: list[tuple[float, float]] = [(across.place(curve[0][0]), 100.0)]
+    corners: list[tuple[float, float]] = [(across.position(curve[0][0]), 100.0)]
     for at, value in curve:
-        x, y = across.place(at), 100 - upwards.place(value)
+        x, y = across.position(at), 100 - upwards.position(value)
         corners += [(x, corners[-1][1]), (x, y)]
-    end = across.place(until)
+    end = across.position(until)
     corners += [(end, corners[-1][1]), (end, 100.0)]
     return " ".join(f"{x * drawing.WIDE / 100:.1f},{y * drawing.LOW / 100:.1f}" for x, y in corners)
 

@@ -241,16 +241,16 @@ def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
     shown = {(bar["kind"], bar["text"]) for lane in lanes for bar in lane["bars"]}
     order = [*(use.name.lower() for use in Use), "vm"]
     kinds = {mark.kind for lane in drawn.lanes for mark in lane.marks}
-    place = drawing.Axis(drawn.since, drawn.until, (), 1).place
+    position = drawing.Axis(drawn.since, drawn.until, (), 1).position
     inside = [(step, at) for step, at in facts.checkpoints if drawn.since <= at <= drawn.until]
     return {
         "lanes": lanes,
         "times": drawing.time_ticks(drawn.since, drawn.until),
         "kinds": sorted(shown, key=lambda one: order.index(one[0])),
         "signs": [(sign, kind) for kind, sign in SIGNS.items() if kind in kinds],
-        "lost_at": [(place(at), number) for number, at in drawn.losses.items()],
+        "lost_at": [(position(at), number) for number, at in drawn.losses.items()],
         "progress": drawing.progress(facts.points, drawn, _target(facts)),
-        "saved_at": [(place(at), step) for step, at in inside],
+        "saved_at": [(position(at), step) for step, at in inside],
     }
 
 
@@ -260,13 +260,15 @@ def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
         return {"curve": None, "lost_by_step": [], "saved_by_step": []}
     reached = {number: part[-1][0] for number, part in facts.losses.items()}
     reached.update({b.incarnation: b.step for b in facts.beats if b.worker == 0 and b.step is not None})
-    place, points = found.pop("place"), [point for part in facts.losses.values() for point in part]
+    position, points = found.pop("position"), [point for part in facts.losses.values() for point in part]
     first, last = (f"{loss:.4g} at step {step:,}" for step, loss in (points[0], points[-1]))
     low, high = min(step for step, _ in points), max(step for step, _ in points)
     return {
         "curve": {**found, "first": first, "last": last},
-        "lost_by_step": [(place(reached[n]), n) for n in drawn.losses if low <= reached.get(n, -1) <= high],
-        "saved_by_step": [(place(step), step) for step, _ in facts.checkpoints if low <= step <= high],
+        "lost_by_step": [
+            (position(reached[n]), n) for n in drawn.losses if low <= reached.get(n, -1) <= high
+        ],
+        "saved_by_step": [(position(step), step) for step, _ in facts.checkpoints if low <= step <= high],
     }
 
 

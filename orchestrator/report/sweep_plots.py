@@ -81,12 +81,12 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
     if numeric:
         known = [one for one in amounts if one is not None]
         logarithmic = _is_wide(known)
-        places = [None if one is None else log10(one) if logarithmic else one for one in amounts]
+        values = [None if one is None else log10(one) if logarithmic else one for one in amounts]
     else:
         if len(words) > MOST_WORDS:
             return None
-        places = [float(words.index(one)) for one in given]
-    inside = [one for one in places if one is not None]
+        values = [float(words.index(one)) for one in given]
+    inside = [one for one in values if one is not None]
     room = (max(inside) - min(inside)) * 0.06
     across = drawing.axis(min(inside) - room, max(inside) + room, outwards=False)
     reached = [one for one in heights if one is not None]
@@ -94,9 +94,9 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
     tall = [None if one is None else log10(one) if steep else one for one in heights]
     upwards = drawing.axis(*_ends([one for one in tall if one is not None]))
     dots: list[dict[str, Any]] = [
-        {"x": across.place(x), "y": round(100 - upwards.place(high), 3), "value": y,
+        {"x": across.position(x), "y": round(100 - upwards.position(high), 3), "value": y,
          "text": f"task {number}: {parameter}={word}, {result} {y:.5g}"}
-        for number, (x, y, high, word) in enumerate(zip(places, heights, tall, given, strict=True))
+        for number, (x, y, high, word) in enumerate(zip(values, heights, tall, given, strict=True))
         if x is not None and y is not None and high is not None
     ]  # fmt: skip
     if not dots:
@@ -105,10 +105,10 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
         "title": result, "parameter": parameter, "logarithmic": logarithmic, "high": drawing.HIGH,
         "steep": steep,
         "ys": [
-            drawing.Tick(100 - upwards.place(v), f"{10**v:.3g}" if steep else upwards.text(v))
+            drawing.Tick(100 - upwards.position(v), f"{10**v:.3g}" if steep else upwards.text(v))
             for v in upwards.values
         ],
-        "xs": _marks(places, given, across), "dots": dots[:MOST_DOTS],
+        "xs": _marks(values, given, across), "dots": dots[:MOST_DOTS],
         "best": min(dots, key=lambda one: float(one["value"])),
     }  # fmt: skip
 
@@ -122,10 +122,10 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     return min(values), max(values)
 
 
-def _marks(places: Sequence[float | None], words: Sequence[str], across: drawing.Axis) -> list[drawing.Tick]:
+def _marks(values: Sequence[float | None], words: Sequence[str], across: drawing.Axis) -> list[drawing.Tick]:
     """Return the marks of an axis: values of tasks, as written, as many as fit."""
     found = sorted(
-        {(across.place(at), word) for at, word in zip(places, words, strict=True) if at is not None}
+        {(across.position(at), word) for at, word in zip(values, words, strict=True) if at is not None}
     )
     chosen: list[tuple[float, str]] = []
     for at, word in found:

@@ -37,7 +37,7 @@ class DataFile:
     *stamp* changes whenever the content may have changed.
     """
 
-    place: str
+    relative: str
     path: Path
     size: int
     stamp: Stamp
@@ -87,7 +87,7 @@ def scan(
         )  # fmt: skip
     sums = _sums([path for files in found.values() for _, path in files], cache, progress)
     return tuple(
-        DataSet(name, source, tuple(_file(place, path, sums) for place, path in sorted(found[name])))
+        DataSet(name, source, tuple(_file(relative, path, sums) for relative, path in sorted(found[name])))
         for name, source in sorted(wanted.items())
     )
 
@@ -105,7 +105,7 @@ def listing(sets: Sequence[DataSet]) -> bytes:
         {
             "name": one.name,
             "source": one.source if one.in_bucket else "",
-            "files": [{"name": f.place, "size": f.size, "sha256": f.sha256} for f in one.files],
+            "files": [{"name": f.relative, "size": f.size, "sha256": f.sha256} for f in one.files],
         }
         for one in sets
     ]
@@ -172,9 +172,9 @@ def send(store: Store, files: Sequence[DataFile], sent: Callable[[DataFile], Non
         pool.shutdown(cancel_futures=True)
 
 
-def _file(place: str, path: Path, sums: Mapping[Path, tuple[Stamp, str, str]]) -> DataFile:
+def _file(relative: str, path: Path, sums: Mapping[Path, tuple[Stamp, str, str]]) -> DataFile:
     stamp, sha256, crc32c = sums[path]
-    return DataFile(place, path, stamp[0], stamp, sha256, crc32c)
+    return DataFile(relative, path, stamp[0], stamp, sha256, crc32c)
 
 
 def _walk(name: str, source: Path) -> list[tuple[str, Path]]:
@@ -184,7 +184,7 @@ def _walk(name: str, source: Path) -> list[tuple[str, Path]]:
     if not source.is_dir():
         raise _refused(f"{source} is not there", f"correct job.data.{name}, or create it")
     found = [(str(path.relative_to(source)), path) for path in _files(source)]
-    keys = [place for place, _ in found if named_like_a_key(place)]
+    keys = [relative for relative, _ in found if named_like_a_key(relative)]
     if keys:
         raise _refused(f"{keys[0]} in {source} is a key file, by its name", "move it out of the data")
     if not found:

@@ -146,16 +146,16 @@ def unpack(stream: "Incoming", into: Path, progress: Progress) -> TreeCopied:
             # tarfile keeps every member in memory otherwise.
             tar.members.clear()
             parts = _parts(member.name)
-            place = into.joinpath(*parts)
+            path = into.joinpath(*parts)
             try:
                 if member.isdir():
-                    place.mkdir(parents=True, exist_ok=True)
+                    path.mkdir(parents=True, exist_ok=True)
                 elif member.issym():
                     links.append(("/".join(parts), member.linkname))
                 # A sparse file of a few bytes can claim a size that fills the disk.
                 elif member.isreg() and not member.issparse():
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    _write(stream, place, member, progress, done.size)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    _write(stream, path, member, progress, done.size)
                     done.files, done.size = done.files + 1, done.size + member.size
                 else:
                     _note(done, "/".join(parts))
@@ -259,10 +259,10 @@ class Incoming:
         """Return the number of bytes read so far."""
         return self._at
 
-    def seek(self, place: int) -> None:
-        """Skip forward to *place*. Raise tarfile.ReadError if the stream ends before it."""
-        while self._at < place:
-            if not self.read(min(_CHUNK, place - self._at)):
+    def seek(self, position: int) -> None:
+        """Skip forward to *position*. Raise tarfile.ReadError if the stream ends before it."""
+        while self._at < position:
+            if not self.read(min(_CHUNK, position - self._at)):
                 raise tarfile.ReadError("it ends too early")
 
     def end(self) -> None:
@@ -332,22 +332,22 @@ def _parts(name: str) -> list[str]:
 
 
 def _write(
-    stream: Incoming, place: Path, member: tarfile.TarInfo, progress: Progress, before: int
+    stream: Incoming, path: Path, member: tarfile.TarInfo, progress: Progress, before: int
 ) -> None:  # fmt: skip
     # No setuid bits from the machine, and the user's umask applies.
     mode = 0o777 if member.mode & 0o100 else 0o666
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with os.fdopen(os.open(place, flags, mode), "wb") as file:
+    with os.fdopen(os.open(path, flags, mode), "wb") as file:
         done = 0
         while done < member.size:
-            progress(before + done, place.name)
+            progress(before + done, path.name)
             data = stream.read(min(_CHUNK, member.size - done))
             if not data:
                 raise tarfile.ReadError("it ends too early")
             file.write(data)
             done += len(data)
     with suppress(OSError, OverflowError, ValueError):
-        os.utime(place, (member.mtime, member.mtime))
+        os.utime(path, (member.mtime, member.mtime))
 
 
 def _note(done: TreeCopied, name: str) -> None:

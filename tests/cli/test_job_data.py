@@ -60,14 +60,14 @@ def test_each_content_goes_up_once_and_a_change_alone(bucket, sets, tmp_path):
     assert missing(bucket, sets()) == []
 
     (tmp_path / "data" / "train.bin").write_bytes(b"new")
-    assert [file.place for file in missing(bucket, sets())] == ["train.bin"]
+    assert [file.relative for file in missing(bucket, sets())] == ["train.bin"]
 
 
 def test_wrong_bytes_under_a_right_name_are_sent_anew(bucket, sets):
     """A kill between an upload and the look at the file may leave it; a name alone proves nothing."""
     bucket.write(digest(CONTENTS["train.bin"]), b"torn")
     files = missing(bucket, sets())
-    assert "train.bin" in {file.place for file in files}
+    assert "train.bin" in {file.relative for file in files}
     send(bucket, files, lambda _: None)
     assert bucket.read(digest(CONTENTS["train.bin"])).data == CONTENTS["train.bin"]
     assert missing(bucket, sets()) == []

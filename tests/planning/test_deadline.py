@@ -32,8 +32,8 @@ def near_the_end(**changes):
 def test_spot_that_is_there_is_taken_and_held(policy):
     """Nobody leaves a spot node for one that costs as much."""
     assert choose(policy, situation()).mode is Mode.SPOT
-    held = choose(policy, situation(mode=Mode.SPOT, place="a"))
-    assert (held.mode, held.place) == (Mode.SPOT, "a")
+    held = choose(policy, situation(mode=Mode.SPOT, zone="a"))
+    assert (held.mode, held.zone) == (Mode.SPOT, "a")
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -90,15 +90,15 @@ def test_thrifty_turns_dear_offers_down_while_there_is_time():
     only_dear = situation(offers=(replace(CHEAP, up=False), DEAR), deadline=30 * HOUR)
     assert choose(Policy.THRIFTY, only_dear).mode is Mode.WAIT
     hurried = replace(only_dear, deadline=13 * HOUR)
-    assert choose(Policy.THRIFTY, hurried).place == "b"
+    assert choose(Policy.THRIFTY, hurried).zone == "b"
 
 
 def test_thrifty_moves_when_another_place_is_much_cheaper():
     """The saving must be worth twice what the move wastes."""
-    on_dear = situation(mode=Mode.SPOT, place="b", offers=(CHEAP, DEAR))
-    assert choose(Policy.THRIFTY, on_dear).place == "a"
-    assert choose(Policy.THRIFTY, replace(on_dear, offers=(replace(CHEAP, usd_hour=1.75), DEAR))).place == "b"
-    assert choose(Policy.UNIFORM, on_dear).place == "b"
+    on_dear = situation(mode=Mode.SPOT, zone="b", offers=(CHEAP, DEAR))
+    assert choose(Policy.THRIFTY, on_dear).zone == "a"
+    assert choose(Policy.THRIFTY, replace(on_dear, offers=(replace(CHEAP, usd_hour=1.75), DEAR))).zone == "b"
+    assert choose(Policy.UNIFORM, on_dear).zone == "b"
 
 
 def test_nothing_is_taken_when_the_work_is_done():
@@ -132,12 +132,12 @@ def play(policy, seed, tick=60.0):
         if state.now >= until:
             up, until = not up, state.now + draw.expovariate(1 / means[up])
             if not up and state.mode is Mode.SPOT:
-                state, worked = replace(state, mode=Mode.WAIT, place=""), state.done
+                state, worked = replace(state, mode=Mode.WAIT, zone=""), state.done
         offer = replace(CHEAP, up=up, share=0.5, life=draw.uniform(0.1, 10) * HOUR)
         choice = choose(policy, replace(state, offers=(offer,), unsaved=worked - state.done))
         if choice.mode is not state.mode:
             worked, cold_left = state.done, state.cold
-            state = replace(state, mode=choice.mode, place=choice.place)
+            state = replace(state, mode=choice.mode, zone=choice.zone)
         if state.mode is not Mode.WAIT:
             cost += {Mode.SPOT: 1.0, Mode.ON_DEMAND: 3.0}[state.mode] * tick / HOUR
             worked += tick if cold_left <= 0 else 0.0

@@ -29,7 +29,7 @@ def offers(table, *, memories=(), **shown):
     found = situation(
         due(), world(nodes=Present(()), prices=table, **shown), begun(1, type=KIND, zone_memories=memories)
     )
-    return {offer.place: offer for offer in found.offers}, found.on_demand_usd_hour
+    return {offer.zone: offer for offer in found.offers}, found.on_demand_usd_hour
 
 
 def test_the_prices_are_those_of_the_table():

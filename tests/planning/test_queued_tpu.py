@@ -23,7 +23,7 @@ from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, wor
 S = QueuedState
 
 
-def place(state, **fields):
+def request(state, **fields):
     """Return the queued resource of incarnation 1."""
     base = {"nodes": ("demo-tpu-g1",), "labels": {"tpuctl-deployment": "demo"}, "created_at": NOW - 9000}
     return QueuedResource("demo-tpu-g1", ZONE, state, 1, **{**base, **fields})
@@ -53,8 +53,8 @@ def looked(queued, nodes=(), was=None, at=NOW):
 )
 def test_queued_resource_and_node_are_one_tpu(state, alone, beside_ready):
     """In every state there is one TPU, and it is the one that the states of both tell."""
-    (without,) = merged((), (place(state),))
-    (with_node,) = merged((node(),), (place(state),))
+    (without,) = merged((), (request(state),))
+    (with_node,) = merged((node(),), (request(state),))
     assert (without.state, with_node.state) == (alone, beside_ready)
     assert without.machine == (state is S.ACTIVE)
     assert with_node.machine
@@ -68,23 +68,23 @@ def test_every_state_of_the_service_is_met():
 
 def test_a_node_of_the_same_name_elsewhere_is_another_one():
     """Names are unique in a zone only."""
-    assert len(merged((node(zone=OTHER_ZONE),), (place(S.ACTIVE),))) == 2
+    assert len(merged((node(zone=OTHER_ZONE),), (request(S.ACTIVE),))) == 2
 
 
 @pytest.mark.parametrize("state", sorted(ENDED, key=lambda state: state.value))
 def test_what_has_ended_is_deleted_and_asked_for_anew(state):
     """A dead queued resource holds quota: it goes in the pass that sees it, whether it still has a node or not."""
     for nodes in ((), (node(),)):
-        _, plan = looked((place(state, retry=Retry.TRANSIENT),), nodes)
+        _, plan = looked((request(state, retry=Retry.TRANSIENT),), nodes)
         removed = [(c.name, c.zone) for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.DELETE)]
         assert removed == [("demo-tpu-g1", ZONE)]
 
 
 def test_waiting_has_no_deadline_of_ours():
     """After six days in the queue nothing is changed, and nothing has been billed."""
-    was, plan = looked((place(S.WAITING_FOR_RESOURCES),))
+    was, plan = looked((request(S.WAITING_FOR_RESOURCES),))
     for day in range(1, 7):
-        was, plan = looked((place(S.WAITING_FOR_RESOURCES),), was=was, at=NOW + day * 86400)
+        was, plan = looked((request(S.WAITING_FOR_RESOURCES),), was=was, at=NOW + day * 86400)
     assert plan.empty
     assert not any(span.kind is Kind.NODE for span in was.spans)
     assert any("in the queue since 2027-01-15 05:30 UTC" in text for text in plan.waiting)
@@ -92,12 +92,12 @@ def test_waiting_has_no_deadline_of_ours():
 
 def test_provisioning_has_a_deadline_that_begins_anew_after_a_fall_back():
     """One that makes and loses its machines for ever is replaced; one that went back into the queue is not."""
-    was, _ = looked((place(S.PROVISIONING),))
+    was, _ = looked((request(S.PROVISIONING),))
     later = NOW + PROVISIONING_DEADLINE + 1
-    back, _ = looked((place(S.WAITING_FOR_RESOURCES),), was=was, at=NOW + 60)
-    _, plan = looked((place(S.PROVISIONING),), was=back, at=later)
+    back, _ = looked((request(S.WAITING_FOR_RESOURCES),), was=was, at=NOW + 60)
+    _, plan = looked((request(S.PROVISIONING),), was=back, at=later)
     assert plan.empty
-    _, plan = looked((place(S.PROVISIONING),), was=was, at=later)
+    _, plan = looked((request(S.PROVISIONING),), was=was, at=later)
     assert [c.verb for c in plan.changes] == [Verb.DELETE, Verb.CREATE]
 
 
@@ -113,7 +113,7 @@ def test_provisioning_has_a_deadline_that_begins_anew_after_a_fall_back():
 )
 def test_a_failed_order_is_one_refusal(until, retry, told):
     """Its reason decides about the next try; having waited in vain is a lack of capacity. It counts once."""
-    failed = place(S.FAILED, until=until, retry=retry, code="TPU-499", message="no")
+    failed = request(S.FAILED, until=until, retry=retry, code="TPU-499", message="no")
     was, _ = looked((failed,))
     was, _ = looked((failed,), was=was, at=NOW + 15)
     assert [(r.retry, r.zone, r.kind) for r in was.refusals] == [(told, ZONE, Kind.NODE)]
@@ -121,11 +121,11 @@ def test_a_failed_order_is_one_refusal(until, retry, told):
 
 def test_people_read_the_state_of_the_place_in_the_queue():
     """CREATING would hide that it waits; a READY TPU is READY, whatever the queue says yet."""
-    waiting = place(S.WAITING_FOR_RESOURCES, until=NOW)
+    waiting = request(S.WAITING_FOR_RESOURCES, until=NOW)
     span = "in the queue since 2027-01-15 05:30 UTC, until 2027-01-15 08:00 UTC at most"
     assert state_text(merged((), (waiting,))[0]) == f"WAITING_FOR_RESOURCES ({span})"
-    assert state_text(merged((node(),), (place(S.PROVISIONING),))[0]) == "READY"
-    assert state_text(merged((), (place(S.SUSPENDED),))[0]) == "SUSPENDED"
+    assert state_text(merged((node(),), (request(S.PROVISIONING),))[0]) == "READY"
+    assert state_text(merged((), (request(S.SUSPENDED),))[0]) == "SUSPENDED"
     assert state_text(node()) == "READY"
 
 

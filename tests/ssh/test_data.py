@@ -29,7 +29,7 @@ def look(base, **wanted):
 
 def names(sets):
     """Return the places of all files by set."""
-    return {one.name: [file.place for file in one.files] for one in sets}
+    return {one.name: [file.relative for file in one.files] for one in sets}
 
 
 def test_folders_files_and_buckets(base):
@@ -126,7 +126,7 @@ def test_too_many_files_are_refused_with_the_way_out(base, monkeypatch):
 def test_a_link_to_a_file_is_followed(base):
     """Caches of datasets are made of such connections."""
     (base / "data" / "link.bin").symlink_to(base / "corpus.txt")
-    sums = {f.place: f.sha256 for f in look(base)[0].files}
+    sums = {f.relative: f.sha256 for f in look(base)[0].files}
     assert sums["link.bin"] == hashlib.sha256(b"text").hexdigest()
 
 

@@ -102,7 +102,7 @@ class Login:
     """Describe application default credentials: their *kind*, path, and owner, if known."""
 
     kind: str
-    place: str
+    path: str
     account: str = ""
 
 

@@ -53,7 +53,7 @@ def credentials(facts: Facts) -> ProbeAnswer:
     if isinstance(login, Unknown):
         return bad(login.why, login.hint or LOG_IN) if login.retry is Retry.PERMANENT else not_observed(login)
     found = login.value
-    return ok(" ".join(part for part in (found.kind, found.account, f"({found.place})") if part))
+    return ok(" ".join(part for part in (found.kind, found.account, f"({found.path})") if part))
 
 
 @check("gcloud-account", Group.GOOGLE)

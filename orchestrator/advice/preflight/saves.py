@@ -106,7 +106,7 @@ def relative_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     names_folder = _DIR in text or any(_DIR in value for value in spec.job.env.values())
     for code in program(spec, facts).code:
         for call in code.calls:
-            keyword, position = _place(call)
+            keyword, position = _path_argument(call)
             path = call.value(keyword, position) if keyword else None
             plain = keyword in call.plain or position in call.plain
             if isinstance(path, str) and _is_beside(path) and (plain or not names_folder):
@@ -188,7 +188,7 @@ def _opens_to_write(call: Call) -> bool:
     return opens and (not isinstance(mode, str) or bool(set(mode) & set("wax+")))
 
 
-def _place(call: Call) -> tuple[str, int]:
+def _path_argument(call: Call) -> tuple[str, int]:
     """Return keyword and position of the path argument of a call that saves; empty for another call."""
     if call.name in _MODELS:
         return _MODELS[call.name]

@@ -40,12 +40,12 @@ _KNOWN = Tuple[int, int, str]
 @dataclass(frozen=True)
 class WantedData:
     """
-    One file: its place below the data folder, its source, and its checksum.
+    One file: its path relative to the data folder, its source, and its checksum.
 
     *total* is `sha256:` and hex, `md5:` and hex, or `crc32c:` and base64 if the bucket has no other sum.
     """
 
-    place: str
+    relative: str
     size: int
     bucket: str
     name: str
@@ -77,7 +77,7 @@ class Data:
         sets = self._sets()
         files = [file for name, source, held in sets for file in self._files(name, source, held)]
         self._recall()
-        self._drop({file.place for file in files})
+        self._drop({file.relative for file in files})
         missing = [file for file in files if not self._has(file)]
         self.wanted = sum(file.size for file in files)
         self.done = self.wanted - sum(file.size for file in missing)
@@ -97,9 +97,9 @@ class Data:
         except (KeyError, TypeError) as error:
             raise TornError(f"{DATA_LIST} in the bundle cannot be read") from error
         for name, _, held in found:
-            for place in (name, *(f"{name}/{one['name']}" for one in held)):
-                if place.startswith("/") or {"", ".", ".."} & set(place.split("/")):
-                    raise TornError(f"{DATA_LIST} names {place!r}, which is no place below a folder")
+            for relative in (name, *(f"{name}/{one['name']}" for one in held)):
+                if relative.startswith("/") or {"", ".", ".."} & set(relative.split("/")):
+                    raise TornError(f"{DATA_LIST} names {relative!r}, which is no place below a folder")
         return found
 
     def _files(self, name: str, source: str, held: List[Dict[str, object]]) -> Iterator[WantedData]:
@@ -115,17 +115,17 @@ class Data:
                     f"sha256:{total}",
                 )
             return
-        place, _, prefix = source[len("gs://") :].partition("/")
+        bucket, _, prefix = source[len("gs://") :].partition("/")
         prefix = prefix.rstrip("/")
-        found = list(self._listed(name, source, place, prefix))
+        found = list(self._listed(name, source, bucket, prefix))
         if not found:
             raise FinalError(f"{source} holds no objects")
         yield from found
 
-    def _listed(self, name: str, source: str, place: str, prefix: str) -> Iterator[WantedData]:
+    def _listed(self, name: str, source: str, bucket: str, prefix: str) -> Iterator[WantedData]:
         """Yield the objects of a folder of any bucket, or the one object of that name. Raise FinalError."""
         try:
-            items = self._bucket.other(place).objects(prefix)
+            items = self._bucket.other(bucket).objects(prefix)
         except TransientError:
             raise
         except AgentError as error:
@@ -139,7 +139,7 @@ class Data:
             inner = inner.lstrip("/")
             if item["name"].endswith("/") or {"", ".", ".."} & set(inner.split("/")):
                 continue
-            yield WantedData(f"{name}/{inner}", int(item["size"]), place, item["name"], _sum_of(item))
+            yield WantedData(f"{name}/{inner}", int(item["size"]), bucket, item["name"], _sum_of(item))
 
     def _check_room(self, missing: List[WantedData]) -> None:
         self._layout.data.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ class Data:
 
     def _has(self, file: WantedData) -> bool:
         """Return whether the file exists and is right; it is read again only if it changed since the last check."""
-        path = self._layout.data / file.place
+        path = self._layout.data / file.relative
         try:
             # lstat: a symlink that the job has placed there may lead anywhere.
             found = path.lstat()
@@ -159,16 +159,16 @@ class Data:
             return False
         if path.is_symlink() or not path.is_file() or found.st_size != file.size:
             return False
-        if self._known.get(file.place) == (found.st_size, found.st_mtime_ns, file.total):
+        if self._known.get(file.relative) == (found.st_size, found.st_mtime_ns, file.total):
             return True
         # After a notice, the last seconds must not go into hashing files that are already here.
         if self.stop.is_set() or not _fits(path, file.total):
             return False
-        self._known[file.place] = (found.st_size, found.st_mtime_ns, file.total)
+        self._known[file.relative] = (found.st_size, found.st_mtime_ns, file.total)
         return True
 
     def _fetch(self, file: WantedData) -> None:
-        path = self._layout.data / file.place
+        path = self._layout.data / file.relative
         # Never through a link: its target is not ours to delete (rmtree refuses links, too).
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(str(path))
@@ -194,15 +194,15 @@ class Data:
         part.replace(path)
         status = path.stat()
         with self._lock:
-            self._known[file.place] = (status.st_size, status.st_mtime_ns, file.total)
+            self._known[file.relative] = (status.st_size, status.st_mtime_ns, file.total)
             self.done += file.size
 
     def _recall(self) -> None:
         """Load the state of verified files from earlier starts."""
         self._known = {}
-        for place, value in read_json(self._layout.data_state).items():
+        for relative, value in read_json(self._layout.data_state).items():
             if isinstance(value, list) and len(value) == 3:
-                self._known[place] = (int(value[0]), int(value[1]), str(value[2]))
+                self._known[relative] = (int(value[0]), int(value[1]), str(value[2]))
 
     def _remember(self) -> None:
         with self._lock:
@@ -211,8 +211,8 @@ class Data:
 
     def _drop(self, wanted: Set[str]) -> None:
         """Delete downloaded files that the present code does not want; files that the job wrote stay."""
-        for place in sorted(set(self._known) - wanted):
-            path = self._layout.data / place
+        for relative in sorted(set(self._known) - wanted):
+            path = self._layout.data / relative
             with contextlib.suppress(OSError):
                 # The job may have moved or deleted it.
                 path.unlink()
@@ -223,7 +223,7 @@ class Data:
                     folder.rmdir()
                 except OSError:
                     break  # The folder is not empty.
-            del self._known[place]
+            del self._known[relative]
 
 
 def _sum_of(item: Dict[str, str]) -> str:

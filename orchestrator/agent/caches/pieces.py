@@ -56,10 +56,10 @@ class CacheFile:
         return [self.size, self.modified]
 
 
-def look(places: Mapping[str, Path]) -> Dict[str, CacheFile]:
-    """Return files, links and empty folders below *places* by member name; unreadable ones are left out."""
+def look(folders: Mapping[str, Path]) -> Dict[str, CacheFile]:
+    """Return files, links and empty folders below *folders* by member name; unreadable ones are left out."""
     found: Dict[str, CacheFile] = {}
-    for name, folder in places.items():
+    for name, folder in folders.items():
         for one in _below(name, folder):
             found[one.member] = one
     return found

@@ -289,8 +289,8 @@ class Caches:
         self._log.line(f"--- {text} ---")
 
 
-def _incoming(place: Path, cache: str) -> Path:
-    """Return the folder to unpack in, on the same disk as *place*, so that a rename can move the files."""
-    while not place.is_dir():
-        place = place.parent
-    return place / f"{OURS}incoming-{cache}"
+def _incoming(folder: Path, cache: str) -> Path:
+    """Return the folder to unpack in, on the same disk as *folder*, so that a rename can move the files."""
+    while not folder.is_dir():
+        folder = folder.parent
+    return folder / f"{OURS}incoming-{cache}"

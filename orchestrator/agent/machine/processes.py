@@ -23,11 +23,11 @@ LOOKS = 3
 
 def processes_of(root: Path, session: Optional[int]) -> List[int]:
     """Return the ids of living processes of this machine's jobs, without zombies."""
-    place = b"TPUCTL_ROOT=" + os.fsencode(str(root))
+    marker = b"TPUCTL_ROOT=" + os.fsencode(str(root))
     me = os.getpid()
     # Listed again in each round: a job may start processes faster than they are killed.
     numbers = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return [pid for pid in numbers if pid != me and _belongs(pid, place, session)]
+    return [pid for pid in numbers if pid != me and _belongs(pid, marker, session)]
 
 
 def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int]:
@@ -70,7 +70,7 @@ def boot_id() -> str:
         return ""
 
 
-def _belongs(pid: int, place: bytes, session: Optional[int]) -> bool:
+def _belongs(pid: int, marker: bytes, session: Optional[int]) -> bool:
     fields = _stat(pid)
     # A zombie has no memory and no files, and its parent may never reap it.
     if not fields or fields[0] in (b"Z", b"X"):
@@ -82,7 +82,7 @@ def _belongs(pid: int, place: bytes, session: Optional[int]) -> bool:
         environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
-    return place in environ and any(entry.startswith(MARK) for entry in environ)
+    return marker in environ and any(entry.startswith(MARK) for entry in environ)
 
 
 def _stat(pid: int) -> List[bytes]:

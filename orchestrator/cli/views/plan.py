@@ -90,7 +90,7 @@ def _facts(preview: Preview, source: str, *, verbose: bool) -> Table:
     scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in node_scopes(preview.spec))
     facts = {
         "project": preview.project or "not known yet: set project, GOOGLE_CLOUD_PROJECT or --set project=ID",
-        **_places(preview),
+        **_locations(preview),
         "runs as": preview.account_text,
         **({"scopes": scopes} if verbose else {}),
         "saves": _saves(preview),
@@ -109,8 +109,8 @@ def _saves(preview: Preview) -> str:
     return f"{text}; {'at first ' if preview.saves.life else ''}{preview.saves.text}"
 
 
-def _places(preview: Preview) -> dict[str, str]:
-    """Return the places of the resources, and the cost of a TPU away from the bucket."""
+def _locations(preview: Preview) -> dict[str, str]:
+    """Return where the resources are, and the cost of a TPU away from the bucket."""
     zones = {"zones": ", then ".join(preview.spec.tpu.zones)}
     if not preview.egress:
         return {

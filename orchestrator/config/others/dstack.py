@@ -51,7 +51,7 @@ def convert(data: Mapping[str, Any]) -> Draft:
     if data.get("name"):
         draft.name(data["name"], f"name: {data['name']}")
     _tpu(draft, data.get("resources"))
-    _place(draft, data)
+    _zones(draft, data)
     _spot(draft, data.get("spot_policy"))
     for key, value in data.items():
         _KEYS_OF_A_TASK.get(str(key), _no_setting)(draft, str(key), value)
@@ -102,7 +102,7 @@ def _tpu(draft: Draft, resources: Any) -> None:
             draft.leave(f"resources.{key}", _HOST)
 
 
-def _place(draft: Draft, data: Mapping[str, Any]) -> None:
+def _zones(draft: Draft, data: Mapping[str, Any]) -> None:
     clouds = [str(one) for one in _listed(data.get("backends"))]
     if clouds and "gcp" not in clouds:
         draft.leave(f"backends: {', '.join(clouds)}, and their places", "tpuctl uses Google Cloud only")

@@ -81,8 +81,8 @@ def _secrets(draft: Draft, _: str, given: Any) -> None:
 
 
 def _mounts(draft: Draft, _: str, given: Any) -> None:
-    for place, source in _named(given):
-        _mount(draft, place, source)
+    for target, source in _named(given):
+        _mount(draft, target, source)
 
 
 def _script(draft: Draft, key: str, text: Any) -> None:
@@ -114,7 +114,7 @@ def _resources(draft: Draft, given: Mapping[str, Any]) -> None:
             cloud = "there is no Kubernetes cluster" if one in on_gke else "tpuctl uses Google Cloud only"
             draft.leave(f"resources: {_cloud(one)}", cloud)
     _types(draft, usable + on_gke)
-    _places(draft, usable)
+    _zones(draft, usable)
     _spot(draft, usable)
     arguments = list(dict.fromkeys(pair for one in usable for pair in _named(one.get("accelerator_args"))))
     for name, value in arguments:
@@ -147,9 +147,9 @@ def _types(draft: Draft, every: Sequence[Mapping[str, Any]]) -> None:
             draft.leave(f"resources.accelerators: {kind}", no_type(kind))
 
 
-def _places(draft: Draft, every: Sequence[Mapping[str, Any]]) -> None:
+def _zones(draft: Draft, every: Sequence[Mapping[str, Any]]) -> None:
     for one in every:
-        region, zone = _place(one)
+        region, zone = _region_and_zone(one)
         if zone:
             draft.zones([zone], f"resources: zone {zone}")
         elif region:
@@ -191,9 +191,9 @@ def _recovery(draft: Draft, given: Any) -> None:
             draft.leave(theirs, _UNKNOWN)
 
 
-def _mount(draft: Draft, place: str, source: Any) -> None:
+def _mount(draft: Draft, target: str, source: Any) -> None:
     """Convert one file mount to `job.data`, or add a row that says why not."""
-    theirs = f"file_mounts.{place}"
+    theirs = f"file_mounts.{target}"
     if isinstance(source, Mapping):
         if source.get("store") == "volume":
             draft.leave(theirs, "attach an existing disk with tpu.disks")
@@ -206,7 +206,7 @@ def _mount(draft: Draft, place: str, source: Any) -> None:
             return
     else:
         mode, origin = "COPY", source
-    inside = re.sub(r"^(?:~/sky_workdir/|~/|\./|/+)", "", place).strip("/")
+    inside = re.sub(r"^(?:~/sky_workdir/|~/|\./|/+)", "", target).strip("/")
     origin = origin if isinstance(origin, str) else ""
     if "://" in origin and not origin.startswith("gs://"):
         draft.leave(theirs, "copy it to a bucket of Google Cloud first, then name it in job.data")
@@ -217,12 +217,12 @@ def _mount(draft: Draft, place: str, source: Any) -> None:
             theirs, f"{origin} is outside the project: if it shall be sent, name it in job.data yourself"
         )
         return
-    if not inside or not origin or "$" in place + origin:
+    if not inside or not origin or "$" in target + origin:
         draft.leave(theirs, "name it in job.data yourself: its path or source is not known here")
         return
     draft.take("job.data", {inside: origin}, f"{theirs}: {origin}")
-    if not place.startswith(("~/sky_workdir/", "./")) and place.startswith(("/", "~")):
-        why = f"the job reads {place}; here it is {inside} in its own folder"
+    if not target.startswith(("~/sky_workdir/", "./")) and target.startswith(("/", "~")):
+        why = f"the job reads {target}; here it is {inside} in its own folder"
         draft.decide("job.data", why, item=inside)
     if mode != "COPY":
         draft.decide(
@@ -250,7 +250,7 @@ def _cloud(one: Mapping[str, Any]) -> str:
     return str(infra).partition("/")[0].lower() if infra else str(one.get("cloud") or "").lower()
 
 
-def _place(one: Mapping[str, Any]) -> tuple[str, str]:
+def _region_and_zone(one: Mapping[str, Any]) -> tuple[str, str]:
     """Return region and zone, empty if any will do."""
     _, region, zone = (*str(one.get("infra") or "").split("/"), "", "", "")[:3]
     region, zone = str(one.get("region") or region), str(one.get("zone") or zone)

@@ -8,7 +8,7 @@ from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, VmSpec
 
 
-def _place(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if not spec.watch.on_vm:
         return
     if not isinstance(spec.vm, VmSpec):
@@ -69,7 +69,7 @@ def _last_resort(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    SettingRule(("watch.on_vm", "vm"), _place),
+    SettingRule(("watch.on_vm", "vm"), _vm),
     SettingRule(
         (
             "watch.on_vm",

@@ -12,7 +12,7 @@ LOWEST_PORT = 1024
 HIGHEST_PORT = 65535
 
 
-def _place(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for sidecar in sidecars(spec, ""):
         if sidecar.role == "vm" and spec.vm == "none":
             yield Problem(
@@ -52,7 +52,7 @@ def _logdir(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    SettingRule(("sidecars.tensorboard", "sidecars.jupyter", "vm"), _place),
+    SettingRule(("sidecars.tensorboard", "sidecars.jupyter", "vm"), _vm),
     SettingRule(("sidecars.tensorboard", "sidecars.jupyter"), _ports),
     SettingRule(("sidecars.tensorboard",), _logdir),
 )

@@ -103,7 +103,7 @@ class Auto(Format):
     def judge(self, root: Path, unit: Unit) -> Judgement:
         """Return the judgement of the unit's format; the first format with a complete save is chosen."""
         format_, base, inner = self._lower(unit)
-        judged = format_.judge(_place(root, base), inner)
+        judged = format_.judge(_folder(root, base), inner)
         # Only a complete save decides: by name alone, files may be weights that the job starts from.
         if judged.state is SavedState.COMPLETE and not self._is_strong() and self._chosen is not format_:
             self._chosen = format_
@@ -118,15 +118,15 @@ class Auto(Format):
 
     def resume(self, root: str, unit: Unit) -> str:
         format_, base, inner = self._lower(unit)
-        return format_.resume(str(_place(Path(root), base)), inner)
+        return format_.resume(str(_folder(Path(root), base)), inner)
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
         format_, base, inner = self._lower(chosen)
-        return format_.repair(_place(root, base), inner)
+        return format_.repair(_folder(root, base), inner)
 
     def target(self, root: Path, unit: Unit) -> Optional[int]:
         format_, base, inner = self._lower(unit)
-        return format_.target(_place(root, base), inner)
+        return format_.target(_folder(root, base), inner)
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
         """
@@ -212,7 +212,7 @@ def _lifted(unit: Unit, root: Path, base: str) -> Unit:
     return replace(unit, name=_joined(base, unit.name), folder=_joined(base, unit.folder))
 
 
-def _place(root: Path, base: str) -> Path:
+def _folder(root: Path, base: str) -> Path:
     return root.parent if base == ROOT else root / base
 
 

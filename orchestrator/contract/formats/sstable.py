@@ -31,8 +31,8 @@ def shard_sizes(data: bytes) -> Optional[Dict[int, int]]:
 
 def _sizes(data: bytes) -> Dict[int, int]:
     footer = data[-FOOTER:]
-    _, place = _handle(footer, 0)
-    (offset, size), _ = _handle(footer, place)
+    _, position = _handle(footer, 0)
+    (offset, size), _ = _handle(footer, position)
     sizes: Dict[int, int] = {}
     for _key, value in _entries(data, offset, size):
         (start, length), _ = _handle(value, 0)
@@ -51,17 +51,17 @@ def _entries(data: bytes, offset: int, size: int) -> Iterator[Tuple[bytes, bytes
     if data[offset + size] != 0:
         return
     end = size - 4 - 4 * int.from_bytes(block[-4:], "little")
-    key, place = b"", 0
-    while place < end:
-        shared, place = varint(block, place)
-        own, place = varint(block, place)
-        length, place = varint(block, place)
-        key = key[:shared] + block[place : place + own]
-        yield key, block[place + own : place + own + length]
-        place += own + length
+    key, position = b"", 0
+    while position < end:
+        shared, position = varint(block, position)
+        own, position = varint(block, position)
+        length, position = varint(block, position)
+        key = key[:shared] + block[position : position + own]
+        yield key, block[position + own : position + own + length]
+        position += own + length
 
 
-def _handle(data: bytes, place: int) -> Tuple[Tuple[int, int], int]:
-    offset, place = varint(data, place)
-    size, place = varint(data, place)
-    return (offset, size), place
+def _handle(data: bytes, position: int) -> Tuple[Tuple[int, int], int]:
+    offset, position = varint(data, position)
+    size, position = varint(data, position)
+    return (offset, size), position

@@ -80,18 +80,18 @@ def grace(spec: Spec) -> int:
 def folders(spec: Spec, host: JobHost) -> Iterator[str]:
     """Yield the lines that link the bucket's checkpoint folder to where the job saves."""
     if spec.job.checkpoint.dir.startswith("/"):
-        place = quote(spec.job.checkpoint.dir.rstrip("/"))
-        yield f'mkdir -p {_folder(host)} "$(dirname {place})"'
-        yield f"ln -sfn {_folder(host)} {place}"
+        path = quote(spec.job.checkpoint.dir.rstrip("/"))
+        yield f'mkdir -p {_folder(host)} "$(dirname {path})"'
+        yield f"ln -sfn {_folder(host)} {path}"
     elif spec.job.checkpoint.dir != "bucket":
         yield 'mkdir -p "$TPUCTL_CHECKPOINT_DIR"'
 
 
-def linked(places: Iterable[str], host: JobHost) -> Iterator[str]:
+def linked(paths: Iterable[str], host: JobHost) -> Iterator[str]:
     """Yield the lines that link data of the mounted bucket to its places below the code, as job.data says."""
-    for place in places:
-        yield f'mkdir -p "$(dirname {quote(place)})"'
-        yield f"ln -sfn {host.mount}/data/{quote(place)} {quote(place)}"
+    for path in paths:
+        yield f'mkdir -p "$(dirname {quote(path)})"'
+        yield f"ln -sfn {host.mount}/data/{quote(path)} {quote(path)}"
 
 
 def _checkpoints(spec: Spec, host: JobHost) -> str:
