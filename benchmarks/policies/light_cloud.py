@@ -96,8 +96,8 @@ class LightCloud:
     def see(self, plan: Plan, record: Record) -> None:
         """Learn for how long the loop will do nothing, whatever it sees in vain meanwhile."""
         self.calm = 0.0
-        in_sight = any(m.incarnation == record.node.incarnation for m in self.machines)
-        doubtful = record.node.requested_at > 0 and not in_sight
+        visible = any(m.incarnation == record.node.incarnation for m in self.machines)
+        doubtful = record.node.requested_at > 0 and not visible
         if plan.changes or doubtful or any(self._rings(m) for m in self.machines):
             return
         gates = [create_gate(self.spec, record, zone) - EPOCH for zone in self.places]

@@ -106,19 +106,19 @@ def adopt_vm(
 def _fitting_vm(session: Session, name: str, zone: str | None, at_down: str) -> ForeignVm:
     spec, vms = session.spec, session.cloud.vms
     place = zone or names.vm_zone(spec)
-    sight = vms.inspect(name, place)
+    observed = vms.inspect(name, place)
     mine = vms.labelled(names.DEPLOYMENT_LABEL, spec.name, (place, names.vm_zone(spec)))
-    for answer in (sight, mine):
+    for answer in (observed, mine):
         if isinstance(answer, Unknown):
             raise TransientError(
                 f"VM {name} cannot be looked at: {answer.why}", hint=answer.hint, changed=UNTOUCHED
             )
-    if not isinstance(sight, Present):
+    if not isinstance(observed, Present):
         raise UsageError(
             f"there is no VM {name} in {place}", hint="add --zone, or see: gcloud compute instances list",
             changed=UNTOUCHED, code="TPU-147",
         )  # fmt: skip
-    found = sight.value
+    found = observed.value
     others = [vm.name for vm in mine.value if vm.name != name] if isinstance(mine, Present) else []
     _refuse(
         f"VM {name} in {place}", list(vm_obstacles(spec, found, others, at_down)),
@@ -158,19 +158,19 @@ def adopt_bucket(
 
 
 def _fitting_bucket(session: Session, name: str, at_down: str) -> ForeignBucket:
-    sight = session.cloud.buckets.inspect(name)
-    if isinstance(sight, Unknown):
+    observed = session.cloud.buckets.inspect(name)
+    if isinstance(observed, Unknown):
         raise TransientError(
-            f"bucket {name} cannot be looked at: {sight.why}", hint=sight.hint, changed=UNTOUCHED
+            f"bucket {name} cannot be looked at: {observed.why}", hint=observed.hint, changed=UNTOUCHED
         )
-    if not isinstance(sight, Present):
+    if not isinstance(observed, Present):
         raise UsageError(
             f"there is no bucket {name}",
             hint="see: gcloud storage buckets list",
             changed=UNTOUCHED,
             code="TPU-147",
         )
-    spec, found = session.spec, sight.value
+    spec, found = session.spec, observed.value
     stored = session.folder / SPEC_FILE
     # From the stored spec, because the file already names the new bucket.
     earlier = names.bucket_name(spec_in(stored), session.project) if stored.exists() else ""
@@ -217,11 +217,11 @@ def _find(session: Session, name: str, zone: str | None) -> ForeignNode:
     zones = (zone,) if zone else session.spec.tpu.zones
     unknown = ""
     for place in zones:
-        sight = session.cloud.nodes.inspect(name, place)
-        if isinstance(sight, Present):
-            return sight.value
-        if isinstance(sight, Unknown):
-            unknown = sight.why
+        observed = session.cloud.nodes.inspect(name, place)
+        if isinstance(observed, Present):
+            return observed.value
+        if isinstance(observed, Unknown):
+            unknown = observed.why
     if unknown:
         raise TransientError(f"TPU {name} cannot be read: {unknown}", changed=UNTOUCHED)
     raise UsageError(

@@ -220,11 +220,11 @@ def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:
     bucket = session.blueprint.bucket
     place = f"gs://{bucket}/{names.prefix_of(session.spec)}"
     # An unreadable bucket counts as existing: its data must not be lost because of an Unknown.
-    sight = session.deployment.cloud.buckets.observe(bucket)
-    if isinstance(sight, Absent):
+    observed = session.deployment.cloud.buckets.observe(bucket)
+    if isinstance(observed, Absent):
         session.reporter.say(f"  there is no bucket {bucket}")
         return False, False
-    lent = isinstance(sight, Present) and names.is_given_back(sight.value.labels)
+    lent = isinstance(observed, Present) and names.is_given_back(observed.value.labels)
     # The deployment's folder in a shared bucket is ours, whoever owns the bucket.
     goes = delete_data and (bool(session.spec.bucket.prefix) or not lent)
     again = ": it was adopted, and is yours again" if lent and delete_data else ""
@@ -240,12 +240,12 @@ def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:
 def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:
     """Return machines with our label in zones that neither file nor record names, and report them; they stay."""
     tpus, vms = sweep.elsewhere()
-    for kind, sight in (("TPU", tpus), ("VM", vms)):
+    for kind, observed in (("TPU", tpus), ("VM", vms)):
         # Reported, because silence would read as "nothing there".
-        if isinstance(sight, Unknown):
-            session.reporter.say(f"  other zones were not checked for a {kind}: {sight.why}")
-        elif sight.value.unreachable:
-            silent = ", ".join(sight.value.unreachable)
+        if isinstance(observed, Unknown):
+            session.reporter.say(f"  other zones were not checked for a {kind}: {observed.why}")
+        elif observed.value.unreachable:
+            silent = ", ".join(observed.value.unreachable)
             session.reporter.say(f"  not checked for a {kind}, since they did not answer: {silent}")
     found: list[Node | Vm] = []
     found += tpus.value.found if isinstance(tpus, Present) else ()

@@ -108,8 +108,8 @@ def _one_try(session: Session) -> "Pass":
 
 def _doubts(result: "Pass") -> list[str]:
     """Return what prevented this pass from ending the deployment: unknowns and refusals."""
-    sights = (result.world.nodes, result.world.vm)
-    unseen = [sight.why for sight in sights if isinstance(sight, Unknown)]
+    observations = (result.world.nodes, result.world.vm)
+    unseen = [observed.why for observed in observations if isinstance(observed, Unknown)]
     return [*unseen, *(failure.error.message for failure in result.failures)]
 
 

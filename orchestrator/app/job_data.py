@@ -59,28 +59,28 @@ def say_what_is_sent(session: Session, sets: tuple[DataSet, ...]) -> None:
 def check_sources(session: Session) -> None:
     """Raise UsageError if a source folder in a bucket is missing or empty; report one that is not readable."""
     for source in bucket_sources(session.spec):
-        sight = Probe(session.clients).holds_objects(source)
+        observed = Probe(session.clients).holds_objects(source)
         # An empty folder means a wrong name; better found now than by a job that trains on nothing.
-        if isinstance(sight, Absent) or sight == Present(False):
+        if isinstance(observed, Absent) or observed == Present(False):
             raise UsageError(
                 f"job.data names {source}, and nothing is there", hint="correct job.data: tpuctl doctor",
                 changed="nothing was changed", code="TPU-144",
             )  # fmt: skip
-        if isinstance(sight, Unknown):
+        if isinstance(observed, Unknown):
             session.reporter.say(
-                f"data: {source} cannot be seen from here ({sight.why}); the machines may", style="warning"
+                f"data: {source} cannot be seen from here ({observed.why}); the machines may", style="warning"
             )
 
 
 def bucket_is_there(session: Session) -> bool:
     """Return whether the deployment's bucket exists. Raise TransientError if that is unknown."""
-    sight = session.cloud.buckets.observe(session.blueprint.bucket)
-    if isinstance(sight, Unknown):
+    observed = session.cloud.buckets.observe(session.blueprint.bucket)
+    if isinstance(observed, Unknown):
         raise TransientError(
-            f"the bucket cannot be seen, so the data cannot be sent: {sight.why}",
+            f"the bucket cannot be seen, so the data cannot be sent: {observed.why}",
             hint="the same command again", changed="nothing was changed",
         )  # fmt: skip
-    return not isinstance(sight, Absent)
+    return not isinstance(observed, Absent)
 
 
 def send_data(session: Session, sets: tuple[DataSet, ...], store: Store | None = None) -> None:

@@ -20,7 +20,7 @@ from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.engine.observe import observe
 from orchestrator.errors import UsageError
-from orchestrator.planning.approval import Approved, needs_same_cloud, refuse_moved, sights_of
+from orchestrator.planning.approval import Approved, needs_same_cloud, observations_of, refuse_moved
 from orchestrator.planning.forecast import foresee
 from orchestrator.planning.update_record import learn
 from orchestrator.ssh.source_files import PLAN
@@ -94,7 +94,7 @@ def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Pl
     """Return what `up` would do now as a plan to approve. Raise TransientError as `sights_of` does."""
     spec = session.spec
     plan, world, record = foresee_up(session, bundle, agent)
-    sights = sights_of(world, record)
+    observations = observations_of(world, record)
     approved = Approved(
         deployment=spec.name,
         project=session.project,
@@ -105,7 +105,7 @@ def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Pl
         bundle=bundle,
         agent=agent,
         spec=dump(spec),
-        sights=sights,
+        observations=observations,
         changes=tuple(change.as_dict() for change in plan.changes),
     )
     return approved, plan, world

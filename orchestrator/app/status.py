@@ -131,8 +131,8 @@ def _resources(session: Session, world: World, record: Record) -> list[dict[str,
     def add(kind: str, name: str, zone: str, state: str) -> None:
         rows.append({"kind": kind, "name": name, "zone": zone, "state": state})
 
-    def word(sight: object) -> str:
-        return f"unknown: {sight.why}" if isinstance(sight, Unknown) else "absent"
+    def word(observed: object) -> str:
+        return f"unknown: {observed.why}" if isinstance(observed, Unknown) else "absent"
 
     bucket = world.bucket
     place = bucket.value.location if isinstance(bucket, Present) else ""

@@ -9,7 +9,7 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.source_folder import source_folder
 from orchestrator.domain.bucket_grants import grants_mark
-from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight
+from orchestrator.domain.observation import Heartbeat, Observed, Phase, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record, newest_incarnation
@@ -80,7 +80,7 @@ def bring_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
             )
 
 
-def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], record: Record) -> Record:
+def ended(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record: Record) -> Record:
     """Return the record with the end that the workers report, if no watcher has recorded it."""
     found = beats.value if isinstance(beats, Present) else ()
     if record.outcome or not found:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from orchestrator.domain.names import region_of
-from orchestrator.domain.observation import Node, Present, Sight, Unknown, Vm
+from orchestrator.domain.observation import Node, Observed, Present, Unknown, Vm
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 
@@ -35,7 +35,7 @@ class Everywhere(Generic[T]):
 Survey = Present[Everywhere[T]] | Unknown
 
 
-def within(survey: Survey[T], zones: Collection[str]) -> Sight[tuple[T, ...]]:
+def within(survey: Survey[T], zones: Collection[str]) -> Observed[tuple[T, ...]]:
     """Return what is in *zones*; Unknown if one of them was not reached, because unknown is not absent."""
     if isinstance(survey, Unknown):
         return survey
@@ -53,7 +53,7 @@ def outside(survey: Everywhere[T], zones: Collection[str]) -> tuple[T, ...]:
     return tuple(one for one in survey.found if one.zone not in zones)
 
 
-def both(one: Sight[tuple[T, ...]], other: Sight[tuple[T, ...]]) -> Sight[tuple[T, ...]]:
+def both(one: Observed[tuple[T, ...]], other: Observed[tuple[T, ...]]) -> Observed[tuple[T, ...]]:
     """Return two lists as one; Unknown if one of them is."""
     for survey in (one, other):
         if isinstance(survey, Unknown):

@@ -45,7 +45,7 @@ class Unknown:
     denied: bool = False
 
 
-Sight = Present[T] | Absent | Unknown
+Observed = Present[T] | Absent | Unknown
 
 
 class NodeState(Enum):
@@ -368,13 +368,13 @@ class World:
     of it. They do not count as heartbeats.
     """
 
-    bucket: Sight[Bucket]
-    vm: Sight[Vm]
-    nodes: Sight[tuple[Node, ...]]
-    heartbeats: Sight[tuple[Heartbeat, ...]]
+    bucket: Observed[Bucket]
+    vm: Observed[Vm]
+    nodes: Observed[tuple[Node, ...]]
+    heartbeats: Observed[tuple[Heartbeat, ...]]
     operations: tuple[OperationResult, ...] = ()
     observed_at: float = 0.0
-    claim: Sight[Claim] = field(default_factory=Absent)
+    claim: Observed[Claim] = field(default_factory=Absent)
     held: Mapping[str, float] = field(default_factory=dict)
     stockouts: ZoneMemories = ()
     prices: Prices = field(default_factory=Prices)

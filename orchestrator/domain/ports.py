@@ -17,9 +17,9 @@ from orchestrator.domain.observation import (
     ForeignNode,
     ForeignVm,
     Node,
+    Observed,
     Operation,
     OperationResult,
-    Sight,
     Vm,
 )
 from orchestrator.domain.queued_resource import QueuedResource
@@ -99,7 +99,7 @@ class NodeOrder:
 class Buckets(Protocol):
     """Observe, create and delete buckets."""
 
-    def observe(self, name: str) -> Sight[Bucket]:
+    def observe(self, name: str) -> Observed[Bucket]:
         """Observe one bucket; errors become Unknown."""
 
     def create(self, order: BucketOrder) -> None:
@@ -111,7 +111,7 @@ class Buckets(Protocol):
     def empty(self, name: str, prefix: str, keep: Container[str] = ()) -> None:
         """Delete all objects under *prefix* except the names in *keep*; do nothing if the bucket does not exist."""
 
-    def inspect(self, name: str) -> Sight[ForeignBucket]:
+    def inspect(self, name: str) -> Observed[ForeignBucket]:
         """Observe one bucket of any owner, with what an adoption needs to know; errors become Unknown."""
 
     def mark(self, name: str, labels: Mapping[str, str], version: int) -> None:
@@ -127,13 +127,13 @@ class Vms(Protocol):
     def everywhere(self, label: str, value: str) -> Survey[Vm]:
         """List the VMs with the label in all zones by one call; places without an answer are named."""
 
-    def observe(self, name: str, zone: str) -> Sight[Vm]:
+    def observe(self, name: str, zone: str) -> Observed[Vm]:
         """Observe one VM; errors become Unknown."""
 
-    def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
+    def disk_users(self, name: str, zone: str) -> Observed[tuple[str, ...]]:
         """Observe a disk of any owner: Present with the machines that use it, Absent if it does not exist."""
 
-    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[Vm, ...]]:
         """List the VMs with the label in *zones*, all pages; a partial answer is Unknown."""
 
     def create(self, order: VmOrder) -> Operation:
@@ -154,7 +154,7 @@ class Vms(Protocol):
     def host_keys(self, name: str, zone: str) -> tuple[str, ...]:
         """Return the public host keys (`ssh-ed25519 AAAA...`); raise NotFoundError while there are none."""
 
-    def inspect(self, name: str, zone: str) -> Sight[ForeignVm]:
+    def inspect(self, name: str, zone: str) -> Observed[ForeignVm]:
         """Observe one VM of any owner, with what an adoption needs to know; errors become Unknown."""
 
     def mark(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
@@ -173,13 +173,13 @@ class Vms(Protocol):
 class Nodes(Protocol):
     """Observe, create and delete TPU nodes."""
 
-    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[Node, ...]]:
         """List the nodes with the label in *zones*, all pages; a partial answer is Unknown."""
 
     def everywhere(self, label: str, value: str) -> Survey[Node]:
         """List the nodes with the label in all zones by one call; places without an answer are named."""
 
-    def observe(self, name: str, zone: str) -> Sight[Node]:
+    def observe(self, name: str, zone: str) -> Observed[Node]:
         """Observe one node of any owner; errors become Unknown."""
 
     def create(self, order: NodeOrder) -> Operation:
@@ -194,7 +194,7 @@ class Nodes(Protocol):
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
         """Return one worker's public host keys from its guest attributes; NotFoundError while there are none."""
 
-    def inspect(self, name: str, zone: str) -> Sight[ForeignNode]:
+    def inspect(self, name: str, zone: str) -> Observed[ForeignNode]:
         """Observe one node of any owner, with its unchangeable settings; errors become Unknown."""
 
     def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
@@ -218,10 +218,10 @@ class StoredObject:
 class QueuedResources(Protocol):
     """Observe, create and delete queued resources of one node each; both have the same name."""
 
-    def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
+    def observe(self, name: str, zone: str) -> Observed[QueuedResource]:
         """Observe one queued resource; errors become Unknown. A new one may be Absent for a moment."""
 
-    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[QueuedResource, ...]]:
         """List those whose node has the label in *zones*, all pages; a partial answer is Unknown."""
 
     def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:

@@ -41,7 +41,7 @@ from orchestrator.emulator.machines.machine_python import interpreters, package_
 from orchestrator.emulator.machines.socket_owner import (
     Inside,
     OwnerSocket,
-    check_sight,
+    check_owner_reported,
     holder_of,
     listening,
     unix_connection,
@@ -304,7 +304,7 @@ async def run(folder: Path, tools: Tools, *, on_demand: bool) -> None:
     _allow_many_connections()
     # Before anything else: a second daemon on this folder ends here and touches no machine.
     listener = listening("127.0.0.1", options.port)
-    check_sight(listener)
+    check_owner_reported(listener)
     daemon = Daemon(folder, options, asyncio.get_running_loop(), tools, on_demand=on_demand)
     listener.inside = daemon.inside
     await daemon.serve(listener)

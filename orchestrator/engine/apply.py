@@ -363,21 +363,21 @@ def check_disks(vms: Vms, order: NodeOrder) -> None:
     one keeps its disks until it is deleted.
     """
     for disk in order.disks:
-        sight = vms.disk_users(disk.name, order.zone)
-        if isinstance(sight, Absent):
+        observed = vms.disk_users(disk.name, order.zone)
+        if isinstance(observed, Absent):
             raise UsageError(
                 f"there is no disk '{disk.name}' in {order.zone}",
                 code="TPU-124",
                 hint="See: gcloud compute disks list; then correct tpu.disks or tpu.zones. tpuctl makes none",
                 changed=UNCHANGED,
             )
-        if isinstance(sight, Unknown):
-            if sight.denied:
+        if isinstance(observed, Unknown):
+            if observed.denied:
                 continue  # Unknown is no reason to refuse: the create itself fails if the disk is wrong.
-            raise TransientError(f"disk '{disk.name}' in {order.zone}: {sight.why}", changed=UNCHANGED)
-        if disk.writable and sight.value:
+            raise TransientError(f"disk '{disk.name}' in {order.zone}: {observed.why}", changed=UNCHANGED)
+        if disk.writable and observed.value:
             raise ConflictError(
-                f"disk '{disk.name}' in {order.zone} is still used by {', '.join(sight.value)}",
+                f"disk '{disk.name}' in {order.zone} is still used by {', '.join(observed.value)}",
                 aborted=True,
                 code="TPU-408",
                 hint="tpuctl tries again by itself; it detaches nothing that is not its own.",

@@ -178,13 +178,13 @@ class Sweep:
         nodes = self._nodes.labelled(label, value, self._zones)
         vms = self._cloud.vms.labelled(label, value, self._zones)
         found: list[tuple[Leftover, Node | Vm | None]] = []
-        for kind, sight in (("TPU", nodes), ("VM", vms)):
-            if isinstance(sight, Unknown):
+        for kind, observed in (("TPU", nodes), ("VM", vms)):
+            if isinstance(observed, Unknown):
                 where = ", ".join(self._zones)
-                found.append((Leftover(kind, "?", where, f"not known: {sight.why}"), None))
-            elif isinstance(sight, Present):
+                found.append((Leftover(kind, "?", where, f"not known: {observed.why}"), None))
+            elif isinstance(observed, Present):
                 # A list may still show the old labels of a machine that was given back.
-                mine = [one for one in sight.value if one.name not in self.given_back]
+                mine = [one for one in observed.value if one.name not in self.given_back]
                 found += [(Leftover(kind, one.name, one.zone, one.state.name), one) for one in mine]
         return found
 

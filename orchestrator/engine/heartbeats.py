@@ -26,7 +26,7 @@ from orchestrator.contract.limits import (
 )
 from orchestrator.contract.object_names import HEARTBEAT
 from orchestrator.domain.clean_text import cut
-from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight, Unknown
+from orchestrator.domain.observation import Heartbeat, Observed, Phase, Present, Unknown
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.engine.bounded_read import read_first
 from orchestrator.errors import NotFoundError, TpuctlError
@@ -167,7 +167,7 @@ class Heartbeats:
         self._store = store
         self._known: dict[tuple[str, int], Heartbeat] = {}
 
-    def read(self, incarnation: int | None) -> Sight[tuple[Heartbeat, ...]]:
+    def read(self, incarnation: int | None) -> Observed[tuple[Heartbeat, ...]]:
         """
         Return the last heartbeat of each worker of *incarnation*, or of all incarnations for None.
 
@@ -218,6 +218,6 @@ def _beat(found: StoredObject) -> Heartbeat:
         return unreadable(found, error)
 
 
-def read_heartbeats(store: Store, incarnation: int | None) -> Sight[tuple[Heartbeat, ...]]:
+def read_heartbeats(store: Store, incarnation: int | None) -> Observed[tuple[Heartbeat, ...]]:
     """Read once and return the last heartbeat of each worker of *incarnation* (None: of all incarnations)."""
     return Heartbeats(store).read(incarnation)

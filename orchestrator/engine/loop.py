@@ -144,8 +144,8 @@ class Watcher:
     def differs(self) -> bool:
         """Say whether the list of TPUs differs from the one of the last pass; False if it cannot be read."""
         spec = self._deployment.spec
-        sight = self._deployment.cloud.nodes.labelled(DEPLOYMENT_LABEL, spec.name, (self._zone,))
-        return isinstance(sight, Present) and sight.value != self._listed
+        observed = self._deployment.cloud.nodes.labelled(DEPLOYMENT_LABEL, spec.name, (self._zone,))
+        return isinstance(observed, Present) and observed.value != self._listed
 
     @property
     def wake_interval(self) -> float:

@@ -16,10 +16,10 @@ from orchestrator.domain.observation import (
     Claim,
     Heartbeat,
     Node,
+    Observed,
     Operation,
     OperationResult,
     Present,
-    Sight,
     Unknown,
     Vm,
     World,
@@ -56,7 +56,7 @@ class WideLook:
 
     def tpus(
         self, nodes: Nodes, spec: Spec, record: Record, zones: Sequence[str], now: float
-    ) -> Sight[tuple[Node, ...]]:
+    ) -> Observed[tuple[Node, ...]]:
         """
         Return our TPUs: zones where one should be are listed one by one, many others by one list over all zones.
 
@@ -104,13 +104,13 @@ def observe(
     """
     zones, reports = zones_to_look_at(spec, record), reports or Heartbeats(cloud.store)
 
-    def claimed(nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+    def claimed(nodes: Observed[tuple[Node, ...]]) -> Observed[Claim]:
         return read_claim(cloud.store, round_to_look_up(record, nodes), record, nodes)
 
     with threads.pool(8) as pool:
-        bucket_sight = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
-        vm_sight = pool.submit(_guarded, lambda: _vm(cloud, spec, record))
-        node_sight = pool.submit(
+        bucket_observed = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
+        vm_observed = pool.submit(_guarded, lambda: _vm(cloud, spec, record))
+        node_observed = pool.submit(
             _guarded,
             lambda: (wide or WideLook()).tpus(nodes_of(cloud, spec, record), spec, record, zones, now),
         )
@@ -120,26 +120,26 @@ def observe(
             record.operations,
         )
         return World(
-            bucket=bucket_sight.result(),
-            vm=vm_sight.result(),
-            nodes=node_sight.result(),
+            bucket=bucket_observed.result(),
+            vm=vm_observed.result(),
+            nodes=node_observed.result(),
             heartbeats=_of(beats.result(), script=False),
             operations=tuple(polled),
             observed_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
-            claim=_guarded(lambda: claimed(node_sight.result())),
+            claim=_guarded(lambda: claimed(node_observed.result())),
             boots=boots.value if isinstance(boots := _of(beats.result(), script=True), Present) else (),
         )
 
 
-def _of(beats: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:
+def _of(beats: Observed[tuple[Heartbeat, ...]], *, script: bool) -> Observed[tuple[Heartbeat, ...]]:
     """Return the reports of startup scripts, or those of agents."""
     if not isinstance(beats, Present):
         return beats
     return Present(tuple(beat for beat in beats.value if beat.script is script))
 
 
-def _vm(cloud: Cloud, spec: Spec, record: Record) -> Sight[Vm]:
+def _vm(cloud: Cloud, spec: Spec, record: Record) -> Observed[Vm]:
     """
     Observe the VM in its zone; before it counts as absent, in every zone ever used.
 
@@ -150,26 +150,26 @@ def _vm(cloud: Cloud, spec: Spec, record: Record) -> Sight[Vm]:
         return Absent()
     earlier = (span.zone for span in record.spans if span.kind is Kind.VM)
     for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *record.zones_used)):
-        sight = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
+        observed = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
         # An adoption that was not finished: the VM is not prepared, so it counts as absent except for giving it
         # back.
-        if isinstance(sight, Present) and sight.value.labels.get(names.ADOPTED_LABEL) == names.ADOPTING:
+        if isinstance(observed, Present) and observed.value.labels.get(names.ADOPTED_LABEL) == names.ADOPTING:
             return Absent()
-        if not isinstance(sight, Absent):
-            return sight
+        if not isinstance(observed, Absent):
+            return observed
     return Absent()
 
 
-def _bucket(cloud: Cloud, spec: Spec, name: str) -> Sight[Bucket]:
-    sight = cloud.buckets.observe(name)
-    return sight if spec.bucket.adopt else _ours(sight, spec)
+def _bucket(cloud: Cloud, spec: Spec, name: str) -> Observed[Bucket]:
+    observed = cloud.buckets.observe(name)
+    return observed if spec.bucket.adopt else _ours(observed, spec)
 
 
-def _ours(sight: Sight[L], spec: Spec) -> Sight[L]:
+def _ours(observed: Observed[L], spec: Spec) -> Observed[L]:
     """Treat a resource with our name but without our label as absent; a create then fails with a conflict."""
-    if isinstance(sight, Present) and sight.value.labels.get(names.DEPLOYMENT_LABEL) != spec.name:
+    if isinstance(observed, Present) and observed.value.labels.get(names.DEPLOYMENT_LABEL) != spec.name:
         return Absent()
-    return sight
+    return observed
 
 
 def _guarded(look: Callable[[], T]) -> T | Unknown:

@@ -13,10 +13,10 @@ from orchestrator.domain.observation import (
     Absent,
     ForeignNode,
     Node,
+    Observed,
     Operation,
     OperationResult,
     Present,
-    Sight,
     Unknown,
 )
 from orchestrator.domain.plan import Kind
@@ -47,7 +47,7 @@ class NodesInQueue:
         self._nodes, self._queued = cloud.nodes, cloud.queued
         self._spec = spec
 
-    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[Node, ...]]:
         """
         List nodes and queued resources with the label; both lists must be complete, else Unknown.
 
@@ -56,9 +56,9 @@ class NodesInQueue:
         # The order matters: the other way round, a node created between the two lists would be missed.
         queued = self._queued.labelled(label, value, zones)
         nodes = self._nodes.labelled(label, value, zones)
-        for sight in (queued, nodes):
-            if isinstance(sight, Unknown):
-                return sight
+        for observed in (queued, nodes):
+            if isinstance(observed, Unknown):
+                return observed
         known = [self._judged(request) for request in queued.value] if isinstance(queued, Present) else ()
         return Present(merged(nodes.value if isinstance(nodes, Present) else (), known))
 
@@ -73,7 +73,7 @@ class NodesInQueue:
         silent = dict.fromkeys((*queued.value.unreachable, *nodes.value.unreachable))
         return Present(Everywhere(merged(nodes.value.found, queued.value.found), tuple(silent)))
 
-    def observe(self, name: str, zone: str) -> Sight[Node]:
+    def observe(self, name: str, zone: str) -> Observed[Node]:
         """Observe one node or queued resource of any owner; errors become Unknown."""
         queued = self._queued.observe(name, zone)
         node = self._nodes.observe(name, zone)
@@ -84,7 +84,7 @@ class NodesInQueue:
         found = merged((node.value,) if isinstance(node, Present) else (), (self._judged(queued.value),))
         return Present(found[0])
 
-    def inspect(self, name: str, zone: str) -> Sight[ForeignNode]:
+    def inspect(self, name: str, zone: str) -> Observed[ForeignNode]:
         """Observe one node of any owner with its unchangeable settings; errors become Unknown."""
         return self._nodes.inspect(name, zone)
 

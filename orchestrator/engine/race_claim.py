@@ -4,7 +4,7 @@ from orchestrator.contract import limits
 from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.contract.preemption_notice import SUCCESSOR_WAITS
 from orchestrator.domain.names import round_of
-from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
+from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Observed, Present, Unknown, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record, current_node, succeeded
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
@@ -12,7 +12,7 @@ from orchestrator.planning.preemption import still_saving
 from orchestrator.planning.race import candidates, open_race
 
 
-def round_to_look_up(record: Record, nodes: Sight[tuple[Node, ...]]) -> int:
+def round_to_look_up(record: Record, nodes: Observed[tuple[Node, ...]]) -> int:
     """Return the round whose winner is not known, 0 for none. If the record is lost, TPU labels name the round."""
     listed = nodes.value if isinstance(nodes, Present) else ()
     newest = max((round_of(node.labels) for node in listed), default=0)
@@ -21,7 +21,7 @@ def round_to_look_up(record: Record, nodes: Sight[tuple[Node, ...]]) -> int:
     return record.race.round if open_race(record) else 0
 
 
-def read_claim(store: Store, race: int, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+def read_claim(store: Store, race: int, record: Record, nodes: Observed[tuple[Node, ...]]) -> Observed[Claim]:
     """Read who has won a race: Absent if nothing is claimed or the claim names none of the race's TPUs."""
     if not race:
         return Absent()
@@ -35,7 +35,7 @@ def read_claim(store: Store, race: int, record: Record, nodes: Sight[tuple[Node,
     return Absent() if found is None else _claimed(found.data, race, record, nodes)
 
 
-def _claimed(data: bytes, race: int, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+def _claimed(data: bytes, race: int, record: Record, nodes: Observed[tuple[Node, ...]]) -> Observed[Claim]:
     """
     Return the winner that a claim names: a TPU that the record requested in this race, or a listed one.
 
@@ -55,7 +55,7 @@ def _claimed(data: bytes, race: int, record: Record, nodes: Sight[tuple[Node, ..
     return Present(Claim(race, number)) if number in listed else Absent()
 
 
-def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
+def winner(store: Store, record: Record, world: World) -> Observed[Claim]:
     """
     Return who has won the race; claim it for the first READY TPU if no valid claim exists.
 

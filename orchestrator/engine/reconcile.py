@@ -190,8 +190,8 @@ class Reconciler:
 
 def blind(result: Pass) -> Unknown | None:
     """Return an observation that failed for a permanent reason, else None."""
-    sights = (result.world.nodes, result.world.vm, result.world.bucket)
-    return next((s for s in sights if isinstance(s, Unknown) and s.retry is Retry.PERMANENT), None)
+    observations = (result.world.nodes, result.world.vm, result.world.bucket)
+    return next((s for s in observations if isinstance(s, Unknown) and s.retry is Retry.PERMANENT), None)
 
 
 def with_create_budget(

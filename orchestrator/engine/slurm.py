@@ -149,13 +149,13 @@ class Slurm:
         lines = self._run("call", "sinfo", "-h", "-N", "-o", "%N=%T").splitlines()
         return dict(line.strip().split("=", 1) for line in lines if "=" in line)
 
-    def sights(self) -> dict[str, SlurmNode]:
+    def node_states(self) -> dict[str, SlurmNode]:
         """Return the full state of each node, by name."""
-        return _sights(self._run("nodes"))
+        return _node_states(self._run("nodes"))
 
     def drain(self, node: str, incarnation: int) -> SlurmNode:
         """Let no further task start on a node and return its state; a later machine of that name lifts it."""
-        return _sights(self._run("drain", node, str(incarnation))).get(node, SlurmNode())
+        return _node_states(self._run("drain", node, str(incarnation))).get(node, SlurmNode())
 
     def returning(self, node: str, incarnation: int) -> None:
         """Say that a drained machine was deleted: the next one of the name may have tasks, and no other."""
@@ -202,7 +202,7 @@ def _joined(after: Sequence[After]) -> str:
     return ",".join(map(str, after))
 
 
-def _sights(text: str) -> dict[str, SlurmNode]:
+def _node_states(text: str) -> dict[str, SlurmNode]:
     """Parse the node states that slurm.sh prints: the time, then `scontrol -o show node` for each node."""
     now, found = 0.0, {}
     for line in text.splitlines():

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.domain.bucket_grants import TITLE, Grant, grants
 from orchestrator.domain.names import ADOPTED_LABEL, DEPLOYMENT_LABEL
-from orchestrator.domain.observation import Bucket, ForeignBucket, Sight
+from orchestrator.domain.observation import Bucket, ForeignBucket, Observed
 from orchestrator.domain.ports import BucketOrder
 from orchestrator.domain.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.errors import ConflictError, NotFoundError
@@ -37,7 +37,7 @@ class GcsBuckets:
         self._clients = clients
         self._adopted = adopted
 
-    def observe(self, name: str) -> Sight[Bucket]:
+    def observe(self, name: str) -> Observed[Bucket]:
         """Observe one bucket; errors become Unknown."""
         return observed(lambda: self._found(name))
 
@@ -77,7 +77,7 @@ class GcsBuckets:
         with suppress(NotFoundError):
             self._empty(name, prefix, keep)
 
-    def inspect(self, name: str) -> Sight[ForeignBucket]:
+    def inspect(self, name: str) -> Observed[ForeignBucket]:
         """Observe one bucket of any owner, with what an adoption needs to know; errors become Unknown."""
 
         def look() -> ForeignBucket:

@@ -13,10 +13,10 @@ from orchestrator.domain.observation import (
     ForeignNode,
     Node,
     NodeState,
+    Observed,
     Operation,
     OperationResult,
     Present,
-    Sight,
     Worker,
 )
 from orchestrator.domain.plan import Verb
@@ -70,7 +70,7 @@ class TpuNodes:
         self._changed_at = NEVER
         self._wide = OverAllZones()
 
-    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[Node, ...]]:
         """
         List the nodes with the label in *zones*, all pages; a partial answer is Unknown.
 
@@ -114,7 +114,7 @@ class TpuNodes:
 
         return self._wide.ask(look)
 
-    def observe(self, name: str, zone: str) -> Sight[Node]:
+    def observe(self, name: str, zone: str) -> Observed[Node]:
         """Observe one node of any owner; errors become Unknown."""
 
         def look() -> Node:
@@ -151,7 +151,7 @@ class TpuNodes:
         except NotFoundError:
             return None
 
-    def inspect(self, name: str, zone: str) -> Sight[ForeignNode]:
+    def inspect(self, name: str, zone: str) -> Observed[ForeignNode]:
         """Observe one node of any owner, with its unchangeable settings; errors become Unknown."""
 
         def look() -> ForeignNode:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from orchestrator import threads
 from orchestrator.domain.all_zones import Everywhere, Placed, Survey
-from orchestrator.domain.observation import Absent, Present, Sight, Unknown
+from orchestrator.domain.observation import Absent, Observed, Present, Unknown
 from orchestrator.errors import MissingPermissionError, NotFoundError, Retry, TpuctlError, TransientError
 
 T = TypeVar("T")
@@ -15,7 +15,7 @@ PARALLEL = 8
 """Zones that are listed in parallel."""
 
 
-def observed(look: Callable[[], T | None]) -> Sight[T]:
+def observed(look: Callable[[], T | None]) -> Observed[T]:
     """Call *look*; None and NotFoundError become Absent, any other error of ours Unknown."""
     try:
         value = look()
@@ -43,21 +43,23 @@ def surveyed(look: Callable[[], Everywhere[P]]) -> Survey[P]:
         return Unknown(error.message, error.retry, error.hint)
 
 
-def joined(sights: Sequence[Present[tuple[T, ...]] | Unknown]) -> Sight[tuple[T, ...]]:
+def joined(observations: Sequence[Present[tuple[T, ...]] | Unknown]) -> Observed[tuple[T, ...]]:
     """Return the lists of all zones as one; Unknown if one zone does not answer."""
-    unknown = [sight for sight in sights if isinstance(sight, Unknown)]
+    unknown = [observed for observed in observations if isinstance(observed, Unknown)]
     if unknown:
-        return Unknown("; ".join(sight.why for sight in unknown), _worst(unknown), unknown[0].hint)
-    return Present(tuple(item for sight in sights if isinstance(sight, Present) for item in sight.value))
+        return Unknown("; ".join(observed.why for observed in unknown), _worst(unknown), unknown[0].hint)
+    return Present(
+        tuple(item for observed in observations if isinstance(observed, Present) for item in observed.value)
+    )
 
 
 def _worst(unknown: Sequence[Unknown]) -> Retry:
     """Return PERMANENT if waiting does not help for some zone, else the first zone's class."""
-    classes = [sight.retry for sight in unknown]
+    classes = [observed.retry for observed in unknown]
     return Retry.PERMANENT if Retry.PERMANENT in classes else classes[0]
 
 
-def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Sight[tuple[T, ...]]:
+def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Observed[tuple[T, ...]]:
     """Call *look* for all zones in parallel; Unknown if one zone does not answer."""
     names = tuple(dict.fromkeys(zones))
     if not names:

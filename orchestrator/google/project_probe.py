@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 from typing import Any, TypeVar
 
 from orchestrator.domain.names import region_of
-from orchestrator.domain.observation import Sight
+from orchestrator.domain.observation import Observed
 from orchestrator.domain.ports import NetworkInterface
 from orchestrator.domain.vm_machine_types import CpuQuota
 from orchestrator.google.bodies import IMAGE_PROJECT, image_family
@@ -37,7 +37,7 @@ class Probe:
         self._interface = interface or NetworkInterface()
         self._project = clients.project
 
-    def tpu_api(self, zone: str) -> Sight[str]:
+    def tpu_api(self, zone: str) -> Observed[str]:
         """Ask the TPU API for a location, which shows that the API is enabled."""
         name = f"projects/{self._project}/locations/{zone}"
         return self._ask(
@@ -45,7 +45,7 @@ class Probe:
             lambda: str(self._clients.tpu.list_nodes(parent=name, **self._reading) and zone),
         )
 
-    def offers(self, zone: str, accelerator: str) -> Sight[str]:
+    def offers(self, zone: str, accelerator: str) -> Observed[str]:
         """Ask whether a zone lists a type."""
         name = f"projects/{self._project}/locations/{zone}/acceleratorTypes/{accelerator}"
         what = f"ask for {accelerator} in {zone}"
@@ -53,7 +53,7 @@ class Probe:
             what, lambda: str(self._clients.tpu.get_accelerator_type(name=name, **self._reading).type_)
         )
 
-    def has_runtime(self, zone: str, version: str) -> Sight[str]:
+    def has_runtime(self, zone: str, version: str) -> Observed[str]:
         """Ask whether a zone has a TPU software version."""
         name = f"projects/{self._project}/locations/{zone}/runtimeVersions/{version}"
         what = f"ask for {version} in {zone}"
@@ -61,7 +61,7 @@ class Probe:
             what, lambda: str(self._clients.tpu.get_runtime_version(name=name, **self._reading).version)
         )
 
-    def machine_account(self) -> Sight[str]:
+    def machine_account(self) -> Observed[str]:
         """Ask Compute Engine for the project's default service account; empty if it has none."""
         return self._ask(
             f"read project '{self._project}'",
@@ -70,7 +70,7 @@ class Probe:
             ),
         )
 
-    def storage_api(self) -> Sight[str]:
+    def storage_api(self) -> Observed[str]:
         """Ask Cloud Storage for the first bucket of the project, which shows that the API is enabled."""
 
         def first() -> str:
@@ -79,7 +79,7 @@ class Probe:
 
         return self._ask("list buckets", first)
 
-    def cpus(self, region: str, machine_zone: str, machine: str) -> Sight[CpuQuota]:
+    def cpus(self, region: str, machine_zone: str, machine: str) -> Observed[CpuQuota]:
         """Ask for the CPUS quota of a region, and how much of it a machine type takes; Absent without a limit."""
 
         def quota() -> CpuQuota | None:
@@ -94,11 +94,11 @@ class Probe:
 
         return self._ask(f"read the quota of {region}", quota)
 
-    def tpu_limits(self, quota: str, zones: Iterable[str]) -> Sight[dict[str, int]]:
+    def tpu_limits(self, quota: str, zones: Iterable[str]) -> Observed[dict[str, int]]:
         """Ask for the project's limit of a TPU quota by zone; -1 is no limit."""
         return self._ask(f"read the quota {quota}", lambda: tpu_limits(self._clients, quota, zones))
 
-    def has_machine(self, zone: str, machine: str) -> Sight[str]:
+    def has_machine(self, zone: str, machine: str) -> Observed[str]:
         """Ask whether a zone has a machine type."""
 
         def name() -> str:
@@ -108,7 +108,7 @@ class Probe:
 
         return self._ask(f"ask for {machine} in {zone}", name)
 
-    def vm_image(self, machine: str, image: str = "") -> Sight[str]:
+    def vm_image(self, machine: str, image: str = "") -> Observed[str]:
         """Ask for the newest image of the VM's family, or for *image*; Absent if it does not exist."""
         family = image.rpartition("/")[2] or image_family(machine)
         project = image.removeprefix("projects/").partition("/")[0] if image else IMAGE_PROJECT
@@ -121,7 +121,7 @@ class Probe:
 
         return self._ask(f"read the image family '{family}'", newest)
 
-    def private_access(self, region: str) -> Sight[bool]:
+    def private_access(self, region: str) -> Observed[bool]:
         """Ask whether the network's subnetwork in a region has Private Google Access."""
 
         def access() -> bool:
@@ -132,7 +132,7 @@ class Probe:
 
         return self._ask(f"read the subnetwork of {region}", access)
 
-    def ssh_rule(self, source: str = "") -> Sight[bool]:
+    def ssh_rule(self, source: str = "") -> Observed[bool]:
         """Ask whether a firewall rule of the network allows SSH from all of *source*."""
 
         def lets_in() -> bool:
@@ -165,7 +165,7 @@ class Probe:
         parts = path.partition("projects/")[2].split("/")
         return parts[0] or project, path.rpartition("/")[2]
 
-    def lacking(self, bucket: str) -> Sight[tuple[str, ...]]:
+    def lacking(self, bucket: str) -> Observed[tuple[str, ...]]:
         """Ask which permissions on a bucket the caller lacks."""
 
         def missing() -> tuple[str, ...]:
@@ -176,11 +176,11 @@ class Probe:
 
         return self._ask(f"ask for the permissions on '{bucket}'", missing)
 
-    def secret_readers(self, name: str) -> Sight[tuple[str, ...]]:
+    def secret_readers(self, name: str) -> Observed[tuple[str, ...]]:
         """Ask which accounts have the role to read a secret on the secret itself; Absent if it does not exist."""
         return self._ask(f"ask for secret '{name}'", lambda: SecretManager(self._clients).readers(name))
 
-    def holds_objects(self, source: str) -> Sight[bool]:
+    def holds_objects(self, source: str) -> Observed[bool]:
         """Ask whether a folder of a bucket (gs://BUCKET/FOLDER) holds an object; Absent without the bucket."""
         bucket, _, prefix = source.removeprefix("gs://").partition("/")
 
@@ -194,7 +194,7 @@ class Probe:
     def _reading(self) -> dict[str, object]:
         return dict(self._clients.reading)
 
-    def _ask(self, what: str, look: Callable[[], T | None]) -> Sight[T]:
+    def _ask(self, what: str, look: Callable[[], T | None]) -> Observed[T]:
         def asked() -> T | None:
             with translated(what):
                 return look()

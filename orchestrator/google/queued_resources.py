@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
 from orchestrator.domain.names import incarnation_of
-from orchestrator.domain.observation import Operation, OperationResult, Sight
+from orchestrator.domain.observation import Observed, Operation, OperationResult
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import NodeOrder
 from orchestrator.domain.queued_resource import QueuedResource, QueuedState
@@ -38,7 +38,7 @@ class TpuQueued:
         self._clients = clients
         self._wide = OverAllZones()
 
-    def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
+    def observe(self, name: str, zone: str) -> Observed[QueuedResource]:
         """Observe one queued resource; errors become Unknown. A new one may be Absent for a moment."""
 
         def look() -> QueuedResource:
@@ -48,7 +48,7 @@ class TpuQueued:
 
         return observed(look)
 
-    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[QueuedResource, ...]]:
         """List those whose node has the label in *zones*, all pages; a partial answer is Unknown."""
         return across_zones(
             zones, lambda zone: [q for q in self._listed(zone) if q.labels.get(label) == value]

@@ -7,9 +7,9 @@ from orchestrator.domain.all_zones import Everywhere, Survey
 from orchestrator.domain.observation import (
     Absent,
     ForeignVm,
+    Observed,
     Operation,
     OperationResult,
-    Sight,
     Vm,
     VmState,
 )
@@ -37,11 +37,11 @@ class ComputeVms:
         self._clients = clients
         self._ids = RequestIds()
 
-    def observe(self, name: str, zone: str) -> Sight[Vm]:
+    def observe(self, name: str, zone: str) -> Observed[Vm]:
         """Observe one VM; errors become Unknown."""
         return observed(lambda: self._get(name, zone))
 
-    def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
+    def disk_users(self, name: str, zone: str) -> Observed[tuple[str, ...]]:
         """Observe a disk of any owner: Present with the machines that use it, Absent if it does not exist."""
 
         def look() -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class ComputeVms:
 
         return observed(look)
 
-    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[Vm, ...]]:
         """List the VMs with the label in *zones*, all pages."""
         return across_zones(zones, lambda zone: self._listed(label, value, zone))
 
@@ -127,7 +127,7 @@ class ComputeVms:
             answer = self._clients.instances.get_guest_attributes(request=request, **self._clients.reading)
         return public_keys(answer.query_value.items, what)
 
-    def inspect(self, name: str, zone: str) -> Sight[ForeignVm]:
+    def inspect(self, name: str, zone: str) -> Observed[ForeignVm]:
         """Observe one VM of any owner, with what an adoption needs to know; errors become Unknown."""
 
         def look() -> ForeignVm:

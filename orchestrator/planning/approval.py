@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.domain.observation import Absent, Present, Sight, Unknown, World
+from orchestrator.domain.observation import Absent, Observed, Present, Unknown, World
 from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.record import Record
 from orchestrator.errors import ConflictError, TransientError, UsageError
@@ -12,6 +12,8 @@ from orchestrator.errors import ConflictError, TransientError, UsageError
 SCHEMA = 1
 DELIVERIES = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
 """Kinds of changes that deliver code or settings to existing machines."""
+_STORED = {"observations": "sights"}
+"""Fields that have another key in a plan file, as those of earlier versions have it."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Approved:
     """
     Hold a plan as `plan --out` writes it.
 
-    *spec* is the parsed deployment file, *file_digest* the digest of its bytes. *sights* describes in words
+    *spec* is the parsed deployment file, *file_digest* the digest of its bytes. *observations* describes in words
     what was observed; *changes* are those of the plan, in order. *path* is the file it was read from.
     """
 
@@ -32,7 +34,7 @@ class Approved:
     bundle: str
     agent: str
     spec: Mapping[str, Any]
-    sights: Mapping[str, str]
+    observations: Mapping[str, str]
     changes: tuple[Mapping[str, Any], ...]
     path: str = ""
 
@@ -40,7 +42,7 @@ class Approved:
         """Return the content of the plan file, without its checksum."""
         body = {"schema": SCHEMA, **asdict(self), "changes": [dict(change) for change in self.changes]}
         del body["path"]
-        return body
+        return {_STORED.get(name, name): value for name, value in body.items()}
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> "Approved":
@@ -48,14 +50,15 @@ class Approved:
         # An approved plan is carried out exactly, so the plan of another version is not interpreted.
         if body.get("schema") != SCHEMA:
             raise ValueError(f"it has schema {body.get('schema')!r}, this tpuctl knows {SCHEMA}")
-        fields = {key: value for key, value in body.items() if key != "schema"}
+        names = {key: name for name, key in _STORED.items()}
+        fields = {names.get(key, key): value for key, value in body.items() if key != "schema"}
         try:
             return cls(**{**fields, "changes": tuple(fields["changes"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is no plan: {error}") from error
 
 
-def sights_of(world: World, record: Record) -> dict[str, str]:
+def observations_of(world: World, record: Record) -> dict[str, str]:
     """Return what a plan is based on, in words; raise TransientError if something could not be observed."""
     # A plan over something Unknown would let the user approve a guess.
     blind = [s for s in (world.bucket, world.vm, world.nodes, world.heartbeats) if isinstance(s, Unknown)]
@@ -75,8 +78,12 @@ def sights_of(world: World, record: Record) -> dict[str, str]:
     }
 
 
-def _word(sight: Sight[Any], say: Any) -> str:
-    return "absent" if isinstance(sight, Absent) or not isinstance(sight, Present) else str(say(sight.value))
+def _word(observed: Observed[Any], say: Any) -> str:
+    return (
+        "absent"
+        if isinstance(observed, Absent) or not isinstance(observed, Present)
+        else str(say(observed.value))
+    )
 
 
 def moved(was: Approved, now: Approved) -> tuple[str, ...]:
@@ -89,8 +96,8 @@ def moved(was: Approved, now: Approved) -> tuple[str, ...]:
     ):
         if before != after:
             said.append(f"{what} was changed")
-    for name in dict.fromkeys((*was.sights, *now.sights)):
-        before, after = was.sights.get(name, "absent"), now.sights.get(name, "absent")
+    for name in dict.fromkeys((*was.observations, *now.observations)):
+        before, after = was.observations.get(name, "absent"), now.observations.get(name, "absent")
         if before != after:
             said.append(f"{name}: was {before}, is {after}")
     if not said and [_key(c) for c in was.changes] != [_key(c) for c in now.changes]:

@@ -52,8 +52,8 @@ def _is_theirs(spec: Spec, change: Change, world: World) -> bool:
 
 def _unseen(change: Change, world: World) -> bool:
     """Say whether the change is about a kind of resource that could not be observed."""
-    sights = {Kind.NODE: world.nodes, Kind.VM: world.vm, Kind.BUCKET: world.bucket}
-    return isinstance(sights.get(change.kind), Unknown)
+    observations = {Kind.NODE: world.nodes, Kind.VM: world.vm, Kind.BUCKET: world.bucket}
+    return isinstance(observations.get(change.kind), Unknown)
 
 
 def _second(

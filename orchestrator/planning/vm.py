@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import VM_ABSENT, VM_COMING, VM_HAS_RUN, FirstSeen
-from orchestrator.domain.observation import Absent, Operation, Present, Sight, Unknown, Vm, VmState, World
+from orchestrator.domain.observation import Absent, Observed, Operation, Present, Unknown, Vm, VmState, World
 from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.domain.spec import Spec
@@ -74,17 +74,17 @@ def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record)
     return Step((given_up,)) if given_up else Step(waiting=f"VM: {vm.state.value}", wake_in=5.0)
 
 
-def vm_doubts(sight: Sight[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:
+def vm_doubts(observed: Observed[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:
     """
     Return the doubtful states that an observation of the VM shows, and those it leaves open.
 
     A VM counts as one that has run in every state but those before its first start.
     """
-    if isinstance(sight, Absent):
+    if isinstance(observed, Absent):
         return {VM_ABSENT}, set()
-    if not isinstance(sight, Present):
+    if not isinstance(observed, Present):
         return set(), {VM_ABSENT, VM_COMING, VM_HAS_RUN}
-    if sight.value.state in COMING:
+    if observed.value.state in COMING:
         return {VM_COMING}, {VM_HAS_RUN}
     return {VM_HAS_RUN}, set()
 

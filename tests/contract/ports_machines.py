@@ -193,9 +193,9 @@ def zones_are_asked_once_each_in_their_order(way, value):
 def a_hidden_zone_makes_the_whole_list_unknown(way):
     """Unknown is not absent, and waiting does not help."""
     way.ok(way.nodes.create, a_node())
-    sight = way.ok(way.nodes.labelled, LABEL, "demo", [ZONE, OTHER_ZONE])
-    assert isinstance(sight, Unknown)
-    assert sight.retry is Retry.PERMANENT
+    observed = way.ok(way.nodes.labelled, LABEL, "demo", [ZONE, OTHER_ZONE])
+    assert isinstance(observed, Unknown)
+    assert observed.retry is Retry.PERMANENT
 
 
 @case()

@@ -50,14 +50,14 @@ def a_queued_life_takes_its_time(way):
     states = []
     for _ in range(40):
         way.wait(0.1)
-        sight = way.ok(way.queued.observe, NODE, ZONE)
-        states.append(sight.value.state.name if isinstance(sight, Present) else None)
+        observed = way.ok(way.queued.observe, NODE, ZONE)
+        states.append(observed.value.state.name if isinstance(observed, Present) else None)
     assert way.ok(way.queued.poll, made).done
     way.local.preempt(NODE, notice=False)
     listed(way), way.seen()
     way.wait(1)
-    sight = way.ok(way.queued.observe, NODE, ZONE).value
-    assert (sight.state, sight.by_user) == (QueuedState.SUSPENDED, False)
+    observed = way.ok(way.queued.observe, NODE, ZONE).value
+    assert (observed.state, observed.by_user) == (QueuedState.SUSPENDED, False)
     gone = way.ok(way.queued.delete, NODE, ZONE, force=False)
     listed(way)
     way.wait(1)
@@ -74,8 +74,8 @@ def a_node_that_somebody_deletes_is_told_apart(way):
     way.wait(5)
     way.ok(way.nodes.delete, NODE, ZONE)
     way.wait(1)
-    sight = way.ok(way.queued.observe, NODE, ZONE).value
-    assert (sight.state, sight.by_user) == (QueuedState.SUSPENDED, True)
+    observed = way.ok(way.queued.observe, NODE, ZONE).value
+    assert (observed.state, observed.by_user) == (QueuedState.SUSPENDED, True)
 
 
 @case()
@@ -156,9 +156,9 @@ def a_partial_list_of_queued_resources_is_unknown(way):
     """A zone that does not answer hides whether something waits there."""
     way.ok(way.queued.create, a_node(), None)
     way.local.fail_next("tpu.queuedResources.list", ["unreachable"])
-    sight = listed(way, [ZONE, OTHER_ZONE])
-    assert isinstance(sight, Unknown)
-    assert "no answer from" in sight.why
+    observed = listed(way, [ZONE, OTHER_ZONE])
+    assert isinstance(observed, Unknown)
+    assert "no answer from" in observed.why
 
 
 @case()

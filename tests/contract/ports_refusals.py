@@ -108,9 +108,9 @@ def a_partial_list_is_unknown(way, value):
     """A zone that could not be asked says nothing about its machines."""
     made = way.furnish()
     way.local.fail_next(value, ["unreachable"])
-    sight = STEPS[value](way, made)
-    assert isinstance(sight, Unknown)
-    assert ZONE in sight.why or OTHER_ZONE in sight.why
+    observed = STEPS[value](way, made)
+    assert isinstance(observed, Unknown)
+    assert ZONE in observed.why or OTHER_ZONE in observed.why
     STEPS[value](way, made)
 
 

@@ -89,10 +89,10 @@ class Port:
                 calling.pop()
 
         def listed(*words, **more):
-            sight = found(*words, **more)
-            if self._stage.clock.now() >= self._stage.hidden_until or not isinstance(sight, Present):
-                return sight
-            return Present(tuple(n for n in sight.value if n.created_at < self._stage.hidden_since))
+            observed = found(*words, **more)
+            if self._stage.clock.now() >= self._stage.hidden_until or not isinstance(observed, Present):
+                return observed
+            return Present(tuple(n for n in observed.value if n.created_at < self._stage.hidden_since))
 
         return listed if name in LISTS else call
 

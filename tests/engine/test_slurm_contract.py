@@ -273,16 +273,16 @@ def test_the_queue_holds_and_orders_what_it_was_told(machine, slurm):
 
 def test_a_node_runs_a_task_is_drained_lost_and_comes_back(machine, slurm):
     """Only the machine that is named is lost; the mark of a drained one keeps its task, and new ones away."""
-    assert (set(slurm.nodes()), slurm.sights()[NODE].has_task) == ({NODE, OTHER}, False)
+    assert (set(slurm.nodes()), slurm.node_states()[NODE].has_task) == ({NODE, OTHER}, False)
     machine.join(1)
-    machine.until(lambda: "IDLE" in slurm.sights()[NODE].states)
+    machine.until(lambda: "IDLE" in slurm.node_states()[NODE].states)
     submit(slurm, "one", [0, 1])
     machine.until(lambda: [one.node for one in slurm.queue() if one.state == "RUNNING"] == [NODE])
-    assert slurm.sights()[NODE].has_task
+    assert slurm.node_states()[NODE].has_task
     held = slurm.drain(NODE, 1)
     assert (held.going, held.has_task) == (True, True)
     slurm.undrain(NODE)
-    assert not slurm.sights()[NODE].going
+    assert not slurm.node_states()[NODE].going
     slurm.lost(NODE, 7)
     assert [one.restarts for one in slurm.queue()] == [0, 0]
     machine.leave()
@@ -290,13 +290,13 @@ def test_a_node_runs_a_task_is_drained_lost_and_comes_back(machine, slurm):
     machine.until(lambda: rows(slurm, "state", "restarts", "node") == [
         ("one", 0, "PENDING", 1, ""), ("one", 1, "PENDING", 0, ""),
     ])  # fmt: skip
-    assert (slurm.sights()[NODE].has_task, "DOWN" in slurm.sights()[NODE].states) == (False, True)
+    assert (slurm.node_states()[NODE].has_task, "DOWN" in slurm.node_states()[NODE].states) == (False, True)
     slurm.tend()
     machine.join(2)
     machine.until(lambda: [one.node for one in slurm.queue() if one.state == "RUNNING"] == [NODE])
     slurm.cancel(slurm.queue())
-    machine.until(lambda: not slurm.queue() and not slurm.sights()[NODE].has_task)
-    assert slurm.sights()[NODE].busy_ago is not None
+    machine.until(lambda: not slurm.queue() and not slurm.node_states()[NODE].has_task)
+    assert slurm.node_states()[NODE].busy_ago is not None
     assert slurm.drain(NODE, 2).going
     submit(slurm, "two", [0])
     assert [one.node for one in slurm.queue()] == [""]

@@ -18,17 +18,17 @@ LOOKS = {
 
 
 @pytest.mark.parametrize("sight", LOOKS)
-def test_an_answer_that_does_not_come_changes_nothing(lab, sight):
+def test_an_answer_that_does_not_come_changes_nothing(lab, observed):
     """503 on one look after another for two hours: no create, no delete, and then it goes on as before."""
     controller = lab.up()
     before = lab.mutations()
-    method, fault = LOOKS[sight]
+    method, fault = LOOKS[observed]
     for _ in range(8):
         lab.wait(900)
         lab.cloud.fail_next(method, [fault] * 2)  # the lease, too, lists objects once an hour
         result = controller.one_pass()
         lab.cloud.kernel.state.faults.clear()
-        assert isinstance(getattr(result.world, sight), Unknown)
+        assert isinstance(getattr(result.world, observed), Unknown)
         assert result.plan.empty
         assert result.plan.waiting
     controller.up()
@@ -36,10 +36,10 @@ def test_an_answer_that_does_not_come_changes_nothing(lab, sight):
 
 
 @pytest.mark.parametrize("sight", ["nodes", "heartbeats"])
-def test_what_was_lost_meanwhile_is_seen_only_when_sight_is_back(lab, sight):
+def test_what_was_lost_meanwhile_is_seen_only_when_sight_is_back(lab, observed):
     """A node that vanishes while nobody can look is not replaced before it was missed twice."""
     controller = lab.up()
-    method, fault = LOOKS[sight]
+    method, fault = LOOKS[observed]
     lab.cloud.set_node_state("demo-tpu-g1", "vanish")
     lab.cloud.fail_next(method, [fault] * 2)
     for _ in range(2):

@@ -194,9 +194,9 @@ def test_a_denied_look_is_unknown():
     """No permission is no absence."""
     lab = a_lab()
     lab.local.fail_next("storage.buckets.list", ["no access"])
-    sight = lab.buckets.observe("demo-bucket")
-    assert isinstance(sight, Unknown)
-    assert sight.retry is Retry.PERMANENT
+    observed = lab.buckets.observe("demo-bucket")
+    assert isinstance(observed, Unknown)
+    assert observed.retry is Retry.PERMANENT
 
 
 def test_delete_takes_all_objects_with_it():

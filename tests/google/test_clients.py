@@ -54,9 +54,9 @@ def test_without_credentials_the_next_step_is_named(no_login):
     with pytest.raises(AuthError) as caught:
         _ = Clients(CloudSettings(PROJECT)).tpu
     assert "gcloud auth application-default login" in caught.value.hint
-    sight = TpuNodes(Clients(CloudSettings(PROJECT))).labelled(LABEL, "demo", [ZONE])
-    assert isinstance(sight, Unknown)
-    assert sight.retry is Retry.PERMANENT
+    observed = TpuNodes(Clients(CloudSettings(PROJECT))).labelled(LABEL, "demo", [ZONE])
+    assert isinstance(observed, Unknown)
+    assert observed.retry is Retry.PERMANENT
 
 
 def test_without_a_project_the_next_step_is_named():
@@ -126,10 +126,10 @@ def test_a_read_is_not_repeated_for_ever():
     """The repeats end; then it is Unknown."""
     with canned(lambda _: (503, b"")) as server:
         start = time.monotonic()
-        sight = TpuNodes(server.clients(read_retry=0.5)).labelled(LABEL, "demo", [ZONE])
+        observed = TpuNodes(server.clients(read_retry=0.5)).labelled(LABEL, "demo", [ZONE])
         assert time.monotonic() - start < 30
-    assert isinstance(sight, Unknown)
-    assert sight.retry is Retry.TRANSIENT
+    assert isinstance(observed, Unknown)
+    assert observed.retry is Retry.TRANSIENT
 
 
 def test_a_quota_answer_to_a_read_is_not_repeated():
@@ -167,14 +167,14 @@ def test_a_server_that_never_answers_does_not_hold_us():
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         clients = Clients(CloudSettings(PROJECT, endpoint, call_timeout=0.3, read_retry=0))
         start = time.monotonic()
-        sights = [
+        observations = [
             TpuNodes(clients).labelled(LABEL, "demo", [ZONE]),
             ComputeVms(clients).observe("demo-vm", ZONE),
             GcsBuckets(clients).observe("demo-bucket"),
         ]
         assert time.monotonic() - start < 30
-    assert all(isinstance(sight, Unknown) for sight in sights)
-    assert {sight.retry for sight in sights} == {Retry.TRANSIENT}
+    assert all(isinstance(observed, Unknown) for observed in observations)
+    assert {observed.retry for observed in observations} == {Retry.TRANSIENT}
 
 
 def test_a_refused_connection_is_unknown():
@@ -182,9 +182,9 @@ def test_a_refused_connection_is_unknown():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     clients = Clients(CloudSettings(PROJECT, f"http://127.0.0.1:{port}", read_retry=0))
-    sight = ComputeVms(clients).observe("demo-vm", ZONE)
-    assert isinstance(sight, Unknown)
-    assert sight.retry is Retry.TRANSIENT
+    observed = ComputeVms(clients).observe("demo-vm", ZONE)
+    assert isinstance(observed, Unknown)
+    assert observed.retry is Retry.TRANSIENT
 
 
 def test_clients_are_made_once_for_all_threads():

@@ -35,7 +35,7 @@ def test_a_zone_is_listed_once_for_all_who_look_at_the_same_moment():
     with canned(answer) as server, ThreadPoolExecutor(2) as pool:
         lists = ZoneLists(3.0)
         looks = pool.map(lambda name: shared(server, lists).labelled(LABEL, name, [ZONE]), ("a", "b", "c"))
-        found = [[node.name for node in sight.value] for sight in looks]
+        found = [[node.name for node in observed.value] for observed in looks]
     assert found == [["a"], ["b"], []]
     assert len(asked) == 1
 

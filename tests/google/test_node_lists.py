@@ -24,8 +24,8 @@ def test_all_pages_of_a_list_are_read():
             page(["b"] if "pageToken=t" in seen.path else ["a"], "" if "pageToken=t" in seen.path else "t"),
         )
     ) as server:
-        sight = TpuNodes(server.clients()).labelled(LABEL, "demo", [ZONE])
-    assert [n.name for n in sight.value] == ["a", "b"]
+        observed = TpuNodes(server.clients()).labelled(LABEL, "demo", [ZONE])
+    assert [n.name for n in observed.value] == ["a", "b"]
 
 
 def test_an_unreachable_place_on_an_early_page_makes_the_list_unknown():
@@ -36,9 +36,9 @@ def test_an_unreachable_place_on_an_early_page_makes_the_list_unknown():
         return 200, page(["b"]) if last else page(["a"], "t", [f"locations/{ZONE}"])
 
     with canned(answer) as server:
-        sight = TpuNodes(server.clients()).labelled(LABEL, "demo", [ZONE])
-    assert isinstance(sight, Unknown)
-    assert sight.retry is Retry.TRANSIENT
+        observed = TpuNodes(server.clients()).labelled(LABEL, "demo", [ZONE])
+    assert isinstance(observed, Unknown)
+    assert observed.retry is Retry.TRANSIENT
 
 
 def test_a_failed_second_page_makes_the_list_unknown():
@@ -62,8 +62,8 @@ def test_a_state_that_is_new_to_us_is_no_known_state():
     odd = [{"name": f"{path}/a", "state": 77}, {"name": f"{path}/b", "state": "NAPPING"}]
     nodes = {"nodes": [{**n, "labels": {LABEL: "demo"}} for n in odd]}
     with canned(lambda _: (200, nodes)) as server:
-        sight = TpuNodes(server.clients()).labelled(LABEL, "demo", [ZONE])
-    assert [n.state for n in sight.value] == [NodeState.STATE_UNSPECIFIED] * 2
+        observed = TpuNodes(server.clients()).labelled(LABEL, "demo", [ZONE])
+    assert [n.state for n in observed.value] == [NodeState.STATE_UNSPECIFIED] * 2
 
 
 def test_an_answer_that_is_not_json_is_unknown():
@@ -83,10 +83,10 @@ def test_one_call_lists_all_zones_and_names_those_without_an_answer():
 
     with canned(answer) as server:
         nodes = TpuNodes(server.clients())
-        sight = nodes.everywhere(LABEL, "demo")
+        observed = nodes.everywhere(LABEL, "demo")
         assert nodes.everywhere(LABEL, "other") == Present(Everywhere((), ("us-west4-a",)))
-    assert [n.name for n in sight.value.found] == ["a", "b"]
-    assert sight.value.unreachable == ("us-west4-a",)
+    assert [n.name for n in observed.value.found] == ["a", "b"]
+    assert observed.value.unreachable == ("us-west4-a",)
     assert all("/locations/-/nodes" in path for path in asked)
 
 

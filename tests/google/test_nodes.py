@@ -18,8 +18,8 @@ def test_a_node_is_created_and_seen_with_what_was_asked_for():
     assert (operation.kind, operation.verb, operation.incarnation) == (Kind.NODE, Verb.CREATE, 3)
     assert operation.started_at == pytest.approx(lab.clock.now(), abs=1)
     assert lab.nodes.poll(operation).done
-    sight = lab.nodes.labelled(LABEL, "demo", [ZONE])
-    (node,) = sight.value
+    observed = lab.nodes.labelled(LABEL, "demo", [ZONE])
+    (node,) = observed.value
     assert (node.name, node.zone, node.state, node.incarnation) == ("demo-tpu-g3", ZONE, NodeState.READY, 3)
     assert node.spot
     assert node.healthy
@@ -62,8 +62,8 @@ def test_all_zones_are_listed():
     lab = a_lab()
     lab.nodes.create(a_node())
     lab.nodes.create(a_node(name="demo-tpu-g4", zone=OTHER_ZONE))
-    sight = lab.nodes.labelled(LABEL, "demo", [OTHER_ZONE, ZONE, OTHER_ZONE])
-    assert [n.name for n in sight.value] == ["demo-tpu-g4", "demo-tpu-g3"]
+    observed = lab.nodes.labelled(LABEL, "demo", [OTHER_ZONE, ZONE, OTHER_ZONE])
+    assert [n.name for n in observed.value] == ["demo-tpu-g4", "demo-tpu-g3"]
     assert lab.local.calls["tpu.nodes.list"] == 2
 
 
@@ -76,10 +76,10 @@ def test_one_silent_zone_makes_the_whole_list_unknown():
     """Unknown is not absent: the other zones' nodes do not stand for all."""
     lab = a_lab(hidden_zones=frozenset({OTHER_ZONE}))
     lab.nodes.create(a_node())
-    sight = lab.nodes.labelled(LABEL, "demo", [ZONE, OTHER_ZONE])
-    assert isinstance(sight, Unknown)
-    assert OTHER_ZONE in sight.why
-    assert sight.retry is Retry.PERMANENT
+    observed = lab.nodes.labelled(LABEL, "demo", [ZONE, OTHER_ZONE])
+    assert isinstance(observed, Unknown)
+    assert OTHER_ZONE in observed.why
+    assert observed.retry is Retry.PERMANENT
 
 
 def test_a_taken_name_is_a_conflict():

@@ -150,8 +150,8 @@ def test_labelled_lists_all_zones_and_only_ours():
     vms.create(a_vm())
     vms.create(a_vm(name="other-vm", zone=OTHER_ZONE))
     vms.create(a_vm(name="stranger", labels={LABEL: "stranger"}))
-    sight = vms.labelled(LABEL, "demo", [ZONE, OTHER_ZONE])
-    assert [vm.name for vm in sight.value] == ["demo-vm", "other-vm"]
+    observed = vms.labelled(LABEL, "demo", [ZONE, OTHER_ZONE])
+    assert [vm.name for vm in observed.value] == ["demo-vm", "other-vm"]
 
 
 def test_one_list_shows_the_vms_of_all_zones_and_only_ours():
@@ -191,9 +191,9 @@ def test_a_warned_page_makes_the_list_unknown():
 def test_an_error_on_observing_is_unknown():
     """A denied look is not an absence."""
     lab = a_lab(denied_permissions=frozenset({"compute.instances.get"}))
-    sight = vms_of(lab).observe("demo-vm", ZONE)
-    assert isinstance(sight, Unknown)
-    assert sight.retry is Retry.PERMANENT
+    observed = vms_of(lab).observe("demo-vm", ZONE)
+    assert isinstance(observed, Unknown)
+    assert observed.retry is Retry.PERMANENT
 
 
 def test_a_404_of_a_proxy_is_not_an_absence():

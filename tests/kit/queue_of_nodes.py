@@ -97,7 +97,7 @@ class Queue:
         return self._nodes(node)
 
     def _nodes(self, *names):
-        return "\n".join(["1000000", *map(self._sight, names or self.nodes())]) + "\n"
+        return "\n".join(["1000000", *map(self._row, names or self.nodes())]) + "\n"
 
     def _squeue(self, columns):
         widths = [(name, int(width)) for name, width in (one.split(":.") for one in columns.split(","))]
@@ -112,7 +112,7 @@ class Queue:
 
         return "".join(map(line, self.tasks))
 
-    def _sight(self, node):
+    def _row(self, node):
         ready = any(n.startswith(f"{node}-tpu-") and s == "READY" for n, s in self.cloud.nodes().items())
         state = "ALLOCATED" if any(t.node == node for t in self.tasks) else "IDLE" if ready else "DOWN"
         drain = f"+DRAIN Reason=tpuctl-idle-g{self.drained[node]}" if node in self.drained else ""

@@ -135,13 +135,13 @@ class SlurmModel:
             self._leave_node(name)
 
     def _nodes(self):
-        return self._sights(*sorted(self.nodes))
+        return self._node_states(*sorted(self.nodes))
 
-    def _sights(self, *names):
+    def _node_states(self, *names):
         """Print the time, then `scontrol -o show node` for each."""
-        return "\n".join([str(int(self.clock.now())), *map(self._sight, names)]) + "\n"
+        return "\n".join([str(int(self.clock.now())), *map(self._row, names)]) + "\n"
 
-    def _sight(self, name):
+    def _row(self, name):
         node = self.nodes[name]
         state = "ALLOCATED" if self._busy(name) else "IDLE" if node.up else "DOWN"
         drain = f"+DRAIN Reason={node.drain}" if node.drain else ""
@@ -150,7 +150,7 @@ class SlurmModel:
 
     def _drain(self, name, incarnation):
         self.nodes[name].drain = f"tpuctl-idle-g{incarnation}"
-        return self._sights(name)
+        return self._node_states(name)
 
     def _returning(self, name, incarnation):
         node = self.nodes[name]

@@ -12,9 +12,9 @@ from orchestrator.planning.approval import (
     Approved,
     moved,
     needs_same_cloud,
+    observations_of,
     refuse_moved,
     refuse_others,
-    sights_of,
 )
 from orchestrator.planning.forecast import forecast, foresee
 from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
@@ -23,7 +23,7 @@ KIND = load_catalog().accelerator("v5litepod-8")
 NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g1", "there is none yet", "us-central1-a", 1)
 FRESH = Approved(
     "demo", "my-project", "gcp", "/w/tpuctl.yaml", "f1", "1.0", "b1", "a1", {},
-    sights_of(World(Absent(), Absent(), Present(()), Present(())), record(incarnation=0, uploaded="")),
+    observations_of(World(Absent(), Absent(), Present(()), Present(())), record(incarnation=0, uploaded="")),
     (Change(Kind.BUCKET, Verb.CREATE, "", "none").as_dict(), NODE.as_dict()), "p.json",
 )  # fmt: skip
 
@@ -32,14 +32,28 @@ CASES = {
     "the file": ({"file_digest": "f2"}, "the deployment file was changed"),
     "the code": ({"bundle": "b2"}, "the code was changed"),
     "tpuctl": ({"tpuctl": "1.1"}, "tpuctl itself was changed"),
-    "a bucket": ({"sights": {**FRESH.sights, "bucket": "in us-east1"}}, "bucket: was absent, is in us-east1"),
-    "a node": ({"sights": {**FRESH.sights, "TPU x": "READY in z"}}, "TPU x: was absent, is READY in z"),
-    "a life": ({"sights": {**FRESH.sights, "incarnation": "2"}}, "incarnation: was 0, is 2"),
+    "a bucket": (
+        {"observations": {**FRESH.observations, "bucket": "in us-east1"}},
+        "bucket: was absent, is in us-east1",
+    ),
+    "a node": (
+        {"observations": {**FRESH.observations, "TPU x": "READY in z"}},
+        "TPU x: was absent, is READY in z",
+    ),
+    "a life": ({"observations": {**FRESH.observations, "incarnation": "2"}}, "incarnation: was 0, is 2"),
     "a plan": (
         {"changes": FRESH.changes[:1]},
         "another one: create bucket instead of create bucket, create TPU",
     ),
 }
+
+
+def test_a_plan_file_keeps_the_keys_of_earlier_versions():
+    """A plan that was approved before an update of tpuctl is read after it."""
+    body = FRESH.as_dict()
+    assert body["sights"] == FRESH.observations
+    assert "observations" not in body
+    assert replace(Approved.from_dict(body), path=FRESH.path) == FRESH
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -101,7 +115,7 @@ def test_a_plan_for_one_cloud_is_not_carried_out_on_the_other():
 def test_on_unknown_no_plan_is_made(what):
     """It would be a guess."""
     with pytest.raises(TransientError, match="503"):
-        sights_of(world(**{what: Unknown("503")}), record())
+        observations_of(world(**{what: Unknown("503")}), record())
 
 
 def test_from_nothing_it_foresees_what_the_forecast_says():

@@ -69,9 +69,9 @@ def test_a_node_that_somebody_deletes_is_replaced_but_not_deleted_again():
 
 
 @pytest.mark.parametrize("sight", ["bucket", "vm", "nodes", "heartbeats"])
-def test_what_is_unknown_leads_to_no_change(sight):
+def test_what_is_unknown_leads_to_no_change(observed):
     """Unknown is not absent: an error or a partial list creates and destroys nothing."""
-    plan = decide(spec(), world(**{sight: Unknown("503")}), record())
+    plan = decide(spec(), world(**{observed: Unknown("503")}), record())
     assert plan.empty
     assert any("503" in text for text in plan.waiting)
 

@@ -75,15 +75,15 @@ VMS = st.builds(Vm, st.just("demo-vm"), ZONES, st.sampled_from(VmState), spot=st
 BUCKETS = st.builds(Bucket, st.just("b"), st.sampled_from(["us-central1", "us-central1", "asia-east1"]))
 
 
-def sight(values):
+def observed(values):
     """Return any of the three kinds of sight."""
     return st.builds(Present, values) | st.just(Absent()) | UNKNOWN
 
 
 WORLDS = st.builds(
     World,
-    sight(BUCKETS),
-    sight(VMS),
+    observed(BUCKETS),
+    observed(VMS),
     st.builds(Present, NODES) | UNKNOWN,
     st.builds(Present, BEATS) | UNKNOWN,
     st.lists(RESULTS, max_size=2).map(tuple),

@@ -18,8 +18,8 @@ SPEC = make_spec(vm={})
 def story(*looks):
     """Return the last world and the record after looks at the VM: pairs of seconds and what was seen."""
     record = record_of(vm_accepted=True, bucket_observed=True, bucket_ready=True)
-    for seconds, sight in looks:
-        now = world(vm=sight, observed_at=NOW + seconds)
+    for seconds, observed in looks:
+        now = world(vm=observed, observed_at=NOW + seconds)
         record = learn(record, now)
     return now, record
 

@@ -12,7 +12,7 @@ from functools import wraps
 
 from orchestrator.domain.all_zones import Survey
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.observation import Bucket, Node, Sight, Unknown, Vm
+from orchestrator.domain.observation import Bucket, Node, Observed, Unknown, Vm
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.vm_machine_types import CpuQuota
 
@@ -121,31 +121,31 @@ class Google:
     deployment's label in all zones.
     """
 
-    login: Sight[Login] = NOT_ASKED
+    login: Observed[Login] = NOT_ASKED
     gcloud_account: str = ""
     gcloud_project: str = ""
     project: str = ""
-    ahead: Sight[float] = NOT_ASKED
-    tpu: Sight[str] = NOT_ASKED
-    compute: Sight[str] = NOT_ASKED
-    storage: Sight[str] = NOT_ASKED
-    offers: Mapping[str, Sight[str]] = field(default_factory=dict)
-    runtimes: Mapping[str, Sight[str]] = field(default_factory=dict)
-    machine_account: Sight[str] = NOT_ASKED
-    cpus: Sight[CpuQuota] = NOT_ASKED
-    tpu_limits: Sight[Mapping[str, int]] = NOT_ASKED
-    vm_image: Sight[str] = NOT_ASKED
-    vm_machine: Sight[str] = NOT_ASKED
+    ahead: Observed[float] = NOT_ASKED
+    tpu: Observed[str] = NOT_ASKED
+    compute: Observed[str] = NOT_ASKED
+    storage: Observed[str] = NOT_ASKED
+    offers: Mapping[str, Observed[str]] = field(default_factory=dict)
+    runtimes: Mapping[str, Observed[str]] = field(default_factory=dict)
+    machine_account: Observed[str] = NOT_ASKED
+    cpus: Observed[CpuQuota] = NOT_ASKED
+    tpu_limits: Observed[Mapping[str, int]] = NOT_ASKED
+    vm_image: Observed[str] = NOT_ASKED
+    vm_machine: Observed[str] = NOT_ASKED
     elsewhere: Survey[Node] = NOT_ASKED
     vms_elsewhere: Survey[Vm] = NOT_ASKED
-    private_access: Sight[bool] = NOT_ASKED
-    private_elsewhere: Mapping[str, Sight[bool]] = field(default_factory=dict)
-    ssh_rule: Sight[bool] = NOT_ASKED
-    iap_rule: Sight[bool] = NOT_ASKED
-    bucket: Sight[Bucket] = NOT_ASKED
-    lacking: Sight[tuple[str, ...]] = NOT_ASKED
-    secrets: Mapping[str, Sight[tuple[str, ...]]] = field(default_factory=dict)
-    data: Mapping[str, Sight[bool]] = field(default_factory=dict)
+    private_access: Observed[bool] = NOT_ASKED
+    private_elsewhere: Mapping[str, Observed[bool]] = field(default_factory=dict)
+    ssh_rule: Observed[bool] = NOT_ASKED
+    iap_rule: Observed[bool] = NOT_ASKED
+    bucket: Observed[Bucket] = NOT_ASKED
+    lacking: Observed[tuple[str, ...]] = NOT_ASKED
+    secrets: Mapping[str, Observed[tuple[str, ...]]] = field(default_factory=dict)
+    data: Mapping[str, Observed[bool]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

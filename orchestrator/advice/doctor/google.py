@@ -19,7 +19,7 @@ from orchestrator.advice.doctor.facts import (
 from orchestrator.advice.doctor.login import not_observed
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, deletion_command, outside
-from orchestrator.domain.observation import Absent, Node, Present, Sight, Unknown, Vm
+from orchestrator.domain.observation import Absent, Node, Observed, Present, Unknown, Vm
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.tpu_quota import taken
 from orchestrator.domain.vm_machine_types import instead
@@ -32,10 +32,10 @@ IAP_ROLE = "roles/iap.tunnelResourceAccessor"
 _QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
 
 
-def _api(sight: Sight[str], name: str, *, needed: bool = False) -> ProbeAnswer:
-    if isinstance(sight, Unknown):
-        return not_observed(sight, needed=needed)
-    if isinstance(sight, Absent):
+def _api(observed: Observed[str], name: str, *, needed: bool = False) -> ProbeAnswer:
+    if isinstance(observed, Unknown):
+        return not_observed(observed, needed=needed)
+    if isinstance(observed, Absent):
         return bad("the project was not found", "see `project` above")
     return ok(f"{name} answers")
 
@@ -101,11 +101,11 @@ def runtime(facts: Facts, spec: Spec) -> ProbeAnswer:
     return _offered(facts.google.runtimes, spec.tpu.runtime, "choose another tpu.runtime in tpuctl.yaml")
 
 
-def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> ProbeAnswer:
+def _offered(found: Mapping[str, Observed[str]], what: str, fix: str) -> ProbeAnswer:
     # Only a complete answer proves that a zone lacks it; an Unknown counts as unsure.
-    lacking = [zone for zone, sight in found.items() if isinstance(sight, Absent)]
-    unsure = [sight for sight in found.values() if isinstance(sight, Unknown)]
-    have = [zone for zone, sight in found.items() if isinstance(sight, Present)]
+    lacking = [zone for zone, observed in found.items() if isinstance(observed, Absent)]
+    unsure = [observed for observed in found.values() if isinstance(observed, Unknown)]
+    have = [zone for zone, observed in found.items() if isinstance(observed, Present)]
     # One zone without it is a warning while another has it, because `up` tries that one next.
     if lacking:
         text = f"{what} is not offered in {', '.join(lacking)}"
@@ -118,17 +118,17 @@ def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> ProbeAnswe
 @check("machine-account", Group.GOOGLE)
 def machine_account(facts: Facts) -> ProbeAnswer:
     """Look for the account that machines run as: a project may have no default one."""
-    spec, sight = facts.file.spec, facts.google.machine_account
+    spec, observed = facts.file.spec, facts.google.machine_account
     if spec is not None and spec.service_account:
         return ok(f"{spec.service_account} (from the file)")
-    if isinstance(sight, Unknown):
-        if sight.denied:
+    if isinstance(observed, Unknown):
+        if observed.denied:
             # `up` asks the same question, so a refusal counts here.
             return bad("your login may not ask for the default account", "set service_account in tpuctl.yaml")
-        return not_observed(sight)
-    if isinstance(sight, Absent) or not sight.value:
+        return not_observed(observed)
+    if isinstance(observed, Absent) or not observed.value:
         return bad("the project has no default service account", "set service_account in tpuctl.yaml")
-    return ok(sight.value)
+    return ok(observed.value)
 
 
 @check("service-agent", Group.GOOGLE)
@@ -142,14 +142,14 @@ def service_agent(facts: Facts) -> ProbeAnswer:
 @check_of_file("vm-quota", Group.GOOGLE)
 def vm_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for too small a quota of CPUS in the region for the VM."""
-    sight = facts.google.cpus
+    observed = facts.google.cpus
     if spec.vm == "none":
         return ok("no VM is wanted")
-    if isinstance(sight, Unknown):
-        return not_observed(sight)
-    if isinstance(sight, Absent):
+    if isinstance(observed, Unknown):
+        return not_observed(observed)
+    if isinstance(observed, Absent):
         return ok("the region sets no limit on CPUS")
-    quota = sight.value
+    quota = observed.value
     text = f"{quota.usage:g} of {quota.limit:g} CPUS in use, the VM takes {quota.wanted}"
     short = quota.limit - quota.usage < quota.wanted
     return bad(text, f"ask for more: {_page(facts)}") if short else ok(text)
@@ -158,20 +158,20 @@ def vm_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
 @check_of_file("vm-image", Group.GOOGLE)
 def vm_image(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for the family of the VM's image: Google withdraws a family when its images are out of support."""
-    sight = facts.google.vm_image
+    observed = facts.google.vm_image
     if spec.vm == "none":
         return ok("no VM is wanted")
-    if isinstance(sight, Unknown):
-        return not_observed(sight)
-    if isinstance(sight, Absent):
+    if isinstance(observed, Unknown):
+        return not_observed(observed)
+    if isinstance(observed, Absent):
         return bad("Google does not offer the VM's image any more", "update tpuctl, or set vm: none")
-    return ok(sight.value)
+    return ok(observed.value)
 
 
 @check_of_file("tpu-quota", Group.GOOGLE)
 def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for too small a quota of TPUs for the type, by what the Cloud Quotas API says of each zone."""
-    sight, catalog = facts.google.tpu_limits, facts.file.catalog
+    observed, catalog = facts.google.tpu_limits, facts.file.catalog
     if spec.tpu.reservation:
         return ok(f"the reservation {spec.tpu.reservation} counts apart")
     found = taken(spec, catalog) if catalog else None
@@ -179,20 +179,20 @@ def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
         return unknown(f"nobody knows what {spec.tpu.type} counts against", f"look here: {_page(facts)}")
     count, quota = found
     need = f"{spec.tpu.type} takes {count} {quota.unit} of {quota.id}"
-    if not isinstance(sight, Present) or not sight.value:
+    if not isinstance(observed, Present) or not observed.value:
         why = f"{need}; a new project has {quota.fresh} in a {quota.per}. What yours has could not be read"
         return unknown(
             why, f"gcloud services enable cloudquotas.googleapis.com   or look here: {_page(facts)}"
         )
-    small = _too_small(sight.value, count)
+    small = _too_small(observed.value, count)
     if not small:
-        least = min(sight.value.values())
+        least = min(observed.value.values())
         return ok(f"{need}, the limit is {least}" if least >= 0 else f"{need}, which has no limit")
     limit = max(small.values())
     text = f"{need}, the limit is {limit} in {', '.join(small)}"
     smaller = catalog.within_quota(spec.tpu.type, next(iter(small)), limit)
     fits = f"{smaller} would fit (tpu.type), or " if smaller else ""
-    answer = bad if len(small) == len(sight.value) else warn
+    answer = bad if len(small) == len(observed.value) else warn
     return answer(text, f"{fits}ask for more: {_page(facts)}")
 
 
@@ -208,18 +208,18 @@ def _page(facts: Facts) -> str:
 @check_of_file("vm-machine", Group.GOOGLE)
 def vm_machine(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a zone that does not have the VM's machine type, as us-central2 with its v4."""
-    sight = facts.google.vm_machine
+    observed = facts.google.vm_machine
     if spec.vm == "none":
         return ok("no VM is wanted")
-    if isinstance(sight, Unknown):
-        return not_observed(sight)
-    if isinstance(sight, Absent):
+    if isinstance(observed, Unknown):
+        return not_observed(observed)
+    if isinstance(observed, Absent):
         zone = names.vm_zone(spec)
         there = instead(spec.vm.machine, zone)
         which = f"{there}, or to another of" if there else "one of"
         shown = f"gcloud compute machine-types list --zones {zone}"
         return bad(f"{zone} has no {spec.vm.machine}", f"set vm.machine to {which}: {shown}   or vm: none")
-    return ok(f"{sight.value} in {names.vm_zone(spec)}")
+    return ok(f"{observed.value} in {names.vm_zone(spec)}")
 
 
 def _network(spec: Spec | None) -> str:
@@ -231,23 +231,23 @@ def _network(spec: Spec | None) -> str:
 def private_access(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a machine without external address in a network that then cannot reach the bucket."""
     first, *others = names.regions(spec)
-    sights = {first: facts.google.private_access}
-    sights |= {region: facts.google.private_elsewhere.get(region, NOT_ASKED) for region in others}
-    answers = [_private_in(region, sight, spec) for region, sight in sights.items()]
+    observations = {first: facts.google.private_access}
+    observations |= {region: facts.google.private_elsewhere.get(region, NOT_ASKED) for region in others}
+    answers = [_private_in(region, observed, spec) for region, observed in observations.items()]
     return min(answers, key=lambda answer: _WORST_FIRST.index(answer.health))
 
 
-def _private_in(region: str, sight: Sight[bool], spec: Spec) -> ProbeAnswer:
+def _private_in(region: str, observed: Observed[bool], spec: Spec) -> ProbeAnswer:
     network, subnetwork = _network(spec), spec.subnetwork or _network(spec)
-    if isinstance(sight, Absent):
+    if isinstance(observed, Absent):
         text = f"there is no subnetwork `{subnetwork}` in {region}"
         create = f"gcloud compute networks create {network} --subnet-mode auto"
         return bad(text, f"set network and subnetwork in tpuctl.yaml to those of your project, or: {create}")
     if spec.tpu.external_ip and (spec.vm == "none" or spec.vm.external_ip):
         return ok("not needed: the machines have external addresses")
-    if isinstance(sight, Unknown):
-        return not_observed(sight)
-    if sight.value:
+    if isinstance(observed, Unknown):
+        return not_observed(observed)
+    if observed.value:
         return ok(f"Private Google Access is on in {region}")
     command = f"gcloud compute networks subnets update {subnetwork} --region {region}"
     text = f"Private Google Access is off in {region}, and a machine has no external address"
@@ -257,10 +257,10 @@ def _private_in(region: str, sight: Sight[bool], spec: Spec) -> ProbeAnswer:
 @check("firewall", Group.GOOGLE)
 def firewall(facts: Facts) -> ProbeAnswer:
     """Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it."""
-    sight, network = facts.google.ssh_rule, _network(facts.file.spec)
-    if isinstance(sight, Unknown):
-        return not_observed(sight)
-    if isinstance(sight, Present) and sight.value:
+    observed, network = facts.google.ssh_rule, _network(facts.file.spec)
+    if isinstance(observed, Unknown):
+        return not_observed(observed)
+    if isinstance(observed, Present) and observed.value:
         return ok(f"a rule of the network `{network}` lets SSH in")
     fix = f"gcloud compute firewall-rules create {network}-allow-ssh --network {network} --allow tcp:22"
     return warn("no rule lets SSH in: code comes from the bucket only", fix)
@@ -269,15 +269,15 @@ def firewall(facts: Facts) -> ProbeAnswer:
 @check_of_file("iap", Group.GOOGLE)
 def iap(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look at the way to a VM without external address: gcloud here, and a rule for Identity-Aware Proxy."""
-    sight = facts.google.iap_rule
+    observed = facts.google.iap_rule
     if spec.vm == "none" or spec.vm.external_ip:
         return ok("not needed: no VM without external address is wanted")
     if not facts.computer.programs.get("gcloud"):
         fix = "install it: https://cloud.google.com/sdk/docs/install"
         return bad("gcloud leads to a VM without external address, and is not on this computer", fix)
-    if isinstance(sight, Unknown):
-        return not_observed(sight)
-    if isinstance(sight, Present) and sight.value:
+    if isinstance(observed, Unknown):
+        return not_observed(observed)
+    if isinstance(observed, Present) and observed.value:
         return ok(f"a rule lets {IAP_RANGE} in; your login needs {IAP_ROLE} too, which is not checked")
     fix = f"gcloud compute firewall-rules create allow-ssh-from-iap --network {_network(spec)}"
     return bad(f"no rule lets {IAP_RANGE} in", f"{fix} --source-ranges {IAP_RANGE} --allow tcp:22")
@@ -286,12 +286,12 @@ def iap(facts: Facts, spec: Spec) -> ProbeAnswer:
 @check_of_file("bucket", Group.GOOGLE)
 def bucket(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a bucket that lies in another region than the TPU."""
-    sight = facts.google.bucket
-    if isinstance(sight, Unknown):
-        return not_observed(sight)
-    if isinstance(sight, Absent):
+    observed = facts.google.bucket
+    if isinstance(observed, Unknown):
+        return not_observed(observed)
+    if isinstance(observed, Absent):
         return ok("none yet; `up` makes it")
-    home, found = names.home_region(spec), sight.value
+    home, found = names.home_region(spec), observed.value
     if found.location != home:
         text = f"{found.name} lies in {found.location}, the TPU in {home}: slow, and billed as egress"
         return bad(text, "choose tpu.zones in the bucket's region, or another bucket.name")
@@ -301,15 +301,15 @@ def bucket(facts: Facts, spec: Spec) -> ProbeAnswer:
 @check_of_file("permissions", Group.GOOGLE)
 def permissions(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for permissions on the bucket that the caller lacks."""
-    sight = facts.google.lacking
+    observed = facts.google.lacking
     if isinstance(facts.google.bucket, Absent):
         return ok("there is no bucket yet")
-    if isinstance(sight, Present):
-        if not sight.value:
+    if isinstance(observed, Present):
+        if not observed.value:
             return ok("all that tpuctl needs")
         fix = f"gcloud projects add-iam-policy-binding {facts.google.project or 'PROJECT'}"
         return bad(
-            f"missing: {', '.join(sight.value)}", f"{fix} --member user:YOU --role roles/storage.admin"
+            f"missing: {', '.join(observed.value)}", f"{fix} --member user:YOU --role roles/storage.admin"
         )
-    why = sight.why if isinstance(sight, Unknown) else "the service does not answer this"
+    why = observed.why if isinstance(observed, Unknown) else "the service does not answer this"
     return unknown(why, "a command that lacks one names it (TPU-202)")

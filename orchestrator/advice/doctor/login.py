@@ -25,21 +25,21 @@ REFUSED_DRIFT = 300.0
 """Difference in seconds from which on Google refuses the tokens that a service account signs."""
 
 
-def not_observed(sight: Unknown, *, needed: bool = False) -> ProbeAnswer:
+def not_observed(observed: Unknown, *, needed: bool = False) -> ProbeAnswer:
     """
     Return the answer for an Unknown: wrong if it was refused permanently, else unknown.
 
     A missing permission to look is wrong only if `up` needs it too: *needed*.
     """
     # Organisations grant single permissions: a login that may not look may still be allowed to create.
-    if sight.denied and not needed:
+    if observed.denied and not needed:
         return unknown(
-            f"your login may not look: {sight.why}", "not needed for `up`; see docs/organisation.md"
+            f"your login may not look: {observed.why}", "not needed for `up`; see docs/organisation.md"
         )
     # A passing failure is never wrong, because `doctor` is run when the network is bad, too.
-    if sight.retry is Retry.PERMANENT:
-        return bad(sight.why, sight.hint or "see the message")
-    return unknown(sight.why, sight.hint)
+    if observed.retry is Retry.PERMANENT:
+        return bad(observed.why, observed.hint or "see the message")
+    return unknown(observed.why, observed.hint)
 
 
 @check("credentials", Group.GOOGLE)
@@ -77,14 +77,14 @@ def gcloud_account(facts: Facts) -> ProbeAnswer:
 @check("project", Group.GOOGLE)
 def project(facts: Facts) -> ProbeAnswer:
     """Look for a project that is not set, or that the caller cannot reach."""
-    name, sight = facts.google.project, facts.google.compute
+    name, observed = facts.google.project, facts.google.compute
     if not name:
         fix = "set project in tpuctl.yaml, or: export GOOGLE_CLOUD_PROJECT=PROJECT"
         # Without a login its project is unknown, which is not the fault of the file.
         return unknown("not set", fix) if isinstance(facts.google.login, Absent) else bad("not set", fix)
-    if isinstance(sight, Absent):
+    if isinstance(observed, Absent):
         return bad(f"{name} does not exist, or is hidden from you", "gcloud projects list")
-    return ok(name if isinstance(sight, Present) else f"{name} (not reached: see `compute-api`)")
+    return ok(name if isinstance(observed, Present) else f"{name} (not reached: see `compute-api`)")
 
 
 @check("clock", Group.GOOGLE)
@@ -113,7 +113,7 @@ def secrets(facts: Facts, spec: Spec) -> ProbeAnswer:
     missing = [name for name in wanted if isinstance(google.secrets.get(name), Absent)]
     if missing:
         return bad(f"not stored: {', '.join(missing)}", f"tpuctl secret set {missing[0]}")
-    unseen = [sight for name in wanted if isinstance(sight := google.secrets.get(name), Unknown)]
+    unseen = [observed for name in wanted if isinstance(observed := google.secrets.get(name), Unknown)]
     if unseen or any(name not in google.secrets for name in wanted):
         return unknown(unseen[0].why if unseen else "nobody asked", unseen[0].hint if unseen else "")
     if facts.local.chosen:
@@ -129,8 +129,8 @@ def secrets(facts: Facts, spec: Spec) -> ProbeAnswer:
 
 
 def _readers(facts: Facts, name: str) -> tuple[str, ...]:
-    sight = facts.google.secrets.get(name)
-    return sight.value if isinstance(sight, Present) else ()
+    observed = facts.google.secrets.get(name)
+    return observed.value if isinstance(observed, Present) else ()
 
 
 @check_of_file("data", Group.GOOGLE)
@@ -145,7 +145,7 @@ def data(facts: Facts, spec: Spec) -> ProbeAnswer:
     ]
     if empty:
         return bad(f"nothing is there: {', '.join(empty)}", "correct job.data")
-    unseen = [sight for source in wanted if isinstance(sight := google.data.get(source), Unknown)]
+    unseen = [observed for source in wanted if isinstance(observed := google.data.get(source), Unknown)]
     if unseen or any(source not in google.data for source in wanted):
         return unknown(unseen[0].why if unseen else "nobody asked", unseen[0].hint if unseen else "")
     default = google.machine_account.value if isinstance(google.machine_account, Present) else ""

@@ -110,8 +110,8 @@ def _ran(record: Record) -> tuple[Evidence, ...]:
 
 def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     """Explain how often the job is asked to save, if its machines report it."""
-    sight = facts.world.heartbeats
-    interval = reported_interval(sight.value) if isinstance(sight, Present) else None
+    observed = facts.world.heartbeats
+    interval = reported_interval(observed.value) if isinstance(observed, Present) else None
     if interval is None:
         return ()
     rule = "saves.auto" if interval.life is not None else "saves.fixed"
@@ -123,10 +123,10 @@ _SAVE = "let the job save as the format wants, or choose another job.checkpoint.
 
 def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     """Explain the job from its workers' heartbeats."""
-    sight = facts.world.heartbeats
-    if isinstance(sight, Unknown):
-        return not_visible("job", sight, facts)
-    beats = sight.value if isinstance(sight, Present) else ()
+    observed = facts.world.heartbeats
+    if isinstance(observed, Unknown):
+        return not_visible("job", observed, facts)
+    beats = observed.value if isinstance(observed, Present) else ()
     # The loop's own decision function, because a second implementation could differ from what is done.
     step = decide_job(facts.spec, facts.world, facts.record)
     evidence = (*(_beat(beat) for beat in beats), *journal_of(facts, "job", "bundle"))

@@ -18,8 +18,8 @@ from orchestrator.domain.observation import (
     Bucket,
     Node,
     NodeState,
+    Observed,
     Present,
-    Sight,
     Unknown,
     Vm,
     VmState,
@@ -40,27 +40,27 @@ from orchestrator.planning.vm import decide_vm
 LAST_REFUSALS = 3
 
 
-def not_visible(what: str, sight: Unknown, facts: DeploymentFacts) -> ExplainedPart:
+def not_visible(what: str, observed: Unknown, facts: DeploymentFacts) -> ExplainedPart:
     """Explain why the state of a resource is Unknown, and what that means for the next pass."""
-    evidence = (Evidence("cloud", facts.world.observed_at, sight.why),)
-    you = sight.hint or "nothing; it is checked again"
+    evidence = (Evidence("cloud", facts.world.observed_at, observed.why),)
+    you = observed.hint or "nothing; it is checked again"
     return ExplainedPart(
-        what, "unknown", sight.why, "sight.unknown", evidence, "look again", next_pass(facts), you
+        what, "unknown", observed.why, "sight.unknown", evidence, "look again", next_pass(facts), you
     )  # fmt: skip
 
 
 def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
     """Explain why the bucket is present, deleted, absent or Unknown, and what happens next."""
-    sight, now = facts.world.bucket, facts.world.observed_at
-    if isinstance(sight, Unknown):
-        return not_visible("bucket", sight, facts)
+    observed, now = facts.world.bucket, facts.world.observed_at
+    if isinstance(observed, Unknown):
+        return not_visible("bucket", observed, facts)
     step = decide_bucket(facts.spec, facts.world, facts.record)
-    if isinstance(sight, Present) and not step.changes:
-        held = sight.value
+    if isinstance(observed, Present) and not step.changes:
+        held = observed.value
         evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
         return ExplainedPart("bucket", "present", "it is there", "bucket.kept", evidence, calm=True)
-    asked = (_looked("bucket", sight, now), *journal_of(facts, "bucket"))
-    if isinstance(sight, Absent) and facts.record.bucket.observed:
+    asked = (_looked("bucket", observed, now), *journal_of(facts, "bucket"))
+    if isinstance(observed, Absent) and facts.record.bucket.observed:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
         you = "tpuctl down --delete-data, then tpuctl up, to start over"
         return ExplainedPart("bucket", "gone", step.waiting, "bucket.gone", gone, you=you)
@@ -69,17 +69,17 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
 
 def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
     """Explain the VM's state by the rule that the next pass applies to it, with evidence."""
-    sight, now = facts.world.vm, facts.world.observed_at
+    observed, now = facts.world.vm, facts.world.observed_at
     if facts.spec.vm == "none":
         return ExplainedPart("VM", "none", "none is wanted", "vm.none", calm=True)
-    if isinstance(sight, Unknown):
-        return not_visible("VM", sight, facts)
+    if isinstance(observed, Unknown):
+        return not_visible("VM", observed, facts)
     step = decide_vm(facts.spec, facts.world, facts.record)
-    evidence = (_looked(names.vm_name(facts.spec), sight, now), *journal_of(facts, "vm"))
-    if isinstance(sight, Absent):
+    evidence = (_looked(names.vm_name(facts.spec), observed, now), *journal_of(facts, "vm"))
+    if isinstance(observed, Absent):
         rule = "vm.make" if step.changes or not facts.record.vm.accepted else "sight.twice"
         return _asked_for("VM", "absent", rule, step, facts, Kind.VM, evidence)
-    state = sight.value.state
+    state = observed.value.state
     if state is VmState.RUNNING:
         return ExplainedPart(
             "VM", state.value, "it runs", "vm.kept", evidence[:1], you=_differing(facts), calm=True
@@ -95,9 +95,9 @@ def _differing(facts: DeploymentFacts) -> str:
 
 def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
     """Explain the TPU: its state, for how long, and what the rules make of it."""
-    sight = facts.world.nodes
-    if isinstance(sight, Unknown):
-        return not_visible("TPU", sight, facts)
+    observed = facts.world.nodes
+    if isinstance(observed, Unknown):
+        return not_visible("TPU", observed, facts)
     node = current_node(facts.world, facts.record)
     judgement = judge_node(facts.spec, node, facts.world, facts.record)
     step = decide_node(facts.spec, facts.world, facts.record)
@@ -180,10 +180,10 @@ def _node_text(node: Node | None, record: Record) -> str:
     return f"{node.name} in {node.zone} is {node.state.name}{health}{queued}"
 
 
-def _looked(name: str, sight: Sight[Bucket] | Sight[Vm], now: float) -> Evidence:
-    if not isinstance(sight, Present):
+def _looked(name: str, observed: Observed[Bucket] | Observed[Vm], now: float) -> Evidence:
+    if not isinstance(observed, Present):
         return Evidence("cloud", now, f"{name} is not there")
-    held = sight.value
+    held = observed.value
     return Evidence("cloud", now, f"{name} is {held.state.value if isinstance(held, Vm) else 'there'}")
 
 

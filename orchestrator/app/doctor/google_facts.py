@@ -17,7 +17,7 @@ from orchestrator.app.login_here import credentials_file, gcloud_settings, read_
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names, tpu_quota
 from orchestrator.domain.data_spec import bucket_sources
-from orchestrator.domain.observation import Absent, Present, Sight, Unknown
+from orchestrator.domain.observation import Absent, Observed, Present, Unknown
 from orchestrator.domain.ports import NetworkInterface
 from orchestrator.domain.secret_refs import secret_names
 from orchestrator.domain.spec import Spec
@@ -36,7 +36,7 @@ STORAGE = "https://storage.googleapis.com"
 SOME_ZONE = "us-central1-a"
 """The zone for questions to the TPU API if no deployment file names one."""
 
-Question = Callable[[], Sight[Any]]
+Question = Callable[[], Observed[Any]]
 Key = str | tuple[str, str]
 """What a question is about; with a second word, which zone, secret or source of its kind."""
 K = TypeVar("K", bound=Key)
@@ -129,12 +129,12 @@ def _asked(clients: Any, spec: Spec | None, project: str, endpoint: str) -> dict
         }
     found = side_by_side(questions)
     offers, runtimes, elsewhere, secrets, data = (
-        {key[1]: sight for key, sight in found.items() if isinstance(key, tuple) and key[0] == kind}
+        {key[1]: observed for key, observed in found.items() if isinstance(key, tuple) and key[0] == kind}
         for kind in ("offer", "runtime", "access", "secret", "data")
     )
     lists = {"offers": offers, "runtimes": runtimes, "private_elsewhere": elsewhere, "secrets": secrets}
     lists["data"] = data
-    single = {key: sight for key, sight in found.items() if isinstance(key, str)}
+    single = {key: observed for key, observed in found.items() if isinstance(key, str)}
     return {**single, "compute": found["machine_account"], **lists}
 
 
@@ -167,9 +167,9 @@ def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[K
     return questions
 
 
-def side_by_side(questions: Mapping[K, Question], seconds: float = SECONDS) -> dict[K, Sight[Any]]:
+def side_by_side(questions: Mapping[K, Question], seconds: float = SECONDS) -> dict[K, Observed[Any]]:
     """Ask all questions in parallel; those without an answer after *seconds* are Unknown and abandoned."""
-    answers: dict[K, Sight[Any]] = {}
+    answers: dict[K, Observed[Any]] = {}
 
     def ask(name: K, question: Question) -> None:
         try:
@@ -189,7 +189,7 @@ def side_by_side(questions: Mapping[K, Question], seconds: float = SECONDS) -> d
     return {name: answers.get(name, late) for name in questions}
 
 
-def clock_ahead(endpoint: str) -> Sight[float]:
+def clock_ahead(endpoint: str) -> Observed[float]:
     """Return how many seconds this computer's clock is ahead of the server at *endpoint*."""
     # The local cloud is asked directly, since a proxy would answer with its own clock.
     handlers = [urllib.request.ProxyHandler({})] if endpoint.startswith("http://127.") else []
@@ -209,7 +209,7 @@ def clock_ahead(endpoint: str) -> Sight[float]:
     return Present((before + time.time()) / 2 - parsedate_to_datetime(date).timestamp() - 0.5)
 
 
-def find_login() -> Sight[Login]:
+def find_login() -> Observed[Login]:
     """Return application default credentials from their file, else from the metadata server."""
     path = credentials_file()
     # google-auth's order: a file takes precedence over the machine's account.
@@ -227,7 +227,7 @@ def find_login() -> Sight[Login]:
     return side_by_side({"login": _of_machine}, CALL_SECONDS)["login"]
 
 
-def _of_machine() -> Sight[Login]:
+def _of_machine() -> Observed[Login]:
     """Ask the metadata server of a Google machine for its account, as google-auth does."""
     account = machine_account()
     return Absent() if account is None else Present(Login("machine", "metadata server", account))

@@ -157,19 +157,19 @@ def queue(fleet: Fleet, name: str | None) -> Queue:
     if name is not None and name not in known:
         submitted_order(store, name)
     orders = found if name is None else (known[name],)
-    trouble, sights = "", dict[str, SlurmNode]()
+    trouble, observations = "", dict[str, SlurmNode]()
     try:
         slurm = fleet.slurm()
         queued = slurm.queue()
         if any(order.slices[0] > 1 for order in orders):
-            sights = slurm.sights()
+            observations = slurm.node_states()
     except TpuctlError as error:
         queued, trouble = (), error.message
     ended = fleet_orders.all_ended(store, found)
     team = fleet_orders.read_team(store)
     owing = fleet_orders.over_budget(store)
     # By what Slurm says alone: who has brought them up is another computer, perhaps.
-    there = [FleetNode(node, NodeLife.UP, sight) for node, sight in sights.items()]
+    there = [FleetNode(node, NodeLife.UP, observed) for node, observed in observations.items()]
     tasks = wide_tasks(found, ended, queued, owing) if there else ()
     lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
     gates = {order.name: gate(order, known, ended, owing) for order in orders}

@@ -36,7 +36,7 @@ class Load:
     """Hold for how many nodes tasks wait, how each node is, and which *tasks* of several slices have none."""
 
     waiting: int
-    sights: dict[str, SlurmNode]
+    observations: dict[str, SlurmNode]
     tasks: tuple[Wide, ...]
     wide: bool
 
@@ -67,8 +67,8 @@ class Sizing:
             return
         now = fleet.head.clock.now()
         load = load_of(fleet, slurm)
-        waiting, sights = load.waiting, load.sights
-        self._free = free_since(self._free, sights, now)
+        waiting, observations = load.waiting, load.observations
+        self._free = free_since(self._free, observations, now)
         with self._lock:
             busy = set(self._busy)
         # A node that Slurm does not know cannot start a task. One that is being created counts as up, which
@@ -77,12 +77,12 @@ class Sizing:
             FleetNode(
                 name,
                 NodeLife.UP if name in busy else fleet.life(name),
-                sights[name],
+                observations[name],
                 self._free.get(name),
                 *((fleet.bound_to(name), fleet.heading(name)) if load.wide else ()),
             )
             for name in node_names(fleet.spec)
-            if name in sights
+            if name in observations
         ]
         assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
         what = resize(fleet.spec.fleet, waiting, nodes, now)
@@ -202,16 +202,16 @@ def load_of(fleet: Fleet, slurm: Slurm) -> Load:
     # The tasks of a job that cannot be read ask for no node: nobody knows how many there are.
     orders = fleet_orders.read_all(fleet.head.store).jobs
     # In this order: what begins or ends in between is counted once at most, so no node is asked for in vain.
-    sights = slurm.sights()
+    observations = slurm.node_states()
     queued = slurm.queue()
     ended = fleet_orders.all_ended(fleet.head.store, orders)
     taken = {name for one in queued for name in node_list(one.node)}
-    sights = {
+    observations = {
         name: replace(node, states=node.states | {"ALLOCATED"}) if name in taken else node
-        for name, node in sights.items()
+        for name, node in observations.items()
     }
     team, over = fleet_orders.read_team(fleet.head.store), fleet_orders.over_budget(fleet.head.store)
     return Load(
-        nodes_missing(orders, ended, queued, team, over), sights, wide_tasks(orders, ended, queued, over),
+        nodes_missing(orders, ended, queued, team, over), observations, wide_tasks(orders, ended, queued, over),
         any(order.slices[1] > 1 for order in orders),
     )  # fmt: skip

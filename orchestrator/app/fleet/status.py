@@ -13,7 +13,7 @@ from orchestrator.app.session import Session
 from orchestrator.app.status import holder_of
 from orchestrator.app.workers import look
 from orchestrator.contract.node_list import node_list
-from orchestrator.domain.observation import Absent, Node, Present, Sight, World
+from orchestrator.domain.observation import Absent, Node, Observed, Present, World
 from orchestrator.domain.spec import FleetSpec
 from orchestrator.engine import fleet_orders
 from orchestrator.errors import TpuctlError
@@ -98,16 +98,16 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
             tasks |= dict.fromkeys(node_list(one.node), f"{one.job}/{one.number}")
             waiting += not one.node
         load = load_of(fleet, slurm)
-        wanted = wanted_nodes(size, load.waiting, sum(node.has_task for node in load.sights.values()))
+        wanted = wanted_nodes(size, load.waiting, sum(node.has_task for node in load.observations.values()))
     except TpuctlError as error:
         trouble = error.message
     names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
     sessions = {name: fleet.node(name, nowhere) for name in names}
-    sights = for_each({name: partial(_nodes_of, session) for name, session in sessions.items()})
+    observations = for_each({name: partial(_nodes_of, session) for name, session in sessions.items()})
     usd = fleet.head.cost(fleet.head.records.current, fleet.head.clock.now())
     rows = []
     for name, session in sessions.items():
-        state, zone = _tpu(sights[name])
+        state, zone = _tpu(observations[name])
         rows.append(NodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
         usd += session.cost(session.records.current, session.clock.now())
     up = sum(fleet.life(name) is not NodeLife.NONE for name in names)
@@ -141,13 +141,13 @@ def _watched_from(head: Session, world: World) -> str:
     return str(holder["where"]) if holder and holder["alive"] else ""
 
 
-def _nodes_of(session: Session) -> Sight[tuple[Node, ...]]:
+def _nodes_of(session: Session) -> Observed[tuple[Node, ...]]:
     return look(session).nodes
 
 
-def _tpu(sights: object) -> tuple[str, str]:
-    if not isinstance(sights, Present):
-        return ("none", "") if isinstance(sights, Absent) else ("not known", "")
-    nodes: Sequence[Node] = sights.value
+def _tpu(observed: object) -> tuple[str, str]:
+    if not isinstance(observed, Present):
+        return ("none", "") if isinstance(observed, Absent) else ("not known", "")
+    nodes: Sequence[Node] = observed.value
     newest = max(nodes, key=lambda node: node.incarnation or 0, default=None)
     return (newest.state.name, newest.zone) if newest else ("none", "")

@@ -59,7 +59,7 @@ def fleet_up(
     )
     reckon(Accounts(choice, reporter))
     slurm = fleet.slurm()
-    for name, held in slurm.sights().items():
+    for name, held in slurm.node_states().items():
         # A killed watch had started to drain it.
         if held.going and name in wanted:
             slurm.undrain(name)

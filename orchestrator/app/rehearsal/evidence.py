@@ -64,11 +64,11 @@ class RunEvidence:
                 self._note_beats(found.value)
             self._note_saves()
         except TpuctlError as error:
-            self._lost_sight(error)
+            self._lost_contact(error)
             return
         self._answered = now
 
-    def _lost_sight(self, error: TpuctlError) -> None:
+    def _lost_contact(self, error: TpuctlError) -> None:
         away = time.monotonic() - self._answered
         if away >= GONE:
             raise TransientError(

@@ -113,7 +113,9 @@ def still_there(session: Session, name: str, zone: str, bucket: str, say: Callab
         "queued resource": cloud.queued.everywhere(label, name),
     }
     # Only a complete list proves a deletion, so Unknown counts as left.
-    leftovers = [kind for kind, sight in here.items() if not (isinstance(sight, Present) and not sight.value)]
+    leftovers = [
+        kind for kind, observed in here.items() if not (isinstance(observed, Present) and not observed.value)
+    ]
     for kind, wide in everywhere.items():
         if isinstance(wide, Unknown):
             leftovers.append(f"{kind} in other zones ({wide.why})")

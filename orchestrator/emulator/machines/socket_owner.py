@@ -219,7 +219,7 @@ def _named(holder: Holder | None) -> str:
     return f" by the user with uid {holder.uid}"
 
 
-def check_sight(listener: OwnerSocket) -> None:
+def check_owner_reported(listener: OwnerSocket) -> None:
     """
     Raise LocalCloudError if the system does not report the owner of a connection.
 
