@@ -12,7 +12,7 @@ from orchestrator.app.workers import the_vm, worker_hosts
 from orchestrator.domain.amounts import size_text
 from orchestrator.domain.ports import Host
 from orchestrator.errors import RemoteError, UsageError
-from orchestrator.ssh.copy import fetch, send
+from orchestrator.ssh.copy import NEW_FOLDER, fetch, send
 from orchestrator.ssh.tree import Progress, TreeCopied, fetch_tree, send_tree
 
 _PLACE = re.compile(r"(?P<machine>w\d+|vm)?:(?P<path>.*)", re.DOTALL)
@@ -100,8 +100,9 @@ def _hosts(session: Session, order: CopyOrder, named: str | None) -> list[Host]:
         return hosts
     if not 0 <= number < len(hosts):
         raise UsageError(
-            f"worker {number}: there are workers 0 to {len(hosts) - 1}", changed=UNTOUCHED, code="TPU-132"
-        )
+            f"worker {number}: there are workers 0 to {len(hosts) - 1}", hint="see: tpuctl status",
+            changed=UNTOUCHED, code="TPU-132",
+        )  # fmt: skip
     return [hosts[number]]
 
 
@@ -130,10 +131,7 @@ def _fetch(session: Session, order: CopyOrder, host: Host, path: str, into: Path
         fetch(connection, path, target, root)
         return Copied(host.name, order.source, str(target), TreeCopied(1, target.stat().st_size))
     if target.exists() or target.is_symlink():
-        raise UsageError(
-            f"there is {target} already", hint="name a folder that is not there yet; to bring one up to date: "
-            "tpuctl ssh-config --write, then rsync", changed=UNTOUCHED, code="TPU-101",
-        )  # fmt: skip
+        raise UsageError(f"there is {target} already", hint=NEW_FOLDER, changed=UNTOUCHED, code="TPU-101")
     done = fetch_tree(connection, path, target, root, _progress(session, host))
     return Copied(host.name, order.source, str(target), done)
 

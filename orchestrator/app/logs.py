@@ -11,7 +11,8 @@ from orchestrator.app.session import Session
 from orchestrator.domain.events import Event
 from orchestrator.engine.event_log import new_events
 from orchestrator.engine.job_logs import JobLog
-from orchestrator.errors import Retry, TpuctlError
+from orchestrator.errors import Retry, TpuctlError, UsageError
+from orchestrator.planning.tpu_types import most_workers
 
 FOLLOW_SECONDS = 2.0
 
@@ -24,7 +25,8 @@ def read_job_log(
     Pass each log line of *worker* (None: all) to *show*, with incarnation and worker.
 
     *tail* limits the existing lines to the last ones, *seconds* to parts written within that time. Return
-    whether there was any line. *follow* continues until the deployment is over.
+    whether there was any line. *follow* continues until the deployment is over. Raise UsageError for a worker
+    that has written nothing and that no TPU of the deployment file has.
     """
     session = Session(choice, reporter, only_looks=True)
     log = JobLog(session.store, worker, _since(session, seconds))
@@ -44,13 +46,24 @@ def read_job_log(
             # Without --follow an unfinished last line is shown, too.
             rest = () if follow else log.unfinished()
             lines = deque(chain(lines, rest), maxlen=tail)
-        first = False
         give(lines)
+        if first and not found:
+            _refuse_missing(session, worker)
+        first = False
 
     _until_over(session, look, follow=follow)
     if follow or tail is None:
         give(log.unfinished())
     return found
+
+
+def _refuse_missing(session: Session, worker: int | None) -> None:
+    most = most_workers(session.spec, session.catalog)
+    if worker is not None and not 0 <= worker < most:
+        raise UsageError(
+            f"--worker {worker}: there are workers 0 to {most - 1}", hint="see: tpuctl status",
+            changed="nothing was changed", code="TPU-132",
+        )  # fmt: skip
 
 
 def _since(session: Session, seconds: float | None) -> float:

@@ -16,7 +16,7 @@ from orchestrator.config.load import find
 from orchestrator.contract.replacing import replacing
 from orchestrator.emulator.machines.start_module import command
 from orchestrator.errors import UsageError
-from orchestrator.planning.tpu_types import types_of
+from orchestrator.planning.tpu_types import most_workers
 from orchestrator.private_folders import private_file, private_folder
 from orchestrator.ssh.client_config import NamedHost, client_config, plain_path
 
@@ -38,21 +38,26 @@ class SshConfig:
 
 @dataclass(frozen=True)
 class Included:
-    """What was done to the user's configuration *config*; *backup* is None if it was not changed."""
+    """
+    What was done to the user's configuration *config*; *backup* is None if it was not changed.
+
+    *absent*: there was no file of this deployment to delete.
+    """
 
     file: Path
     config: Path
     backup: Path | None
     changed: bool
+    absent: bool = False
 
 
 def ssh_config(choice: Choice, reporter: Reporter) -> SshConfig:
     """Return the Host blocks of a deployment, which stay valid when machines are replaced."""
     session = Session(choice, reporter, only_looks=True)
     spec = session.spec
-    catalog = session.catalog
-    workers = max(a.hosts for a in map(catalog.accelerator, types_of(spec)) if a is not None)
-    own = [f"w{number}" for number in range(workers)] + ([] if spec.vm == "none" else ["vm"])
+    own = [f"w{number}" for number in range(most_workers(spec, session.catalog))] + (
+        [] if spec.vm == "none" else ["vm"]
+    )
     # The bare name means the machine that runs the job, as for `tpuctl ssh`.
     machines = [
         NamedHost((*((spec.name,) if one == "w0" else ()), f"{spec.name}-{one}"), _proxy(choice, one))
@@ -92,13 +97,14 @@ def exclude(choice: Choice, reporter: Reporter) -> Included:
     session = Session(choice, reporter, only_looks=True)
     file = included_file(choice.cloud, session.project, session.spec.name)
     lines, config = _lines(file.parent), user_config()
+    absent = not file.exists()
     file.unlink(missing_ok=True)
     before = _content(config)
     if any(file.parent.glob("*.conf")) or lines not in before:
-        return Included(file, config, None, changed=False)
+        return Included(file, config, None, changed=False, absent=absent)
     backup = _backed_up(config)
     _replace(config, before.replace(lines, b"", 1))
-    return Included(file, config, backup, changed=True)
+    return Included(file, config, backup, changed=True, absent=absent)
 
 
 def user_config() -> Path:

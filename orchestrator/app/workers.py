@@ -37,9 +37,13 @@ def open_shell(
     """
     session = Session(choice, reporter)
     host = the_vm(session) if on_vm else worker_host_of(session, worker)
-    # Quoted, so that a word with blanks stays one word on the machine.
-    line = shlex.join(words) if words else None
+    line = _line(words) if words else None
     return session.ssh.shell(host, line if home else _in_job(session, line, on_vm=on_vm))
+
+
+def _line(words: Sequence[str]) -> str:
+    """Return the command line: a single word is one already, several are quoted, so that each stays one word."""
+    return shlex.join(words) if len(words) > 1 else words[0]
 
 
 def run_everywhere(
@@ -51,8 +55,7 @@ def run_everywhere(
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)
     if workers and not on_vm:
         hosts = [_numbered(hosts, number) for number in dict.fromkeys(workers)]
-    # A single word may be a complete shell command line.
-    line = shlex.join(words) if len(words) > 1 else words[0]
+    line = _line(words)
     return session.ssh.ask(hosts, line if home else _in_job(session, line, on_vm=on_vm) or line, seconds)
 
 
@@ -111,7 +114,10 @@ def worker_host_of(session: Session, number: int) -> Host:
 
 def _numbered(hosts: Sequence[Host], number: int) -> Host:
     if not 0 <= number < len(hosts):
-        raise UsageError(f"--worker {number}: there are workers 0 to {len(hosts) - 1}", code="TPU-132")
+        raise UsageError(
+            f"--worker {number}: there are workers 0 to {len(hosts) - 1}", hint="see: tpuctl status",
+            changed="nothing was changed", code="TPU-132",
+        )  # fmt: skip
     return hosts[number]
 
 

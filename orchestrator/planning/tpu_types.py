@@ -1,6 +1,7 @@
 """Choose which TPU type is requested next, in order of preference."""
 
 from orchestrator.domain.capacity import memory_of, worth
+from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 
@@ -11,6 +12,11 @@ NEAR = 0.9
 def types_of(spec: Spec) -> tuple[str, ...]:
     """Return the types that the deployment file allows, the preferred one first."""
     return (spec.tpu.type, *spec.tpu.other_types)
+
+
+def most_workers(spec: Spec, catalog: Catalog) -> int:
+    """Return the number of machines of the largest TPU that the deployment file allows."""
+    return max(a.hosts for a in map(catalog.accelerator, types_of(spec)) if a is not None)
 
 
 def next_type(spec: Spec, record: Record, now: float) -> str:

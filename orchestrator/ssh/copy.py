@@ -15,6 +15,15 @@ from orchestrator.ssh.upload import map_file
 if TYPE_CHECKING:
     from orchestrator.ssh.connection import Connection
 
+MISSING, THERE = 4, 5
+"""Exit status of our scripts: what was to be read is missing; what was to be made is there already."""
+NEW_FOLDER = (
+    "name a folder that is not there yet; to bring one up to date: tpuctl ssh-config --write, then rsync"
+)
+_HINTS = {
+    MISSING: "see what is there: tpuctl exec -- ls",
+    THERE: NEW_FOLDER,
+}
 PLACE = r"""
 set -euo pipefail
 if [ -d "$1/current" ]; then cd "$1/current"; else cd "$1"; fi
@@ -30,7 +39,7 @@ sum=$(tee --output-error=exit "$part" | sha256sum)
 mv -fT "$part" "$target"
 """
 _GIVE = rf"""{PLACE}
-[ -e "$2" ] || {{ echo "there is no $2 in $PWD" >&2; exit 1; }}
+[ -e "$2" ] || {{ echo "there is no $2 in $PWD" >&2; exit {MISSING}; }}
 [ -f "$2" ] || {{ echo "$2 is no plain file; for a folder: tpuctl cp -r" >&2; exit 1; }}
 sum=$(sha256sum <"$2")
 echo "${{sum%% *}}"
@@ -61,7 +70,7 @@ def send(connection: "Connection", source: Path, target: str, root: str) -> None
         if isinstance(data, mmap.mmap):
             data.close()
     if done.exit_code:
-        raise failed(connection, done.stderr.strip(), f"{target} on it")
+        raise failed(connection, done.stderr.strip(), f"{target} on it", done.exit_code)
 
 
 def fetch(connection: "Connection", source: str, target: Path, root: str) -> None:
@@ -75,12 +84,15 @@ def fetch(connection: "Connection", source: str, target: Path, root: str) -> Non
             found.update(data[missing:])
             file.write(data[missing:])
         said = errors_of(channel)
-        if exit_code(connection, channel):
-            raise failed(connection, said, str(target))
+        if code := exit_code(connection, channel):
+            raise failed(connection, said, str(target), code)
         if head.decode(errors="replace") != f"{found.hexdigest()}\n":
             raise failed(connection, f"{source} changed while it was copied", str(target))
 
 
-def failed(connection: "Connection", why: str, target: str) -> RemoteError:
-    """Return the error for a copy that failed and left *target* as it was."""
-    return RemoteError(f"copying with {connection.host.name}: {why}", changed=f"{target} is as it was")
+def failed(connection: "Connection", why: str, target: str, code: int = 0) -> RemoteError:
+    """Return the error for a copy that failed and left *target* as it was; *code* is our script's exit status."""
+    return RemoteError(
+        f"copying with {connection.host.name}: {why}", hint=_HINTS.get(code, ""),
+        changed=f"nothing was copied; what there is of {target} is as it was",
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from orchestrator.errors import UNFORESEEN, RemoteError
-from orchestrator.ssh.copy import PLACE, failed
+from orchestrator.ssh.copy import MISSING, PLACE, THERE, failed
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import drain, exit_code, read
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestrator.ssh.connection import Connection
 
 _GIVE = rf"""{PLACE}
-[ -d "$2" ] || {{ echo "there is no folder $2 in $PWD" >&2; exit 3; }}
+[ -d "$2" ] || {{ echo "there is no folder $2 in $PWD" >&2; exit {MISSING}; }}
 cd -- "$2" || exit 3
 exec tar --create --hard-dereference --format=gnu --file=- .
 """
@@ -34,7 +34,7 @@ _TAKE = rf"""{PLACE}
 target=$2 name=$3 mark=$4
 case $target in */) mkdir -p -- "$target" ;; esac
 [ ! -d "$target" ] || target=${{target%/}}/$name
-[ ! -e "$target" ] && [ ! -L "$target" ] || {{ echo "there is $target already" >&2; exit 3; }}
+[ ! -e "$target" ] && [ ! -L "$target" ] || {{ echo "there is $target already" >&2; exit {THERE}; }}
 part=$(mktemp -d -- "$(dirname -- "$target")/.tpuctl-part.XXXXXX")
 trap 'rm -rf -- "$part"' EXIT
 tar --extract --file=- --directory="$part" --no-same-owner
@@ -89,7 +89,8 @@ def fetch_tree(
                     channel.close()
                 listener.join()
                 why = _words(said) or f"what it sent is no archive ({type(error).__name__})"
-                raise failed(connection, why, str(target)) from error
+                code = channel.recv_exit_status() if stream.over else 0
+                raise failed(connection, why, str(target), code) from error
             listener.join()
             done.changed = _changed(connection, exit_code(connection, channel), _words(said), target)
         # Only now, when tar has ended and its exit status is known.
@@ -103,7 +104,7 @@ def fetch_tree(
 def _changed(connection: "Connection", code: int, words: str, target: Path) -> list[str]:
     """Return tar's messages about files that changed while read. Raise RemoteError if tar failed."""
     if code not in (0, _CHANGED):
-        raise failed(connection, words or f"tar ends with {code}", str(target))
+        raise failed(connection, words or f"tar ends with {code}", str(target), code)
     return words.splitlines()[:_MOST_NAMED] if code == _CHANGED else []
 
 
@@ -129,7 +130,7 @@ def send_tree(
         listener.join()
         code = exit_code(connection, channel)
     if code:
-        raise failed(connection, _words(said) or f"status {code}", f"{target} on it")
+        raise failed(connection, _words(said) or f"status {code}", f"{target} on it", code)
     return done
 
 

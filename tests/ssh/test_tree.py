@@ -81,13 +81,15 @@ def test_into_a_folder_that_is_there_and_never_over_it(machine, ssh, tmp_path):
     with pytest.raises(RemoteError, match="there is data/source already") as caught:
         send_tree(ssh.connect(machine.host), source, "data", str(machine.root), nobody)
     assert "data on it is as it was" in caught.value.changed
+    assert "rsync" in caught.value.hint
     assert shape(machine.root / "data") == before
 
 
 def test_what_is_missing_there_leaves_nothing_here(machine, ssh, tmp_path):
     """The message is the machine's, and the folder does not appear."""
-    with pytest.raises(RemoteError, match="there is no folder gone"):
+    with pytest.raises(RemoteError, match="there is no folder gone") as caught:
         fetch_tree(ssh.connect(machine.host), "gone", tmp_path / "back", str(machine.root), nobody)
+    assert "tpuctl exec -- ls" in caught.value.hint
     assert list(tmp_path.glob("*back*")) == list(tmp_path.glob(".*")) == []
 
 

@@ -16,6 +16,8 @@ def command(choice: Choice, worker: int, on_vm: bool, home: bool, words: tuple[s
     """
     Open a shell, or run one command, in the folder of the job's code.
 
+    A single word is a whole command line: tpuctl ssh -- 'ls | wc -l'.
+
     It runs as the job's user, has the job's variables and secrets, and is in its container where the job has an
     image (job.image). --home opens the machine and the login's home instead.
     The machine must show the host key that the cloud's API reports.

@@ -34,13 +34,13 @@ def show_removed(done: Included, *, as_json: bool) -> None:
     if as_json:
         _print(SshConfig((), ""), None, done)
         return
-    say(f"{done.file} is deleted")
+    say(f"{done.file} {'was not there' if done.absent else 'is deleted'}")
     why = "our lines are taken out" if done.changed else "was not changed"
     say(f"{done.config}: {why}{_copied(done)}")
 
 
 def _copied(done: Included) -> str:
-    return f"; as it was before: {done.backup}" if done.backup else ""
+    return f"; a copy of what it was: {done.backup}" if done.backup else ""
 
 
 def _print(found: SshConfig, file: Path | None, done: Included | None = None) -> None:

@@ -376,7 +376,10 @@ def fits_a_block(text: str) -> bool:
 
 def _comment(text: str, indent: str) -> Iterator[str]:
     line = " ".join(clean(masked(text)).split())
-    return (f"{indent}# {one}" for one in wrap(line, _WIDTH - len(indent), break_on_hyphens=False))
+    # The further lines of an item of a list stand below its text.
+    below = "  " if line.startswith("- ") else ""
+    lines = wrap(line, _WIDTH - len(indent), subsequent_indent=below, break_on_hyphens=False)
+    return (f"{indent}# {one}" for one in lines)
 
 
 def _tidy(row: Converted) -> Converted:

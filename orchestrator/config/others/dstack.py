@@ -125,13 +125,17 @@ def _spot(draft: Draft, policy: Any) -> None:
         draft.decide("tpu.spot", "on demand is used only to keep a date: set watch.deadline")
 
 
+def _range(first: int, last: int) -> str:
+    return f"command {first}" if first == last else f"commands {first} to {last}"
+
+
 def _commands(draft: Draft, _: str, given: Any) -> None:
     """Split off the installs at the beginning, which are needed once for each bundle, not at each start."""
     commands = [str(one) for one in _listed(given)]
     count = next((n for n, one in enumerate(commands) if not _INSTALL.fullmatch(one.strip())), len(commands))
     for part, ours, theirs in (
-        (commands[:count], "job.setup", f"commands 1 to {count}"),
-        (commands[count:], "job.command", f"commands {count + 1} to {len(commands)}"),
+        (commands[:count], "job.setup", _range(1, count)),
+        (commands[count:], "job.command", _range(count + 1, len(commands))),
     ):
         if not part:
             continue
