@@ -189,7 +189,8 @@ def _refuse(what: str, wrong: list[str], lines: list[str]) -> None:
     why = "".join(f"\n- {one}" for one in wrong)
     if lines:
         why += "\n- it differs from the file, which must say:" + "".join(f"\n    {line}" for line in lines)
-    hint = f"this {what.partition(' ')[0]} cannot become part of this deployment as it is"
+    kind = what.partition(" ")[0]
+    hint = f"put right what is listed, then run it again; what cannot be put right rules this {kind} out"
     raise UsageError(
         f"{what} does not fit:{why}", hint=hint if wrong else "change these lines, then run it again",
         changed=UNTOUCHED, code="TPU-147",

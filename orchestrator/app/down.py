@@ -1,7 +1,7 @@
 """Delete a deployment: everything that carries its label, proven by lists afterwards."""
 
 import shutil
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -116,7 +116,9 @@ def _announce(session: Session, sweep: Sweep, at_down: str, *, delete_data: bool
     with session.reporter:
         adopted = sweep.adopted()
         returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
-        has_machines = _announce_machines(session, sweep, returning)
+        kept = {one.name for one in _given_back(adopted, lambda _: True, at_down)}
+        fates = dict.fromkeys(kept, "was adopted: given back unless you choose to delete it")
+        has_machines = _announce_machines(session, sweep, fates | dict.fromkeys(returning, "is given back"))
         has_data, data_goes = _announce_data(session, delete_data=delete_data)
         if not has_machines:
             session.reporter.say("  there are no machines")
@@ -206,12 +208,12 @@ def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
     return leftovers
 
 
-def _announce_machines(session: Session, sweep: Sweep, returning: Container[str]) -> bool:
-    """Name each machine, and say which of them, those *returning*, are given back; return whether there are any."""
+def _announce_machines(session: Session, sweep: Sweep, fates: Mapping[str, str]) -> bool:
+    """Name each machine, with its fate where it may stay (by name); return whether there are any."""
     found = sweep.find()
     for item in found:
         what = f"{item.kind} {item.name} {item.zone} {item.state}"
-        session.reporter.say(f"  {what}, is given back" if item.name in returning else f"- {what}")
+        session.reporter.say(f"  {what}, {fates[item.name]}" if item.name in fates else f"- {what}")
     return bool(found)
 
 

@@ -89,11 +89,11 @@ def _no_section(setting: Setting, value: Any) -> Wording:
     words = f"{join(setting.words)} or " if setting.words else ""
     if isinstance(value, str) and setting.words and did_you_mean(value, setting.words):
         return Wording(f"expected {words}settings, got {shown(value)}", did_you_mean(value, setting.words))
-    below = (
-        f"write {keys_in(setting.key)[0]}: and so on, indented below"
-        if setting.section
-        else "write NAME: value"
-    )
+    if not setting.section:
+        # The words of a mapping are its names, not another form of its value.
+        named = f", where NAME is one of {join(setting.words)}" if setting.words else ""
+        return Wording(f"expected settings, got {shown(value)}", f"write NAME: value{named}")
+    below = f"write {keys_in(setting.key)[0]}: and so on, indented below"
     return Wording(f"expected {words}settings, got {shown(value)}", below)
 
 

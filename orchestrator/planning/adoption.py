@@ -66,7 +66,12 @@ def vm_obstacles(spec: Spec, found: ForeignVm, others: Sequence[str], at_down: s
     if not set(vm.scopes) & set((CLOUD_PLATFORM,) if wide else _STORAGE_SCOPES):
         has = ", ".join(scope.rpartition("/")[2] for scope in vm.scopes) or "none"
         needs = (CLOUD_PLATFORM if wide else STORAGE).rpartition("/")[2]
-        yield f"its scopes are {has}, needed is {needs}: stop it, gcloud compute instances set-service-account"
+        gcloud = "gcloud compute instances"
+        one = f"{vm.name} --zone {vm.zone}"
+        yield (
+            f"its scopes are {has}, needed is {needs}: {gcloud} stop {one}, then "
+            f"{gcloud} set-service-account {one} --scopes={','.join(vm_scopes(spec))}, then {gcloud} start {one}"
+        )
     if names.region_of(vm.zone) != home:
         yield f"it is in {names.region_of(vm.zone)}, and the bucket in {home}: traffic is slow and billed"
     if at_down == "delete" and found.protected:

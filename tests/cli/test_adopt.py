@@ -179,8 +179,11 @@ def test_down_deletes_what_was_adopted_only_when_told(cloud, answer):
     said = user.run("down", "--yes", *words)
     assert said.code == 0, said.err
     if answer == "delete":
-        assert cloud.nodes() == {}
+        assert ("- TPU theirs" in said.err, cloud.nodes()) == (True, {})
         return
+    # What may stay is not listed among what goes.
+    fate = "is given back" if answer else "was adopted: given back unless you choose to delete it"
+    assert f"  TPU theirs {ZONE} READY, {fate}" in said.err
     assert "this ends" not in said.err
     assert labels(cloud) == {"owner": "me"}
     assert cloud.model.tpu.get(ZONE, "theirs").body["metadata"]["ssh-keys"] == "me:ssh-ed25519 AAAA mine"

@@ -203,7 +203,7 @@ def test_another_shape_is_refused_with_the_line_to_change(tmp_path, fields, line
         ({"labels": {"tpuctl-deployment": "other"}}, (), "belongs to the deployment other"),
         ({"metadata": {"enable-oslogin": "TRUE"}}, (), "log in to it by OS Login"),
         ({"serviceAccounts": [{"email": ACCOUNT, "scopes": ["https://www.googleapis.com/auth/logging.write"]}]}, (),
-         "its scopes are logging.write"),
+         "set-service-account their-vm --zone"),
         ({"deletionProtection": True}, ("--at-down", "delete"), "protected against deletion"),
         ({"keep_disk": True}, ("--at-down", "delete"), "would outlive it"),
     ],

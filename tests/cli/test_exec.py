@@ -97,12 +97,13 @@ def test_commands_run_in_the_folder_of_the_job_with_its_variables(cloud):
 
 
 @pytest.mark.parametrize("command", ["ssh", "exec"])
-def test_one_word_is_a_command_line_for_ssh_as_for_exec(cloud, command):
+def test_one_word_is_a_command_line_for_ssh_as_for_exec(cloud, tmp_path, command):
     """Several are passed on as they are, so that a word with blanks or a dollar stays what it is."""
     line = 'test "$COLOUR" = "deep blue" && cat note.txt && ! false'
-    assert cloud(command, "--", line)[0] == 0
-    assert cloud(command, "--", "test", "$COLOUR", "=", "$" + "COLOUR")[0] == 0
-    assert cloud(command, "--", "test", "deep blue", "=", "deep blue")[0] == 0
+    variables = {"TPUCTL_LOCAL_DIR": str(tmp_path / "cloud"), "TPUCTL_CLOUD": "local"}
+    for words in ((line,), ("test", "$COLOUR", "=", "$" + "COLOUR"), ("test", "a b", "=", "a b")):
+        done = tpuctl(command, "--", *words, cwd=tmp_path, **variables)
+        assert done.returncode == 0, (words, done.stderr)
 
 
 def test_a_file_is_copied_whole_and_verified_or_not_at_all(cloud, tmp_path, monkeypatch):

@@ -106,7 +106,7 @@ def test_the_last_deployment_takes_the_line_with_it(cloud, user):
     assert user.run("ssh-config", "--remove", "--json").document["changed"] is False
     assert other.run("ssh-config", "--remove", "--json").document["changed"] is True
     assert config(user).read_text() == OWN
-    assert "was not there" in other.run("ssh-config", "--remove").out
+    assert "was not there" in other.run("ssh-config", "--remove").err
 
 
 def test_the_file_goes_with_the_data(user):

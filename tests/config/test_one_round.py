@@ -63,3 +63,13 @@ def test_all_mistakes_together_are_told_together():
     alone = set().union(*(complained(mistake) for mistake in STRUCTURE + VALUES))
     # Without its section's right keys nothing is known of what they say.
     assert alone - complained(*STRUCTURE, *VALUES) <= {"vm.zone"}
+
+
+def test_a_list_where_names_belong_is_answered_with_the_names():
+    """The names of a mapping are no other form of its value."""
+    file = json.dumps({"name": "m", "notify": {"hooks": ["./after.sh"]}})
+    with pytest.raises(ConfigError) as caught:
+        read(file.encode(), "tpuctl.yaml", {}, {})
+    (one,) = (found for found in caught.value.complaints if found.key == "notify.hooks")
+    assert one.message == 'expected settings, got ["./after.sh"]'
+    assert one.hint.startswith("write NAME: value, where NAME is one of up, preempted")

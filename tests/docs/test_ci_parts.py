@@ -71,7 +71,8 @@ def test_the_steps_of_the_action_make_a_page_and_a_comment(runner):
     page = (runner.folder / "summary.md").read_text()
     assert page.startswith("<!-- tpuctl -->\n### tpuctl: plan of numpy-lm")
     assert re.search(r"\*\*\$\d+\.\d\d an hour\*\*, \$\d+\.\d\d on demand", page)
-    assert re.search(r"\| create \| [\w ]+ numpy-lm-tpu-g1 \| europe-west4-b \|", page)
+    assert "| create | TPU numpy-lm-tpu-g1 | europe-west4-b |" in page
+    assert "| create | VM numpy-lm-vm | europe-west4-b |" in page
     assert "Check: 0 findings" in page
     asked = {"GH_TOKEN": "x", "GH_REPO": "o/r", "NUMBER": "7"}
     assert runner("Comment", **asked).returncode == 0

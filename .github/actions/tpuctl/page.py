@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 LONGEST, MOST = 200, 40
+KINDS = {"vm": "VM", "node": "TPU", "bundle": "code"}
 
 
 def text(value):
@@ -45,7 +46,8 @@ def page(plan, rehearsal):
         yield f"Budget: ${price['budget_usd']:.2f}."
     yield "\n| change | what | where |\n| --- | --- | --- |"
     for change in plan["changes"][:MOST]:
-        yield f"| {text(change['verb'])} | {text(change['kind'])} {text(change['name'])} | {text(change['zone'])} |"
+        what = f"{KINDS.get(change['kind'], text(change['kind']))} {text(change['name'])}"
+        yield f"| {text(change['verb'])} | {what} | {text(change['zone'])} |"
     findings = (plan["check"] or {}).get("findings", [])
     yield f"\nCheck: {len(findings)} finding{'' if len(findings) == 1 else 's'}."
     for one in findings[:MOST]:
