@@ -116,8 +116,8 @@ def _announce(session: Session, sweep: Sweep, at_down: str, *, delete_data: bool
     with session.reporter:
         adopted = sweep.adopted()
         returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
-        kept = {one.name for one in _given_back(adopted, lambda _: True, at_down)}
-        fates = dict.fromkeys(kept, "was adopted: given back unless you choose to delete it")
+        undecided = {one.name for one in _given_back(adopted, lambda _: True, at_down)}
+        fates = dict.fromkeys(undecided, "was adopted: given back unless you choose to delete it")
         has_machines = _announce_machines(session, sweep, fates | dict.fromkeys(returning, "is given back"))
         has_data, data_goes = _announce_data(session, delete_data=delete_data)
         if not has_machines:

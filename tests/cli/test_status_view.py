@@ -78,7 +78,7 @@ def status_lines(found, **options):
     return [row.text for row in status_rows(found, **options)]
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
 @pytest.mark.parametrize(("name", "found"), [("watched", body()), ("lost", LOST), ("done", DONE)])
 def test_status_is_shown_like_this(name, found, width):
     """Wider than 80 columns it is the same as at 80; nothing is cut off, long lines are wrapped."""
