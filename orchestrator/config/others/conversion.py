@@ -376,8 +376,7 @@ def fits_a_block(text: str) -> bool:
 
 def _comment(text: str, indent: str) -> Iterator[str]:
     line = " ".join(clean(masked(text)).split())
-    # The further lines of an item of a list stand below its text.
-    below = "  " if line.startswith("- ") else ""
+    below = "  " * line.startswith("- ")
     lines = wrap(line, _WIDTH - len(indent), subsequent_indent=below, break_on_hyphens=False)
     return (f"{indent}# {one}" for one in lines)
 
