@@ -376,9 +376,7 @@ def fits_a_block(text: str) -> bool:
 
 def _comment(text: str, indent: str) -> Iterator[str]:
     line = " ".join(clean(masked(text)).split())
-    below = "  " * line.startswith("- ")
-    lines = wrap(line, _WIDTH - len(indent), subsequent_indent=below, break_on_hyphens=False)
-    return (f"{indent}# {one}" for one in lines)
+    return (f"{indent}# {one}" for one in wrap(line, _WIDTH - len(indent), break_on_hyphens=False))
 
 
 def _tidy(row: Converted) -> Converted:
