@@ -1,7 +1,7 @@
 """
 Hold what `tpuctl doctor` has found out about this computer, the deployment file and the cloud.
 
-A Sight is Present, Absent, or Unknown with the reason; the retry class PERMANENT means that waiting does not
+An observation is Present, Absent, or Unknown with the reason; the retry class PERMANENT means that waiting does not
 help.
 """
 
