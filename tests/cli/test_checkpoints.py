@@ -46,7 +46,7 @@ def test_the_list_names_the_one_to_resume_and_verify_finds_torn_bytes(bucket, ca
     code, out, _ = here(capsys, "checkpoints")
     head, *lines = out.splitlines()
     assert code == 0
-    assert head.split() == ["step", "inc", "workers", "size", "age", "state"]
+    assert head.split() == ["step", "TPU", "workers", "size", "age", "state"]
     assert [line.split()[0] for line in lines] == ["30", "20", "10"]
     assert lines[0].endswith("not complete: no manifest: the upload did not end")
     assert lines[1].endswith("complete, the next start resumes here")

@@ -213,7 +213,7 @@ def test_a_damaged_file_is_one_that_knows_nothing(text, tmp_path, monkeypatch, c
 def test_a_cache_that_cannot_be_written_is_no_news(monkeypatch, tmp_path, capsys):
     """The command has ended as it has ended."""
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(update, "_place", lambda: tmp_path / "file" / "update.json")
+    monkeypatch.setattr(update, "_state_path", lambda: tmp_path / "file" / "update.json")
     monkeypatch.setattr(update, "wanted", lambda *_: True)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     started = []

@@ -138,7 +138,7 @@ def test_one_command_is_no_range(tmp_path, monkeypatch, capsys):
     (tmp_path / "dstack.yml").write_text(task)
     assert run(["init", "--from", "dstack.yml"]) == 0
     out = capsys.readouterr().out
-    assert "command 1 " in out
+    assert "commands, number 1 " in out
     assert "command 2 " in out
 
 

@@ -35,7 +35,7 @@ def a_slurm(text):
 def test_a_drained_node_goes_if_the_reason_is_ours(state, reason, going):
     """A node that a person has drained stays."""
     slurm = a_slurm(f"1000\nNodeName=n-1 State={state} Reason={reason} [slurm@2026-01-01]\n")
-    assert slurm.sights()["n-1"].going is going
+    assert slurm.node_states()["n-1"].going is going
 
 
 def test_a_task_of_the_queue_has_its_array_and_what_it_waits_for():

@@ -17,7 +17,7 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize("sight", LOOKS)
+@pytest.mark.parametrize("observed", LOOKS)
 def test_an_answer_that_does_not_come_changes_nothing(lab, observed):
     """503 on one look after another for two hours: no create, no delete, and then it goes on as before."""
     controller = lab.up()
@@ -35,8 +35,8 @@ def test_an_answer_that_does_not_come_changes_nothing(lab, observed):
     assert lab.mutations() == before
 
 
-@pytest.mark.parametrize("sight", ["nodes", "heartbeats"])
-def test_what_was_lost_meanwhile_is_seen_only_when_sight_is_back(lab, observed):
+@pytest.mark.parametrize("observed", ["nodes", "heartbeats"])
+def test_what_was_lost_meanwhile_is_seen_only_when_lists_are_back(lab, observed):
     """A node that vanishes while nobody can look is not replaced before it was missed twice."""
     controller = lab.up()
     method, fault = LOOKS[observed]
@@ -49,7 +49,7 @@ def test_what_was_lost_meanwhile_is_seen_only_when_sight_is_back(lab, observed):
     assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
 
 
-def test_a_zone_hidden_from_the_project_makes_the_whole_sight_unknown(lab):
+def test_a_zone_hidden_from_the_project_makes_the_whole_list_unknown(lab):
     """One of two zones answers 403: the node may be there, so none is made."""
     controller = lab.controller(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
     controller.want()

@@ -68,7 +68,7 @@ def test_a_node_that_somebody_deletes_is_replaced_but_not_deleted_again():
     assert steps(decide(spec(), world(nodes=Present((going,))), record())) == [NODE_CREATE_2]
 
 
-@pytest.mark.parametrize("sight", ["bucket", "vm", "nodes", "heartbeats"])
+@pytest.mark.parametrize("observed", ["bucket", "vm", "nodes", "heartbeats"])
 def test_what_is_unknown_leads_to_no_change(observed):
     """Unknown is not absent: an error or a partial list creates and destroys nothing."""
     plan = decide(spec(), world(**{observed: Unknown("503")}), record())

@@ -126,7 +126,7 @@ def _spot(draft: Draft, policy: Any) -> None:
 
 
 def _range(first: int, last: int) -> str:
-    return f"command {first}" if first == last else f"commands {first} to {last}"
+    return f"commands, number {first}" if first == last else f"commands {first} to {last}"
 
 
 def _commands(draft: Draft, _: str, given: Any) -> None:
