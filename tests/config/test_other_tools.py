@@ -139,7 +139,7 @@ def test_one_command_is_no_range(tmp_path, monkeypatch, capsys):
     assert run(["init", "--from", "dstack.yml"]) == 0
     out = capsys.readouterr().out
     assert "commands, number 1 " in out
-    assert "command 2 " in out
+    assert "commands, number 2 " in out
 
 
 def test_a_name_on_the_command_line_wins(tmp_path, monkeypatch):
