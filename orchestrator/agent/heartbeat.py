@@ -60,6 +60,7 @@ class Status:
             "workers": settings.workers,
             "bundle": settings.bundle,
             "phase": "boot",
+            "committed_steps": [],
             "host_keys": public_host_keys(),
             "format": "" if settings.checkpoints.format == "auto" else settings.checkpoints.format,
         }

@@ -33,7 +33,7 @@ from orchestrator.app.status import newest, open_for_status
 from orchestrator.app.up import bring_up
 from orchestrator.app.watch import watch
 from orchestrator.domain.events import Event
-from orchestrator.domain.job_progress import seconds_remaining
+from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.engine import fleet_orders
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import TpuctlError
@@ -281,7 +281,7 @@ class _Screen:
                     last.phase.value,
                     last.step,
                     last.loss,
-                    last.committed_step,
+                    common_step(beats),
                     seconds,
                     usd,
                 )

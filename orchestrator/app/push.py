@@ -11,6 +11,7 @@ from orchestrator.app.session import Session
 from orchestrator.app.status import observe_now
 from orchestrator.app.wanted import build_artifacts, ended, want
 from orchestrator.contract.object_names import BUNDLES
+from orchestrator.domain.job_progress import common_step
 from orchestrator.domain.lease import PUSH
 from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.plan import Kind, Outcome, Plan
@@ -176,14 +177,13 @@ def _restart(world: World) -> str:
     if not any(node.state is NodeState.READY for node in nodes):
         return "job: no TPU is READY; the next one takes it"
     beats = world.known_beats
-    saved = [b.committed_step for b in beats]
-    known = [step for step in saved if step is not None]
-    where = f" on {len(saved)} machines" if len(saved) > 1 else ""
-    if not known or len(known) < len(saved):
+    saved = common_step(beats)
+    where = f" on {len(beats)} machines" if len(beats) > 1 else ""
+    if saved is None:
         return (
             f"job: starts again{where}, from what it saves when it is stopped; no checkpoint is complete yet"
         )
-    return f"job: starts again{where} from its newest checkpoint (step {min(known)} or later)"
+    return f"job: starts again{where} from its newest checkpoint (step {saved} or later)"
 
 
 def _push(session: Session, wanted: WantedPush) -> PushOutcome:

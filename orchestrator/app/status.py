@@ -10,7 +10,7 @@ from orchestrator.app.quick import aged_status, keep_mark
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
 from orchestrator.domain import names
-from orchestrator.domain.job_progress import seconds_remaining
+from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.domain.lease import LIFE, LOOP, Holder
 from orchestrator.domain.maintenance import maintenance_text
 from orchestrator.domain.observation import Present, Unknown, World
@@ -110,6 +110,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
         "unpriced": list(session.unpriced(record, world.observed_at)),
         "resources": _resources(session, world, record),
         "workers": _workers(world),
+        "checkpoint": common_step(beats),
         "loop": loop,
         "alone": auto_delete_text(spec, record.started_at),
         "next": steps or list(plan.waiting),

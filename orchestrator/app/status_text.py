@@ -57,22 +57,27 @@ def share_done(body: Mapping[str, Any]) -> float | None:
 
 def checkpoint_text(body: Mapping[str, Any], *, step: str = "step ") -> str:
     """Return the newest checkpoint with a part of every worker and its age, "" without one."""
-    least = _saved(body)
-    age = least["checkpoint_age_s"] if least else None
+    found = _newest_of_all(body)
+    if found is None:
+        return ""
+    # If that is older than what each worker has committed last, nobody reports its age.
+    ages = [w["checkpoint_age_s"] for w in body["workers"] if w["checkpoint"] == found]
+    age = max(ages) if ages and None not in ages else None
     return saved_text(body, step=step) + ("" if age is None else f", {span_text(age)} old")
 
 
 def saved_text(body: Mapping[str, Any], *, step: str = "step ") -> str:
     """Return the newest checkpoint with a part of every worker, as `step 110` or `save 3`; "" without one."""
-    least = _saved(body)
-    if least is None:
+    found = _newest_of_all(body)
+    if found is None:
         return ""
-    return f"{'save ' if least.get('checkpoint_counted') else step}{least['checkpoint']}"
+    return f"{'save ' if body['workers'][0].get('checkpoint_counted') else step}{found}"
 
 
-def _saved(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the worker with the oldest of the newest checkpoints; None unless each worker has one."""
-    workers = body["workers"]
-    if any(w["checkpoint"] is None for w in workers):
+def _newest_of_all(body: Mapping[str, Any]) -> int | None:
+    """Return the number of that checkpoint; an earlier release published only what each worker committed last."""
+    steps = [w["checkpoint"] for w in body["workers"]]
+    if not steps or None in steps:
         return None
-    return min(workers, key=lambda w: w["checkpoint"], default=None)
+    number = body.get("checkpoint", min(steps))
+    return None if number is None else int(number)

@@ -1,5 +1,6 @@
 """Learn a job's progress from its workers' reports, so that a deadline can be met."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.domain.observation import Heartbeat, Node, Phase
@@ -28,6 +29,26 @@ class Progress:
     spot_refused_at: float = 0.0
 
 
+def common_step(beats: Sequence[Heartbeat]) -> int | None:
+    """
+    Return the newest step that every worker has committed, None without one: only from there a gang resumes.
+
+    Workers that save faster than they can upload may each have committed other steps.
+    """
+    if any(_names_only_the_newest(beat) for beat in beats):
+        newest = [beat.resumed_from if beat.committed_step is None else beat.committed_step for beat in beats]
+        numbers = [step for step in newest if step is not None]
+        return min(numbers) if len(numbers) == len(beats) else None
+    known = [{*beat.committed_steps, beat.resumed_from} - {None} for beat in beats]
+    return (
+        max((step for step in set.intersection(*known) if step is not None), default=None) if known else None
+    )
+
+
+def _names_only_the_newest(beat: Heartbeat) -> bool:
+    return beat.committed_step not in {None, beat.resumed_from, *beat.committed_steps}
+
+
 def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | None) -> Progress:
     """Return the progress updated by the reports of the newest TPU's workers."""
     if not beats:
@@ -39,8 +60,7 @@ def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | Non
     # Two clocks are involved, the machine's and Google's, so negative or absurd values are dropped.
     if first is not None and node is not None and 0 < first - node.created_at < LONGEST_START:
         known = replace(known, cold=first - node.created_at)
-    # The oldest of the workers' commits: a gang cannot resume from a newer one.
-    step = min(beat.committed_step or beat.resumed_from or 0 for beat in beats)
+    step = common_step(beats) or 0
     if step < known.step and all(beat.phase is Phase.RUN for beat in beats):
         # Whatever an earlier machine reported, or saved and lost: the job resumes from here.
         return replace(known, step=step)

@@ -254,6 +254,8 @@ class Heartbeat:
     loss: float | None = None
     committed_step: int | None = None
     committed_at: float | None = None
+    committed_steps: tuple[int, ...] = ()
+    """Last commits of this start, newest first; an older agent names none."""
     resumed_from: int | None = None
     """Step of the checkpoint that was restored."""
     began_at: int | None = None

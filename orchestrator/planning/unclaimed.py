@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from orchestrator.contract.formats.base import SavedState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.amounts import size_text
+from orchestrator.domain.job_progress import common_step
 from orchestrator.domain.observation import Heartbeat, Phase, World
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import CheckpointSpec
@@ -105,10 +106,9 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     mine = world.beats_of(record.node.incarnation)
     if not mine:
         return ""
-    saved = [b.committed_step for b in mine]
-    if all(step is not None for step in saved):
-        least = min(mine, key=lambda beat: beat.committed_step or 0)
-        return f"its work is committed up to {checkpoint_name(least)}"
+    step = common_step(mine)
+    if step is not None:
+        return f"its work is committed up to {'save' if mine[0].committed_counted else 'step'} {step}"
     brought = brought_text(mine)
     also = f"; {brought} came to unclaimed/" if brought else ""
     if has_no_steps(saving):

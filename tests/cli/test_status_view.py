@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.quick import aged
+from orchestrator.app.status_text import checkpoint_text, saved_text
 from orchestrator.app.top import DeploymentRow
 from orchestrator.cli.views.event_lines import wanted
 from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, news_key, news_line, repeat
@@ -334,3 +335,11 @@ def test_what_a_job_does_not_tell_is_said_once_it_has_saved():
     restored = {"loss": None, "step": None, "checkpoint_age_s": None}
     for known in ({}, restored, {"loss": None, "phase": "done"}):
         assert "progress  " not in said(**known)
+
+
+def test_the_checkpoint_of_a_gang_is_the_one_that_all_workers_have():
+    """What each has committed last may be another step for each of them; its age is nobody's then."""
+    workers = [worker(0, checkpoint=60), worker(1, checkpoint=50)]
+    assert saved_text(body(workers=workers)) == "step 50", "as an earlier release published it"
+    assert checkpoint_text(body(workers=workers, checkpoint=20)) == "step 20"
+    assert checkpoint_text(body(workers=workers, checkpoint=None)) == ""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.domain.job_progress import common_step
 from orchestrator.domain.observation import NodeState, Phase, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import CheckpointSpec
@@ -156,3 +157,17 @@ def test_the_command_leaves_with_5_and_names_the_next_one():
         raise_outcome(Pass(world(heartbeats=Present((ended,))), planned(ended)))
     assert (told.value.exit_code, told.value.code) == (5, "TPU-810")
     assert "tpuctl checkpoints fetch --unclaimed" in told.value.hint
+
+
+def test_a_gang_is_as_far_as_the_step_that_all_of_its_workers_have_committed():
+    """Workers that save faster than they upload commit other steps; none of these brings a gang back."""
+    one = beat(0, committed_step=60, committed_steps=(60, 40, 20), resumed_from=10)
+    two = beat(1, committed_step=50, committed_steps=(50, 30, 20), resumed_from=10)
+    apart = replace(two, committed_steps=(50, 30))
+    older = replace(two, committed_steps=())
+    assert [common_step((one, other)) for other in (two, apart, older)] == [20, 10, 50]
+    assert common_step((replace(one, resumed_from=None), replace(apart, resumed_from=None))) is None
+    assert common_step((one, beat(1))) is None
+    assert common_step(()) is None
+    lost = world(heartbeats=Present((one, two)))
+    assert lost_text(spec().job.checkpoint, lost, record()) == "its work is committed up to step 20"

@@ -61,6 +61,7 @@ class Player:
             failures=attempt.failures,
             resumed_from=attempt.resume_step,
             committed_step=attempt.resume_step,
+            committed_steps=[],
             step=None,
             began_at=None,
             loss=None,

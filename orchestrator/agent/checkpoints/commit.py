@@ -34,6 +34,8 @@ from orchestrator.contract.manifest import Manifest, StoredFile, file_name, mani
 PARALLEL = 4
 BESIDES = 2
 """Commits for changes of files beside the saves only, such as `latest` or `results.json`."""
+RECENT = 64
+"""Commits that the heartbeat names, newest first, so that readers find the step that all workers have."""
 WITHOUT_US = 2
 """Saves of worker 0 after which a worker that has written nothing counts as having no part in them."""
 
@@ -349,4 +351,8 @@ class Committer:
     def _committed(self, step: int, *, proven: bool = True) -> None:
         self._floor = step
         self.proven = step if proven else self.proven
-        self._status.set(committed_step=step, committed_at=time.time(), committed_counted=not proven)
+        earlier = [one for one in self._status.get("committed_steps") if one != step]
+        self._status.set(
+            committed_step=step, committed_at=time.time(), committed_counted=not proven,
+            committed_steps=[step, *earlier][:RECENT],
+        )  # fmt: skip

@@ -183,6 +183,7 @@ KINDS: Mapping[str, Any] = {
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
             "programs_back": maybe(int), "programs_compiled": maybe(int),
         }],
+        "checkpoint?": maybe(int),
         "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_left_s": maybe(float),
         "deadline": maybe({"due": str, "forecast": str, "runs_on": str}), "saves?": maybe(_SAVES),

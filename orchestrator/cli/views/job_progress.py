@@ -3,11 +3,12 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.amounts import rate_text, span_text, usd_text
 from orchestrator.domain.events import Event
-from orchestrator.domain.job_progress import last_step, seconds_remaining
+from orchestrator.domain.job_progress import common_step, last_step, seconds_remaining
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.reconcile import Pass
@@ -80,6 +81,7 @@ class ProgressLine:
             self._printer.now("")
             return
         slowest = min(beats, key=lambda b: b.step or 0)
+        slowest = replace(slowest, committed_step=common_step(beats))
         # The heartbeat of a lost machine remains, and would show a running job.
         lost = slowest.phase is Phase.RUN and any(change.asks_for_tpu for change in result.plan.changes)
         text = progress_text(slowest, self._spec, usd, lost=lost)
