@@ -114,15 +114,15 @@ class Agent:
         self._repeat("gang", self._follow, self._settings.poll)
         if self._settings.lease is not None:
             self._repeat("lease", self._keep_lease, min(1.0, self._settings.lease / 4))
-        self._repeat("event files", parts.events.look, self._settings.poll)
+        self._repeat("event files", parts.events.read_new, self._settings.poll)
         if not self._settings.worker:
             stored = BucketEvents(self._settings, parts.bucket, parts.events)
-            self._repeat("event files in the bucket", stored.look, LOOKS * self._settings.heartbeat)
+            self._repeat("event files in the bucket", stored.read_new, LOOKS * self._settings.heartbeat)
         listing = self._settings.checkpoints.in_bucket
         self._repeat("commit", self._commit, self._settings.heartbeat if listing else self._settings.poll)
         self._repeat("caches", parts.keeper.keep, self._settings.heartbeat)
-        looks = Uncommitted(parts, self._finish.rescue, lambda: self._player.record.trains_since)
-        self._repeat("uncommitted", looks.look, LOOKS * self._settings.heartbeat)
+        uncommitted = Uncommitted(parts, self._finish.rescue, lambda: self._player.record.trains_since)
+        self._repeat("uncommitted", uncommitted.observe, LOOKS * self._settings.heartbeat)
         while True:
             over = self._player.record.over(attempt.attempt, self._settings.bundle)
             outcome = self._player.once_more(attempt) if over else self._player.play(attempt)
@@ -161,11 +161,11 @@ class Agent:
         """Wait for the last save of the preceding TPU, from which the job will resume."""
         parts, settings, began = self._parts, self._settings, time.monotonic()
 
-        def look() -> Optional[int]:
+        def earlier_saving() -> Optional[int]:
             return still_saving(parts.bucket, settings, time.time())
 
         while time.monotonic() - began < SUCCESSOR_WAITS:
-            earlier = parts.patiently("look whether the TPU before this one saves", look)
+            earlier = parts.patiently("look whether the TPU before this one saves", earlier_saving)
             if earlier is None:
                 break
             parts.status.trouble("race", f"TPU #{earlier} is being preempted, and saves")

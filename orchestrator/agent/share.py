@@ -148,7 +148,7 @@ class Worker0:
         self._since = time.monotonic()
         self._task = ("", self._node)
 
-    def look(self) -> Tuple[Optional[Share], str]:
+    def observe(self) -> Tuple[Optional[Share], str]:
         """Return the node's share, and why worker 0 does not work on it, "" while it does."""
         held = self._node.read(SHARE)
         share = _share(held.data) if held is not None else None
@@ -179,7 +179,7 @@ def leave_with(worker0: Worker0, share: Share, poll: float) -> None:
             # In a thread that ends with the process; it has no event to wait for.
             time.sleep(poll)
             try:
-                now, why = worker0.look()
+                now, why = worker0.observe()
             except (AgentError, OSError) as error:
                 say(f"looking for worker 0: {error}")
                 continue
@@ -199,7 +199,7 @@ def follow(environ: Mapping[str, str]) -> int:
     worker0, own = Worker0(environ, environ["TPUCTL_PREFIX"]), int(environ.get("TPUCTL_WORKER_ID") or 0)
     while True:
         try:
-            share, why = worker0.look()
+            share, why = worker0.observe()
             # Worker 0 of all is started by Slurm.
             if share is not None and not why and (share.slice, own) != (0, 0):
                 _run(environ, settings, share)

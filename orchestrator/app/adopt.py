@@ -10,7 +10,7 @@ from orchestrator.app.same_place import check_place
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import SPEC_FILE
 from orchestrator.app.up import Goal, bring_up
-from orchestrator.app.workers import look
+from orchestrator.app.workers import observe
 from orchestrator.domain import names
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm, Present, Unknown, World
 from orchestrator.engine.adopt import Adoption, take_bucket, take_vm
@@ -50,7 +50,7 @@ def adopt(
     """
     session = Session(choice, reporter)
     with reporter:
-        world = look(session)
+        world = observe(session)
         found = _find(session, name, zone)
         _refuse_misfit(session, found, world)
         _refuse_unproven(session, found)
@@ -199,7 +199,7 @@ def _refuse(what: str, wrong: list[str], lines: list[str]) -> None:
 
 def _take(session: Session, found: ForeignNode, at_down: str) -> int:
     # Checked again under the lease, as another tpuctl may have changed something meanwhile.
-    fresh, world = _find(session, found.node.name, found.node.zone), look(session)
+    fresh, world = _find(session, found.node.name, found.node.zone), observe(session)
     _refuse_misfit(session, fresh, world)
     adoption = Adoption(session.deployment, session.blueprint.public_key)
     try:

@@ -47,7 +47,7 @@ def serve_dashboard(
     threading.Thread(target=others.follow, name="deployments", daemon=True).start()
 
     def fresh(wanted: str) -> str:
-        facts, live = pages.look(wanted)
+        facts, live = pages.observe(wanted)
         return page(facts, replace(live, deployments=others.rows))
 
     with listening(port) as listener:
@@ -73,7 +73,7 @@ class Pages:
         sweep_expired(session)
         facts_of(session, memory)
 
-    def look(self, wanted: str) -> tuple[PageFacts, LiveFacts]:
+    def observe(self, wanted: str) -> tuple[PageFacts, LiveFacts]:
         """Return the facts for the page of *wanted*; "" means the deployment of the command line."""
         session, memory = self._opened(wanted)
         # Read again: a watcher may have requested another TPU since the last request.

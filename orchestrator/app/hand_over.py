@@ -9,7 +9,7 @@ from orchestrator.app.known import spec_in
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import RECORD_KEY, SPEC_FILE
-from orchestrator.app.workers import look
+from orchestrator.app.workers import observe
 from orchestrator.config.adapter import document_of
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
@@ -88,7 +88,7 @@ def over(session: Session) -> bool:
     """
     acting = session.folder / "acting"
     if session.records.current.outcome and not acting.exists():
-        world = look(session)
+        world = observe(session)
         if not (isinstance(world.nodes, Present) and world.nodes.value):
             return True
     private_folder(session.folder)
@@ -103,7 +103,7 @@ def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
     while True:
         try:
             host = _host(session)
-            return host, loop_on_vm.look(session.cloud.remote, host)
+            return host, loop_on_vm.observe(session.cloud.remote, host)
         except (RemoteError, NotFoundError) as error:
             # Waiting does not help here: an unknown key stays refused, and gcloud does not install itself.
             if isinstance(error, HostKeyError | NoGcloudError) or session.clock.now() > end:
@@ -125,7 +125,7 @@ def _host(session: Session) -> Host:
         )  # fmt: skip
     if not session.records.current.job.bundle:
         raise UsageError(f"{spec.name} is not up", hint="run: tpuctl up", changed=untouched, code="TPU-130")
-    world = look(session)
+    world = observe(session)
     state = world.vm.value.state if isinstance(world.vm, Present) else None
     if state is not VmState.RUNNING:
         state_text = f"is {state.value}" if state else "is not listed"
@@ -180,7 +180,7 @@ def _wait(session: Session, host: Host) -> None:
     while not _holds(session):
         now = session.clock.now()
         if now >= look_at:
-            state, look_at = loop_on_vm.look(session.cloud.remote, host).program, now + LOOK_SECONDS
+            state, look_at = loop_on_vm.observe(session.cloud.remote, host).program, now + LOOK_SECONDS
             # It stays installed: cron retries, and removing it could collide with a loop that is starting.
             if state.phase is ProgramPhase.FAILED or now > end:
                 raise RemoteError(

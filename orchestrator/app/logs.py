@@ -39,7 +39,7 @@ def read_job_log(
             found = True
             show(*line)
 
-    def look() -> None:
+    def show_new() -> None:
         nonlocal first
         lines: Iterable[tuple[int, int, str]] = log.new_lines()
         if first and tail is not None:
@@ -51,7 +51,7 @@ def read_job_log(
             _refuse_missing(session, worker)
         first = False
 
-    _until_over(session, look, follow=follow)
+    _until_over(session, show_new, follow=follow)
     if follow or tail is None:
         give(log.unfinished())
     return found

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.domain.amounts import size_text
 from orchestrator.domain.spec import Spec
 from orchestrator.ssh.local_data import DataSet
-from orchestrator.ssh.source_files import NotSent, SourceEntry, look
+from orchestrator.ssh.source_files import NotSent, SourceEntry, survey_all
 
 LARGEST = 5
 _GIB = 2**30
@@ -98,7 +98,7 @@ def what_is_sent(
     path: Path, spec: Spec, source: Path, sets: tuple[DataSet, ...], usd: float | None = None
 ) -> Sent:
     """Survey the folder *source*; files that a data set sends do not count as excluded."""
-    found = look(source)
+    found = survey_all(source)
     code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
     base, root = path.absolute().parent, source.resolve()
     # Such files are sent as data, although an ignore rule excludes them from the code.

@@ -13,7 +13,7 @@ from orchestrator.advice.preflight.installs import requirement
 from orchestrator.domain.exposed_services import JUPYTER
 from orchestrator.domain.key_files import SMALL, keys_in
 from orchestrator.ssh.ignore import named_like_a_key
-from orchestrator.ssh.source_files import SourceEntry, look
+from orchestrator.ssh.source_files import SourceEntry, survey_all
 
 FILE_BYTES = 1 << 20
 ALL_BYTES = 8 << 20
@@ -38,10 +38,10 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     Raise UsageError, as `up` would, for a folder that cannot be pushed.
     """
     root = source.resolve()
-    found = look(source)
+    found = survey_all(source)
     entries = [e for e in found.entries if S_ISREG(e.mode) and not e.link]
     skipped = skip.resolve() if skip else None
-    reader = _Look(root)
+    reader = _Reader(root)
     for entry in entries:
         if root / entry.path != skipped:
             reader.at(entry)
@@ -62,7 +62,7 @@ def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFile]:
             yield KeyFile(entry.path, kinds[0], entry.asked_for)
 
 
-class _Look:
+class _Reader:
     """Collects facts file by file, within the bounds."""
 
     def __init__(self, root: Path) -> None:

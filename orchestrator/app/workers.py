@@ -9,7 +9,7 @@ from orchestrator.app.session import Session
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.ports import Host
 from orchestrator.domain.record import TERMINAL, current_node
-from orchestrator.engine.observe import observe
+from orchestrator.engine.observe import observe as observe_world
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import NotFoundError, Retry, TpuctlError, TransientError, UsageError
 from orchestrator.planning.update_record import learn
@@ -66,9 +66,9 @@ def _in_job(session: Session, line: str | None, *, on_vm: bool) -> str | None:
     return elevated("tpuctl", IN_JOB, session.ssh.settings.root, *(("--", line) if line else ()))
 
 
-def look(session: Session) -> World:
+def observe(session: Session) -> World:
     """Return the world as a pass would observe it now. Costs several calls."""
-    return observe(
+    return observe_world(
         session.cloud, session.spec, session.records.current, session.blueprint.bucket, session.clock.now()
     )
 
@@ -93,7 +93,7 @@ def may_pass(error: TpuctlError) -> bool:
 
 def worker_hosts(session: Session) -> list[Host]:
     """Return the workers of the newest node. Raise UsageError if there is none."""
-    world = look(session)
+    world = observe(session)
     node = current_node(world, learn(session.records.current, world))
     # The address of a preempted TPU may now belong to another user's machine.
     if node is None or not node.workers or node.state in TERMINAL:
@@ -135,4 +135,4 @@ def _published(session: Session, node: Node, worker: int) -> tuple[str, ...]:
 
 def the_vm(session: Session) -> Host:
     """Return the VM. Raise RemoteError if it is missing or Unknown."""
-    return vm_host(session.cloud, look(session))
+    return vm_host(session.cloud, observe(session))

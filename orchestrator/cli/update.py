@@ -83,7 +83,7 @@ def _report(path: Path, version: str, now: float) -> None:
     if _is_due(held.get("asked"), now):
         # Before the request: an index that hangs is asked once a day too, and two commands ask once.
         _keep(path, {**held, "asked": now})
-        _look_up(path)
+        _ask_index(path)
 
 
 def _is_due(last: object, now: float) -> bool:
@@ -104,7 +104,7 @@ def _keep(path: Path, held: Mapping[str, Any]) -> None:
         file.write(json.dumps(held).encode())
 
 
-def _look_up(path: Path) -> None:
+def _ask_index(path: Path) -> None:
     """Start a process that asks the index; it outlives this one and imports nothing from the current folder."""
     subprocess.Popen(
         [sys.executable, "-I", __file__, os.environ[INDEX], str(path)],

@@ -103,7 +103,7 @@ class Redactor:
         self._lock = threading.Lock()
         self._values: Dict[str, Set[str]] = {}
         self.forms: Dict[bytes, str] = {}
-        self.lookers: Sequence[_Looker] = _SHAPED
+        self.finders: Sequence[_Looker] = _SHAPED
 
     def know(self, name: str, value: str) -> None:
         """Mask *value* from now on, in every form in which programs print it; earlier values stay masked too."""
@@ -114,7 +114,7 @@ class Redactor:
             # Replaced, not changed: a stream on another thread may be using the old ones.
             self.forms = {**self.forms, **dict.fromkeys(forms_of(value), name)}
             values = [_value(form, name) for form, name in self.forms.items()]
-            self.lookers = (*values, _wrapped(self.forms), *_SHAPED)
+            self.finders = (*values, _wrapped(self.forms), *_SHAPED)
 
     def text(self, text: str) -> str:
         """Return a whole text, masked."""
@@ -190,12 +190,12 @@ class RedactedStream:
 
     def _hits(self, text: bytes, at: int, before: List[Optional[_Span]]) -> List[Optional[_Span]]:
         """Return the next place of each thing to look for, from *at* on, reusing what was found *before*."""
-        lookers = self._redactor.lookers
+        finders = self._redactor.finders
         # A secret was added in the middle of the text, so everything is searched again.
-        if len(before) != len(lookers):
-            return [look(text, at) for look in lookers]
+        if len(before) != len(finders):
+            return [find(text, at) for find in finders]
         passed = [hit is not None and hit[0] < at for hit in before]
-        return [look(text, at) if passed[n] else before[n] for n, look in enumerate(lookers)]
+        return [find(text, at) if passed[n] else before[n] for n, find in enumerate(finders)]
 
     def _hold(self, text: bytes, at: int) -> int:
         """Return where the first possible beginning of a secret is, to be completed by later bytes."""
@@ -213,17 +213,17 @@ class RedactedStream:
 
 
 def _value(form: bytes, name: str) -> _Looker:
-    def look(text: bytes, at: int) -> Optional[_Span]:
+    def find(text: bytes, at: int) -> Optional[_Span]:
         start = text.find(form, at)
         return None if start < 0 else (start, start + len(form), name, None)
 
-    return look
+    return find
 
 
 def _wrapped(forms: Mapping[bytes, str]) -> _Looker:
     """Return a function that finds values broken over lines, by reading the lines as one."""
 
-    def look(text: bytes, at: int) -> Optional[_Span]:
+    def find(text: bytes, at: int) -> Optional[_Span]:
         if text.find(b"\n", at) < 0:
             return None
         flat = _BREAK.sub(b"", text[at:])
@@ -234,7 +234,7 @@ def _wrapped(forms: Mapping[bytes, str]) -> _Looker:
         first, last = _positions(text, at, start, start - size - 1)
         return first, last + 1, name, None
 
-    return look
+    return find
 
 
 def _positions(text: bytes, at: int, *offsets: int) -> List[int]:
@@ -262,12 +262,12 @@ def _hexadecimal(text: bytes, at: int) -> Optional[_Span]:
 
 
 def _pattern(pattern: Pattern[bytes], name: str, start: bytes, inside: Optional[Pattern[bytes]]) -> _Looker:
-    def look(text: bytes, at: int) -> Optional[_Span]:
+    def find(text: bytes, at: int) -> Optional[_Span]:
         # Searching for plain bytes first is many times faster.
         match = pattern.search(text, at) if text.find(start, at) >= 0 else None
         return None if match is None else (match.start(), match.end(), name, inside)
 
-    return look
+    return find
 
 
 _SHAPED = (

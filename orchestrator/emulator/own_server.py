@@ -39,12 +39,12 @@ class _Connection(HTTPConnection):
     def connect(self) -> None:
         super().connect()
         try:
-            self._look()
+            self._check_owner()
         except BaseException:
             self.close()
             raise
 
-    def _look(self) -> None:
+    def _check_owner(self) -> None:
         """Raise TransientError for another user's server, before anything is sent; or OSError."""
         limit = self.timeout if isinstance(self.timeout, int | float) else socket.getdefaulttimeout()
         end = time.monotonic() + (30.0 if limit is None else limit)

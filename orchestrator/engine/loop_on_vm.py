@@ -135,7 +135,7 @@ def stop(remote: Remote, host: Host) -> None:
     _call(remote, host, "stop")
 
 
-def look(remote: Remote, host: Host) -> LoopState:
+def observe(remote: Remote, host: Host) -> LoopState:
     """Return the state of the loop on the machine. Raise RemoteError."""
     said = _call(remote, host, "state")
     try:

@@ -42,7 +42,7 @@ VOUCHED = 600.0
 """Seconds for which a zone's own list proves that the project may see the zone."""
 
 
-class WideLook:
+class WideList:
     """
     List TPUs, and remember which zones have answered a list of their own.
 
@@ -95,7 +95,7 @@ def observe(
     bucket: str,
     now: float,
     reports: Heartbeats | None = None,
-    wide: WideLook | None = None,
+    wide: WideList | None = None,
 ) -> World:
     """
     Observe the deployment's resources at *now*; *reports* and *wide* cache what earlier passes have read.
@@ -112,7 +112,7 @@ def observe(
         vm_observed = pool.submit(_guarded, lambda: _vm(cloud, spec, record))
         node_observed = pool.submit(
             _guarded,
-            lambda: (wide or WideLook()).tpus(nodes_of(cloud, spec, record), spec, record, zones, now),
+            lambda: (wide or WideList()).tpus(nodes_of(cloud, spec, record), spec, record, zones, now),
         )
         beats = pool.submit(_guarded, lambda: reports.read(record.node.incarnation))
         polled = pool.map(
@@ -172,14 +172,14 @@ def _ours(observed: Observed[L], spec: Spec) -> Observed[L]:
     return observed
 
 
-def _guarded(look: Callable[[], T]) -> T | Unknown:
+def _guarded(read: Callable[[], T]) -> T | Unknown:
     """
-    Return Unknown for an error that *look* raises.
+    Return Unknown for an error that *read* raises.
 
     Unforeseen errors too: each hides only one part of the observation, and budget and ttl need the rest.
     """
     try:
-        return look()
+        return read()
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
     except UNFORESEEN as error:

@@ -12,7 +12,7 @@ from orchestrator.engine.apply import Actor
 from orchestrator.engine.capacity_memory import CapacityMemory
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.heartbeats import Heartbeats
-from orchestrator.engine.observe import WideLook, observe, unforeseen
+from orchestrator.engine.observe import WideList, observe, unforeseen
 from orchestrator.engine.race_claim import winner
 from orchestrator.errors import UNFORESEEN, Retry
 from orchestrator.planning.create_budget import CreateBudget
@@ -42,7 +42,7 @@ class Reconciler:
         self._actor = Actor(deployment)
         self._memory = CapacityMemory(deployment.cloud.memory)
         self._reports = Heartbeats(deployment.cloud.store)
-        self._wide = WideLook()
+        self._wide = WideList()
         self._alarms: set[str] = set()
         self._stockouts_shared = 0.0
         self._disk = ""

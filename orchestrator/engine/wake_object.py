@@ -36,17 +36,17 @@ class WakeObject:
         Return True if a worker has written the wake object or has fallen silent.
         """
         start = self._clock.monotonic()
-        looks = [(self._listen, self.written), (self._silence, self._fell_silent)] if incarnation else []
-        due = [every for every, _ in looks]
+        checks = [(self._listen, self.written), (self._silence, self._fell_silent)] if incarnation else []
+        due = [every for every, _ in checks]
         waited = 0.0
         while seconds - waited > SHORT and not wake.is_set():
             # Monotonic: a jump of the wall clock must not stretch this pause.
             self._clock.wait(min([seconds, *due]) - waited, wake)
             waited = self._clock.monotonic() - start
-            for number, (every, look) in enumerate(looks):
+            for number, (every, check) in enumerate(checks):
                 if seconds - waited > SHORT >= due[number] - waited and not wake.is_set():
                     due[number] = waited + every
-                    if look(incarnation):
+                    if check(incarnation):
                         return True
         return False
 

@@ -80,7 +80,7 @@ class GcsBuckets:
     def inspect(self, name: str) -> Observed[ForeignBucket]:
         """Observe one bucket of any owner, with what an adoption needs to know; errors become Unknown."""
 
-        def look() -> ForeignBucket:
+        def read() -> ForeignBucket:
             storage, reading = self._clients.storage, self._clients.reading
             with translated(f"look at bucket '{name}'"):
                 bucket = storage.get_bucket(name, **reading)
@@ -90,7 +90,7 @@ class GcsBuckets:
                 policy = bucket.get_iam_policy(requested_policy_version=3, **reading)
                 return foreign_bucket(bucket, own, [blob.name for blob in blobs], policy.bindings)
 
-        return observed(look)
+        return observed(read)
 
     def mark(self, name: str, labels: Mapping[str, str], version: int) -> None:
         """Add *labels* to a bucket; raise ConflictError if its settings are no longer those of *version*."""

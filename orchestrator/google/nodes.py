@@ -80,14 +80,14 @@ class TpuNodes:
         if known is not None:
             return Present(tuple(one.value for one in known))
 
-        def look(zone: str) -> list[Node]:
+        def read(zone: str) -> list[Node]:
             parent = self._parent(zone)
             found = self._lists.labelled(
                 parent, label, value, lambda before: self._listed(zone, before), self._changed_at
             )
             return [one.value for one in found]
 
-        return across_zones(zones, look)
+        return across_zones(zones, read)
 
     def everywhere(self, label: str, value: str) -> Survey[Node]:
         """
@@ -96,7 +96,7 @@ class TpuNodes:
         A list with such a gap is not shared, because the next caller may get more.
         """
 
-        def look() -> Everywhere[Node]:
+        def read() -> Everywhere[Node]:
             gaps: list[str] = []
 
             def ask(before: KnownNodes) -> list[ListedNode]:
@@ -112,18 +112,18 @@ class TpuNodes:
                 found = [node for node in partial.nodes if node.labels.get(label) == value]
             return Everywhere(tuple(one.value for one in found), tuple(dict.fromkeys(gaps)))
 
-        return self._wide.ask(look)
+        return self._wide.ask(read)
 
     def observe(self, name: str, zone: str) -> Observed[Node]:
         """Observe one node of any owner; errors become Unknown."""
 
-        def look() -> Node:
+        def read() -> Node:
             request = {"name": self._path(name, zone)}
             with translated(f"look at TPU node '{name}' in {zone}"), maintenance_by_name() as beside:
                 node = self._clients.tpu.get_node(request=request, **self._clients.reading)
                 return node_of(ListedNode(type(node).pb(node), beside.get(node.name)))
 
-        return observed(look)
+        return observed(read)
 
     def create(self, order: NodeOrder) -> Operation:
         """
@@ -154,7 +154,7 @@ class TpuNodes:
     def inspect(self, name: str, zone: str) -> Observed[ForeignNode]:
         """Observe one node of any owner, with its unchangeable settings; errors become Unknown."""
 
-        def look() -> ForeignNode:
+        def read() -> ForeignNode:
             node = self._get(name, zone)
             return ForeignNode(
                 node=node_of(ListedNode(node, None)),
@@ -167,7 +167,7 @@ class TpuNodes:
                 in_queue=node.queued_resource.rpartition("/")[2],
             )
 
-        return observed(look)
+        return observed(read)
 
     def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
         """

@@ -119,7 +119,7 @@ class GcsStore:
         Data and generation must belong together, so an object that is replaced between the two is read again.
         """
         for _ in range(READ_TRIES):
-            blob = self._look(name)
+            blob = self._blob_if_any(name)
             if blob is None:
                 return None
             try:
@@ -156,7 +156,7 @@ class GcsStore:
         sized: Callable[[int], object] | None = None,
         streams: int = 1,
     ) -> str | None:
-        blob = self._look(name)
+        blob = self._blob_if_any(name)
         if blob is None:
             return None
         size = int(blob.size or 0)
@@ -239,7 +239,7 @@ class GcsStore:
                 )
         except PreconditionError:
             # The object may be from our own upload, whose answer was lost: its content decides.
-            blob = self._look(name)
+            blob = self._blob_if_any(name)
             if blob is None or blob.crc32c != _crc32c(path):
                 raise
         return int(blob.generation)
@@ -277,7 +277,7 @@ class GcsStore:
         except NotFoundError:
             return
 
-    def _look(self, name: str) -> Any | None:
+    def _blob_if_any(self, name: str) -> Any | None:
         """
         Return the object's metadata, or None.
 

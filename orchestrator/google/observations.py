@@ -15,10 +15,10 @@ PARALLEL = 8
 """Zones that are listed in parallel."""
 
 
-def observed(look: Callable[[], T | None]) -> Observed[T]:
-    """Call *look*; None and NotFoundError become Absent, any other error of ours Unknown."""
+def observed(read: Callable[[], T | None]) -> Observed[T]:
+    """Call *read*; None and NotFoundError become Absent, any other error of ours Unknown."""
     try:
-        value = look()
+        value = read()
     except NotFoundError:
         return Absent()
     except TpuctlError as error:
@@ -26,19 +26,19 @@ def observed(look: Callable[[], T | None]) -> Observed[T]:
     return Absent() if value is None else Present(value)
 
 
-def listed(look: Callable[[], Sequence[T]]) -> Present[tuple[T, ...]] | Unknown:
-    """Call *look*, a list; any error becomes Unknown, because not even a 404 of a list proves absence."""
+def listed(read: Callable[[], Sequence[T]]) -> Present[tuple[T, ...]] | Unknown:
+    """Call *read*, a list; any error becomes Unknown, because not even a 404 of a list proves absence."""
     try:
-        return Present(tuple(look()))
+        return Present(tuple(read()))
     # Also a 404: it may come from a wrong project or zone.
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
 
 
-def surveyed(look: Callable[[], Everywhere[P]]) -> Survey[P]:
-    """Call *look*, a list over all zones; any error becomes Unknown, also a 404."""
+def surveyed(read: Callable[[], Everywhere[P]]) -> Survey[P]:
+    """Call *read*, a list over all zones; any error becomes Unknown, also a 404."""
     try:
-        return Present(look())
+        return Present(read())
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
 
@@ -59,13 +59,13 @@ def _worst(unknown: Sequence[Unknown]) -> Retry:
     return Retry.PERMANENT if Retry.PERMANENT in classes else classes[0]
 
 
-def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Observed[tuple[T, ...]]:
-    """Call *look* for all zones in parallel; Unknown if one zone does not answer."""
+def across_zones(zones: Sequence[str], read: Callable[[str], Sequence[T]]) -> Observed[tuple[T, ...]]:
+    """Call *read* for all zones in parallel; Unknown if one zone does not answer."""
     names = tuple(dict.fromkeys(zones))
     if not names:
         return Present(())
     with threads.pool(min(PARALLEL, len(names))) as pool:
-        return joined(list(pool.map(lambda zone: listed(lambda: look(zone)), names)))
+        return joined(list(pool.map(lambda zone: listed(lambda: read(zone)), names)))
 
 
 class OverAllZones:
@@ -74,11 +74,11 @@ class OverAllZones:
     def __init__(self) -> None:
         self._refused: Unknown | None = None
 
-    def ask(self, look: Callable[[], Everywhere[P]]) -> Survey[P]:
-        """Call *look*; any error becomes Unknown."""
+    def ask(self, read: Callable[[], Everywhere[P]]) -> Survey[P]:
+        """Call *read*; any error becomes Unknown."""
         if self._refused is not None:
             return self._refused
-        found = surveyed(look)
+        found = surveyed(read)
         if isinstance(found, Unknown) and found.retry is not Retry.TRANSIENT:
             self._refused = found
         return found

@@ -54,7 +54,7 @@ def of_compute(answer: Any, verb: Verb, name: str, zone: str) -> Operation:
 def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> OperationResult:
     """Poll a TPU operation once."""
 
-    def look() -> OperationResult:
+    def read() -> OperationResult:
         if not _NAME.fullmatch(operation.id):
             # The name comes from the record, which may be forged; the client would raise an error of its own for
             # it.
@@ -69,7 +69,7 @@ def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> Op
             operation, translate_status(error.code, error.message, error.details, what=described(operation))
         )
 
-    return _polled(operation, look)
+    return _polled(operation, read)
 
 
 def poll_compute(
@@ -77,14 +77,14 @@ def poll_compute(
 ) -> OperationResult:
     """Poll a Compute Engine operation once. DONE with an error inside is a failure."""
 
-    def look() -> OperationResult:
+    def read() -> OperationResult:
         answer = client.get(project=project, zone=operation.zone, operation=operation.id, **limits)
         error = compute_error(answer, described(operation))
         if error is not None:
             return failed(operation, error)
         return OperationResult(operation, done=answer.status is type(answer).Status.DONE)
 
-    return _polled(operation, look)
+    return _polled(operation, read)
 
 
 def compute_error(answer: Any, what: str) -> TpuctlError | None:
@@ -111,22 +111,22 @@ def epoch(text: str) -> float:
         return 0.0
 
 
-def _polled(operation: Operation, look: Callable[[], OperationResult]) -> OperationResult:
+def _polled(operation: Operation, read: Callable[[], OperationResult]) -> OperationResult:
     def translating() -> OperationResult:
         with translated(f"look at operation '{described(operation)}'"):
-            return look()
+            return read()
 
     return polled(operation, translating)
 
 
-def polled(operation: Operation, look: Callable[[], OperationResult]) -> OperationResult:
+def polled(operation: Operation, read: Callable[[], OperationResult]) -> OperationResult:
     """
-    Call *look*; without an answer the operation counts as not done.
+    Call *read*; without an answer the operation counts as not done.
 
     Google forgets operations after some days: then it is done, and only the resource shows the result.
     """
     try:
-        return look()
+        return read()
     except NotFoundError as error:
         # Neither a success nor a failure: a wrong guess would create a second TPU or lose a machine.
         return OperationResult(operation, True, None, error.code, error.message, forgotten=True)

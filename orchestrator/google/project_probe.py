@@ -184,20 +184,20 @@ class Probe:
         """Ask whether a folder of a bucket (gs://BUCKET/FOLDER) holds an object; Absent without the bucket."""
         bucket, _, prefix = source.removeprefix("gs://").partition("/")
 
-        def look() -> bool:
+        def read() -> bool:
             storage, reading = self._clients.storage, self._reading
             return any(True for _ in storage.list_blobs(bucket, prefix=prefix, max_results=1, **reading))
 
-        return self._ask(f"look into {source}", look)
+        return self._ask(f"look into {source}", read)
 
     @property
     def _reading(self) -> dict[str, object]:
         return dict(self._clients.reading)
 
-    def _ask(self, what: str, look: Callable[[], T | None]) -> Observed[T]:
+    def _ask(self, what: str, read: Callable[[], T | None]) -> Observed[T]:
         def asked() -> T | None:
             with translated(what):
-                return look()
+                return read()
 
         return observed(asked)
 

@@ -41,12 +41,12 @@ class TpuQueued:
     def observe(self, name: str, zone: str) -> Observed[QueuedResource]:
         """Observe one queued resource; errors become Unknown. A new one may be Absent for a moment."""
 
-        def look() -> QueuedResource:
+        def read() -> QueuedResource:
             with translated(f"look at queued resource '{name}' in {zone}"):
                 path = self._path(name, zone)
                 return queued_of(self._clients.tpu.get_queued_resource(name=path, **self._clients.reading))
 
-        return observed(look)
+        return observed(read)
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[QueuedResource, ...]]:
         """List those whose node has the label in *zones*, all pages; a partial answer is Unknown."""
@@ -57,13 +57,13 @@ class TpuQueued:
     def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
         """List those whose node has the label in all zones; places without an answer are named."""
 
-        def look() -> Everywhere[QueuedResource]:
+        def read() -> Everywhere[QueuedResource]:
             gaps: list[str] = []
             found = self._listed(ALL_ZONES, gaps)
             ours = tuple(one for one in found if one.labels.get(label) == value)
             return Everywhere(ours, tuple(dict.fromkeys(gaps)))
 
-        return self._wide.ask(look)
+        return self._wide.ask(read)
 
     def create(self, order: NodeOrder, wait: float | None) -> Operation:
         """

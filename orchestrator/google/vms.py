@@ -44,7 +44,7 @@ class ComputeVms:
     def disk_users(self, name: str, zone: str) -> Observed[tuple[str, ...]]:
         """Observe a disk of any owner: Present with the machines that use it, Absent if it does not exist."""
 
-        def look() -> tuple[str, ...]:
+        def read() -> tuple[str, ...]:
             client = self._clients.compute("disks", "DisksClient")
             with translated(f"look at disk '{name}' in {zone}"):
                 found = client.get(
@@ -52,7 +52,7 @@ class ComputeVms:
                 )
             return tuple(user.rpartition("/")[2] for user in found.users)
 
-        return observed(look)
+        return observed(read)
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[Vm, ...]]:
         """List the VMs with the label in *zones*, all pages."""
@@ -130,7 +130,7 @@ class ComputeVms:
     def inspect(self, name: str, zone: str) -> Observed[ForeignVm]:
         """Observe one VM of any owner, with what an adoption needs to know; errors become Unknown."""
 
-        def look() -> ForeignVm:
+        def read() -> ForeignVm:
             found, project = self._instance(name, zone), self._clients.project
             with translated(f"look at project '{project}'"):
                 shared = self._clients.projects.get(project=project, **self._clients.reading)
@@ -147,7 +147,7 @@ class ComputeVms:
                 version=found.label_fingerprint,
             )
 
-        return observed(look)
+        return observed(read)
 
     def mark(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
         """

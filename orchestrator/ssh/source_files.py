@@ -72,7 +72,7 @@ def survey(source: Path, limit: int = LIMIT, written: Sequence[str] = ()) -> lis
     return _surveyed(source, limit, written, homes=False).entries
 
 
-def look(source: Path, limit: int = LIMIT) -> SourceSurvey:
+def survey_all(source: Path, limit: int = LIMIT) -> SourceSurvey:
     """Return what would be sent and what is excluded. Raise UsageError as `survey` does."""
     return _surveyed(source, limit, (), homes=True)
 

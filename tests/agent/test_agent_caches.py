@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.caches import keeper, pieces
-from orchestrator.agent.caches.pieces import in_pieces, look, merge, pack, unpack
+from orchestrator.agent.caches.pieces import files_below, in_pieces, merge, pack, unpack
 from orchestrator.agent.caches.places import Cache
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
@@ -285,13 +285,13 @@ def test_files_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.Monkey
     (place / "run").chmod(0o755)
     (place / "data").write_bytes(bytes(range(256)) * 1000)
     (place / "link").symlink_to("run")
-    before = look({"folder": place})
+    before = files_below({"folder": place})
     (part,) = in_pieces(list(before.values()))
     packed = pack(part, tmp_path / "piece", [], lambda: None)
     assert packed.piece.kind == ("zst" if zstd else "gz")
     unpack(packed.path, packed.piece, {"folder": tmp_path / "into"}, inside=True, rewrite=None)
     merge(tmp_path / "into", tmp_path / "back")
-    after = look({"folder": tmp_path / "back"})
+    after = files_below({"folder": tmp_path / "back"})
     assert {m: (one.size, one.mode) for m, one in after.items()} == {
         m: (one.size, one.mode) for m, one in before.items()
     }
@@ -430,4 +430,4 @@ def test_a_last_second_belongs_to_the_checkpoint(tmp_path: Path) -> None:
         raise AgentError("the machine is about to go")
 
     with pytest.raises(AgentError):
-        pack(list(look({"folder": tmp_path}).values()), tmp_path.with_suffix(".tar"), [], gone)
+        pack(list(files_below({"folder": tmp_path}).values()), tmp_path.with_suffix(".tar"), [], gone)

@@ -73,7 +73,7 @@ def test_files_of_the_real_writers_are_understood(
     path.parent.mkdir(parents=True)
     path.write_bytes(base64.b85decode(written))
 
-    seen.look()
+    seen.read_new()
 
     assert seen.newest.step == newest.step
     assert seen.newest.loss == pytest.approx(newest.loss)
@@ -86,7 +86,7 @@ def test_a_file_is_read_as_it_grows_whatever_part_is_there(tmp_path: Path) -> No
     for byte in data:
         with path.open("ab") as file:
             file.write(bytes([byte]))
-        seen.look()
+        seen.read_new()
         steps.append(seen.newest.step)
 
     assert sorted({step for step in steps if step}) == [1, 2, 3]
@@ -98,12 +98,12 @@ def test_what_an_earlier_start_wrote_does_not_count(tmp_path: Path) -> None:
     path = tmp_path / f"{PATTERN}1"
     path.write_bytes(event(90, "loss", 1.0))
     seen = files(tmp_path)
-    seen.look()
+    seen.read_new()
     assert seen.newest == ProgressReader()
 
     with path.open("ab") as file:
         file.write(event(40, "loss", 2.0))
-    seen.look()
+    seen.read_new()
 
     assert seen.newest == ProgressReader(40, 2.0)
 
@@ -117,7 +117,7 @@ def test_an_evaluation_is_no_training(tmp_path: Path) -> None:
     (tmp_path / f"{PATTERN}1").write_bytes(
         event(5, "eval/loss", 1.0) + event(6, "val_loss", 1.0) + event(7, "loss_scale", 1.0)
     )
-    seen.look()
+    seen.read_new()
 
     assert seen.newest == ProgressReader()
 
@@ -127,9 +127,9 @@ def test_images_and_histograms_are_passed_over(tmp_path: Path) -> None:
     seen, path = files(tmp_path), tmp_path / f"{PATTERN}1"
     large = record(bytes(LARGEST_RECORD * 3))
     path.write_bytes(large[: LARGEST_RECORD * 2])
-    seen.look()
+    seen.read_new()
     path.write_bytes(large + event(3, "Loss", 1.5))
-    seen.look()
+    seen.read_new()
 
     assert seen.newest == ProgressReader(3, 1.5)
 
@@ -141,7 +141,7 @@ def test_no_bytes_raise(tmp_path: Path) -> None:
     for number in range(150):
         mixed = bytes(b if chance.random() > 0.03 else chance.randrange(256) for b in data)
         (tmp_path / f"{PATTERN}{number % 20}").write_bytes(mixed[chance.randrange(40) :])
-        seen.look()
+        seen.read_new()
         for reader in (scalar, lambda part: list(fields(part))):
             try:
                 reader(mixed[chance.randrange(len(mixed)) :])
@@ -149,13 +149,13 @@ def test_no_bytes_raise(tmp_path: Path) -> None:
                 continue
     (tmp_path / f"{PATTERN}dir").mkdir()
     os.mkfifo(tmp_path / f"{PATTERN}pipe")
-    seen.look()
+    seen.read_new()
 
 
 def test_a_folder_that_is_not_there_is_no_news(tmp_path: Path) -> None:
     """Most jobs write no event files."""
     seen = files(tmp_path / "nowhere")
-    seen.look()
+    seen.read_new()
     assert seen.newest == ProgressReader()
 
 
@@ -171,14 +171,14 @@ def test_files_in_the_bucket_are_read_as_they_grow(tmp_path: Path) -> None:
         lab.put(f"checkpoints/run/validation/{new}", event(91, "loss", 8.0))
         first = event(3, "loss", 2.5)
         lab.put(f"tensorboard/train/{new}", first + event(4, "loss", 2.0)[:20])
-        stored.look()
+        stored.read_new()
         assert parts.events.newest == ProgressReader(3, 2.5)
         lab.put(f"tensorboard/train/{new}", first + event(4, "loss", 2.0))
-        stored.look()
-        stored.look()
+        stored.read_new()
+        stored.read_new()
         assert parts.events.newest == ProgressReader(4, 2.0)
         lab.put(f"checkpoints/run/train/{new}", event(5, "epoch_loss", 1.5))
-        stored.look()
+        stored.read_new()
         assert parts.events.newest == ProgressReader(5, 1.5)
         assert parts.bucket.read_from(f"tensorboard/train/{new}", 10**6, 10) == b""
         assert parts.bucket.read_from("tensorboard/none", 0, 10) == b""

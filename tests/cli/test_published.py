@@ -68,13 +68,13 @@ def test_others_are_shown_what_the_watcher_has_seen(cloud, user):
 def test_a_look_at_what_is_published_asks_nothing_of_compute_engine_or_tpu(cloud, user, monkeypatch):
     """So it is quick, and works where only the bucket may be read."""
 
-    def look():
+    def read():
         cloud.distort = lambda method, response: pytest.fail(method) if "list" in method else response
         said = user.run("status", "--json")
         cloud.distort = lambda method, response: response
         return said
 
-    body = while_watching(cloud, user, look).document
+    body = while_watching(cloud, user, read).document
     assert body["seen"]["by"] == "the watcher"
     assert 0 <= body["seen"]["age_s"] < 75
     assert body["workers"][0]["heartbeat_age_s"] >= body["seen"]["age_s"]

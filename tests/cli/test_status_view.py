@@ -142,7 +142,7 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
         body(workers=[worker(step=121)]), body(outcome="done"),
     ]  # fmt: skip
 
-    def look():
+    def read():
         found = looks.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -153,7 +153,7 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
         Choice(None, (), "gcp"),
         clock,
         "status",
-        look,
+        read,
         str,
         lambda found: [(news_key(found), news_line(found))],
     )
@@ -166,18 +166,18 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
     assert err == "the network failed (TPU-400); trying again at least once a minute, until it answers\n"
     looks.append(AuthError("not logged in"))
     with pytest.raises(AuthError):
-        repeat(Choice(None, (), "gcp"), clock, "status", look, str, lambda found: [])
+        repeat(Choice(None, (), "gcp"), clock, "status", read, str, lambda found: [])
 
 
 def test_a_log_of_a_week_stays_short(capsys):
     """Steps alone are said every five minutes: 300 lines a day, not 17,000."""
     clock, step = VirtualClock(), iter(range(1000))
 
-    def look():
+    def read():
         number = next(step)
         return body(workers=[worker(step=number)]), number == 400
 
-    repeat(Choice(None, (), "gcp"), clock, "status", look, str, lambda b: [(news_key(b), news_line(b))])
+    repeat(Choice(None, (), "gcp"), clock, "status", read, str, lambda b: [(news_key(b), news_line(b))])
     steps = [int(line.split("step ")[1].split()[0]) for line in capsys.readouterr().out.splitlines()]
     apart = int(NEWS_EVERY / EVERY)
     assert steps == list(range(0, 401, apart))

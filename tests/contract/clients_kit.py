@@ -78,7 +78,7 @@ def open_clients(kind: str, **settings: Any) -> Iterator[CloudClients]:
         return
     witness = Witness()
     with serve(
-        lab.router, lambda request: witness.look(request, dispatch(lab.router, lab.cloud, request))
+        lab.router, lambda request: witness.observe(request, dispatch(lab.router, lab.cloud, request))
     ) as url:
         yield _clients(lab, url)
     assert witness.faults == {}

@@ -231,7 +231,7 @@ class Witness:
         self.faults: dict[str, str] = {}
         self._judged: dict[tuple[object, ...], list[str]] = {}
 
-    def look(self, request: Request, response: Response) -> Response:
+    def observe(self, request: Request, response: Response) -> Response:
         """Judge one exchange and return its answer."""
         if INSTALLED:
             method = method_of(request.method, request.path)

@@ -58,7 +58,7 @@ def test_every_answer_is_one_of_the_documents(lab):
     witness = Witness()
     for target in SEEN:
         asked = Request.parse("GET", target, {}, b"")
-        witness.look(asked, dispatch(lab.router, lab.cloud, asked))
+        witness.observe(asked, dispatch(lab.router, lab.cloud, asked))
     assert witness.faults == {}
     assert "" not in witness.seen, "a path that no document has"
 

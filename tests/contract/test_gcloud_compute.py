@@ -27,7 +27,7 @@ def gcloud(tmp_path):
     """Return a function that runs `gcloud compute` and reads its JSON."""
     lab, witness = a_lab(SystemClock(), latency=QUICK), Witness()
     with serve(
-        lab.router, lambda request: witness.look(request, dispatch(lab.router, lab.cloud, request))
+        lab.router, lambda request: witness.observe(request, dispatch(lab.router, lab.cloud, request))
     ) as url:
         environment = {
             **os.environ,

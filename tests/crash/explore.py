@@ -7,7 +7,7 @@ from functools import partial
 
 from tests.crash.alike import fingerprint
 from tests.crash.dead_man import check_abandoned
-from tests.crash.oracle import look
+from tests.crash.oracle import observe
 from tests.crash.stage import ELSEWHERE, HERE, Stage, one_thread
 
 OLD = 20.0
@@ -47,7 +47,7 @@ def begun(folder, scenario, *, latency="scaled"):
     stage.scenario = scenario
     scenario.prepare(stage)
     stage.change(**scenario.settings)
-    stage.before = look(stage, scenario.spec)
+    stage.before = observe(stage, scenario.spec)
     return stage
 
 

@@ -29,7 +29,7 @@ class Before:
     checkpoint: int | None
 
 
-def look(stage, spec):
+def observe(stage, spec):
     """Return what later worlds are compared with."""
     return Before(strangers(stage), newest(stage, spec))
 

@@ -41,10 +41,10 @@ class Lab:
         assert status == 200, answer
         return answer
 
-    def look(self, witness: Any, method: str, target: str) -> Any:
+    def observe(self, witness: Any, method: str, target: str) -> Any:
         """Return the answer of a call that *witness*, of the tests of the contract, holds against the schema."""
         request = Request.parse(method, target, {}, b"")
-        return json.loads(witness.look(request, dispatch(self.router, self.cloud, request)).body)
+        return json.loads(witness.observe(request, dispatch(self.router, self.cloud, request)).body)
 
     def after(self, seconds: float) -> None:
         """Let time pass."""

@@ -102,7 +102,7 @@ def test_what_is_told_of_them_has_the_form_of_googles_schema():
     """Fields, types and enum values, held against the discovery document."""
     lab, witness = born("late-ready:600"), Witness()
     lab.cloud.set_node_state("n1", "maintenance")
-    shown = lab.look(witness, "GET", f"{NODES}/n1")
+    shown = lab.observe(witness, "GET", f"{NODES}/n1")
     assert shown["upcomingMaintenance"]["canReschedule"] is False
     assert witness.seen
     assert witness.faults == {}

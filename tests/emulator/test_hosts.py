@@ -162,9 +162,9 @@ def test_the_oldest_process_of_a_machine_dies_first(monkeypatch):
     """An SSH server that outlived a command would tell its client of an exit, where a machine has died."""
     sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(5)]
     ages = {one.pid: age for age, one in enumerate(reversed(sleepers))}
-    look, kill, killed = process_table.look, os.kill, []
+    look, kill, killed = process_table.process_of, os.kill, []
     monkeypatch.setattr(
-        process_table, "look", lambda pid: (found := look(pid)) and replace(found, started=ages[pid])
+        process_table, "process_of", lambda pid: (found := look(pid)) and replace(found, started=ages[pid])
     )
     monkeypatch.setattr(os, "kill", lambda pid, number: (killed.append(pid), kill(pid, number)))
     process_table.kill_all(lambda: {one.pid for one in sleepers if one.poll() is None})

@@ -106,16 +106,16 @@ def test_a_machine_without_the_scope_is_refused_and_keeps_nothing(machine):
 def test_a_life_of_the_loop(machine):
     """Installed, started once, killed, brought back by cron, replaced, stopped, not revived by a boot."""
     first, base = packed(), machine.root / "controller"
-    assert loop_on_vm.look(machine, HOST) == loop_on_vm.LoopState("", False, ProgramState())
+    assert loop_on_vm.observe(machine, HOST) == loop_on_vm.LoopState("", False, ProgramState())
     (base / ".fresh").mkdir(parents=True)
     (base / ".fresh/torn").write_text("what a cut install left")
     loop_on_vm.install(machine, HOST, first)
-    assert not loop_on_vm.look(machine, HOST).running
+    assert not loop_on_vm.observe(machine, HOST).running
     loop_on_vm.start(machine, HOST)
     pid, *words = running(machine)
     assert words[:4] == ["watch", "--loop", "--cloud", "local"]
     assert words[-1] == "tpuctl.yaml" or words[-1].endswith(f"controller/{first.digest}/tpuctl.yaml")
-    assert loop_on_vm.look(machine, HOST) == loop_on_vm.LoopState(
+    assert loop_on_vm.observe(machine, HOST) == loop_on_vm.LoopState(
         first.digest, True, program_state("running")
     )
     key = base / "home/local/it's/demo/id_ed25519"
@@ -135,12 +135,12 @@ def test_a_life_of_the_loop(machine):
         loop_on_vm.install(machine, HOST, second)
         assert cron.wait(60) != 0
     assert [p.name for p in base.iterdir() if len(p.name) == 64] == [second.digest]
-    assert not loop_on_vm.look(machine, HOST).running
+    assert not loop_on_vm.observe(machine, HOST).running
     loop_on_vm.start(machine, HOST)
     running(machine, but={pid, later})
     loop_on_vm.stop(machine, HOST)
     boot = machine.run([str(base / "current/run-watch"), "boot"])
-    assert (boot.returncode, loop_on_vm.look(machine, HOST)) == (
+    assert (boot.returncode, loop_on_vm.observe(machine, HOST)) == (
         0,
         loop_on_vm.LoopState(second.digest, False, program_state("stopped")),
     )
@@ -152,6 +152,6 @@ def test_a_loop_that_ends_says_how(machine):
     loop_on_vm.install(machine, HOST, packed(loop="import sys\nsys.exit(6)\n"))
     loop_on_vm.start(machine, HOST)
     end = time.monotonic() + 90
-    while (seen := loop_on_vm.look(machine, HOST)).program != program_state("ended with status 6"):
+    while (seen := loop_on_vm.observe(machine, HOST)).program != program_state("ended with status 6"):
         assert time.monotonic() < end, seen
     assert seen.program.phase is ProgramPhase.ENDED

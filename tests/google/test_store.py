@@ -160,15 +160,15 @@ def test_an_object_replaced_while_it_is_read_is_read_again(lab, monkeypatch):
     """Data and generation belong together, also when somebody writes between the two requests."""
     store = lab.store()
     store.write("lease", b"one")
-    look, written = store._look, []
+    read, written = store._blob_if_any, []
 
     def look_then_write(name):
-        blob = look(name)
+        blob = read(name)
         if not written:
             written.append(lab.store().write("lease", b"two"))
         return blob
 
-    monkeypatch.setattr(store, "_look", look_then_write)
+    monkeypatch.setattr(store, "_blob_if_any", look_then_write)
     found = store.read("lease", 1)
     assert (found.data, found.generation) == (b"wo", written[0])
 
@@ -177,14 +177,14 @@ def test_an_object_that_never_stands_still_is_an_error(lab, monkeypatch):
     """The reader gives up, and says so, instead of reading for ever."""
     store = lab.store()
     store.write("lease", b"xx")
-    look = store._look
+    read = store._blob_if_any
 
     def look_then_write(name):
-        blob = look(name)
+        blob = read(name)
         lab.store().write("lease", b"yy")
         return blob
 
-    monkeypatch.setattr(store, "_look", look_then_write)
+    monkeypatch.setattr(store, "_blob_if_any", look_then_write)
     with pytest.raises(TransientError):
         store.read("lease", 1)
 

@@ -17,7 +17,7 @@ class Checks:
         self.cloud, self.verdict, self.double_for = cloud, [], defaultdict(float)
         self.newest, self.most_in_use, self._since = {}, Counter(), cloud.clock.monotonic()
 
-    def look(self):
+    def observe(self):
         now = self.cloud.clock.monotonic()
         spent, self._since = now - self._since, now
         for name in {live.labels.get(names.DEPLOYMENT_LABEL, "") for live in self.live()}:

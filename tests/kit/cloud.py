@@ -130,7 +130,7 @@ class Cloud:
         self.machines.report()
         if self.queue is not None:
             self.queue.tick()
-        self.checks.look()
+        self.checks.observe()
         for process in list(self.acting):
             self._renew(process)
         if self.acting:
@@ -173,7 +173,7 @@ class Cloud:
 
     def _dispatched(self, request):
         """Answer a request; compare it and its answer with Google's discovery documents."""
-        return self.witness.look(request, self.inside.answer(request))
+        return self.witness.observe(request, self.inside.answer(request))
 
     def _called(self, request):
         """Return the method of a request, and the name of its resource."""

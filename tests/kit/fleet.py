@@ -79,7 +79,7 @@ class Run:
         self.environ["TPUCTL_ROOT"] = str(self.fleet.folder / slurmd.id / "tasks" / task.name)
         self.environ |= {"SLURMD_NODENAME": slurmd.name, "STORAGE_EMULATOR_HOST": "http://storage"}
 
-    def look(self):
+    def observe(self):
         """Advance to the present; return the exit status, None while it runs."""
         now = self.fleet.now()
         if self.begun is None:
@@ -192,7 +192,7 @@ class Slurmd:
         for run in self.runs_here:
             run.ask_to_end()
 
-    def look(self):
+    def observe(self):
         """Register with the controller in the job's settings, and advance the tasks."""
         if not self.answers():
             return
@@ -204,7 +204,7 @@ class Slurmd:
         ):
             self.registered = controller
         for run in list(self.runs_here):
-            status = run.look()
+            status = run.observe()
             if status is not None:
                 self.runs_here.remove(run)
                 if self.registered is not None:
@@ -257,7 +257,7 @@ class FleetMachines:
         self.controllers.pop(machine_id, None)
         self.slurmds.pop(machine_id, None)
 
-    def look(self):
+    def observe(self):
         """Advance every node to the present, then every controller."""
         for worker in self.machines.workers.values():
             known = self.slurmds.get(worker.id)
@@ -272,7 +272,7 @@ class FleetMachines:
         for slurmd in self.slurmds.values() if going else ():
             self.torn += [run.task.id for run in slurmd.runs_here if slurmd.machine in going]
         for slurmd in list(self.slurmds.values()):
-            slurmd.look()
+            slurmd.observe()
         for machine_id, controller in self.controllers.items():
             if controller.ran and machine_id in self.machines.workers:
                 controller.schedule()

@@ -93,7 +93,7 @@ class Machines(NoHosts):
             if worker.running:
                 self._save(worker, now)
                 self._beat(worker, now)
-        self.fleet.look()
+        self.fleet.observe()
 
     def start(self, worker, *, restart=False):
         """Start the job on a machine, unless it runs."""

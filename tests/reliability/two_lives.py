@@ -183,14 +183,14 @@ class World:
         storage_routes(self.router, self.storage)
         for name, data in self.objects.items():
             self.storage.objects.insert(BUCKET, name, data, {}, Preconditions())
-        self.newest = self.look()
+        self.newest = self.observe()
         self._born, self._looked, self._sent = 0, 0, 0
 
     def held(self):
         """Return name -> bytes of all objects."""
         return {one.name: self.storage.objects.read(one) for one in self.storage.objects.all()}
 
-    def look(self):
+    def observe(self):
         """Return step and incarnation of the newest complete checkpoint, judged without the agent's code."""
         held, self.whole = self.held(), []
         for name, data in held.items():
@@ -231,7 +231,7 @@ class World:
             self._judge(call)
 
     def _judge(self, call):
-        newest = self.look()
+        newest = self.observe()
         unaware = not self._born or 0 < self._looked < self._born
         own = call.actor == "g1" and unaware and self.newest[1] == 1
         if newest[0] < self.newest[0] and own and call.method == "DELETE" and parse_name(call.name):
@@ -294,7 +294,7 @@ class Stage:
             if actor.failure is not None:
                 world.wrong.append(f"{actor.name}: {actor.failure!r}")
         world.actors.clear()
-        world.look()
+        world.observe()
         found = [
             (one.step, one.incarnation) for one in Machine(world, 3, roots[2]).parts.catalogue.complete()
         ]

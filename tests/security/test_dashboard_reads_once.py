@@ -37,16 +37,16 @@ def test_log_and_reports_leave_the_bucket_once():
     shelf = Shelf(**{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": beat})
     session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportMemory(shelf)
 
-    def look():
+    def read():
         beats = memory.reports.read(None).value
         memory.tail.read()
         return report._losses(session, beats, memory, ())
 
-    first, all_of_it = look(), shelf.left
+    first, all_of_it = read(), shelf.left
     assert first == {1: [(1, 0.5)]}
-    assert look() == first
+    assert read() == first
     assert shelf.left == all_of_it
 
     shelf.held[name] += b"step 2 loss 0.25\n"
-    assert look() == {1: [(1, 0.5), (2, 0.25)]}
+    assert read() == {1: [(1, 0.5), (2, 0.25)]}
     assert shelf.left == all_of_it + 2 * len(b"step 2 loss 0.25\n"), "for the curve, and for the last lines"

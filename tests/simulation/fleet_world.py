@@ -57,7 +57,7 @@ class FleetLife:
         self.events, self.jobs, self.cancelled, self.calm = Counter(), {}, set(), False
         self.after, self.unsure = {}, []
         self.lists, self.list_rate, self.calls, self.number = Counter(), 0.0, 0, 0
-        self.cloud.checks.look = lambda: None  # One deployment each; here it is one fleet, judged below.
+        self.cloud.checks.observe = lambda: None  # One deployment each; here it is one fleet, judged below.
         machines = self.cloud.machines
         machines.saves_nothing = lambda worker: "FLEET_NODE" in worker.env
         machines.reports_nothing = self._unheard

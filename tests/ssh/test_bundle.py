@@ -12,7 +12,7 @@ import pytest
 from orchestrator.contract.object_names import FETCHED
 from orchestrator.errors import UsageError
 from orchestrator.ssh.bundle import build
-from orchestrator.ssh.source_files import look
+from orchestrator.ssh.source_files import survey_all
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_keys_stay_at_home_unless_a_rule_of_the_user_asks_for_them(source, tmp_p
     sent = set(names(build(source, tmp_path / "out")))
     assert not sent & set(KEYS)
     assert {".env.example", "id_map.json", "environment.py"} <= sent
-    homes = {home.path for home in look(source).at_home}
+    homes = {home.path for home in survey_all(source).at_home}
     assert {".env", ".ssh/", ".aws/", ".config/gcloud/", "deep/tls.pem", "id_ed25519"} <= homes
 
     (source / ".tpuctlignore").write_text("!.env\n!deep/tls.pem\n!.ssh/\n")
@@ -183,7 +183,7 @@ def test_what_stays_at_home_is_named_with_its_rule_and_size(source, tmp_path):
     (source / "pkg" / "cache" / "x").write_bytes(b"x" * 70)
     (source / ".gitignore").write_text("# data\n\n*.bin\n")
     (source / "pkg" / ".tpuctlignore").write_text("\ncache\n")
-    found = {home.path: (str(home.verdict.line), home.files, home.size) for home in look(source).at_home}
+    found = {home.path: (str(home.verdict.line), home.files, home.size) for home in survey_all(source).at_home}
     assert found == {
         "data/a.bin": (".gitignore:3", 1, 500),
         "data/b.bin": (".gitignore:3", 1, 500),

@@ -73,7 +73,7 @@ def manual() -> str:
 
 
 def _text(each: Check) -> str:
-    words = " ".join((each.look.__doc__ or "").split())
+    words = " ".join((each.probe.__doc__ or "").split())
     return words.removeprefix("Look for ").removeprefix("Look at ").replace("|", "\\|")
 
 

@@ -220,7 +220,7 @@ class HealthFinding:
         return {**asdict(self), "group": self.group.value, "health": self.health.value}
 
 
-Look = Callable[[Facts], ProbeAnswer]
+Probe = Callable[[Facts], ProbeAnswer]
 
 
 @dataclass(frozen=True)
@@ -229,27 +229,27 @@ class Check:
 
     id: str
     group: Group
-    look: Look
+    probe: Probe
 
     def __call__(self, facts: Facts) -> HealthFinding:
         """Run the check and return its answer with id and group."""
-        answer = self.look(facts)
+        answer = self.probe(facts)
         return HealthFinding(self.id, self.group, answer.health, answer.text, answer.fix)
 
 
-def check(name: str, group: Group) -> Callable[[Look], Check]:
+def check(name: str, group: Group) -> Callable[[Probe], Check]:
     """Return a decorator that turns a function into the check *name* of *group*."""
-    return lambda look: Check(name, group, look)
+    return lambda probe: Check(name, group, probe)
 
 
 def check_of_file(name: str, group: Group) -> Callable[[Callable[[Facts, Spec], ProbeAnswer]], Check]:
     """Return a decorator like `check`, for a function that needs a valid deployment file; else it is skipped."""
 
-    def decorate(look: Callable[[Facts, Spec], ProbeAnswer]) -> Check:
-        @wraps(look)
+    def decorate(probe: Callable[[Facts, Spec], ProbeAnswer]) -> Check:
+        @wraps(probe)
         def with_spec(facts: Facts) -> ProbeAnswer:
             if facts.file.spec is not None:
-                return look(facts, facts.file.spec)
+                return probe(facts, facts.file.spec)
             # A refused file is reported once, by its own check; all others would only repeat it.
             if facts.file.path:
                 return unknown("the deployment file is refused", "see `file` above")

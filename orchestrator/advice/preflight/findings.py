@@ -170,7 +170,7 @@ class Hit:
     level: Level | None = None
 
 
-Look = Callable[[Spec, Catalog, SourceFacts], Iterator[Hit]]
+Find = Callable[[Spec, Catalog, SourceFacts], Iterator[Hit]]
 
 
 @dataclass(frozen=True)
@@ -179,20 +179,20 @@ class Rule:
 
     id: str
     levels: tuple[Level, ...]
-    look: Look
+    find: Find
 
     def __call__(self, spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
         """Return what the rule finds, in the order of the source."""
         # The same line may be found twice, as a file and through the command that runs it.
-        hits = dict.fromkeys(self.look(spec, catalog, facts))
+        hits = dict.fromkeys(self.find(spec, catalog, facts))
         return tuple(
             Finding(self.id, hit.level or self.levels[0], hit.where, hit.message, hit.fix) for hit in hits
         )
 
 
-def rule(name: str, *levels: Level) -> Callable[[Look], Rule]:
+def rule(name: str, *levels: Level) -> Callable[[Find], Rule]:
     """Return a decorator that turns a function into the rule *name*; *levels* are the levels it may report."""
-    return lambda look: Rule(name, levels, look)
+    return lambda find: Rule(name, levels, find)
 
 
 _PIP: Final = re.compile(r"\b(?:pip3?\s+install|tpuctl-venv)\b((?:(?!\s--\s)[^;&|\n])*)")

@@ -69,7 +69,7 @@ def _levels(each: Rule) -> str:
 
 
 def _text(each: Rule) -> str:
-    words = " ".join((each.look.__doc__ or "").split()).removeprefix("Look for ")
+    words = " ".join((each.find.__doc__ or "").split()).removeprefix("Look for ")
     return words.replace("|", "\\|")
 
 

@@ -44,7 +44,7 @@ class Follower:
         if self._trains:
             self._stream.feed(data)
 
-    def look(self, resumed: Optional[int], *, last: bool = False) -> None:
+    def observe(self, resumed: Optional[int], *, last: bool = False) -> None:
         """Update the progress from all sources; *last* means that the job has ended."""
         if not self._trains:
             return

@@ -261,12 +261,12 @@ class Player:
             if framework is not None and job.exit_code() == 0:
                 parts.local.rest(in_order=True)
             # Before the commit, since the machine may be gone when that ends.
-            self._follower.look(attempt.resume_step, last=True)
+            self._follower.observe(attempt.resume_step, last=True)
             commit_in_time(parts)
             raise
         finally:
             self._clear(job)
-            self._follower.look(attempt.resume_step, last=True)
+            self._follower.observe(attempt.resume_step, last=True)
             parts.status.set(exit_code=job.exit_code())
 
     def _remember(self, **changes: Any) -> None:
@@ -282,7 +282,7 @@ class Player:
             code = job.exit_code()
             if code is not None and self._parts.container is not None:
                 code = ended(code)
-            self._follower.look(attempt.resume_step, last=code is not None)
+            self._follower.observe(attempt.resume_step, last=code is not None)
             committed = self._parts.committer.proven
             if code is not None:
                 # The last save may reveal the framework, and thus the meaning of the exit status.

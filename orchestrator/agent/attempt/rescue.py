@@ -286,7 +286,7 @@ class Uncommitted:
         self._since = since
         self._found_at: Dict[_Named, float] = {}
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Update the heartbeat's `uncommitted` fields. Raise OSError or AgentError."""
         status = self._parts.status
         if status.get("phase") != "run" or self._parts.format.at_end:

@@ -10,7 +10,15 @@ import threading
 import time
 from typing import Any, Dict, List, Mapping, Set, Tuple
 
-from orchestrator.agent.caches.pieces import OURS, PREFIX, CacheFile, PackedPiece, in_pieces, look, pack
+from orchestrator.agent.caches.pieces import (
+    OURS,
+    PREFIX,
+    CacheFile,
+    PackedPiece,
+    files_below,
+    in_pieces,
+    pack,
+)
 from orchestrator.agent.caches.places import Cache, programs
 from orchestrator.agent.caches.warm_start import PARALLEL, Caches, Files
 from orchestrator.agent.cloud.storage import JobBucket
@@ -122,7 +130,7 @@ class CacheKeeper:
             places={name: str(path) for name, path in cache.places.items()},
             facts=cache.facts,
             pieces=(*(had.pieces if had else ()), *(one.piece for one in packed)),
-            removed=tuple(sorted(set(self._caches.image) - set(look(image)))) if image else (),
+            removed=tuple(sorted(set(self._caches.image) - set(files_below(image)))) if image else (),
             naming=(*(had.naming if had else ()), *(name for one in packed for name in one.naming)),
             fixed=fixed[0] if fixed else had.fixed if had else "",
         )

@@ -56,7 +56,7 @@ class CacheFile:
         return [self.size, self.modified]
 
 
-def look(folders: Mapping[str, Path]) -> Dict[str, CacheFile]:
+def files_below(folders: Mapping[str, Path]) -> Dict[str, CacheFile]:
     """Return files, links and empty folders below *folders* by member name; unreadable ones are left out."""
     found: Dict[str, CacheFile] = {}
     for name, folder in folders.items():

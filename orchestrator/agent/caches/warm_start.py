@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
-from orchestrator.agent.caches.pieces import OURS, PREFIX, CacheFile, leads_out, look, merge, unpack
+from orchestrator.agent.caches.pieces import OURS, PREFIX, CacheFile, files_below, leads_out, merge, unpack
 from orchestrator.agent.caches.places import (
     Cache,
     compiled,
@@ -105,7 +105,7 @@ class Caches:
             first = self._state / "cache-image.json"
             if not first.exists() and not any(self._state.glob("setup-*")):
                 # Before anything is installed: files of the image itself are not packed.
-                now = {member: one.state for member, one in look(prefix).items()}
+                now = {member: one.state for member, one in files_below(prefix).items()}
                 write_atomically(first, json.dumps(now))
             self.image = read_json(first)
             own = environment(layout, self._environ, settings.setup, self.image, prefix, self._container())
@@ -225,7 +225,7 @@ class Caches:
             parts = [staged[name] / f"p{number}" for number in range(len(manifest.pieces))]
             parts = [part for part in parts if part.is_dir()]
             if name == PREFIX:
-                new = {member for part in parts for member in look({PREFIX: part})}
+                new = {member for part in parts for member in files_below({PREFIX: part})}
                 self._set_aside(place, {*new, *manifest.removed} & set(self.image))
             for part in parts:
                 merge(part, place)
@@ -256,12 +256,12 @@ class Caches:
         for name in ("venvs", "python", "pythons"):
             shutil.rmtree(str(layout.root / name), ignore_errors=True)
         prefix = self._prefix()
-        for member, one in look(prefix).items():
+        for member, one in files_below(prefix).items():
             if member not in self.image:
                 with contextlib.suppress(OSError):
                     (Path(one.path).rmdir if one.is_folder else Path(one.path).unlink)()
         saved = layout.root / IMAGE_FILES
-        for member, one in look({PREFIX: saved / PREFIX}).items():
+        for member, one in files_below({PREFIX: saved / PREFIX}).items():
             target = prefix[PREFIX] / member.partition("/")[2]
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(one.path, str(target))
@@ -270,7 +270,7 @@ class Caches:
 
     def files(self, cache: Cache) -> Dict[str, CacheFile]:
         """Return a cache's files without the image's own, files still being written, and links out of it."""
-        found = look(cache.places)
+        found = files_below(cache.places)
         if cache.name == ENVIRONMENT:
             return {member: one for member, one in found.items() if self.image.get(member) != one.state}
         settled = (time.time() - SETTLED) * 1e9

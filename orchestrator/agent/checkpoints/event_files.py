@@ -57,7 +57,7 @@ class EventFiles:
             self._read = {path: size for path, size, _ in self._files()}
             self._since, self.newest = now, ProgressReader()
 
-    def look(self) -> None:
+    def read_new(self) -> None:
         """Read new records. Never raises: unreadable or malformed files are skipped."""
         with self._lock:
             for path, size, changed in self._files():
@@ -209,7 +209,7 @@ class BucketEvents:
         inside = settings.checkpoints.prefix(bucket.prefix) if settings.checkpoints.in_bucket else ""
         self._prefixes = (TENSORBOARD, *([inside] if inside else []))
 
-    def look(self) -> None:
+    def read_new(self) -> None:
         """Read new records. Raise AgentError and OSError."""
         for prefix in self._prefixes:
             sizes = self._bucket.sizes(prefix)

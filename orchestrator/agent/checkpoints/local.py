@@ -86,11 +86,11 @@ class LocalCheckpoints:
     The folder that the job saves to; doubtful steps are moved to *quarantine*.
 
     A step is read again only if one of its files has changed, since checkpoints are large. While the job
-    runs, two polls are *look* seconds apart.
+    runs, two polls are *pace* seconds apart.
     """
 
     def __init__(
-        self, settings: CheckpointSettings, format_: Format, quarantine: Path, look: float = 0.0
+        self, settings: CheckpointSettings, format_: Format, quarantine: Path, pace: float = 0.0
     ) -> None:
         self._settings = settings
         self.folder = Path(settings.folder)
@@ -98,7 +98,7 @@ class LocalCheckpoints:
         self._quarantine = quarantine
         self._lock = threading.Lock()
         self._judged: Dict[str, Held] = {}
-        self._look = look
+        self._pace = pace
         self.at_rest = True
         self._in_order = False
         self._headed_at = time.monotonic()
@@ -142,7 +142,7 @@ class LocalCheckpoints:
     @property
     def headless(self) -> bool:
         """Return whether the newest save, including files replaced in place, has been incomplete for long."""
-        return time.monotonic() - self._headed_at > LONG * self._look
+        return time.monotonic() - self._headed_at > LONG * self._pace
 
     def chosen(self, step: int) -> Optional[LocalStep]:
         """Return the complete step of that number, None if it is not on this disk."""
@@ -255,7 +255,7 @@ class LocalCheckpoints:
         if judged.state is not SavedState.COMPLETE or not judged.rest:
             return judged
         for_long = time.monotonic() - held.since
-        if for_long >= judged.rest * self._look and not self.at_rest:
+        if for_long >= judged.rest * self._pace and not self.at_rest:
             self._judged[_key(unit)] = replace(held, changes=0)
             return judged
         if self.at_rest and (judged.rest < LONG or self._in_order):

@@ -40,7 +40,7 @@ class NoticeWatch(threading.Thread):
         etag, failures = "", 0
         while not self._ended.is_set():
             try:
-                value = self._look(etag)
+                value = self._value(etag)
                 etag, failures = value.etag, 0
                 if _says_so(value):
                     self._noticed()
@@ -58,7 +58,7 @@ class NoticeWatch(threading.Thread):
         """Ask the thread to end. It is a daemon, so a held request does not delay the process."""
         self._ended.set()
 
-    def _look(self, etag: str) -> Value:
+    def _value(self, etag: str) -> Value:
         # The server answers as soon as the value changes; polling would lose part of the 30 s of a notice.
         return self._metadata.changed(PATH, etag, HELD) if etag else self._metadata.get(PATH)
 

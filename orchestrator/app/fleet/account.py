@@ -41,7 +41,7 @@ class Accounts:
         self._history = FleetHistory(self.fleet.head.store)
         self._facts: tuple[float, list[NodeFacts], tuple[str, ...], int] = (0.0, [], (), 0)
 
-    def look(self) -> Account:
+    def observe(self) -> Account:
         """Return the present account."""
         head = self.fleet.head
         now = head.clock.now()
@@ -60,16 +60,16 @@ class Accounts:
         )  # fmt: skip
 
 
-class QueueLooks:
+class QueueObserver:
     """Reads the queue repeatedly: all jobs, or the one of a name."""
 
     def __init__(self, choice: Choice, reporter: Reporter, name: str | None) -> None:
         self._accounts, self._name = Accounts(choice, reporter), name
         self.clock = self._accounts.fleet.head.clock
 
-    def look(self) -> tuple[Queue, Account]:
+    def observe(self) -> tuple[Queue, Account]:
         """Return the queue and the account from Slurm and the bucket."""
-        return queue(self._accounts.fleet, self._name), self._accounts.look()
+        return queue(self._accounts.fleet, self._name), self._accounts.observe()
 
 
 def reckon(accounts: Accounts) -> None:
@@ -77,7 +77,7 @@ def reckon(accounts: Accounts) -> None:
     store = accounts.fleet.head.cloud.store
     team = fleet_orders.read_team(store)
     if any(one.budget_usd is not None for one in team.users.values()):
-        found = accounts.look()
+        found = accounts.observe()
         usd = {name: amount.usd for name, amount in found.bill.jobs.items()}
         fleet_orders.write_over_budget(
             store, over_budget(team, spending_of((j.order for j in found.jobs), usd))
@@ -88,14 +88,14 @@ def reckon(accounts: Accounts) -> None:
 
 def account(choice: Choice, reporter: Reporter) -> Account:
     """Return what a fleet has done and cost so far, without changes."""
-    return Accounts(choice, reporter).look()
+    return Accounts(choice, reporter).observe()
 
 
 def results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable, str]:
     """Return the table of one job's results, and the file for it in the job's settings ("" if none)."""
     accounts = Accounts(choice, reporter)
     order = submitted_order(accounts.fleet.head.store, name)
-    found = accounts.look()
+    found = accounts.observe()
     return table_of(accounts.fleet, found, name), order.into
 
 
@@ -159,7 +159,7 @@ def _vm(head: Session, now: float) -> Amount:
 def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) -> tuple[Path, Account]:
     """Write the page to *output*, by default NAME-report.html; return its path and the account."""
     accounts = Accounts(choice, reporter)
-    found = accounts.look()
+    found = accounts.observe()
     shown = [job for job in found.jobs if any(job.order.parameters) or job.order.collect]
     tables = [table_of(accounts.fleet, found, job.order.name) for job in shown[-MOST_TABLES:]]
     path = output or Path(f"{found.name}-report.html")

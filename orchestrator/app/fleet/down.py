@@ -11,7 +11,7 @@ from orchestrator.app.fleet.sessions import EventsOnly, Fleet, for_each
 from orchestrator.app.hand_over import take_back
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.workers import look
+from orchestrator.app.workers import observe
 from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.delete import Sweep
@@ -92,7 +92,7 @@ def fleet_down(
 
 def _end_loop(fleet: Fleet) -> None:
     """Stop the loop on the VM first, since it would hold each node's lease for a moment; report a failure."""
-    if fleet.spec.watch.on_vm and isinstance(look(fleet.head).vm, Present):
+    if fleet.spec.watch.on_vm and isinstance(observe(fleet.head).vm, Present):
         try:
             take_back(fleet.choice, fleet.reporter, fleet.head)
         except TpuctlError as error:

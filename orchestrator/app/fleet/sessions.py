@@ -15,7 +15,7 @@ from orchestrator.app.known import spec_in
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, Together, read_spec
 from orchestrator.app.state_folders import SPEC_FILE, known_files, state_folder, state_path
-from orchestrator.app.workers import look, the_vm
+from orchestrator.app.workers import observe, the_vm
 from orchestrator.clock import SystemClock
 from orchestrator.contract.object_names import ENGINE, NODES, RECORD
 from orchestrator.domain.events import Event
@@ -217,7 +217,7 @@ class Fleet:
 
     def _vm_now(self) -> Host:
         """Return the VM as the cloud shows it now, and remember its address."""
-        world = look(self.head)
+        world = observe(self.head)
         if isinstance(world.vm, Absent) or (
             isinstance(world.vm, Present) and world.vm.value.state is not VmState.RUNNING
         ):
@@ -259,7 +259,7 @@ class Fleet:
                     raise
                 self.reporter.now(f"waiting for the VM: {error.message}")
                 self.head.clock.wait(LOOK_SECONDS)
-        vm = look(self.head).vm
+        vm = observe(self.head).vm
         if not isinstance(vm, Present):
             raise RemoteError("the VM is not listed", hint="run: tpuctl fleet up")
         # A recreated VM starts with the copy of Slurm's state in the bucket (slurm.sh).
@@ -270,7 +270,7 @@ class Fleet:
 
     def controller(self) -> Controller:
         """Return the controller's address from bucket and VM, as far as known."""
-        vm = look(self.head).vm
+        vm = observe(self.head).vm
         names = [one.name[len(ENGINE) :] for one in self.head.store.list(f"{ENGINE}slurm-")]
         address = vm.value.internal_ip if isinstance(vm, Present) else ""
         return Controller(address, self.port, next(iter(names), ""))

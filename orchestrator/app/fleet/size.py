@@ -56,7 +56,7 @@ class Sizing:
         self._moves = ""
         fleet.write_code()
 
-    def look(self, slurm: Slurm) -> None:
+    def observe(self, slurm: Slurm) -> None:
         """
         Start what the queue needs now.
 

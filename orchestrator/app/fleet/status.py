@@ -11,7 +11,7 @@ from orchestrator.app.fleet.size import load_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.status import holder_of
-from orchestrator.app.workers import look
+from orchestrator.app.workers import observe
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Observed, Present, World
 from orchestrator.domain.spec import FleetSpec
@@ -80,7 +80,7 @@ class FleetStatus:
 def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     """Return what exists, without changes."""
     fleet = Fleet(choice, reporter, lambda _: Reporter(), only_looks=True)
-    world = look(fleet.head)
+    world = observe(fleet.head)
     vm = world.vm.value.state.value if isinstance(world.vm, Present) else (
         "none" if isinstance(world.vm, Absent) else "not known"
     )  # fmt: skip
@@ -142,7 +142,7 @@ def _watched_from(head: Session, world: World) -> str:
 
 
 def _nodes_of(session: Session) -> Observed[tuple[Node, ...]]:
-    return look(session).nodes
+    return observe(session).nodes
 
 
 def _tpu(observed: object) -> tuple[str, str]:

@@ -194,7 +194,7 @@ class FleetWatch(WatchAll[Reporter]):
                 self._reckon_at = self._fleet.head.clock.monotonic() + RECKON_SECONDS
             self._complain(self._fleet.submit_missing(slurm))
             if self._sizing is not None:
-                self._sizing.look(slurm)
+                self._sizing.observe(slurm)
             self._said = ""
         except (*FAULTS, OSError) as fault:
             # The VM may be coming back; what was not reported now is reported then.

@@ -42,18 +42,18 @@ class RunEvidence:
         self.saves: list[Save] = []
         self.written: list[Save] = []
         self.steps: set[int] = set()
-        self.looks = 0
+        self.observations = 0
 
-    def look(self, *, at_once: bool = False) -> None:
+    def observe(self, *, at_once: bool = False) -> None:
         """
         Observe once, unless the last observation is less than PACE ago.
 
         Raise TpuctlError for a lasting outage.
         """
         now = time.monotonic()
-        if self.looks and not at_once and now - self._looked < PACE:
+        if self.observations and not at_once and now - self._looked < PACE:
             return
-        self._looked, self.looks = now, self.looks + 1
+        self._looked, self.observations = now, self.observations + 1
         self._stage.must_have_cloud()
         found = self._beats.read(None)
         try:
@@ -138,7 +138,7 @@ class RunEvidence:
 
     def life(self, outcome: Outcome | None, reason: str) -> RehearsedLife:
         """Return the run as observed, after its end."""
-        self.look(at_once=True)
+        self.observe(at_once=True)
         session = self._stage.session
         store = session.cloud.store
         self._lines += self._log.new_lines()

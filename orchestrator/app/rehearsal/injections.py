@@ -73,7 +73,7 @@ class Injector:
     def until_over(self) -> int:
         """Wait for the end of `watch` while observing the job; return its exit status."""
         while self._watcher.poll() is None:
-            self._evidence.look()
+            self._evidence.observe()
             time.sleep(LOOK)  # Real processes, so this wait is real time.
         return self._watcher.returncode
 
@@ -131,7 +131,7 @@ class Injector:
         return tuple(_files(self._stage.cloud / "machines"))
 
     def _beat(self) -> Heartbeat | None:
-        beats = self._look().heartbeats
+        beats = self._observe().heartbeats
         found = beats.value if isinstance(beats, Present) else ()
         return min(found, key=newest_step, default=None)
 
@@ -157,8 +157,8 @@ class Injector:
         signs, end = None, time.monotonic() + LIMIT
         while time.monotonic() < end:
             self._check_watcher()
-            self._evidence.look()
-            found = ask(self._look())
+            self._evidence.observe()
+            found = ask(self._observe())
             if found is not None:
                 return found
             now = tuple(b.updated for b in self._evidence.beats)
@@ -168,7 +168,7 @@ class Injector:
             time.sleep(LOOK)  # Real processes, so this wait is real time.
         raise TpuctlError(what, hint="run it again with --keep and look at `tpuctl logs`")
 
-    def _look(self) -> World:
+    def _observe(self) -> World:
         session = self._stage.session
         # Read only: a second writer of the record would disturb the rehearsed `watch`.
         with contextlib.suppress(TpuctlError):

@@ -23,7 +23,7 @@ class StepSkipError(Exception):
     """A step cannot prove anything here, which is no failure."""
 
 
-def look(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
+def probe_all(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
     """Check that everything that the steps need exists. Raise StepError if it is missing or Unknown."""
     probe, spec = Probe(session.clients), session.spec
     machine = spec.vm.machine if spec.vm != "none" else ""

@@ -33,7 +33,7 @@ from orchestrator.app.selftest.probes import (
     ask_beyond_quota,
     chips_text,
     facts,
-    look,
+    probe_all,
     redactor_for,
     still_there,
 )
@@ -163,7 +163,7 @@ class Run:
 
     def _all(self) -> list[tuple[str, str, str, Callable[[], None]]]:
         every = [
-            ("look", "APIs, type, runtime and image are there", "", self._look),
+            ("look", "APIs, type, runtime and image are there", "", self._probe_all),
             ("vm", "bucket and VM come up", "", lambda: self._do("up", "--no-tpu")),
             ("bucket", "writes in a row, preconditions", "vm", self._bucket),
             ("refusals", "a bad type and a bad zone are refused", "vm", self._refusals),
@@ -223,8 +223,8 @@ class Run:
             self._do(*words)
         return out.getvalue()
 
-    def _look(self) -> None:
-        look(self.session, self.zone, self.tpu_type, tpu=self.tpu)
+    def _probe_all(self) -> None:
+        probe_all(self.session, self.zone, self.tpu_type, tpu=self.tpu)
 
     def _bucket(self) -> None:
         """Write one object repeatedly without pause, and check that a wrong generation is refused."""

@@ -188,11 +188,11 @@ def queue(choice: Choice, follow: bool, job: str | None) -> None:
 
     The time left is known when a task is done, or when running ones report steps and have a target.
     """
-    from orchestrator.app.fleet.account import QueueLooks
+    from orchestrator.app.fleet.account import QueueObserver
     from orchestrator.cli.views import fleet_account as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    view.show_queue(QueueLooks(choice, EventPrinter(), job), choice, tasks=job is not None, watch=follow)
+    view.show_queue(QueueObserver(choice, EventPrinter(), job), choice, tasks=job is not None, watch=follow)
 
 
 @command.command("results", cls=Command)

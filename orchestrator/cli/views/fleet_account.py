@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.fleet.account import QueueLooks
+from orchestrator.app.fleet.account import QueueObserver
 from orchestrator.app.fleet.jobs import Queue
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
@@ -53,10 +53,10 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: max(0, size - len(MARK))]}{MARK}"[:size]
 
 
-def show_queue(looks: QueueLooks, choice: Choice, *, tasks: bool, watch: bool) -> None:
+def show_queue(observer: QueueObserver, choice: Choice, *, tasks: bool, watch: bool) -> None:
     """Print a row for each job or, with *tasks*, for each task; with *watch* until all are over."""
     if not watch:
-        found, account = looks.look()
+        found, account = observer.observe()
         if choice.as_json:
             print_json("fleet-queue", queue_body(found, account))
             return
@@ -65,7 +65,7 @@ def show_queue(looks: QueueLooks, choice: Choice, *, tasks: bool, watch: bool) -
         return
 
     def observe() -> tuple[Any, bool]:
-        found, account = looks.look()
+        found, account = observer.observe()
         states = [task.state for job in found.jobs for task in job.tasks]
         # Without an answer of Slurm, a task that seems to wait may be running.
         over = bool(states) and all(state in OVER for state in states)
@@ -88,7 +88,7 @@ def show_queue(looks: QueueLooks, choice: Choice, *, tasks: bool, watch: bool) -
             for line in [_sum_line(found, account)]
         ]
 
-    repeat(choice, looks.clock, "fleet-queue", observe, draw, news)
+    repeat(choice, observer.clock, "fleet-queue", observe, draw, news)
 
 
 def queue_body(found: Queue, account: Account) -> dict[str, Any]:

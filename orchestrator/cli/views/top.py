@@ -107,26 +107,26 @@ class Browser:
 
 def browse(choice: Choice, deployments: Deployments) -> None:
     """Draw the table on the whole terminal until q or Ctrl-C; a thread observes the cloud."""
-    looks = _Looks(deployments.rows)
+    observer = _Observer(deployments.rows)
     browser = Browser()
     console = Console(highlight=False)
     try:
         with _keys() as key_within, Live(console=console, screen=True, auto_refresh=False) as live:
-            looks.start()
+            observer.start()
             while not browser.over:
-                rows = browser.ordered(looks.rows)
-                live.update(_page(browser, rows, looks, deployments, console, choice), refresh=True)
+                rows = browser.ordered(observer.rows)
+                live.update(_page(browser, rows, observer, deployments, console, choice), refresh=True)
                 key = key_within(0.5)
                 browser = browser.press(key, len(rows)) if key else browser
-                if looks.fault is not None:
-                    raise looks.fault
+                if observer.fault is not None:
+                    raise observer.fault
     except KeyboardInterrupt:
         pass
     finally:
-        looks.stop()
+        observer.stop()
 
 
-class _Looks:
+class _Observer:
     """Observes repeatedly in a thread, so that keys respond at once however slow the cloud is."""
 
     def __init__(self, observe: Callable[[], list[DeploymentRow]]) -> None:
@@ -180,12 +180,12 @@ def _keys() -> Iterator[Callable[[float], str]]:
 
 
 def _page(
-    browser: Browser, rows: list[DeploymentRow], looks: _Looks, deployments: Deployments, console: Console,
+    browser: Browser, rows: list[DeploymentRow], observer: _Observer, deployments: Deployments, console: Console,
     choice: Choice,
 ) -> Group:  # fmt: skip
     cursor = min(browser.cursor, max(0, len(rows) - 1))
     foot = Text(HELP_DETAILS if browser.details else HELP, style="dim", no_wrap=True, overflow="ellipsis")
-    trouble = [Text(clean(looks.trouble), style="yellow")] if looks.trouble else []
+    trouble = [Text(clean(observer.trouble), style="yellow")] if observer.trouble else []
     chosen = deployments.details.get((rows[cursor].project, rows[cursor].name)) if rows else None
     if browser.details and chosen is not None:
         lines = status_rows(

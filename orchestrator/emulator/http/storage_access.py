@@ -39,19 +39,19 @@ class Callers:
 
     def __call__(self, request: Request, writes: bool) -> tuple[str, ...]:
         """Return the accounts of a request. Raise 401 for the token of a deleted machine."""
-        return tuple(sorted({one.service_account for one in self._machines(request, look=writes)}))
+        return tuple(sorted({one.service_account for one in self._machines(request, identify=writes)}))
 
     def check_scope(self, request: Request) -> None:
         """Raise 403 for a machine without the scope for APIs that change something or read secrets."""
-        look = request.method != "GET" or request.path.startswith(SECRETS)
-        if any(CLOUD_PLATFORM not in one.scopes for one in self._machines(request, look=look)):
+        identify = request.method != "GET" or request.path.startswith(SECRETS)
+        if any(CLOUD_PLATFORM not in one.scopes for one in self._machines(request, identify=identify)):
             raise cases()["secretmanager v1", "scope insufficient"].error()
 
-    def _machines(self, request: Request, *, look: bool) -> list[Machine]:
+    def _machines(self, request: Request, *, identify: bool) -> list[Machine]:
         """
         Return the machines that a request may come from, () for the user.
 
-        With *look*, a caller without a token is identified by its connection, which takes some milliseconds.
+        With *identify*, a caller without a token is identified by its connection, which takes some milliseconds.
         """
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token.startswith(TOKEN_START):
@@ -59,7 +59,7 @@ class Callers:
             if not found:
                 raise _gone()
             return found
-        if not look or (request.peer is None and not self._on_machine):
+        if not identify or (request.peer is None and not self._on_machine):
             return []
         machine = "" if request.peer is None else self._machine_of(request.peer)
         if machine is None:

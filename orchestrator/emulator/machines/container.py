@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.emulator.machines import namespaces
-from orchestrator.emulator.machines.process_table import look
+from orchestrator.emulator.machines.process_table import process_of
 
 CANNOT_START, NOT_FOUND, NOT_EXECUTABLE = 125, 127, 126
 """Exit statuses of `docker run` itself, as opposed to the command's."""
@@ -49,7 +49,7 @@ def main(words: list[str]) -> int:
         # Removed between the two steps of docker run, so it must never start.
         if not (folder / "config.json").exists():
             return CANNOT_START
-        process = look(os.getpid())
+        process = process_of(os.getpid())
         (folder / "pid").write_text(f"{os.getpid()} {process.started if process else 0}")
     (folder / "work").mkdir(exist_ok=True)
     # In a process of its own: its mounts disappear with it, and nothing is deleted where they are visible.

@@ -68,7 +68,7 @@ class MachineHosts(ABC):
                 start_new_session=True,
             )
         self._children[machine.id] = child
-        process = process_table.look(child.pid)
+        process = process_table.process_of(child.pid)
         started = process.started if process else 0
         # With the start time, to recognise a reused pid.
         self._pid_file(machine.id).touch(mode=0o600)

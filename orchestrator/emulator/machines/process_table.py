@@ -23,7 +23,7 @@ class Process:
     started: int
 
 
-def look(pid: int) -> Process | None:
+def process_of(pid: int) -> Process | None:
     """Return the process, None if there is none (proc(5), stat: fields 3, 4 and 22)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
@@ -44,13 +44,13 @@ def command(pid: int) -> str:
 
 def alive(pid: int, started: int) -> bool:
     """Return whether this process still runs, as opposed to one with a reused pid."""
-    process = look(pid)
+    process = process_of(pid)
     return process is not None and process.started == started and process.state not in "ZX"
 
 
 def table() -> dict[int, Process]:
     """Return the running processes by pid, zombies left out."""
-    found = (look(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - names only, and often
+    found = (process_of(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - names only, and often
     return {p.pid: p for p in found if p is not None and p.state not in "ZX"}
 
 
@@ -150,7 +150,7 @@ def kill_all(
     while found := find() | {pid for pid, started in started_at.items() if alive(pid, started)}:
         # In rounds, because a process may fork during the search; its child is found in the next round.
         for pid in found - started_at.keys():
-            process = look(pid)
+            process = process_of(pid)
             started_at[pid] = process.started if process else 0
         for pid in sorted((found - set(last())) or found, key=lambda pid: (started_at[pid], pid)):
             with suppress(ProcessLookupError):

@@ -30,7 +30,7 @@ class QueuedLife:
         self._kernel, self._nodes = kernel, nodes
         kernel.handlers |= {
             "queued.accepted": self._accepted,
-            "queued.look": self._look,
+            "queued.look": self._proceed,
             "queued.start": self._start,
             "queued.ready": self._ready,
             "queued.left": self._node_gone,
@@ -115,7 +115,7 @@ class QueuedLife:
             self.wait(found)
         kernel.finish(operation, operation.planned, copy.deepcopy(found))
 
-    def _look(self, *tag: object) -> None:
+    def _proceed(self, *tag: object) -> None:
         found, kernel = self._current(*tag), self._kernel
         if found is None:
             return
