@@ -46,9 +46,12 @@ TWINS = {
     "Place": "ZoneMemory, CallTarget, or what it is",
     "Places": "ZoneMemories",
     "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",
+    "beats_of": "heartbeats_of",
     "alone": "holding_lease, under_lease, auto_delete_text, only_node",
     "dead": "process_ended",
     "gone": "process_ended, all_gone, lost",
+    "known_beats": "known_heartbeats",
+    "last_beat": "last_heartbeat",
     "judge_place": "judge_in_queue",
     "learn_places": "learn_queue_failures",
     "Look": "Probe, Find, or what it finds",
@@ -289,7 +292,7 @@ def test_an_old_sentence_is_found(text, old):
 
 
 VAGUE = re.compile(r"\b(nobody|somebody|everybody|strangers?)\b", re.IGNORECASE)
-CLEAR = ["cli", "emulator", "scripts", "ssh", "testing"]
+CLEAR = ["agent", "app", "cli", "emulator", "scripts", "ssh", "testing"]
 """Rooms whose docstrings say who acts: a user, a process, another deployment."""
 
 

@@ -85,7 +85,7 @@ class Agent:
                 signal.SIGINT: lambda: parts.orders.end(EndingKind.ASKED, "interrupted"),
             }
         )
-        # After the signal handlers: whoever reads this file may send a signal at once.
+        # After the signal handlers: a reader of this file may send a signal at once.
         with contextlib.suppress(OSError):
             write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
         parts.status.time("boot")
@@ -241,7 +241,7 @@ class Agent:
         self._parts.orders.check()
 
     def _keep_lease(self) -> None:
-        """End a job that nobody could tell for the time of its lease that another machine has it."""
+        """End a job without an answer of the bucket for the time of its lease: another machine may have it."""
         silent = time.monotonic() - self._reached_at
         if self._settings.lease is not None and silent >= self._settings.lease:
             why = f"the bucket was out of reach for {silent:.0f} s, so another machine may take over"

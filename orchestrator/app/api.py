@@ -234,7 +234,7 @@ class TpuFleet(_OfFile):
         """
         Delete nodes and VM and verify it by lists; with *delete_data* the bucket too, which cannot be undone.
 
-        Nobody is asked. Raise LeftoverError when something is left.
+        Asks no question. Raise LeftoverError when something is left.
         """
         fleet_down(
             self._choice, self._reporter, lambda _: self._reporter, lambda _name, _data: None,
@@ -271,7 +271,7 @@ class _Screen:
 
     def show(self, result: Pass, usd: float) -> None:
         """Call *on_progress* with the progress of the slowest worker, once a worker has reported."""
-        beats = result.world.known_beats
+        beats = result.world.known_heartbeats
         if beats and self._on_progress is not None:
             last = min(beats, key=lambda beat: beat.step or 0)
             seconds = seconds_remaining(beats, self._target)

@@ -227,7 +227,7 @@ def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:
         session.reporter.say(f"  there is no bucket {bucket}")
         return False, False
     lent = isinstance(observed, Present) and names.is_given_back(observed.value.labels)
-    # The deployment's folder in a shared bucket is ours, whoever owns the bucket.
+    # The deployment's folder in a shared bucket is ours, also in a bucket of others.
     goes = delete_data and (bool(session.spec.bucket.prefix) or not lent)
     again = ": it was adopted, and is yours again" if lent and delete_data else ""
     if session.spec.bucket.prefix:

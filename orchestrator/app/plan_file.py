@@ -38,7 +38,7 @@ def read_plan(path: Path) -> Approved:
     try:
         body = dict(json.loads(path.read_bytes()))
         body.pop("tpuctl_plan", None)
-        # Protects against edits and cut files only: whoever writes the file can write a checksum too. A plan
+        # Protects against edits and cut files only: who writes the file can write a checksum too. A plan
         # of another person must be trusted like a deployment file of theirs.
         whole = body.pop(CHECKSUM, "") == checksum(body)
         found = replace(Approved.from_dict(body), path=str(path))

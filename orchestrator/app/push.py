@@ -176,7 +176,7 @@ def _restart(world: World) -> str:
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     if not any(node.state is NodeState.READY for node in nodes):
         return "job: no TPU is READY; the next one takes it"
-    beats = world.known_beats
+    beats = world.known_heartbeats
     saved = common_step(beats)
     where = f" on {len(beats)} machines" if len(beats) > 1 else ""
     if saved is None:

@@ -24,7 +24,7 @@ def state_folder(cloud: str) -> Path:
     users may write to it, because it holds hooks and commands.
     """
     path = state_path(cloud)
-    # The parent too, since whoever may write there can replace the folder.
+    # The parent too, since a user who may write there can replace the folder.
     own_folder(path.parent, "set TPUCTL_STATE_DIR")
     return own_folder(path, "set TPUCTL_STATE_DIR")
 

@@ -96,7 +96,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
     goes_on = bool(record.started_at) and plan.outcome is None
     watched = loop is not None and loop["alive"]
     poll = float(spec.watch.poll)
-    beats = world.known_beats
+    beats = world.known_heartbeats
     return {
         "name": spec.name,
         "project": session.project,
@@ -212,7 +212,7 @@ def _workers(world: World) -> list[dict[str, Any]]:
 
 def _eta(world: World, target: int | None) -> float | None:
     """Return the seconds until the job's last step at its current rate, None if unknown."""
-    beats = world.known_beats
+    beats = world.known_heartbeats
     seconds = seconds_remaining(beats, target)
     return None if seconds is None else round(seconds, 1)
 

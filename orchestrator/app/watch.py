@@ -104,7 +104,7 @@ class Publication:
         body = body_of(session, observation, loop_of(session.holder, 0.0))
         # Do not write to an Unknown bucket: each try would delay the pass by its timeout.
         usable = record.bucket.observed and isinstance(world.bucket, Present)
-        beats = world.known_beats
+        beats = world.known_heartbeats
         news = [
             body["outcome"],
             body["resources"],

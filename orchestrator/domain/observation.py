@@ -388,10 +388,10 @@ class World:
         return self.nodes.value if isinstance(self.nodes, Present) else ()
 
     @property
-    def known_beats(self) -> tuple[Heartbeat, ...]:
+    def known_heartbeats(self) -> tuple[Heartbeat, ...]:
         """Return the heartbeats in sight; empty if they could not be read."""
         return self.heartbeats.value if isinstance(self.heartbeats, Present) else ()
 
-    def beats_of(self, incarnation: int | None) -> tuple[Heartbeat, ...]:
+    def heartbeats_of(self, incarnation: int | None) -> tuple[Heartbeat, ...]:
         """Return the heartbeats in sight of one incarnation."""
-        return tuple(beat for beat in self.known_beats if beat.incarnation == incarnation)
+        return tuple(beat for beat in self.known_heartbeats if beat.incarnation == incarnation)

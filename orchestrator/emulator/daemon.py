@@ -266,7 +266,7 @@ class Daemon:
             ]
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._halt.set)
-            # Last: whoever finds this file may connect, and `local start` returns.
+            # Last: a process that finds this file may connect, and `local start` returns.
             write_address(self._folder, self._address())
             await self._halt.wait()
             for each in servers:

@@ -53,7 +53,7 @@ def raise_outcome(result: Pass) -> None:
     outcome, reason = result.plan.outcome, result.plan.reason
     machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCLAIMED:
-        brought = any(beat.unclaimed_files for beat in result.world.known_beats)
+        brought = any(beat.unclaimed_files for beat in result.world.known_heartbeats)
         copies = f"`{FETCH}` copies what it saved; then " if brought else ""
         raise UnclaimedError(
             reason,

@@ -30,7 +30,7 @@ def calm_until(
     # Each of these changes the plan at its time, whatever an observation shows.
     until = min(
         now + LONGEST,
-        min(beat.updated for beat in world.known_beats) + SILENCE * heartbeat_interval(spec),
+        min(beat.updated for beat in world.known_heartbeats) + SILENCE * heartbeat_interval(spec),
         record.started_at + spec.watch.ttl,
     )
     budget = spec.watch.budget_usd
@@ -67,7 +67,7 @@ def _works(spec: Spec, world: World, record: Record, node: Node) -> bool:
 
 def _trains(spec: Spec, world: World, node: Node) -> bool:
     """Say whether every worker reports that its job runs, and none that its machine is being preempted."""
-    beats = world.known_beats
+    beats = world.known_heartbeats
     running = [
         beat.worker
         for beat in beats

@@ -127,7 +127,7 @@ def jobs_remaining(
         for task in range(len(job.order.parameters)):
             if state_of(job, task, at_work) != "running":
                 continue
-            beat = job.last_beat(task)
+            beat = job.last_heartbeat(task)
             spent = costs.tasks.get((name, task), Amount()).seconds / _width(job, task)
             own = seconds_remaining((beat,), target) if beat else None
             if own is not None:

@@ -69,7 +69,7 @@ class JobHistory:
         """Return how many times a task was restarted."""
         return max(0, len(self.starts.get(task, ())) - 1)
 
-    def last_beat(self, task: int) -> Heartbeat | None:
+    def last_heartbeat(self, task: int) -> Heartbeat | None:
         """Return the newest heartbeat of a task, or None."""
         return next((one.beat for one in reversed(self.starts.get(task, ())) if one.beat), None)
 

@@ -130,7 +130,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
         return Step(waiting=f"not known ({world.heartbeats.why})")
     if not record.job.uploaded:
         return Step(waiting="its code is not in the bucket yet", blocked=True)
-    beats = world.known_beats
+    beats = world.known_heartbeats
     why = outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
     if not why:
         return _waiting_for(beats, expected_workers(spec, node))
@@ -198,7 +198,7 @@ def reports(spec: Spec, world: World, node: Node) -> bool:
     if spec.job.run_on == "vm" or not isinstance(world.heartbeats, Present):
         return False
     fresh = SILENCE * heartbeat_interval(spec)
-    beats = (b for b in (*world.known_beats, *world.boots) if b.incarnation == node.incarnation)
+    beats = (b for b in (*world.known_heartbeats, *world.boots) if b.incarnation == node.incarnation)
     return any(_silence(b, world) <= fresh for b in beats)
 
 

@@ -47,7 +47,7 @@ def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event
 
 def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
     """Return the event of a replacement whose job starts at step 0, so that earlier training is lost."""
-    runs = [b for b in world.beats_of(record.node.incarnation) if b.phase is Phase.RUN]
+    runs = [b for b in world.heartbeats_of(record.node.incarnation) if b.phase is Phase.RUN]
     if not record.node.preemptions or not runs or any(b.resumed_from is not None for b in runs):
         return None
     if has_no_steps(spec.job.checkpoint):

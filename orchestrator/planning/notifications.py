@@ -75,7 +75,7 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
     if times:
         text = f"the TPU was taken away, for the {_nth(times)} time; another one is requested"
         yield "preempted", f"preempted-{times}", text, {"preemptions": times}
-    beats = world.beats_of(number)
+    beats = world.heartbeats_of(number)
     if not beats:
         return
     first = beats[0]

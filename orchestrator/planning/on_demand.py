@@ -57,7 +57,7 @@ def due_at(spec: Spec, record: Record) -> float | None:
 
 def learn_progress(record: Record, world: World) -> Record:
     """Return the record with the progress that workers report, and the last refusal of spot."""
-    progress = with_reports(record.deadline.progress, world.known_beats, current_node(world, record))
+    progress = with_reports(record.deadline.progress, world.known_heartbeats, current_node(world, record))
     spot = (r for r in record.refusals if r.kind is Kind.NODE and not r.on_demand)
     refused = [r.at for r in spot if r.retry is Retry.CAPACITY]
     # Not in the future: the clock may have been wrong when the refusal was recorded.
@@ -79,7 +79,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     mode = (
         Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _is_on_demand(record, node) else Mode.SPOT
     )
-    beats = world.known_beats if node is not None else ()
+    beats = world.known_heartbeats if node is not None else ()
     at = min((beat.step or 0 for beat in beats), default=0)
     works = bool(beats) and all("first_step" in beat.timings or beat.step for beat in beats)
     return Situation(

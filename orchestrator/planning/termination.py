@@ -30,7 +30,7 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
     # Done precedes budget and ttl: a job that has succeeded is never reported as over budget.
     if finished(world):
         return Outcome.DONE, "all workers report that the job is done"
-    unclaimed = ended_unclaimed(world.known_beats)
+    unclaimed = ended_unclaimed(world.known_heartbeats)
     if unclaimed:
         return Outcome.UNCLAIMED, unclaimed_text(spec.job.checkpoint, unclaimed)
     failed = _failed(spec, world)
@@ -57,7 +57,7 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
     A silent worker is not waited for, nor one that takes longer than LONGEST_RESCUE, because its machine may
     be lost while the others cost money.
     """
-    beats = world.known_beats
+    beats = world.known_heartbeats
     failed = [b for b in beats if b.phase is Phase.FAILED]
     patience = SILENCE * heartbeat_interval(spec)
     # Their machines may still be uploading files, which a deletion now would lose.

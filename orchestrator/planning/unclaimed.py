@@ -103,7 +103,7 @@ def wants_text(saving: CheckpointSpec) -> str:
 
 def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     """Return what happened to the work of a machine that is being preempted."""
-    mine = world.beats_of(record.node.incarnation)
+    mine = world.heartbeats_of(record.node.incarnation)
     if not mine:
         return ""
     step = common_step(mine)

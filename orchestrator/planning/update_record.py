@@ -148,7 +148,7 @@ def _accepted_by_report(record: Record, world: World) -> Record:
     refused = [r.retry for r in record.refusals if r.kind is Kind.NODE]
     unsure = record.node.requested_at > 0 and (not refused or refused[-1] in {Retry.TRANSIENT, Retry.UNKNOWN})
     spoken = unsure and any(
-        b.incarnation == record.node.incarnation for b in (*world.known_beats, *world.boots)
+        b.incarnation == record.node.incarnation for b in (*world.known_heartbeats, *world.boots)
     )
     return updated(record, node=updated(record.node, accepted=True)) if spoken else record
 

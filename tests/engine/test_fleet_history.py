@@ -47,7 +47,7 @@ def test_starts_come_in_order_with_their_last_reports_and_ends(store):
         (1, "n-001", 7), (2, "n-001", None), (10, "n-002", 9),
     ]  # fmt: skip
     assert (job.ends[0].phase, job.restarts(0), list(job.starts)) == ("done", 2, [0])
-    assert job.last_beat(0).step == 9
+    assert job.last_heartbeat(0).step == 9
 
 
 def test_a_start_of_several_slices_has_all_its_nodes(store):

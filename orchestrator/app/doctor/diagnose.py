@@ -75,7 +75,7 @@ def _mend(facts: Facts) -> list[str]:
     """Repair permissions of our own files and remove remains of a dead local cloud; return what was done."""
     done = []
     here = facts.computer
-    # Whoever may write this folder may change hooks and records, and thus what is executed.
+    # A user who may write this folder may change hooks and records, and thus what is executed.
     if here.state_mode is not None and here.state_mode & 0o022:
         Path(here.state).chmod(0o700)
         done.append(f"chmod 700 {here.state}")

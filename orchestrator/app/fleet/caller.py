@@ -1,8 +1,8 @@
 """
 Identify the caller: the login that a fleet's jobs belong to.
 
-This keeps users from using each other's share by accident. It is no security boundary: whoever may write to
-the bucket can write anything there.
+This keeps users from using each other's share by accident. It is no security boundary: a user who may
+write to the bucket can write anything there.
 """
 
 from orchestrator.app.choice import Choice

@@ -163,7 +163,7 @@ class Sizing:
 
     def _end(self, name: str, why: str = "has nothing to do and is deleted") -> bool:
         """Delete a node, unless it has got a task meanwhile; return whether it is gone."""
-        # From here on nobody asks for another machine of this name, whose Slurm would lift the mark.
+        # From here on no pass asks for another machine of this name, whose Slurm would lift the mark.
         self._watching.leave(name)
         try:
             session = self._fleet.node(name, Controller("", 0, ""))
@@ -199,7 +199,7 @@ class Sizing:
 
 def load_of(fleet: Fleet, slurm: Slurm) -> Load:
     """Return what tasks want, and how each node is. Raise TpuctlError when either is not known."""
-    # The tasks of a job that cannot be read ask for no node: nobody knows how many there are.
+    # The tasks of a job that cannot be read ask for no node: how many there are is unknown.
     orders = fleet_orders.read_all(fleet.head.store).jobs
     # In this order: what begins or ends in between is counted once at most, so no node is asked for in vain.
     observations = slurm.node_states()

@@ -92,7 +92,7 @@ class Injector:
 
         def ready(world: World) -> tuple[str, Heartbeat] | None:
             node = current_node(world, self._stage.session.records.current)
-            beats = world.known_beats
+            beats = world.known_heartbeats
             running = [b for b in beats if b.phase is Phase.RUN]
             if node is None or node.state is not NodeState.READY or node.name == other_than or not running:
                 return None
@@ -106,7 +106,7 @@ class Injector:
 
         def booting(world: World) -> str | None:
             node = current_node(world, self._stage.session.records.current)
-            beats = world.known_beats
+            beats = world.known_heartbeats
             awake = any(b.phase in {Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN} for b in beats)
             return node.name if node is not None and node.name != old and awake else None
 

@@ -76,7 +76,7 @@ class ProgressLine:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
         at = result.world.observed_at
         self._printer.waiting(result.plan.waiting, at)
-        beats = result.world.known_beats
+        beats = result.world.known_heartbeats
         if not beats:
             self._printer.now("")
             return
