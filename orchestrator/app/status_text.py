@@ -36,7 +36,7 @@ def step_text(body: Mapping[str, Any]) -> str:
 
 
 def eta_text(body: Mapping[str, Any]) -> str:
-    """Return how long the job has still to run, "" if nobody knows."""
+    """Return how long the job has still to run, "" if no worker can tell."""
     if not body["workers"] or body.get("eta_s") is None:
         return ""
     return f"{span_text(body['eta_s'])} left"
@@ -60,7 +60,7 @@ def checkpoint_text(body: Mapping[str, Any], *, step: str = "step ") -> str:
     found = _newest_of_all(body)
     if found is None:
         return ""
-    # If that is older than what each worker has committed last, nobody reports its age.
+    # If that is older than what each worker has committed last, no worker reports its age.
     ages = [w["checkpoint_age_s"] for w in body["workers"] if w["checkpoint"] == found]
     age = max(ages) if ages and None not in ages else None
     return saved_text(body, step=step) + ("" if age is None else f", {span_text(age)} old")

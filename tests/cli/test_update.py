@@ -201,7 +201,7 @@ def test_what_counts_as_newer(found, answer):
 def test_a_damaged_file_is_one_that_knows_nothing(text, tmp_path, monkeypatch, capsys):
     """The lookup begins anew."""
     started = []
-    monkeypatch.setattr(update, "_look_up", started.append)
+    monkeypatch.setattr(update, "_ask_index", started.append)
     place = tmp_path / "update.json"
     place.write_text(text)
     update._report(place, "0.1.0", 5 * DAY)
@@ -217,7 +217,7 @@ def test_a_cache_that_cannot_be_written_is_no_news(monkeypatch, tmp_path, capsys
     monkeypatch.setattr(update, "wanted", lambda *_: True)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     started = []
-    monkeypatch.setattr(update, "_look_up", started.append)
+    monkeypatch.setattr(update, "_ask_index", started.append)
     update.report_newer(("status",), "0.1.0")
     assert (capsys.readouterr(), started) == (("", ""), [])
 

@@ -145,7 +145,7 @@ def test_folders_are_made_for_this_user_whatever_the_umask(tmp_path, monkeypatch
     """Of the uv that is shared, of bundles, of gcloud's settings, of the word on a newer version."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "project").mkdir()
-    monkeypatch.setattr(update, "_look_up", lambda _: None)
+    monkeypatch.setattr(update, "_ask_index", lambda _: None)
     before = os.umask(0)
     try:
         uv_program.shared_folder()

@@ -183,7 +183,9 @@ def test_what_stays_at_home_is_named_with_its_rule_and_size(source, tmp_path):
     (source / "pkg" / "cache" / "x").write_bytes(b"x" * 70)
     (source / ".gitignore").write_text("# data\n\n*.bin\n")
     (source / "pkg" / ".tpuctlignore").write_text("\ncache\n")
-    found = {home.path: (str(home.verdict.line), home.files, home.size) for home in survey_all(source).at_home}
+    found = {
+        home.path: (str(home.verdict.line), home.files, home.size) for home in survey_all(source).at_home
+    }
     assert found == {
         "data/a.bin": (".gitignore:3", 1, 500),
         "data/b.bin": (".gitignore:3", 1, 500),
