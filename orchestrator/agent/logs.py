@@ -9,6 +9,7 @@ from typing import List, Optional, Tuple
 
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
+from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.object_names import LOGS
 from orchestrator.contract.redaction import RedactedStream, Redactor
 
@@ -102,9 +103,8 @@ class JobLog:
             # Not the first one: the shipper may be uploading it, and would then drop the wrong segment.
             del self._full[1]
             self._dropped += 1
-            self._open += (
-                f"--- {self._dropped} segments of this log were lost: bucket out of reach ---\n".encode()
-            )
+            lost = agent_line(f"{self._dropped} segments of this log were lost: bucket out of reach")
+            self._open += f"{lost}\n".encode()
 
     def _turn(self) -> None:
         if not self._path.exists() or self._path.stat().st_size < TURN:

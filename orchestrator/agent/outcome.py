@@ -8,6 +8,7 @@ import signal
 from dataclasses import dataclass, replace
 from typing import Optional
 
+from orchestrator.contract.agent_lines import is_agent_line
 from orchestrator.contract.formats.base import Format
 
 _INFRASTRUCTURE = re.compile(
@@ -108,7 +109,7 @@ def with_last_line(reason: str, exit_code: int, output: bytes) -> str:
     for line in reversed(output.decode("utf-8", "replace").splitlines()):
         text = "".join(one for one in line if one.isprintable()).strip()
         # Lines of the agent's own stand in the same log.
-        if text and not text.startswith("---"):
+        if text and not is_agent_line(text):
             return f"{reason}: {text[:LAST_LINE]}{'...' if len(text) > LAST_LINE else ''}"
     return reason
 

@@ -22,7 +22,7 @@ from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.lease import LOOP
 from orchestrator.domain.names import SSH_USER
 from orchestrator.domain.plan import Kind, Plan
@@ -161,7 +161,7 @@ class Session:
         return SshSettings(SSH_USER, key.path, ROOT, known, source=source, warn=self._warn)
 
     def _warn(self, text: str) -> None:
-        self.reporter(Event(self.clock.now(), "failure", text))
+        self.reporter(Event(self.clock.now(), EventKind.FAILURE, text))
 
     @cached_property
     def cloud(self) -> Cloud:
@@ -208,7 +208,9 @@ class Session:
         records = RecordStore(path, self.cloud.store, name, self.key, self.clock.now)
         records.load(forgiving=self._forgiving)
         if records.damaged:
-            self.reporter(Event(self.clock.now(), "failure", f"bucket's record not used: {records.damaged}"))
+            self.reporter(
+                Event(self.clock.now(), EventKind.FAILURE, f"bucket's record not used: {records.damaged}")
+            )
         return records
 
     @cached_property
@@ -330,7 +332,9 @@ class Session:
                 raise
             if isinstance(error, LeaseHeldError) and take_over is not None:
                 take_over(error)
-            self.reporter(Event(self.clock.now(), "failure", f"going on without the lease: {error.message}"))
+            self.reporter(
+                Event(self.clock.now(), EventKind.FAILURE, f"going on without the lease: {error.message}")
+            )
             yield
             return
         with self.lease.renewing():

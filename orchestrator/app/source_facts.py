@@ -12,7 +12,7 @@ from orchestrator.advice.preflight.findings import AtHome, KeyFile, Line, Requir
 from orchestrator.advice.preflight.installs import requirement
 from orchestrator.domain.exposed_services import JUPYTER
 from orchestrator.domain.key_files import SMALL, keys_in
-from orchestrator.ssh.ignore import named_like_a_key
+from orchestrator.ssh.ignore import IgnoreReason, named_like_a_key
 from orchestrator.ssh.source_files import SourceEntry, survey_all
 
 FILE_BYTES = 1 << 20
@@ -45,7 +45,10 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     for entry in entries:
         if root / entry.path != skipped:
             reader.at(entry)
-    homes = (AtHome(h.path, str(h.verdict.line or ""), h.files, h.size, h.more) for h in found.at_home)
+    homes = (
+        AtHome(h.path, str(h.verdict.line or ""), h.verdict.why is IgnoreReason.KEY, h.path.endswith("/"))
+        for h in found.at_home
+    )
     return replace(reader.facts(), at_home=tuple(homes), keys=tuple(_keys(root, entries)))
 
 
@@ -108,7 +111,7 @@ class _Reader:
         if (program and path.suffix != ".py") or listed or JUPYTER.search(f"{path} {text}"):
             self._lines.extend(_lines(entry.path, text))
         if listed:
-            found = (requirement(f"{entry.path}:{n}", line) for n, line in enumerate(text.splitlines(), 1))
+            found = (requirement(entry.path, line, n) for n, line in enumerate(text.splitlines(), 1))
             self._requirements.extend(package for package in found if package)
         if path.name in _PROJECTS:
             self._projects.update(word.replace("_", "-").lower() for word in _WORD.findall(text))

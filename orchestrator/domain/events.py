@@ -3,12 +3,54 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
+
+from orchestrator.domain.plan import Kind, Verb
+
+
+class EventKind(str, Enum):
+    """
+    What happened, as the word that is stored and printed: events in buckets keep theirs, so only add members.
+
+    A change of a resource has a word of its own, `change_word`.
+    """
+
+    READY = "ready"
+    MAINTENANCE = "maintenance"
+    REFUSED = "refused"
+    PREEMPTED = "preempted"
+    ANEW = "anew"
+    FAILURE = "failure"
+    WAITING = "waiting"
+    PROGRESS = "progress"
+    UNCOMMITTED = "uncommitted"
+    JOURNAL = "journal"
+    INVARIANT = "invariant"
+    DISK = "disk"
+    DELETE = "delete"
+    DELETE_FAILED = "delete-failed"
+    BUCKET_RELEASED = "bucket-released"
+    VM_ADOPTED = "vm-adopted"
+    VM_RELEASED = "vm-released"
+    NODE_ADOPTED = "node-adopted"
+    NODE_RELEASED = "node-released"
+
+    __str__ = str.__str__
+
+
+def change_word(kind: Kind, verb: Verb) -> str:
+    """Return the word of an event about a change that was made, such as `node-create`."""
+    return f"{kind.value}-{verb.word}"
 
 
 @dataclass(frozen=True)
 class Event:
-    """Hold one event; *at* is in seconds since the epoch, *kind* a stable word for programs."""
+    """
+    Hold one event; *at* is in seconds since the epoch, *kind* an EventKind or a `change_word`.
+
+    Events that another version stored may have other words.
+    """
 
     at: float
     kind: str

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.domain import names
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import (
     Absent,
     ForeignBucket,
@@ -86,7 +86,11 @@ def take_vm(deployment: Deployment, found: ForeignVm, at_down: str) -> None:
         raise
     deployment.journal.result(entry, "ok", in_bucket=True)
     deployment.sink(
-        Event(deployment.clock.now(), "vm-adopted", f"VM {vm.name} is part of {deployment.spec.name} now")
+        Event(
+            deployment.clock.now(),
+            EventKind.VM_ADOPTED,
+            f"VM {vm.name} is part of {deployment.spec.name} now",
+        )
     )
 
 
@@ -193,7 +197,9 @@ class Adoption:
             deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
             raise
         deployment.journal.result(entry, "ok", in_bucket=True)
-        deployment.sink(Event(deployment.clock.now(), "node-adopted", f"{node.name} is TPU #{number} now"))
+        deployment.sink(
+            Event(deployment.clock.now(), EventKind.NODE_ADOPTED, f"{node.name} is TPU #{number} now")
+        )
         return number
 
     def release(self, machine: Node | Vm) -> None:
@@ -213,7 +219,7 @@ class Adoption:
             if operation is not None:
                 settle(deployment, operation)
         deployment.journal.result(entry, "ok", in_bucket=False)
-        what, kind = ("VM", "vm-released") if is_vm else ("TPU", "node-released")
+        what, kind = ("VM", EventKind.VM_RELEASED) if is_vm else ("TPU", EventKind.NODE_RELEASED)
         deployment.sink(Event(deployment.clock.now(), kind, f"{what} {name} is not part of it any more"))
 
     def stop_job(self, machine: Node | Vm, world: World) -> None:

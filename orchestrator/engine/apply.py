@@ -10,7 +10,7 @@ from dataclasses import replace
 from orchestrator import threads
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import grants_mark
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Absent, Node, Operation, Present, Unknown, World
 from orchestrator.domain.plan import MAKING, Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.ports import NodeOrder, Nodes, Vms
@@ -159,11 +159,11 @@ class Actor:
         try:
             self._journal.result(entry, outcome, in_bucket=in_bucket)
         except TpuctlError as error:
-            self._sink(Event(self._clock.now(), "journal", f"journal: {error.message}"))
+            self._sink(Event(self._clock.now(), EventKind.JOURNAL, f"journal: {error.message}"))
 
     def _say(self, change: Change, text: str) -> None:
         data: dict[str, object] = change.as_dict()
-        self._sink(Event(self._clock.now(), f"{change.kind.value}-{change.verb.word}", text, data))
+        self._sink(Event(self._clock.now(), change_word(change.kind, change.verb), text, data))
 
     def _call(self, change: Change, world: World) -> str:
         handlers: dict[tuple[Kind, Verb], Callable[[Change, World], str]] = {

@@ -6,7 +6,7 @@ from typing import TypeVar
 from orchestrator.contract.object_names import RECORD
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, outside
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import (
     Absent,
     Node,
@@ -145,7 +145,7 @@ class Sweep:
             self._records.update(closing)
         except TpuctlError as error:
             self._raise_if_lease_lost(error)
-            self._sink(Event(self._clock.now(), "failure", f"the record: {error.message}"))
+            self._sink(Event(self._clock.now(), EventKind.FAILURE, f"the record: {error.message}"))
 
     def _raise_if_lease_lost(self, error: TpuctlError) -> None:
         """Raise *error* if another tpuctl has taken the lease, unless the user chose to continue without it."""
@@ -326,7 +326,7 @@ class Sweep:
             # One failed deletion must not stop the others; the next round repeats it.
             error = as_error(fault)
             self._journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
-            self._sink(Event(self._clock.now(), "delete-failed", f"{what} {name}: {error.message}"))
+            self._sink(Event(self._clock.now(), EventKind.DELETE_FAILED, f"{what} {name}: {error.message}"))
             return
         self._journal.result(entry, "ok", in_bucket=False)
-        self._sink(Event(self._clock.now(), "delete", f"Deleting {what} {name}"))
+        self._sink(Event(self._clock.now(), EventKind.DELETE, f"Deleting {what} {name}"))

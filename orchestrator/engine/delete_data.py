@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from orchestrator.contract.object_names import LEASE, OURS, RECORD
 from orchestrator.domain import names
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import Bucket, Present, Unknown
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.engine.delete import Leftover
@@ -112,7 +112,11 @@ class DataSweep:
             return Leftover("bucket", bucket.name, bucket.location, f"not given back: {error.message}")
         self._deployment.journal.result(entry, "ok", in_bucket=False)
         self._deployment.sink(
-            Event(self._deployment.clock.now(), "bucket-released", f"bucket {bucket.name} is yours again")
+            Event(
+                self._deployment.clock.now(),
+                EventKind.BUCKET_RELEASED,
+                f"bucket {bucket.name} is yours again",
+            )
         )
         return None
 

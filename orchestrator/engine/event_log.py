@@ -7,12 +7,12 @@ from dataclasses import replace
 from orchestrator.contract import limits
 from orchestrator.contract.object_names import EVENTS
 from orchestrator.domain.clean_text import cut
-from orchestrator.domain.events import Event, Sink
+from orchestrator.domain.events import Event, EventKind, Sink
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bounded_read import read_first
 from orchestrator.errors import UNFORESEEN, TpuctlError
 
-PASSING = frozenset({"waiting", "progress", "failure"})
+PASSING = frozenset({EventKind.WAITING, EventKind.PROGRESS, EventKind.FAILURE})
 
 
 class EventLog:

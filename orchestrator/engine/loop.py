@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from orchestrator.clock import Clock
 from orchestrator.contract.backoff import Backoff
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.names import DEPLOYMENT_LABEL
 from orchestrator.domain.observation import Node, NodeState, Present
 from orchestrator.domain.record import current_node
@@ -173,7 +173,9 @@ class Watcher:
             text = unforeseen(error)
             if text not in self._faults:
                 self._faults.add(text)
-                self._sink(Event(self._clock.now(), "failure", f"this pass could not be shown: {text}"))
+                self._sink(
+                    Event(self._clock.now(), EventKind.FAILURE, f"this pass could not be shown: {text}")
+                )
 
     def _attempt(self) -> Pass | None:
         """Make one pass; return None if it failed for a passing reason, such as a bucket that does not answer."""
@@ -197,7 +199,7 @@ class Watcher:
         if self._broken > 1:
             now = self._clock.now()
             text = f"it works again after {now - self._broken_since:.0f} s and {self._broken} failed tries"
-            self._sink(Event(now, "waiting", text))
+            self._sink(Event(now, EventKind.WAITING, text))
         self._broken = 0
         return result
 
@@ -216,9 +218,9 @@ class Watcher:
             raise error
         self._broken += 1
         counted = {"tries": self._broken, "since": self._broken_since}
-        self._sink(Event(now, "failure", f"{error.message} ({error.code})", counted))
+        self._sink(Event(now, EventKind.FAILURE, f"{error.message} ({error.code})", counted))
         if self._broken == FIRST_REMARK:
-            self._sink(Event(now, "waiting", self._outage_text()))
+            self._sink(Event(now, EventKind.WAITING, self._outage_text()))
 
     def _outage_text(self) -> str:
         """Return the sentence that says how long the loop retries, and what protects the user meanwhile."""

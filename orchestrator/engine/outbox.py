@@ -10,7 +10,7 @@ from typing import Protocol
 
 from orchestrator.clock import Clock
 from orchestrator.contract.backoff import Backoff
-from orchestrator.domain.events import Event, Sink
+from orchestrator.domain.events import Event, EventKind, Sink
 from orchestrator.domain.ports import Store
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile import Pass
@@ -131,7 +131,7 @@ class Outbox:
                     text = f"{name}: {type(error).__name__}"
                     why = error.message if isinstance(error, TpuctlError) else text
                     text = f"no notification of {one.notification.event} was sent: {why}"
-                    self.say(Event(self.clock.now(), "failure", text))
+                    self.say(Event(self.clock.now(), EventKind.FAILURE, text))
             else:
                 del one.receivers[name]
         one.tries += 1
@@ -254,7 +254,7 @@ class Notifier:
 
     def _say(self, text: str) -> None:
         deployment = self._deployment()
-        deployment.sink(Event(deployment.clock.now(), "failure", text))
+        deployment.sink(Event(deployment.clock.now(), EventKind.FAILURE, text))
 
     def _open(self) -> Postman | None:
         if self._tried:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import FailedChange, Kind, Outcome, Plan
 from orchestrator.domain.record import Record
@@ -145,7 +145,9 @@ class Reconciler:
         # Two faults may alternate; each one is reported once.
         if text not in self._alarms:
             self._alarms.add(text)
-            self._sink(Event(world.observed_at, "failure", f"the machines' reports are left out: {text}"))
+            self._sink(
+                Event(world.observed_at, EventKind.FAILURE, f"the machines' reports are left out: {text}")
+            )
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
     def _guarded(self, plan: Plan, world: World, record: Record) -> Plan:
@@ -157,7 +159,7 @@ class Reconciler:
         text = f"nothing is changed, because this tpuctl has a fault ({promise}); please report it"
         if text not in self._alarms:
             self._alarms.add(text)
-            self._sink(Event(world.observed_at, "invariant", text, {"promise": promise}))
+            self._sink(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": promise}))
         return Plan(waiting=(text,))
 
     def _close(self, learned: Record, world: World, plan: Plan) -> None:
@@ -184,7 +186,7 @@ class Reconciler:
                 if trouble
                 else "this computer's disk takes record and journal again"
             )
-            self._sink(Event(now, "disk", text))
+            self._sink(Event(now, EventKind.DISK, text))
         self._disk = trouble
 
 

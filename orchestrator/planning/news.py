@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.maintenance import maintenance_text
 from orchestrator.domain.observation import NodeState, Phase, World
@@ -19,13 +19,13 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
     node = current_node(world, after)
     if of_node(number, NodeState.READY) in new:
         text = f"TPU {node.name if node else f'#{number}'} is READY in {after.node.zone}"
-        yield Event(now, "ready", text, {"incarnation": number})
+        yield Event(now, EventKind.READY, text, {"incarnation": number})
     if of_node(number, Sign.MAINTENANCE) in new and node is not None:
         text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
-        yield Event(now, "maintenance", text, {"incarnation": number})
+        yield Event(now, EventKind.MAINTENANCE, text, {"incarnation": number})
     for refusal in after.refusals[len(before.refusals) :]:
         text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.text}"
-        yield Event(now, "refused", text, {"zone": refusal.zone, "retry": refusal.retry.value})
+        yield Event(now, EventKind.REFUSED, text, {"zone": refusal.zone, "retry": refusal.retry.value})
 
 
 def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:
@@ -42,7 +42,7 @@ def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event
         what = loss_text(spec, before, node, world.observed_at)
     work = lost_text(spec.job.checkpoint, world, after)
     text = f"TPU {node.name} {what}{f'; {work}' if work else ''}"
-    return Event(world.observed_at, "preempted", text, {"incarnation": node.incarnation})
+    return Event(world.observed_at, EventKind.PREEMPTED, text, {"incarnation": node.incarnation})
 
 
 def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
@@ -53,4 +53,4 @@ def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
     if has_no_steps(spec.job.checkpoint):
         return None
     text = f"TPU #{record.node.incarnation} begins at STEP 0: nothing was committed before"
-    return Event(world.observed_at, "anew", text, {"incarnation": record.node.incarnation})
+    return Event(world.observed_at, EventKind.ANEW, text, {"incarnation": record.node.incarnation})

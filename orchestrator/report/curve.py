@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.contract.agent_lines import begins_attempt
 from orchestrator.contract.printed.choice import Output
 from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.printed.stream import Stream
@@ -66,8 +67,8 @@ def printed(
     """Yield incarnation, step and loss whenever a line of the log shows a new step or loss."""
     outputs = {} if outputs is None else outputs
     for incarnation, line in lines:
-        if line.startswith("--- incarnation "):
-            outputs.pop(incarnation, None)  # the agent's own line, before each start
+        if begins_attempt(line):
+            outputs.pop(incarnation, None)
         output = outputs.setdefault(incarnation, Output(progress))
         before, stream = output.now(), Stream()
         stream.feed(line.encode("utf-8", "surrogateescape"))

@@ -122,7 +122,8 @@ def lanes(drawn: Timeline) -> list[dict[str, Any]]:
                 for bar in lane.bars
             ],
             "marks": [
-                {"x": min(99.2, max(0.8, position(m.at))), "kind": m.kind, "at": m.at} for m in lane.marks
+                {"x": min(99.2, max(0.8, position(m.at))), "kind": m.kind.value, "at": m.at}
+                for m in lane.marks
             ],
         }
         for lane in drawn.lanes

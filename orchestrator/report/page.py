@@ -19,7 +19,7 @@ from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import drawing
 from orchestrator.report.curve import Losses
 from orchestrator.report.summary import PARTS, Summary
-from orchestrator.report.timeline import Timeline, timeline
+from orchestrator.report.timeline import MarkKind, Timeline, timeline
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 UNKNOWN = "not known"
 NEWEST = 300
 """Newest events to show; earlier ones are counted."""
-SIGNS = {"preempted": "\N{MULTIPLICATION SIGN}", "failed": "!", "done": "✓"}
+SIGNS = {MarkKind.PREEMPTED: "\N{MULTIPLICATION SIGN}", MarkKind.FAILED: "!", MarkKind.DONE: "✓"}
 BAD = frozenset({"failed", "unclaimed", "spent", "refused"})
 """Outcomes that are shown as failures."""
 
@@ -247,7 +247,7 @@ def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
         "lanes": lanes,
         "times": drawing.time_ticks(drawn.since, drawn.until),
         "kinds": sorted(shown, key=lambda one: order.index(one[0])),
-        "signs": [(sign, kind) for kind, sign in SIGNS.items() if kind in kinds],
+        "signs": [(sign, kind.value) for kind, sign in SIGNS.items() if kind in kinds],
         "lost_at": [(position(at), number) for number, at in drawn.losses.items()],
         "progress": drawing.progress(facts.points, drawn, _target(facts)),
         "saved_at": [(position(at), step) for step, at in inside],

@@ -4,8 +4,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.pricing.spending import BEFORE
 
 COMMITS = "commits"
@@ -151,8 +152,8 @@ def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> R
 
     A job that was restarted on the same machine has overwritten the times of its first start.
     """
-    observed = _time(events, "preempted", before.incarnation)
-    created = _time(events, "node-create", after.incarnation)
+    observed = _time(events, EventKind.PREEMPTED, before.incarnation)
+    created = _time(events, change_word(Kind.NODE, Verb.CREATE), after.incarnation)
     times = after.timings
     if created is None or after.attempt > 1 or not {"boot", "fetched", "spawned", "first_step"} <= set(times):
         return None

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
@@ -11,12 +12,20 @@ from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import Stretch, Use, stretches_of
 
 
+class MarkKind(Enum):
+    """Say what a mark shows, as the page names it."""
+
+    PREEMPTED = "preempted"
+    DONE = "done"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True)
 class TimelineMark:
-    """Hold a moment on a machine's lane: *kind* is preempted, done or failed."""
+    """Hold a moment on a machine's lane."""
 
     at: float
-    kind: str
+    kind: MarkKind
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class Timeline:
     def losses(self) -> dict[int, float]:
         """Return the time of the loss of each preempted TPU, by incarnation."""
         marks = ((lane.number, mark) for lane in self.lanes for mark in lane.marks)
-        return {number: mark.at for number, mark in marks if number and mark.kind == "preempted"}
+        return {number: mark.at for number, mark in marks if number and mark.kind is MarkKind.PREEMPTED}
 
 
 def timeline(
@@ -81,10 +90,10 @@ def _node(
     span = nodes[index]
     number = incarnation_of(span.name, {}) or 0
     end, beat, lives = _end(span, now), last.get(number), span.until is None
-    lost = [e.at for e in events if e.kind == "preempted" and e.data.get("incarnation") == number]
-    marks = [TimelineMark(min(max(at, span.since), end), "preempted") for at in lost[:1]]
+    lost = [e.at for e in events if e.kind == EventKind.PREEMPTED and e.data.get("incarnation") == number]
+    marks = [TimelineMark(min(max(at, span.since), end), MarkKind.PREEMPTED) for at in lost[:1]]
     if beat is not None and beat.phase in {Phase.DONE, Phase.UNCLAIMED, Phase.FAILED}:
-        kind = "done" if beat.phase is Phase.DONE else "failed"
+        kind = MarkKind.DONE if beat.phase is Phase.DONE else MarkKind.FAILED
         marks.append(TimelineMark(min(beat.updated, end), kind))
     steps = f"steps {beat.resumed_from or 0:,} to {beat.step:,}" if beat and beat.step is not None else ""
     bars = stretches_of(

@@ -30,41 +30,37 @@ class Line:
 @dataclass(frozen=True)
 class Requirement:
     """
-    Hold one line of a requirements list: the *name* in lower case with `_` as `-`, and the *pin* after `==`.
+    Hold what one place asks for: the *name* in lower case with `_` as `-`, and the *pin* after `==`.
+
+    The place is a *file* and its *line*, or the setting `job.setup`, whose lines are not counted.
 
     *conditional* says that it applies to some machines only (`; python_version < "3.11"`).
     """
 
-    where: str
+    file: str
     name: str
     pin: str = ""
     conditional: bool = False
+    line: int = 0
 
     @property
-    def list(self) -> str:
-        """Return the list that it belongs to; packages of one list are installed together."""
-        return self.where.partition(":")[0]
+    def where(self) -> str:
+        """Return the place as file:line."""
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 @dataclass(frozen=True)
 class AtHome:
     """
-    Describe a file, or a folder (its path ends in "/"), that is not sent.
+    Describe a file, or a *folder* (its path ends in "/"), that is not sent.
 
-    *line* is the user's rule (file:line), empty for tpuctl's own rules about keys; *more* says that the
-    folder is larger than was counted.
+    *is_key* says that its name is that of a key; otherwise *rule* is the place of the user's rule, for people.
     """
 
     path: str
-    line: str
-    files: int
-    size: int
-    more: bool = False
-
-    @property
-    def is_key(self) -> bool:
-        """Say whether it is not sent because its name is that of a key."""
-        return not self.line
+    rule: str
+    is_key: bool
+    folder: bool
 
 
 @dataclass(frozen=True)

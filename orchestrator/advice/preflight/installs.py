@@ -47,7 +47,7 @@ def unpinned_torch(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
             yield Hit(where, message, fix)
     chosen = {line.file for line in facts.lines if "/cpu" in line.text}
     for found in facts.requirements:
-        if found.name == "torch" and not found.pin and found.list not in chosen:
+        if found.name == "torch" and not found.pin and found.file not in chosen:
             yield Hit(found.where, message, fix)
 
 
@@ -56,7 +56,7 @@ def torch_xla_pair(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     """Look for torch and torch_xla of different minor versions: the import fails with an undefined symbol."""
     lists: dict[str, list[Requirement]] = {}
     for found in facts.requirements:
-        lists.setdefault(found.list, []).append(found)
+        lists.setdefault(found.file, []).append(found)
     for where, words in _all_installs(spec, facts):
         lists.setdefault(where, []).extend(_packages(where, words))
     for together in lists.values():
@@ -120,7 +120,7 @@ def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
             )
 
 
-def requirement(where: str, text: str) -> Requirement | None:
+def requirement(file: str, text: str, line: int = 0) -> Requirement | None:
     """Return the package that one word or line requires, or None for a flag, a path or an address."""
     bare = text.partition(" #")[0].partition(";")[0].strip()
     found = _PACKAGE.match(bare)
@@ -128,7 +128,7 @@ def requirement(where: str, text: str) -> Requirement | None:
         return None
     pin = found[3] or ("direct" if found[2] == "@" else "")
     conditional = ";" in text.partition(" #")[0]
-    return Requirement(where, re.sub(r"[-_.]+", "-", found[1]).lower(), pin, conditional)
+    return Requirement(file, re.sub(r"[-_.]+", "-", found[1]).lower(), pin, conditional, line)
 
 
 def _all_installs(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, tuple[str, ...]]]:

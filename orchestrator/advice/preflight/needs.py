@@ -95,7 +95,7 @@ def missing_packages(spec: Spec, facts: SourceFacts) -> Missing | None:
         package = PACKAGES.get(one.name.partition(".")[0])
         if package and package not in there and one.sure and not is_local(one, code, facts):
             missing.setdefault(package, code.where(one.line))
-    lists = sorted({found.list for found in facts.requirements})
+    lists = sorted({found.file for found in facts.requirements})
     command = f"pip install -r {lists[0]}" if lists else f"pip install {' '.join(sorted(missing))}"
     # An unknown package may bring the missing one: a note, not a warning.
     unsure = bool(asked - set(PACKAGES.values()) - set(TWINS) - OTHERS - facts.projects)
@@ -169,7 +169,7 @@ def _brought(asked: set[str], spec: Spec) -> set[str]:
 
 
 def _hit(where: str, home: AtHome) -> Hit:
-    message = f"{home.path} stays at home ({home.line} ignores it), so the job does not find it"
+    message = f"{home.path} stays at home ({home.rule} ignores it), so the job does not find it"
     top = home.path.rstrip("/").partition("/")[0]
     fix = f"bring it with job.data ({top}: ./{top}), or send it with the code: !{home.path} in .tpuctlignore"
     return Hit(where, message, fix)
@@ -201,10 +201,9 @@ def _home_of(head: str, tail: str, homes: list[AtHome]) -> AtHome | None:
         return None
     for home in homes:
         plain = home.path.rstrip("/")
-        folder = home.path.endswith("/")
-        if plain == start or (folder and start.startswith(home.path)):
+        if plain == start or (home.folder and start.startswith(home.path)):
             return home
-        if end and not folder and plain.startswith(f"{start}/") and plain.rpartition("/")[2] == end:
+        if end and not home.folder and plain.startswith(f"{start}/") and plain.rpartition("/")[2] == end:
             return home
     return None
 

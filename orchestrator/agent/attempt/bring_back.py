@@ -16,6 +16,7 @@ from orchestrator.agent.machine.venv import own_python
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import say
+from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError, TransientError
 from orchestrator.contract.manifest import is_plain
@@ -135,4 +136,4 @@ def bring_outputs_back(parts: Parts) -> None:
             continue
         count += 1
     shutil.rmtree(str(temporary), ignore_errors=True)
-    parts.log.line(f"--- {count} outputs of earlier machines are back ---")
+    parts.log.line(agent_line(f"{count} outputs of earlier machines are back"))

@@ -25,6 +25,7 @@ from orchestrator.agent.parts import Parts
 from orchestrator.agent.record import StartRecord
 from orchestrator.agent.rehearsal import for_job, for_setup
 from orchestrator.agent.threads import Task, say
+from orchestrator.contract.agent_lines import agent_line, attempt_line
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
@@ -126,7 +127,7 @@ class Player:
             f"{why}, with the Python packages of an earlier machine: they are removed, and setup runs again"
         )
         say(note)
-        self._parts.log.line(f"--- {note} ---")
+        self._parts.log.line(agent_line(note))
         self._parts.patiently("remove the packages", self._parts.caches.discard)
 
     def _wait(self, task: Task[T]) -> T:
@@ -143,7 +144,7 @@ class Player:
             return None
         self._parts.status.set(phase="setup", message="setup command runs")
         self._parts.status.time("setup_began")
-        self._parts.log.line(f"--- setup of bundle {settings.bundle[:12]} ---")
+        self._parts.log.line(agent_line(f"setup of bundle {settings.bundle[:12]}"))
         outcome = self._run(
             attempt, settings.setup, for_setup(job_environ(self._parts, attempt, self._restored.path))
         )
@@ -163,18 +164,17 @@ class Player:
         number = f"{'save' if self._restored.counted else 'step'} {attempt.resume_step}"
         origin = "start from the beginning" if attempt.resume_step is None else f"resume from {number}"
         parts.log.line(
-            f"--- incarnation {settings.incarnation}, worker {settings.worker}, attempt {attempt.attempt}: "
-            f"{origin} ({attempt.reason}) ---"
+            attempt_line(settings.incarnation, settings.worker, attempt.attempt, origin, attempt.reason)
         )
         for note in self._restored.notes:
             say(note)
-            parts.log.line(f"--- {note} ---")
+            parts.log.line(agent_line(note))
         if self._restored.path:
-            parts.log.line(f"--- TPUCTL_RESUME={self._restored.path} ---")
+            parts.log.line(agent_line(f"TPUCTL_RESUME={self._restored.path}"))
         found = obstacles()
         for note in found:
             say(note)
-            parts.log.line(f"--- {note} ---")
+            parts.log.line(agent_line(note))
         parts.status.set(phase="run", starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
         self._remember(starts=self.record.starts + 1)
         # Reported before the start: a machine that loses its disk learns from the bucket that the job had started.

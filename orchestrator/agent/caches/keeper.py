@@ -29,6 +29,7 @@ from orchestrator.agent.orders import Orders
 from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import each
+from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.cache_manifest import (
     FOLDER,
     LARGEST,
@@ -176,7 +177,7 @@ class CacheKeeper:
         body = {"key": cache.key, "times": times, "generation": made, "restored": bool(known.get("restored"))}
         self._caches.remember(cache.name, {**body, "files": files, "manifest": json.loads(manifest.text())})
         size = f"{manifest.unpacked / 1e6:,.0f} MB as {manifest.stored / 1e6:,.0f}"
-        self._log.line(f"--- {cache.title} are kept for the next machine: {size} ---")
+        self._log.line(agent_line(f"{cache.title} are kept for the next machine: {size}"))
         self._retain()
 
     def _packed(self, cache: Cache, files: List[CacheFile]) -> List[PackedPiece]:

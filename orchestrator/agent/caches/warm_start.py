@@ -32,6 +32,7 @@ from orchestrator.agent.machine.venv import PYTHON
 from orchestrator.agent.rehearsal import is_rehearsal
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import each, say
+from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.cache_manifest import ENVIRONMENT, CacheManifest, Piece, manifest_name, parse
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import AgentError, TornError
@@ -286,7 +287,7 @@ class Caches:
 
     def _note(self, text: str) -> None:
         say(text)
-        self._log.line(f"--- {text} ---")
+        self._log.line(agent_line(text))
 
 
 def _incoming(folder: Path, cache: str) -> Path:

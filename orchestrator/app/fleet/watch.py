@@ -15,7 +15,7 @@ from orchestrator.app.session import Session
 from orchestrator.app.watch import turn
 from orchestrator.app.watch_all import WatchAll
 from orchestrator.domain import names
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind, Verb
 from orchestrator.engine.loop import run
 from orchestrator.engine.many_loops import Chore, Member
@@ -94,7 +94,7 @@ class _NodeReporter(Reporter):
         self._node, self._onward, self._refusals = node, onward, refusals
 
     def __call__(self, event: Event) -> None:
-        if event.kind == "refused":
+        if event.kind == EventKind.REFUSED:
             self._refusals.take(self._node, str(event.data["zone"]), str(event.data["retry"]), event.at)
         else:
             self._onward(event)

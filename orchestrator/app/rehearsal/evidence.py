@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.advice.rehearsal.life import LifeSign, Moment, RehearsedLife, Save, Shown
 from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.contract.agent_lines import is_agent_line
 from orchestrator.contract.formats.base import Format, SavedState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown
@@ -23,9 +24,6 @@ PACE = 1.0
 GONE = 60.0
 """Seconds without an answer of the bucket after which the rehearsal fails."""
 TAIL = 20
-# Exactly the agent's format; a looser pattern would hide output of the job.
-OURS = re.compile(r"--- .* ---$")
-"""Matches lines that the agent, not the job, wrote to the log."""
 
 
 class RunEvidence:
@@ -132,7 +130,7 @@ class RunEvidence:
         with contextlib.suppress(TpuctlError):
             self._lines += self._log.new_lines()
         return any(
-            number == incarnation and not OURS.match(line) and re.search(pattern, line)
+            number == incarnation and not is_agent_line(line) and re.search(pattern, line)
             for number, _, line in self._lines
         )
 
@@ -169,7 +167,7 @@ def last_output(lines: list[str]) -> tuple[str, ...]:
     """Return the last lines that the job printed since its last start, without the agent's own."""
     found: list[str] = []
     for line in reversed(lines):
-        ours = OURS.match(line)
+        ours = is_agent_line(line)
         if (ours and found) or len(found) == TAIL:
             break
         if not ours:

@@ -16,20 +16,20 @@ from orchestrator.cli import console
 from orchestrator.cli.console import talk
 from orchestrator.domain.amounts import span_text
 from orchestrator.domain.clean_text import clean, cut, indented
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind
 from orchestrator.errors import NotFoundError
 
 if TYPE_CHECKING:
     from orchestrator.cli.views.live_line import LiveLine
 
-COLOURS = {
-    "preempted": "red", "anew": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
-    "uncommitted": "yellow", "done": "green", "ready": "green",
+COLOURS: dict[str, str] = {
+    EventKind.PREEMPTED: "red", EventKind.ANEW: "red", EventKind.INVARIANT: "red", EventKind.REFUSED: "yellow",
+    EventKind.FAILURE: "yellow", EventKind.UNCOMMITTED: "yellow", EventKind.READY: "green",
 }  # fmt: skip
-MARKS = {
-    "ready": "✓", "done": "✓", "preempted": "✗", "anew": "✗", "invariant": "✗", "refused": "!", "failure": "!",
-    "uncommitted": "!",
+MARKS: dict[str, str] = {
+    EventKind.READY: "✓", EventKind.PREEMPTED: "✗", EventKind.ANEW: "✗", EventKind.INVARIANT: "✗",
+    EventKind.REFUSED: "!", EventKind.FAILURE: "!", EventKind.UNCOMMITTED: "!",
 }  # fmt: skip
 """A sign before an event on a terminal, so that no meaning is in the colour alone."""
 STYLES: dict[Style, str] = {
@@ -188,9 +188,11 @@ class EventPrinter(Reporter):
 
     def _say_wait(self, wait: Wait, at: float) -> None:
         if wait.said is None:
-            self(Event(at, "waiting", f"waiting: {wait.text}"))
+            self(Event(at, EventKind.WAITING, f"waiting: {wait.text}"))
         elif at - wait.said >= REMINDER:
-            self(Event(at, "waiting", f"still waiting after {span_text(at - wait.since)}: {wait.text}"))
+            self(
+                Event(at, EventKind.WAITING, f"still waiting after {span_text(at - wait.since)}: {wait.text}")
+            )
         else:
             return
         wait.said = at
@@ -201,7 +203,7 @@ class EventPrinter(Reporter):
         if change.kind is Kind.JOB and isinstance(failure.error, NotFoundError):
             return  # The machine has not published its keys: it is booting, which the plan reports.
         text = f"{change.kind.title} {change.name}: {failure.error.message} ({failure.error.code})"
-        self(Event(at, "failure", text, failure.error.as_dict()))
+        self(Event(at, EventKind.FAILURE, text, failure.error.as_dict()))
 
 
 class NamedPrinter(EventPrinter):
@@ -218,7 +220,7 @@ class NamedPrinter(EventPrinter):
         """Print one event with the deployment's name."""
         if self._json:
             super().__call__(replace(event, data={**event.data, "deployment": self._name}))
-        elif event.kind != "progress":
+        elif event.kind != EventKind.PROGRESS:
             super().__call__(replace(event, text=f"{self._name}: {event.text}"))
 
     def say(self, text: str, *, style: Style = "") -> None:

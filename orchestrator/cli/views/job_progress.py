@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.amounts import rate_text, span_text, usd_text
-from orchestrator.domain.events import Event
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.job_progress import common_step, last_step, seconds_remaining
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.spec import Spec
@@ -89,11 +89,11 @@ class ProgressLine:
         self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec))
         lying = uncommitted_text(self._spec.job.checkpoint, beats)
         if lying and lying != self._lying:
-            self._printer(Event(at, "uncommitted", lying))
+            self._printer(Event(at, EventKind.UNCOMMITTED, lying))
         self._lying = lying
         if self._is_news(slowest, at):
             self._at, self._step = at, slowest.step
-            self._printer(Event(at, "progress", text))
+            self._printer(Event(at, EventKind.PROGRESS, text))
 
     def _is_news(self, beat: Heartbeat, at: float) -> bool:
         """Return whether to print a line; beside a live line only for a new phase."""
