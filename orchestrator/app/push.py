@@ -121,7 +121,7 @@ def _must_run(session: Session) -> None:
     # From the reports too: without a watcher the end of the job is not in the record.
     over = ended(session.spec, read_heartbeats(session.cloud.store, record.node.incarnation), record)
     if over.outcome:
-        raise _refused(f"the job of {session.spec.name} has finished ({over.outcome})")
+        raise _refused(f"the job of {session.spec.name} has finished ({over.outcome.value})")
 
 
 def _refused(why: str, first: str = "") -> UsageError:

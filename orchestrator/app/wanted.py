@@ -88,19 +88,19 @@ def ended(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record: Record) ->
     # "Done" without a committed step is only a claim; what is saved decides.
     saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
     if saved and len(found) == found[0].workers:
-        return replace(record, outcome=Outcome.DONE.value, reason="all workers report that the job is done")
+        return replace(record, outcome=Outcome.DONE, reason="all workers report that the job is done")
     unclaimed = ended_unclaimed(found)
     if unclaimed:
         reason = unclaimed_text(spec.job.checkpoint, unclaimed)
-        return replace(record, outcome=Outcome.UNCLAIMED.value, reason=reason)
+        return replace(record, outcome=Outcome.UNCLAIMED, reason=reason)
     failed = any(b.phase is Phase.FAILED for b in found)
-    return replace(record, outcome=Outcome.FAILED.value) if failed else record
+    return replace(record, outcome=Outcome.FAILED) if failed else record
 
 
 def trained(spec: Spec, store: Store, record: Record) -> str:
     """Return why the job has nothing left to train, "" if it has or if that is unknown."""
     target = spec.job.target_steps
-    if record.outcome != Outcome.DONE.value or not target:
+    if record.outcome is not Outcome.DONE or not target:
         return ""
     try:
         found = read_checkpoints(store, spec.job.checkpoint)
@@ -147,13 +147,13 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
         starts=begun,
     )
     # `up` after a failure or a used-up budget means "try again"; a done job starts again only for new code.
-    over = record.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
-    done = record.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}
+    over = record.outcome in {Outcome.FAILED, Outcome.SPENT}
+    done = record.outcome in {Outcome.DONE, Outcome.UNCLAIMED}
     # A TPU for a job that is fully trained would be billed in vain.
     if over or (done and changed and not complete):
         return replace(
             record,
-            outcome="",
+            outcome=None,
             reason="",
             refusals=(),
             started_at=now,

@@ -68,7 +68,7 @@ def watch(
     # Before the lease, for which a user's command may be waiting.
     if loop and over(session):
         record = session.records.current
-        return Watched(Outcome(record.outcome), record.reason)
+        return Watched(record.outcome, record.reason)
     sweep_expired(session)
     stopped = threading.Event()
     with ExitStack() as stack:

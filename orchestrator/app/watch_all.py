@@ -13,7 +13,7 @@ from orchestrator.app.session import Session, Together
 from orchestrator.app.state_folders import known_files
 from orchestrator.app.watch import Screen, turn
 from orchestrator.clock import SystemClock
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.loop import Passes
 from orchestrator.engine.many_loops import Chore, ManyLoops, Member
@@ -36,7 +36,7 @@ class Ended:
     """The end of one deployment's watch: an *outcome* or an *error*."""
 
     name: str
-    outcome: str = ""
+    outcome: Outcome | None = None
     reason: str = ""
     error: TpuctlError | None = None
 
@@ -135,5 +135,4 @@ class WatchAll(Generic[R]):
         if isinstance(end, TpuctlError):
             self.ended.append(Ended(member.name, error=end))
         else:
-            outcome = end.plan.outcome.value if end.plan.outcome else ""
-            self.ended.append(Ended(member.name, outcome, end.plan.reason))
+            self.ended.append(Ended(member.name, end.plan.outcome, end.plan.reason))

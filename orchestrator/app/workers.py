@@ -78,7 +78,10 @@ def ended(session: Session) -> UsageError | None:
     # The local cloud stops with its last machine; then only the local copy of the record remains.
     record = session.records.load(forgiving=session.choice.cloud == "local")
     if record.outcome:
-        why, hint = f"the deployment is over ({record.outcome}): its machines are stopped", "see: tpuctl logs"
+        why, hint = (
+            f"the deployment is over ({record.outcome.value}): its machines are stopped",
+            "see: tpuctl logs",
+        )
     elif not record.job.bundle:
         why, hint = f"{session.spec.name} is not up", "run: tpuctl up"
     else:

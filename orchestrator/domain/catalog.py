@@ -7,6 +7,7 @@ package. A price of None means unknown, never zero.
 
 import csv
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,8 +25,6 @@ TABLES = (
 )
 
 _DATE = re.compile(r"(?:date:|read|generated|assembled)\s+(\d{4}-\d{2}(?:-\d{2})?)")
-# Parses the notes of tpu_zones.csv: change the two together.
-_SIZES = re.compile(r"\w+-(\d+)(?:\.\.(\d+))?(?: only)?(?:;|$)")
 BY_CHIPS = ("v5e", "v6e")
 """Generations whose quota counts chips; the others count cores."""
 # The source of TPU prices has 700.0 for unknown.
@@ -247,16 +246,13 @@ def build(tables: Mapping[str, str]) -> Catalog:
     accelerators = {a.type: a for a in (_accelerator(row, runtimes) for row in rows["accelerators"])}
     listed: dict[str, list[str]] = {}
     for row in rows["tpu_zones"]:
-        # The cells continue after "yes" with their source.
-        if "yes" in (row["listed_in_api"][:3], row["listed_in_docs"][:3]):
+        if "yes" in (row["listed_in_api"], row["listed_in_docs"]):
             listed.setdefault(row["zone"], []).extend(_listed(row, accelerators.values()))
     vm_rows = rows["vm_prices"]
     return Catalog(
         accelerators,
         {zone: tuple(dict.fromkeys(types)) for zone, types in sorted(listed.items()) if types},
-        frozenset(
-            (r["zone"], r["generation"]) for r in rows["tpu_zones"] if r["listed_in_docs"].startswith("yes")
-        ),
+        frozenset((r["zone"], r["generation"]) for r in rows["tpu_zones"] if r["listed_in_docs"] == "yes"),
         tuple(dict.fromkeys(r["runtime_version"] for r in rows["runtime_versions"] if _literal(r))),
         _tpu_prices(rows["tpu_prices"], accelerators),
         {(row["item"], row["region"]): _price(row) for row in vm_rows if row["kind"] == "vm"},
@@ -264,9 +260,7 @@ def build(tables: Mapping[str, str]) -> Catalog:
         {name: _date(tables[name]) for name in TABLES},
         {row["item"]: float(row["mem_gib"]) for row in vm_rows if row["kind"] == "vm" and row["mem_gib"]},
         _tpu_prices(rows["tpu_prices_published"], accelerators, "region"),
-        frozenset(
-            (r["zone"], r["generation"]) for r in rows["tpu_zones"] if r["flex_start"].startswith("yes")
-        ),
+        frozenset((r["zone"], r["generation"]) for r in rows["tpu_zones"] if r["flex_start"] == "yes"),
         {
             (row["generation"], row["hosts"], spot): _quota(row, spot)
             for row in rows["tpu_quotas"]
@@ -310,12 +304,9 @@ def _accelerator(row: Mapping[str, str], runtimes: Mapping[str, str]) -> Acceler
 
 
 def _listed(row: Mapping[str, str], accelerators: Iterable[Accelerator]) -> list[str]:
-    """Return the types of a zone's row; a note such as `v2-32..512 only` limits the sizes."""
+    """Return the types of a zone's row, within its sizes."""
     fitting = [one for one in accelerators if one.generation == row["generation"] and one.tpu_api]
-    sizes = _SIZES.match(row["note"])
-    if not sizes:
-        return [one.type for one in fitting]
-    low, high = int(sizes[1]), int(sizes[2] or sizes[1])
+    low, high = int(row["smallest"] or 0), int(row["largest"] or sys.maxsize)
     return [one.type for one in fitting if low <= one.size <= high]
 
 

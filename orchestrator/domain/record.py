@@ -13,7 +13,7 @@ from orchestrator.domain.first_seen import FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Node, NodeState, Operation, Phase, World
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 
@@ -233,7 +233,8 @@ class Record:
     spans: tuple[Span, ...] = ()
     zone_memories: ZoneMemories = ()
     """Capacity memory of each zone."""
-    outcome: str = ""
+    outcome: Outcome | None = None
+    """None until the deployment has ended."""
     reason: str = ""
     disks: tuple[Span, ...] = ()
     """When VMs existed, running or stopped: their disks are billed."""

@@ -173,7 +173,7 @@ class Reconciler:
         )
         outcome = plan.outcome
         if outcome is not None and outcome is not Outcome.REFUSED:
-            self._records.update(lambda record: replace(record, outcome=outcome.value, reason=plan.reason))
+            self._records.update(lambda record: replace(record, outcome=outcome, reason=plan.reason))
         elif not self._records.rest():
             self._records.flush()
 

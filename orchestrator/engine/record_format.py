@@ -101,6 +101,7 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
     plain = replace(sane, first_seen={}, node=replace(sane.node, shape=None))
     body[BODY] = _flat(adapter(Record).dump_python(plain, mode="json"))
     body[BODY]["shape"] = str(sane.node.shape or "")
+    body[BODY]["outcome"] = sane.outcome.value if sane.outcome else ""
     for refusal in body[BODY]["refusals"]:
         # Earlier versions show this message and know no separate code, so it stays in the text.
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
@@ -169,6 +170,7 @@ def _record(stored: Mapping[str, Any]) -> Record:
     shape = _SHAPE.fullmatch(nested["node"].pop("shape", ""))
     stored_operations = nested.get("operations", ())
     nested["operations"] = [{**one, "verb": _SIGNS[one["verb"]]} for one in stored_operations]
+    nested["outcome"] = nested.get("outcome") or None
     record: Record = adapter(Record).validate_python(nested)
     refusals = tuple(_with_code(refusal) for refusal in record.refusals)
     node = replace(

@@ -74,7 +74,7 @@ def observations_of(world: World, record: Record) -> dict[str, str]:
         **found,
         "incarnation": str(record.node.incarnation),
         "code in the bucket": record.job.uploaded or "none",
-        "end": record.outcome or "none",
+        "end": record.outcome.value if record.outcome else "none",
     }
 
 

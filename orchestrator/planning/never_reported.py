@@ -126,7 +126,7 @@ def all_silent(spec: Spec, world: World, record: Record) -> str:
             return SILENT_VM
         # While the TPU is being deleted it is not READY any more, so the record decides. If a report has ended the
         # job, that report decides.
-        return record.reason if record.outcome == Outcome.FAILED.value and not world.known_heartbeats else ""
+        return record.reason if record.outcome is Outcome.FAILED and not world.known_heartbeats else ""
     given_up = record.silence.never_reported
     if len(given_up) < SILENT_TPUS or world.observed_at - given_up[0][1] < SILENT_TIME:
         return ""

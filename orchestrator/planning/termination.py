@@ -45,8 +45,8 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
     if budget is not None and spent_usd >= budget:
         reason = f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD, by the upper prices"
         return Outcome.SPENT, reason
-    if record.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}:
-        return Outcome(record.outcome), record.reason
+    if record.outcome in {Outcome.DONE, Outcome.UNCLAIMED}:
+        return record.outcome, record.reason
     return None, ""
 
 
@@ -101,7 +101,7 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
         waiting = (*waiting, "a machine is still being made; it is removed as soon as it shows")
     wake_in = None
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
-        if vm_last and (waiting or record.outcome != outcome.value):
+        if vm_last and (waiting or record.outcome is not outcome):
             waiting, wake_in = (*waiting, "the VM is stopped last"), VM_LAST_WAKE
         else:
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))

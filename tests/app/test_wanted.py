@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from orchestrator.app.wanted import ended, want
 from orchestrator.domain.observation import Phase, Present, Unknown
+from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, MemorySpec
 from orchestrator.planning.job import job_digest
@@ -43,16 +44,16 @@ def test_other_settings_reach_machines_that_took_the_code_from_the_bucket():
 
 def test_a_failed_deployment_is_opened_again_under_a_new_incarnation():
     """The old incarnation's reports still say that it failed."""
-    again = want(changed(RUNNING, outcome="failed"), "b", "a", "j", NOW)
-    assert (again.outcome, again.node.incarnation, again.node.accepted) == ("", 2, False)
+    again = want(changed(RUNNING, outcome=Outcome.FAILED), "b", "a", "j", NOW)
+    assert (again.outcome, again.node.incarnation, again.node.accepted) == (None, 2, False)
 
 
 def test_a_done_deployment_stays_done_until_something_changes():
     """A second `up` must not train for nothing."""
-    done = changed(RUNNING, outcome="done")
-    assert want(done, "b", "a", "j", NOW).outcome == "done"
-    assert want(done, "c", "a", "j", NOW).outcome == ""
-    assert want(done, "b", "a", "k", NOW).outcome == ""
+    done = changed(RUNNING, outcome=Outcome.DONE)
+    assert want(done, "b", "a", "j", NOW).outcome is Outcome.DONE
+    assert want(done, "c", "a", "j", NOW).outcome is None
+    assert want(done, "b", "a", "k", NOW).outcome is None
 
 
 def test_the_digest_follows_every_setting_of_the_job():
@@ -77,11 +78,11 @@ def test_the_digest_knows_no_defaults():
 def test_an_end_that_nobody_watched_is_taken_from_the_reports():
     """New settings for a job that ended meanwhile open a new incarnation instead of ending it once more."""
     done = ended(spec(), Present((beat(phase=Phase.DONE),)), RUNNING)
-    assert done.outcome == "done"
+    assert done.outcome is Outcome.DONE
     assert want(done, "b", "a", "k", NOW).node.incarnation == 2
     lies = beat(phase=Phase.UNCLAIMED, unclaimed_files=1, uncommitted="a.pt")
     left = ended(spec(), Present((lies,)), RUNNING)
-    assert left.outcome == "unclaimed"
+    assert left.outcome is Outcome.UNCLAIMED
     assert "a.pt lies in unclaimed/" in left.reason
     failed = ended(spec(), Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
     assert want(failed, "b", "a", "j", NOW).node.incarnation == 2

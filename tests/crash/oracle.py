@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.domain.observation import NodeState
+from orchestrator.domain.plan import Outcome
 from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.engine.record_format import decode
@@ -97,7 +98,7 @@ def check_running(stage, scenario, before):
 
 def check_done(stage, scenario, before):
     """Nothing is paid for but a stopped VM's disk, and data stays."""
-    check_over(stage, scenario, before, "done")
+    check_over(stage, scenario, before, Outcome.DONE)
 
 
 def check_over(stage, scenario, before, outcome):
@@ -108,7 +109,7 @@ def check_over(stage, scenario, before, outcome):
     demand("I4", invariants.i4_settled(True, [one for one in live if one.name != "demo-vm"], 0, 0))
     _always(stage, scenario, before)
     demand("I3", invariants.i3_never_back(before.checkpoint, newest(stage, scenario.spec)))
-    demand("I8", "" if record(stage).outcome == outcome else f"it is {outcome}, and nobody says so")
+    demand("I8", "" if record(stage).outcome is outcome else f"it is {outcome.value}, and nobody says so")
     _left_alone(stage, scenario)
 
 

@@ -12,6 +12,7 @@ from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name
 from orchestrator.contract.unclaimed_manifest import manifest_name as unclaimed_name
 from orchestrator.domain.checksum import with_checksum
+from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
 from tests.crash import commands
 from tests.crash.oracle import check_done, check_gone, check_over, check_running
@@ -250,7 +251,7 @@ def watch_to_unclaimed(stage, spec, place=HERE):
 
 def check_unclaimed(stage, scenario, before):
     """It is over and not done, nothing is paid for but a stopped VM's disk, and what was trained is there."""
-    check_over(stage, scenario, before, "unclaimed")
+    check_over(stage, scenario, before, Outcome.UNCLAIMED)
     assert {KEPT, unclaimed_name(1, 0)} <= set(stage.objects()), "what was trained is gone"
 
 

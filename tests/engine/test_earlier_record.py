@@ -99,7 +99,7 @@ def test_every_value_has_its_place_in_the_nested_record(left):
     ]  # fmt: skip
     assert left.zones_used == (HERE, THERE)
     assert left.sidecars == {"tpu": "", "vm": ""}
-    assert (left.outcome, left.reason, left.expires_at) == ("", "", 0.0)
+    assert (left.outcome, left.reason, left.expires_at) == (None, "", 0.0)
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_a_failed_job_ends_with_its_reason(lab):
         controller.run()
     lab.clock.advance(10)
     assert lab.nodes() == {}
-    assert controller.record.outcome == "failed"
+    assert controller.record.outcome is Outcome.FAILED
 
 
 def test_up_after_a_failure_starts_again(lab):

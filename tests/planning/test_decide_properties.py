@@ -21,7 +21,7 @@ from orchestrator.domain.observation import (
     Worker,
     World,
 )
-from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.record import Refusal, Span
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
@@ -113,7 +113,7 @@ HISTORIES = st.builds(
     spans=st.lists(
         st.builds(Span, st.sampled_from([Kind.NODE, Kind.VM]), st.just("x"), ZONES, TIMES), max_size=2
     ).map(tuple),
-    outcome=st.sampled_from(["", "", "done", "failed"]),
+    outcome=st.sampled_from([None, None, Outcome.DONE, Outcome.FAILED]),
 )
 SPECS = st.sampled_from(
     [

@@ -145,7 +145,7 @@ def test_an_end_that_has_begun_is_not_taken_back():
     """The TPU is READY no more while it is deleted; another one would wait in vain too."""
     wanted = spec(job=JobSpec(command="python train.py", run_on="vm"))
     ended = decide(wanted, silent(), known(SILENT_TIME))
-    going = known(SILENT_TIME, first_seen={}, outcome=ended.outcome.value, reason=ended.reason)
+    going = known(SILENT_TIME, first_seen={}, outcome=ended.outcome, reason=ended.reason)
     gone = silent(nodes=Present(()))
     assert decide(wanted, gone, going).outcome is Outcome.FAILED
     assert not any(c.verb is Verb.CREATE for c in decide(wanted, gone, going).changes)

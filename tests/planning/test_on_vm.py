@@ -8,7 +8,7 @@ from orchestrator.advice.preview import preview
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import Phase, Present, Unknown, VmState
-from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.scopes import CLOUD_PLATFORM, LOOP_ROLES, MACHINE_SCOPES, vm_scopes
 from orchestrator.domain.spec import VmSpec, WatchSpec
@@ -33,15 +33,17 @@ def test_the_vm_is_stopped_when_no_tpu_is_left_and_the_end_is_recorded():
     gone = world(heartbeats=DONE, nodes=Present(()))
     assert decide(LOOPED, gone, record()).empty, "the end is not recorded yet"
     assert decide(LOOPED, gone, record()).waiting
-    assert kinds(decide(LOOPED, gone, record(outcome="done", requested_at=0.0))) == [(Kind.VM, Verb.STOP)]
+    assert kinds(decide(LOOPED, gone, record(outcome=Outcome.DONE, requested_at=0.0))) == [
+        (Kind.VM, Verb.STOP)
+    ]
     unseen = world(heartbeats=DONE, nodes=Unknown("503"))
-    assert decide(LOOPED, unseen, record(outcome="done", requested_at=0.0)).empty
+    assert decide(LOOPED, unseen, record(outcome=Outcome.DONE, requested_at=0.0)).empty
 
 
 def test_a_stopped_vm_is_the_end():
     """Then nothing is waited for."""
     over = world(heartbeats=DONE, nodes=Present(()), vm=Present(vm(state=VmState.TERMINATED)))
-    plan = decide(LOOPED, over, record(outcome="done", requested_at=0.0))
+    plan = decide(LOOPED, over, record(outcome=Outcome.DONE, requested_at=0.0))
     assert (plan.empty, plan.waiting) == (True, ())
 
 

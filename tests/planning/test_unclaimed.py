@@ -54,7 +54,7 @@ def test_nothing_saved_at_all_is_said():
 
 def test_the_end_is_remembered_when_the_reports_are_gone():
     """The record keeps outcome and reason."""
-    was = changed(record(), outcome="unclaimed", reason="why")
+    was = changed(record(), outcome=Outcome.UNCLAIMED, reason="why")
     plan = planned(was=was, nodes=Present(()))
     assert (plan.outcome, plan.reason) == (Outcome.UNCLAIMED, "why")
 

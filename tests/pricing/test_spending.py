@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import Phase
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span, first_incarnations, lives
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import StoredAmount, Use, spending, stretches
@@ -177,7 +177,9 @@ def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     assert found.most_usd >= found.usd
     assert found.budget_lasts == pytest.approx((10 / found.most_usd - 1) * 3600)
     assert found.ondemand_usd > found.usd
-    over = spending(SPEC, CATALOG, record(**existed((running, VM)), outcome="done", **here), [], T0 + 3600)
+    over = spending(
+        SPEC, CATALOG, record(**existed((running, VM)), outcome=Outcome.DONE, **here), [], T0 + 3600
+    )
     assert (over.ttl_left, over.to_ttl_usd) == (None, None)
 
 

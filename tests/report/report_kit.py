@@ -5,7 +5,7 @@ from dataclasses import replace
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat, Phase
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import losses
@@ -46,7 +46,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
         Span(Kind.NODE, f"{name}-tpu-g{n + 1}", ZONE, T + 1200 * n, T + 1200 * n + 1100) for n in range(3)
     ]
     record = record_of(
-        started_at=T - 10, incarnation=3, preemptions=2, bundle="b", outcome="done",
+        started_at=T - 10, incarnation=3, preemptions=2, bundle="b", outcome=Outcome.DONE,
         reason=reason or "all is done",
         spans=(Span(Kind.VM, f"{name}-vm", ZONE, T, None), *nodes),
     )  # fmt: skip
@@ -60,7 +60,8 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     summary = summarise(beats, events, preemptions=2, wall=3400, cost_usd=1.5, ondemand_usd=4.0)
     worker = {"worker": 0, "phase": "done", "step": 400, "loss": 2.5, "checkpoint": 400}
     status = {
-        "name": name, "project": "p", "outcome": record.outcome, "incarnation": 3, "preemptions": 2,
+        "name": name, "project": "p", "outcome": record.outcome and record.outcome.value,
+        "incarnation": 3, "preemptions": 2,
         "cost_usd": 1.5, "next": [], "target_steps": 400,
         "workers": [{**worker, "checkpoint_age_s": 9.0}],
     }  # fmt: skip

@@ -98,7 +98,7 @@ def test_a_deployment_that_has_only_begun_has_a_page():
     """No machine, no report, no event: it says so."""
     found = facts()
     bare = replace(
-        found, record=changed(found.record, spans=(), outcome=""), beats=(), events=(), losses={},
+        found, record=changed(found.record, spans=(), outcome=None), beats=(), events=(), losses={},
         status={**found.status, "outcome": None, "workers": [], "next": ["create node x: there is none"]},
         spending=replace(found.spending, items=(), uses={}),
         summary=replace(found.summary, goodput=None, steps=None, recoveries=()),

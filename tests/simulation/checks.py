@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 
 from orchestrator.contract.unclaimed_manifest import ended_before
 from orchestrator.domain import names
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.emulator.state.instance import Status
 from orchestrator.emulator.state.node import DEAD, Health, NodeState
 from orchestrator.engine.observe import zones_to_look_at
@@ -148,7 +148,7 @@ class Checks:
         spec = self.world.specs[deployment]
         spending = spec.watch.budget_usd is not None or spec.watch.ttl < 7 * 86400
         over = any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
-        return over or spending or (record is not None and record.outcome != "")
+        return over or spending or (record is not None and record.outcome is not None)
 
     def passed(self, controller, result):
         """Check everything after one pass."""
@@ -176,7 +176,7 @@ class Checks:
         # Another computer may still keep the record of a life whose bucket is gone: it was true then.
         if record is not None and record.started_at >= self._anew.get(deployment, 0.0):
             done = any(d == deployment for d, _ in fleet.truly_done)
-            self.demand("I8", invariants.i8_truly(record.outcome == "done", done), deployment)
+            self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), deployment)
             bucket = self.world.bucket(deployment)
             kept = ended_before(bucket.unclaimed(), LATER, fleet.digests["bundle"], "s")
             self.demand("I8", invariants.i8_saved(record.outcome, bucket.complete(), kept), deployment)

@@ -8,7 +8,7 @@ functions judge lives, long and wide lives, and stories.
 from dataclasses import dataclass
 
 from orchestrator.domain import names
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Outcome
 
 CREATES_AN_HOUR = 75
 """Asks for one kind in one zone that a process may make in an hour: the longest back-off is a minute."""
@@ -132,7 +132,7 @@ def i8_truly(told, really):
 
 def i8_saved(outcome, complete, kept):
     """I8 no end without what was trained: done with a complete checkpoint, unclaimed with every file kept."""
-    if outcome == "done" and not complete:
+    if outcome is Outcome.DONE and not complete:
         return "said to be done, and the bucket holds no complete checkpoint"
-    missing = outcome == "unclaimed" and not kept
+    missing = outcome is Outcome.UNCLAIMED and not kept
     return "said to be unclaimed, and files are missing in the bucket" if missing else ""

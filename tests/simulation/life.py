@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from orchestrator.domain.plan import Outcome
 from orchestrator.planning.tpu import CREATE_DEADLINE
 from tests.simulation import invariants
 from tests.simulation.checks import Checks
@@ -177,7 +178,7 @@ class Story:
         if method == "compute.instances.stop":
             record = self.world.stored_history(deployment)
             # One that has saved in vain ends, too, and is none of the truly done.
-            in_vain = record is not None and record.outcome == "unclaimed"
+            in_vain = record is not None and record.outcome is Outcome.UNCLAIMED
             return in_vain + sum(done == deployment for done, _ in self.world.fleet.truly_done)
         if not method.startswith("tpu.queuedResources."):
             return 0

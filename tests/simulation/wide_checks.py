@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 
 from orchestrator.domain import names
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.emulator.state.instance import Status
 from orchestrator.emulator.state.node import DEAD, Health, NodeState
 from orchestrator.engine.observe import zones_to_look_at
@@ -99,7 +99,7 @@ class WideChecks:
         limited = loop.spec.watch.budget_usd is not None or loop.case.ttl_ends
         return (
             limited
-            or loop.records.current.outcome != ""
+            or loop.records.current.outcome is not None
             or any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
         )
 
@@ -142,7 +142,7 @@ class WideChecks:
         fleet = self.world.fleet
         self.demand("I2", invariants.i2_one_writer({}, fleet.zombie_writes))
         done = any(d == loop.name for d, _ in fleet.truly_done)
-        self.demand("I8", invariants.i8_truly(record.outcome == "done", done), loop.name)
+        self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), loop.name)
 
     def over(self, loop, outcome):
         """Check what a command told at its end."""

@@ -14,7 +14,6 @@ from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interrup
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.secret import lend_secrets
 from orchestrator.config.load import FILE_NAME
-from orchestrator.domain.plan import Outcome
 from orchestrator.errors import UsageError
 
 POLL = "watch.poll=1s"
@@ -174,7 +173,7 @@ class _Run:
         """Return the run; raise CommandFailedError when the deployment has not ended."""
         records = self._stage.session.records
         records.load()
-        outcome = next((one for one in Outcome if one.value == records.current.outcome), None)
+        outcome = records.current.outcome
         if outcome is None:
             raise CommandFailedError(code or 1)
         return replace(evidence.life(outcome, records.current.reason), injections=tuple(injections))

@@ -38,7 +38,7 @@ def show_all(
 ) -> int:
     """Print how each watch ended; return the exit code of the worst end, or that of an interrupt."""
     rows = [
-        {"name": one.name, "outcome": one.outcome or None, "reason": one.reason,
+        {"name": one.name, "outcome": one.outcome.value if one.outcome else None, "reason": one.reason,
          "error": one.error.as_dict() if one.error else None}
         for one in ended
     ]  # fmt: skip
@@ -46,7 +46,7 @@ def show_all(
         print_json("watch-all", {"stopped": stopped, "deployments": rows})
     for one in () if as_json else ended:
         if one.error is None:
-            say(f"{one.name}: {one.outcome}: {one.reason}", style="bold green")
+            say(f"{one.name}: {one.outcome.value if one.outcome else ''}: {one.reason}", style="bold green")
             continue
         say(f"{one.name}: {one.error.message} ({one.error.code})", style="red")
         say(f"  next:  {one.error.hint}" if one.error.hint else "  next:  tpuctl explain")

@@ -1,6 +1,7 @@
 """Read the local cloud's catalogue from data/*.csv: accelerators, zones, runtimes and prices."""
 
 import csv
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -68,7 +69,7 @@ def rows(name: str) -> tuple[Mapping[str, str], ...]:
 
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
-    served = [row for row in rows("accelerators.csv") if row["tpu_api"].startswith("yes")]
+    served = [row for row in rows("accelerators.csv") if row["tpu_api"] == "yes"]
     return {row["accelerator_type"]: _accelerator(row) for row in served}
 
 
@@ -111,32 +112,24 @@ def zone_types() -> Mapping[str, tuple[str, ...]]:
     """Return the accelerator types that each TPU zone lists, in Google's documentation or in its API."""
     zones: dict[str, list[str]] = {}
     for row in rows("tpu_zones.csv"):
-        if _served(row):
+        if "yes" in (row["listed_in_docs"], row["listed_in_api"]):
             known = zones.setdefault(row["zone"], [])
             known += [name for name in _types_of(row) if name not in known]
-    return {zone: tuple(types) for zone, types in sorted(zones.items())}
+    # Some zones have only types that the TPU API does not serve.
+    return {zone: tuple(types) for zone, types in sorted(zones.items()) if types}
 
 
 @cache
 def flex_start_zones() -> frozenset[tuple[str, str]]:
     """Return (zone, generation) where flex-start is known to be offered."""
-    found = (row for row in rows("tpu_zones.csv") if row["flex_start"].startswith("yes"))
+    found = (row for row in rows("tpu_zones.csv") if row["flex_start"] == "yes")
     return frozenset((row["zone"], row["generation"]) for row in found)
 
 
-def _served(row: Mapping[str, str]) -> bool:
-    """Return whether the TPU API offers the generation there, as seen or documented."""
-    documented = row["listed_in_docs"].startswith("yes") and row["listed_in_api"] != "not servable"
-    return documented or row["listed_in_api"].startswith("yes")
-
-
 def _types_of(row: Mapping[str, str]) -> Iterable[str]:
-    note, generation = row["note"], row["generation"]
-    names = [a.type for a in accelerators().values() if a.generation == generation]
-    smallest = f"{generation}-8"
-    if f"{smallest} only" in note:
-        return [smallest]
-    return [name for name in names if name != smallest] if f"{generation}-32.." in note else names
+    low, high = int(row["smallest"] or 0), int(row["largest"] or sys.maxsize)
+    of_generation = [name for name, one in accelerators().items() if one.generation == row["generation"]]
+    return [name for name in of_generation if low <= int(name.rpartition("-")[2]) <= high]
 
 
 @cache
