@@ -207,8 +207,8 @@ MAY_IMPORT_LATE = {
         "orchestrator.engine.loop",
     ),
     "app/expired.py": ("orchestrator.engine.endings", "orchestrator.engine.reconcile"),
-    "app/dashboard.py": ("uvicorn", "orchestrator.report.dashboard"),  # an extra
-    "app/metrics.py": ("prometheus_client",),  # an extra
+    "app/loop/dashboard.py": ("uvicorn", "orchestrator.report.dashboard"),  # an extra
+    "app/loop/metrics.py": ("prometheus_client",),  # an extra
     "emulator/control.py": ("orchestrator.emulator.machines",),  # it first says which extra is missing
     "emulator/machines/supervisor.py": ("orchestrator.emulator.machines",),  # the parent stays small
 }

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.known import spec_in
+from orchestrator.app.machines.workers import observe
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.same_place import check_place
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import SPEC_FILE
 from orchestrator.app.up import Goal, bring_up
-from orchestrator.app.workers import observe
 from orchestrator.domain import names
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm, Present, Unknown, World
 from orchestrator.engine.adopt import Adoption, take_bucket, take_vm

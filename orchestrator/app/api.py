@@ -26,12 +26,12 @@ from orchestrator.app.fleet.watch import FleetWatch
 from orchestrator.app.init import write_first_files
 from orchestrator.app.local import preempt
 from orchestrator.app.logs import read_job_log
+from orchestrator.app.loop.watch import watch
 from orchestrator.app.plan import plan
 from orchestrator.app.report import write_report
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.status import newest, open_for_status
 from orchestrator.app.up import bring_up
-from orchestrator.app.watch import watch
 from orchestrator.domain.events import Event
 from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.engine import fleet_orders

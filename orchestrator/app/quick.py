@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app.holder import process_ended
+from orchestrator.app.loop.holder import process_ended
 from orchestrator.app.state_folders import known_files
 from orchestrator.clock import SystemClock
 from orchestrator.config.find import find

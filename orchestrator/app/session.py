@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.clouds import local_adapter
-from orchestrator.app.holder import process_ended, this_process
 from orchestrator.app.known import spec_of
+from orchestrator.app.loop.holder import process_ended, this_process
+from orchestrator.app.loop.process_lock import only_here
 from orchestrator.app.prices import catalog_for
-from orchestrator.app.process_lock import only_here
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.same_place import check_place, check_record, own_agent
 from orchestrator.app.state_folders import on_machine, own_address, record_key, state_folder

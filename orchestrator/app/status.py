@@ -5,7 +5,7 @@ from typing import Any
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
-from orchestrator.app.holder import process_ended
+from orchestrator.app.loop.holder import process_ended
 from orchestrator.app.quick import aged_status, keep_mark
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session

@@ -6,8 +6,8 @@ import urllib.request
 
 import pytest
 
-from orchestrator.app import metrics
-from orchestrator.app.metrics import COUNTERS, GAUGES, Metrics, metrics_table
+from orchestrator.app.loop import metrics
+from orchestrator.app.loop.metrics import COUNTERS, GAUGES, Metrics, metrics_table
 from orchestrator.emulator.start_options import free_ports
 from orchestrator.errors import UsageError
 from tests.cli.cli_kit import ROOT

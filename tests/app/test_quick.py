@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import _expired, remember
-from orchestrator.app.holder import this_process
+from orchestrator.app.loop.holder import this_process
 from orchestrator.app.quick import _may_be_over, keep_mark, published_on
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.app import tunnel as tunnels
+from orchestrator.app.machines import tunnel as tunnels
 from orchestrator.app.reporter import Reporter
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.ports import Host, RunResult

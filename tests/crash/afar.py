@@ -23,8 +23,8 @@ from unittest import mock
 
 import requests
 
-from orchestrator.app.holder import process_ended, this_process
-from orchestrator.app.process_lock import only_here
+from orchestrator.app.loop.holder import process_ended, this_process
+from orchestrator.app.loop.process_lock import only_here
 from orchestrator.domain.ports import CloudAccount, PushResult, RunResult
 from orchestrator.engine import artifacts, atomic_files, journal, record_store
 from orchestrator.google.clients import Clients, CloudSettings

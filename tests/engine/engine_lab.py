@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.app.loop.watch import keep_alive
 from orchestrator.app.up import Goal, record_wanted
-from orchestrator.app.watch import keep_alive
 from orchestrator.clock import SteadyClock, VirtualClock
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names

@@ -14,8 +14,8 @@ import traceback
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.app.holder import process_ended, this_process
-from orchestrator.app.process_lock import only_here
+from orchestrator.app.loop.holder import process_ended, this_process
+from orchestrator.app.loop.process_lock import only_here
 from orchestrator.clock import SystemClock
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.record_store import RecordStore

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.app import expired
-from orchestrator.app.holder import process_ended, this_process
+from orchestrator.app.loop.holder import process_ended, this_process
 from orchestrator.config.adapter import dump, restore
 from orchestrator.contract.object_names import JOURNAL, LEASE, RECORD
 from orchestrator.domain.checksum import with_checksum

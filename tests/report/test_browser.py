@@ -6,7 +6,7 @@ import threading
 import pytest
 import uvicorn
 
-from orchestrator.app.dashboard import listening
+from orchestrator.app.loop.dashboard import listening
 from orchestrator.report.dashboard import Dashboard
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.page import LiveFacts, page

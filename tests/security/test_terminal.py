@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.app.tunnel import address
+from orchestrator.app.machines.tunnel import address
 from orchestrator.cli.console import page, put, say, show_error
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.cli.views.logs import parts_of

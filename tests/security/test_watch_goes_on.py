@@ -1,6 +1,6 @@
 """`watch` at the terminal: what cannot be drawn is told, and costs nobody else the news."""
 
-from orchestrator.app import watch
+from orchestrator.app.loop import watch
 from orchestrator.cli.views import job_progress
 from orchestrator.engine.outbox import Notifier
 

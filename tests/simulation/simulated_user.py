@@ -4,9 +4,9 @@ import shutil
 from types import SimpleNamespace
 
 from orchestrator.app.down import delete_all
+from orchestrator.app.loop.watch import keep_alive
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import Goal, pass_until, record_wanted
-from orchestrator.app.watch import keep_alive
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.endings import raise_outcome
 from orchestrator.errors import (

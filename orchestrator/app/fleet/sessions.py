@@ -12,10 +12,10 @@ from pathlib import Path
 from orchestrator import threads
 from orchestrator.app.choice import Choice
 from orchestrator.app.known import spec_in
+from orchestrator.app.machines.workers import observe, the_vm
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, Together, read_spec
 from orchestrator.app.state_folders import SPEC_FILE, known_files, state_folder, state_path
-from orchestrator.app.workers import observe, the_vm
 from orchestrator.clock import SystemClock
 from orchestrator.contract.object_names import ENGINE, NODES, RECORD
 from orchestrator.domain.events import Event

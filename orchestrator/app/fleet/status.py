@@ -8,10 +8,10 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.fleet.account import account
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import load_of
+from orchestrator.app.machines.workers import observe
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.status import holder_of
-from orchestrator.app.workers import observe
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Observed, Present, World
 from orchestrator.domain.spec import FleetSpec

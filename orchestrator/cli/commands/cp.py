@@ -42,7 +42,7 @@ def command(
     logs`, which makes logs/w0, logs/w1, ... A relative path there starts at the job's folder. The copy gets
     its name only when it is complete. A copied file replaces an existing one, a copied folder does not.
     """
-    from orchestrator.app.cp import CopyOrder, copy
+    from orchestrator.app.machines.cp import CopyOrder, copy
     from orchestrator.cli.views import cp as view
     from orchestrator.cli.views.event_lines import EventPrinter
 

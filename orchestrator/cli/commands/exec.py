@@ -26,7 +26,7 @@ def command(
     container where the job has an image; --home runs it on the machine itself. When
     a worker failed or was lost, a line at the end says so for each of them.
     """
-    from orchestrator.app.workers import run_everywhere
+    from orchestrator.app.machines.workers import run_everywhere
     from orchestrator.cli.views import exec as view
     from orchestrator.cli.views.event_lines import EventPrinter
 

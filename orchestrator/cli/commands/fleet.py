@@ -94,7 +94,7 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     """
     from orchestrator.app.fleet.sessions import Fleet
     from orchestrator.app.fleet.watch import FleetWatch
-    from orchestrator.app.hand_over import hand_over, take_back
+    from orchestrator.app.loop.hand_over import hand_over, take_back
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
     from orchestrator.cli.views.job_progress import gentle

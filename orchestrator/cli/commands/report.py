@@ -29,7 +29,7 @@ def command(choice: Choice, output: Path | None, live: bool, port: int | None, n
     With --live the page is served at 127.0.0.1 only, to whoever has the token in the printed address. Nothing
     can be changed through it, and nothing runs on afterwards.
     """
-    from orchestrator.app.dashboard import serve_dashboard
+    from orchestrator.app.loop.dashboard import serve_dashboard
     from orchestrator.app.report import write_report
     from orchestrator.cli.views.event_lines import EventPrinter
 

@@ -22,7 +22,7 @@ def command(choice: Choice, worker: int, on_vm: bool, home: bool, words: tuple[s
     image (job.image). --home opens the machine and the login's home instead.
     The machine must show the host key that the cloud's API reports.
     """
-    from orchestrator.app.workers import open_shell
+    from orchestrator.app.machines.workers import open_shell
     from orchestrator.cli.views.event_lines import EventPrinter
 
     reporter = EventPrinter(as_json=choice.as_json)

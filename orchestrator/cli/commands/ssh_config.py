@@ -26,7 +26,7 @@ def command(choice: Choice, output: Path | None, write: bool, remove: bool, yes:
     machine is now, and waits up to ten minutes for one that is being replaced. With --write one Include line
     goes to the head of ~/.ssh/config, which is copied first.
     """
-    from orchestrator.app.ssh_config import exclude, include, ssh_config
+    from orchestrator.app.machines.ssh_config import exclude, include, ssh_config
     from orchestrator.cli.views import ssh_config as view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.private_folders import private_file

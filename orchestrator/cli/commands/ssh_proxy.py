@@ -12,7 +12,7 @@ from orchestrator.cli.options import Command, deployment_options
 @click.argument("machine")
 def command(choice: Choice, wait: float, machine: str) -> None:
     """Carry standard input and output to the SSH server of MACHINE: w0, w1, ... or vm."""
-    from orchestrator.app.ssh_proxy import lead
+    from orchestrator.app.machines.ssh_proxy import lead
     from orchestrator.cli.views.event_lines import EventPrinter
 
     lead(choice, machine, wait, EventPrinter())

@@ -25,7 +25,7 @@ def command(choice: Choice, port: int | None, on_vm: bool, worker: int, browse: 
     tensorboard and jupyter are those of `sidecars:` in the deployment file. The tunnel stays open until
     Ctrl-C and comes back when the machine was replaced.
     """
-    from orchestrator.app.tunnel import Opened, open_tunnel
+    from orchestrator.app.machines.tunnel import Opened, open_tunnel
     from orchestrator.cli.views.event_lines import EventPrinter
 
     def opened(found: Opened) -> None:

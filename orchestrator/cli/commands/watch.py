@@ -29,9 +29,9 @@ def command(
     A watch here pauses for `tpuctl push`, too. --metrics is for Prometheus (docs/metrics.md). With --all one
     process watches all deployments that this computer has brought up (docs/many.md).
     """
-    from orchestrator.app.hand_over import hand_over, take_back
-    from orchestrator.app.watch import Watched, watch
-    from orchestrator.app.watch_all import WatchAll
+    from orchestrator.app.loop.hand_over import hand_over, take_back
+    from orchestrator.app.loop.watch import Watched, watch
+    from orchestrator.app.loop.watch_all import WatchAll
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
     from orchestrator.cli.views.job_progress import MemberLine, ProgressLine, gentle

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.app.cp import Copied
+from orchestrator.app.machines.cp import Copied
 from orchestrator.cli.console import print_json, put, say
 
 

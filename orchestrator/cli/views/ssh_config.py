@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.app.ssh_config import Included, SshConfig
+from orchestrator.app.machines.ssh_config import Included, SshConfig
 from orchestrator.cli.console import print_json, say, talk
 
 

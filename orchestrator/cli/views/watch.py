@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from orchestrator.app.hand_over import Moved
-from orchestrator.app.watch import Watched
-from orchestrator.app.watch_all import Ended
+from orchestrator.app.loop.hand_over import Moved
+from orchestrator.app.loop.watch import Watched
+from orchestrator.app.loop.watch_all import Ended
 from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.views.summary import show_summary
 

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
-from orchestrator.app.hand_over import over
-from orchestrator.app.metrics import Metrics
+from orchestrator.app.loop.hand_over import over
+from orchestrator.app.loop.metrics import Metrics
 from orchestrator.app.report import summary_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session

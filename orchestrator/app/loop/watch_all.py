@@ -8,10 +8,10 @@ from typing import Generic, TypeVar
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.known import billed, spec_in
+from orchestrator.app.loop.watch import Screen, turn
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, Together
 from orchestrator.app.state_folders import known_files
-from orchestrator.app.watch import Screen, turn
 from orchestrator.clock import SystemClock
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.engine.endings import raise_outcome

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.machines.workers import the_vm, worker_hosts
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.workers import the_vm, worker_hosts
 from orchestrator.domain.amounts import size_text
 from orchestrator.domain.ports import Host
 from orchestrator.errors import RemoteError, UsageError

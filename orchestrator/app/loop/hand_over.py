@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import stored_spec
 from orchestrator.app.known import spec_in
+from orchestrator.app.machines.workers import observe
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import RECORD_KEY, SPEC_FILE
-from orchestrator.app.workers import observe
 from orchestrator.config.adapter import document_of
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder

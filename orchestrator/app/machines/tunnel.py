@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.machines.workers import ended, may_pass, the_vm, worker_host_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.workers import ended, may_pass, the_vm, worker_host_of
 from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.ports import Host

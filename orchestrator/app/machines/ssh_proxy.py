@@ -4,10 +4,10 @@ import sys
 from collections.abc import Callable
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.machines.ssh_config import KNOWN_HOSTS
+from orchestrator.app.machines.workers import ended, may_pass, the_vm, worker_host_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.ssh_config import KNOWN_HOSTS
-from orchestrator.app.workers import ended, may_pass, the_vm, worker_host_of
 from orchestrator.domain.ports import Host
 from orchestrator.errors import HostKeyError, TpuctlError, TransientError, UsageError
 from orchestrator.ssh.client_config import note_keys

@@ -1,0 +1,1 @@
+"""Reach the machines of a deployment: commands, files, ports, and OpenSSH."""
