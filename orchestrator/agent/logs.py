@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.settings import Settings
+from orchestrator.agent.settings import FAST_HEARTBEAT, Settings
 from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.object_names import LOGS
 from orchestrator.contract.redaction import RedactedStream, Redactor
@@ -18,6 +18,8 @@ TURN = 16 << 20
 TURNS = 3
 WAITING = 256
 TAIL = 16 << 10
+LOOK = 1.0
+"""Seconds between two looks for new output: one object takes one change a second (docs/facts.md 3.2)."""
 
 
 class JobLog:
@@ -39,6 +41,7 @@ class JobLog:
         self._dropped = 0
         self.trouble = ""
         self.last_at = time.monotonic()
+        self.begun: Callable[[], None] = lambda: None
 
     def write(self, data: bytes) -> None:
         """Append output of the job. Never raises."""
@@ -80,9 +83,10 @@ class JobLog:
             return bytes(self._tail)
 
     def begin_tail(self) -> None:
-        """Reset the tail for another start."""
+        """Reset the tail for another start, and call *begun*."""
         with self._lock:
             self._tail.clear()
+        self.begun()
 
     def waiting(self) -> Tuple[List[bytes], bytes]:
         """Return the full segments that wait for the bucket, and the current one."""
@@ -118,15 +122,41 @@ class JobLog:
 
 
 class LogShipper:
-    """Copies the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after an earlier agent's segments."""
+    """
+    Copies the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after an earlier agent's segments.
+
+    *pause* is the time until the next look in seconds. Each upload is billed, so it doubles with each, from LOOK to
+    a heartbeat: the first lines of a start arrive within seconds, and so does a line after a silence.
+    """
 
     def __init__(self, settings: Settings, bucket: JobBucket, log: JobLog) -> None:
+        self.pause = self._step = LOOK
+        self._longest = max(LOOK, settings.heartbeat if settings.heartbeat > FAST_HEARTBEAT else 0.0)
         self._prefix = f"{LOGS}g{settings.incarnation}/w{settings.worker}/"
         self._bucket = bucket
         self._log = log
         self._lock = threading.Lock()
         self._next: Optional[int] = None
         self._shown = 0
+        self._silent = 0.0
+
+    def look(self) -> None:
+        """Upload what is new, and set *pause*. Raise AgentError."""
+        full, growing = self._log.waiting()
+        if not full and len(growing) == self._shown:
+            self._silent += self.pause
+            self.pause = LOOK
+            if self._silent >= self._longest:
+                self._step = LOOK
+            return
+        self._silent = 0.0
+        # Before the upload, so that a bucket out of reach is not tried each second either.
+        self.pause, self._step = self._step, min(self._longest, 2 * self._step)
+        self.ship()
+
+    def hasten(self) -> None:
+        """Begin again with short pauses: a start of the job writes its first lines now."""
+        self.pause = self._step = LOOK
 
     def ship(self, seconds: float = 30.0) -> None:
         """Upload the full segments and the current one. Raise AgentError; what was not uploaded keeps waiting."""

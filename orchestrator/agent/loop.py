@@ -28,7 +28,7 @@ from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.peers import LAST_LOG
 from orchestrator.agent.rehearsal import check
-from orchestrator.agent.threads import Repeater, say
+from orchestrator.agent.threads import Pause, Repeater, say
 from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.json_values import whole_number
 from orchestrator.contract.machine_errors import AgentError, FencedError, UnsafeError
@@ -92,7 +92,14 @@ class Agent:
         parts.status.time("boot")
         beat = self._repeat("heartbeat", parts.heartbeat_writer.report, self._settings.heartbeat)
         parts.status.urgent = beat.wake.set
-        self._repeat("logs", self._ship, 1.0 if self._settings.heartbeat <= 2 else self._settings.heartbeat)
+        shipper = parts.shipper
+        logs = self._repeat("logs", self._ship, lambda: shipper.pause)
+
+        def begun() -> None:
+            shipper.hasten()
+            logs.wake.set()
+
+        parts.log.begun = begun
         NoticeWatch(parts.metadata, self._preempted).start()
 
     def _live(self) -> Ending:
@@ -274,7 +281,7 @@ class Agent:
             say(str(error))
 
     def _ship(self) -> None:
-        self._parts.shipper.ship()
+        self._parts.shipper.look()
         if self._parts.log.trouble:
             raise OSError(self._parts.log.trouble)
 
@@ -287,7 +294,7 @@ class Agent:
         self._parts.status.set(preempted=True)
         self._noticed()
 
-    def _repeat(self, name: str, step: Callable[[], None], seconds: float) -> Repeater:
+    def _repeat(self, name: str, step: Callable[[], None], seconds: Pause) -> Repeater:
         thread = Repeater(name, step, seconds, self._parts.status.trouble)
         self._threads.append(thread)
         thread.start()

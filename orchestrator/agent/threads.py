@@ -7,12 +7,13 @@ import threading
 import time
 import traceback
 from collections import deque
-from typing import Callable, Deque, Dict, Generic, List, Optional, Sequence, Tuple, TypeVar
+from typing import Callable, Deque, Dict, Generic, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from orchestrator.contract.machine_errors import AgentError
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+Pause = Union[float, Callable[[], float]]
 
 
 def say(text: str) -> None:
@@ -49,13 +50,13 @@ class Task(threading.Thread, Generic[T]):
 
 class Repeater(threading.Thread):
     """
-    Calls *step* every *seconds*, or at once when *wake* is set; failures do not end it.
+    Calls *step* every *seconds*, which may change, or at once when *wake* is set; failures do not end it.
 
     *trouble* gets the thread's name and the failure's text, "" after success.
     """
 
     def __init__(
-        self, name: str, step: Callable[[], None], seconds: float, trouble: Callable[[str, str], None]
+        self, name: str, step: Callable[[], None], seconds: Pause, trouble: Callable[[str, str], None]
     ) -> None:
         super().__init__(name=name, daemon=True)
         self.wake = threading.Event()
@@ -76,7 +77,7 @@ class Repeater(threading.Thread):
             except Exception as error:  # A side thread must survive bugs too; the traceback goes to the log.
                 traceback.print_exc(file=sys.stdout)
                 self._trouble(self.name, repr(error))
-            self.wake.wait(self._seconds)
+            self.wake.wait(self._seconds() if callable(self._seconds) else self._seconds)
             self.wake.clear()
 
     def end(self) -> None:

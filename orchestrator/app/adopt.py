@@ -54,7 +54,8 @@ def adopt(
         found = _find(session, name, zone)
         _refuse_misfit(session, found, world)
         _refuse_unproven(session, found)
-    if not is_adopted(session.spec, found.node.labels):
+    fresh = not is_adopted(session.spec, found.node.labels)
+    if fresh:
         approve(found)
         # The machine needs the bucket with code and agent first; the TPU comes last.
         bring_up(choice, reporter, goal=Goal.MACHINE_ROOM)
@@ -64,7 +65,7 @@ def adopt(
             number = _take(session, found, at_down)
     else:
         number = found.node.incarnation or 0
-    done = bring_up(choice, reporter)
+    done = bring_up(choice, reporter, says_what_is_sent=not fresh)
     return Adopted(name, found.node.zone, number, done.changes)
 
 

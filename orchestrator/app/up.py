@@ -100,6 +100,7 @@ class UpPrice:
 def bring_up(
     choice: Choice, reporter: Reporter, *, wait: bool = False, plan: Path | None = None, goal: Goal = Goal.JOB,
     show_price: Callable[[UpPrice], None] = lambda _: None, first: bool = False, session: Session | None = None,
+    says_what_is_sent: bool = True,
 ) -> Up:  # fmt: skip
     """
     Run passes until *goal* is reached; with *plan*, do nothing that is not in that file.
@@ -115,7 +116,8 @@ def bring_up(
         session = session or Session(choice, reporter)
     sweep_expired(session)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
-    say_what_is_sent(session, sets)
+    if says_what_is_sent:
+        say_what_is_sent(session, sets)
     check_sources(session)
     if first and approved is None:
         show_price = _priced_first(session, sets, show_price, goal)

@@ -12,7 +12,7 @@ from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.observation import Heartbeat, Observed, Phase, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import Store
-from orchestrator.domain.record import Record, newest_incarnation
+from orchestrator.domain.record import Record, setting_aside
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.domain.tpu_shape import reshaped, shape_of
 from orchestrator.emulator.machines.machine_python import interpreters
@@ -159,7 +159,7 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
             started_at=now,
             starts=started(record, now),
             # A new incarnation, since the name of a former TPU is never reused (decision 1).
-            node=replace(record.node, incarnation=newest_incarnation(record) + 1, accepted=False),
+            node=setting_aside(record),
             race=replace(record.race, round=0, claimed=False),
             operations=(),
             ssh=replace(record.ssh, failed_since=None),

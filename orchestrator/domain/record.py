@@ -284,6 +284,23 @@ def newest_incarnation(record: Record) -> int:
     return max(record.node.highest, record.node.incarnation, *rivals, 0)
 
 
+def next_incarnation(record: Record) -> int:
+    """Return the number of the next TPU; no TPU was ever requested under it."""
+    node, newest = record.node, newest_incarnation(record)
+    # A request raises `highest` first, so a number beyond it was only set aside. 0 is what early versions left, and
+    # says nothing about what was requested.
+    unused = not node.accepted and node.requested_at == 0 and 0 < node.highest < node.incarnation == newest
+    return newest if unused else newest + 1
+
+
+def setting_aside(record: Record) -> NodeRecord:
+    """Return the newest TPU as one that has the next number and is not requested yet."""
+    number = next_incarnation(record)
+    return replace(
+        record.node, incarnation=number, highest=max(record.node.highest, number - 1), accepted=False
+    )
+
+
 def last_incarnation(record: Record) -> int:
     """Return the incarnation of the newest requested TPU; after `down` the record holds the next number."""
     if record.node.accepted or record.node.requested_at > 0:

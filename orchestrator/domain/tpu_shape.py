@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Record, Shape, Span, newest_incarnation
+from orchestrator.domain.record import Record, Shape, Span, next_incarnation
 from orchestrator.domain.spec import Spec
 
 
@@ -26,7 +26,7 @@ def reshaped(record: Record, shape: Shape) -> Record:
     # Recorded now, because the file names another type from here on, and the bill would use that.
     spans = tuple(_priced_by(before, span) for span in record.spans)
     return replace(
-        record, node=replace(record.node, shape=shape, unwanted=newest_incarnation(record)), spans=spans
+        record, node=replace(record.node, shape=shape, unwanted=next_incarnation(record) - 1), spans=spans
     )
 
 

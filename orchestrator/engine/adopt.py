@@ -26,7 +26,7 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.ports import Host, RunResult
-from orchestrator.domain.record import newest_incarnation
+from orchestrator.domain.record import next_incarnation
 from orchestrator.engine.deliver import START_SECONDS, node_hosts
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import wait_until
@@ -176,7 +176,7 @@ class Adoption:
         Raise the TpuctlError of the step that failed, after its result is in the journal.
         """
         deployment, node = self.deployment, found.node
-        number = newest_incarnation(deployment.records.current) + 1
+        number = next_incarnation(deployment.records.current)
         # Take the number first: after a kill from here on, any new TPU has a larger number and fences this one.
         deployment.lease.keep()
         deployment.records.update(lambda r: replace(r, node=replace(r.node, highest=number)))

@@ -20,7 +20,7 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import MAKING, Change, Kind, Verb
 from orchestrator.domain.ports import Nodes, Vms
-from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, newest_incarnation
+from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, setting_aside
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import wait_until
@@ -54,9 +54,7 @@ def closed(record: Record, now: float) -> Record:
     record = closing(record)
     return replace(
         record,
-        node=replace(
-            record.node, incarnation=newest_incarnation(record) + 1, zone="", accepted=False, requested_at=0.0
-        ),
+        node=replace(setting_aside(record), zone="", requested_at=0.0),
         race=replace(record.race, round=0, claimed=False, rivals=()),
         vm=replace(record.vm, accepted=False),
         operations=(),

@@ -22,6 +22,7 @@ from orchestrator.domain.record import (
     as_absent,
     current_node,
     newest_incarnation,
+    next_incarnation,
     succeeded,
     surely_absent,
 )
@@ -289,7 +290,7 @@ def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
         soonest = min(zones, key=lambda zone: create_gate(spec, record, zone))
         wait = held_back(spec, record, world, Kind.NODE, soonest)
         return wait or waits_for_quota(soonest)
-    return Step(_creates(spec, record, free, newest_incarnation(record) + 1, why))
+    return Step(_creates(spec, record, free, next_incarnation(record), why))
 
 
 def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
@@ -333,7 +334,7 @@ def _free(spec: Spec, world: World, record: Record, zone: str) -> bool:
 
 
 def _creates(spec: Spec, record: Record, zones: list[str], race: int, why: str) -> tuple[Change, ...]:
-    first = newest_incarnation(record) + 1
+    first = next_incarnation(record)
     tpu_type = current_type(spec, record)
     other = tpu_type != spec.tpu.type
     asked = [(number, names.node_name(spec, number), zone) for number, zone in enumerate(zones, first)]

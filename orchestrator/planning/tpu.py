@@ -14,7 +14,7 @@ from orchestrator.domain.record import (
     Refusal,
     current_node,
     lasted,
-    newest_incarnation,
+    next_incarnation,
     race_to_win,
     succeeded,
     surely_absent,
@@ -334,7 +334,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -
     if fresh and races(spec):
         return new_round(spec, world, record, judgement.why)
     # The same name for a create whose answer was lost: at worst it is refused as taken, never created twice.
-    incarnation = newest_incarnation(record) + 1 if fresh else record.node.incarnation
+    incarnation = next_incarnation(record) if fresh else record.node.incarnation
     full = full_zones(spec, world, record)
     zone = next_zone(spec, record, world.observed_at, world.prices, full) if fresh else record.node.zone
     if quota_held(world, record, zone):

@@ -19,7 +19,7 @@ from orchestrator.contract.replacing import replacing
 from orchestrator.domain.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
-from orchestrator.ssh.source_files import LIMIT, SourceEntry, survey
+from orchestrator.ssh.source_files import LIMIT, KeyFound, SourceEntry, key_refusal, survey
 
 _CACHE = "bundle.json"
 _KEEP = 3
@@ -72,30 +72,6 @@ def build(
         sum(1 for entry in entries if entry.stamp[0]),
         sum(entry.size for entry in entries),
     )
-
-
-@dataclass(frozen=True)
-class KeyFound:
-    """Name a file that holds a key, and of what kind the key is."""
-
-    path: str
-    kind: str
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.kind})"
-
-
-def _refuse(found: Sequence[KeyFound]) -> None:
-    """Raise UsageError if there are files with keys: every machine of the job could read them."""
-    if found:
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        raise UsageError(
-            f"the source folder holds what looks like keys: {', '.join(map(str, found[:3]))}{more}",
-            changed="Nothing was sent.",
-            hint="Name the file in .tpuctlignore and store the key with `tpuctl secret set NAME`; if it is "
-            f"not a key, allow it there with a line !{found[0].path}",
-            code="TPU-142",
-        )
 
 
 class _Behind(io.RawIOBase):
@@ -175,7 +151,8 @@ def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mappi
                     info = tarfile.TarInfo(name)
                     info.mode, info.size = 0o644, len(data)
                     tar.addfile(info, io.BytesIO(data))
-        _refuse(keys)
+        if keys:
+            raise key_refusal(keys)
         digest = hashing.sha256.hexdigest()
         # After the search for keys, so that a bundle with a key never gets its name.
         Path(temporary).replace(out_dir / f"{digest}.tar.gz")

@@ -4,17 +4,20 @@ import contextlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.contract.object_names import FETCHED
+from orchestrator.domain.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 from orchestrator.ssh.ignore import IgnoreReason, IgnoreVerdict, Rules, first_rules
 
 LIMIT = 512 * 1024 * 1024
 COUNTED = 20_000
 """Files that are counted in an excluded folder; beyond that it is reported as larger."""
+SHOWN = 20
+"""Reasons for a refusal that are listed at most."""
 PLAN = b'{"tpuctl_plan":'
 """The first bytes of a file from `tpuctl plan --out FILE`. Such a file would change the bundle it describes."""
 PLAN_NAMES = ("", ".json", ".plan", ".tpuplan")
@@ -56,18 +59,19 @@ class NotSent:
 
 @dataclass(frozen=True)
 class SourceSurvey:
-    """What is sent, sorted by path, and what is excluded by the user's rules or as a key."""
+    """What is sent, sorted by path, what is excluded by the user's rules or as a key, and what is refused."""
 
     entries: list[SourceEntry] = field(default_factory=list)
     at_home: list[NotSent] = field(default_factory=list)
+    refused: list[UsageError] = field(default_factory=list)
 
 
 def survey(source: Path, limit: int = LIMIT, written: Sequence[str] = ()) -> list[SourceEntry]:
     """
     Return what would be sent, sorted by path; *written* adds rules for files that tpuctl itself uses.
 
-    Raise UsageError for a folder that is missing, unreadable or over *limit* bytes, or that holds a special
-    file or a symlink that leads out of it.
+    Raise UsageError for a folder that is missing or over *limit* bytes, and for all in it that is unreadable, a
+    special file or a symlink that leads out of it.
     """
     return _surveyed(source, limit, written, homes=False).entries
 
@@ -83,10 +87,62 @@ def _surveyed(source: Path, limit: int, written: Sequence[str], *, homes: bool) 
     _walk(root, root, "", first_rules(written), found, homes=homes)
     total = sum(entry.size for entry in found.entries)
     if total > limit:
-        raise _too_large(source, found.entries, total, limit)
+        found.refused.append(_too_large(source, found.entries, total, limit))
+    elif found.refused:
+        # Otherwise keys are found while the files are packed, without reading them twice.
+        keys = list(_keys(root, found.entries))
+        found.refused.extend([key_refusal(keys)] if keys else [])
+    _refuse(source, found.refused)
     return SourceSurvey(
         sorted(found.entries, key=lambda entry: entry.path), sorted(found.at_home, key=lambda one: one.path)
     )
+
+
+@dataclass(frozen=True)
+class KeyFound:
+    """Name a file that holds a key, and of what kind the key is."""
+
+    path: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.kind})"
+
+
+def key_refusal(found: Sequence[KeyFound]) -> UsageError:
+    """Return the error for files with keys: every machine of the job could read them."""
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return UsageError(
+        f"the source folder holds what looks like keys: {', '.join(map(str, found[:3]))}{more}",
+        changed=_NOTHING,
+        hint="Name the file in .tpuctlignore and store the key with `tpuctl secret set NAME`; if it is "
+        f"not a key, allow it there with a line !{found[0].path}",
+        code="TPU-142",
+    )
+
+
+def _refuse(source: Path, refused: Sequence[UsageError]) -> None:
+    """Raise one error for everything in *refused*, if there is anything."""
+    if len(refused) < 2:
+        for error in refused:
+            raise error
+        return
+    shown = [f"- {error.message}. {error.hint}" for error in sorted(refused, key=lambda one: one.message)]
+    more = [f"- and {len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
+    lines = "\n".join([*shown[:SHOWN], *more])
+    raise UsageError(
+        f"the source folder {source} cannot be sent, for {len(refused)} reasons:\n{lines}",
+        changed=_NOTHING,
+        hint="Correct what is listed, then run the command again.",
+    )
+
+
+def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFound]:
+    for entry in entries:
+        if stat.S_ISREG(entry.mode) and entry.size <= SMALL and not entry.asked_for:
+            with contextlib.suppress(OSError):
+                kinds = keys_in((root / entry.path).read_bytes())
+                yield from (KeyFound(entry.path, kind) for kind in kinds[:1])
 
 
 def megabytes(size: int) -> str:
@@ -112,7 +168,8 @@ def _walk(
     try:
         found = list(os.scandir(folder))
     except OSError as error:
-        raise _unreadable(folder, error) from error
+        into.refused.append(_unreadable(folder, error))
+        return
     for item in found:
         path = prefix + item.name
         is_folder = item.is_dir(follow_symlinks=False)
@@ -125,7 +182,11 @@ def _walk(
             continue  # A model that `tpuctl fetch` downloaded is no code.
         if not is_folder and is_plan(Path(item.path)):
             continue
-        entry = _entry(root, Path(item.path), path, item.stat(follow_symlinks=False))
+        try:
+            entry = _entry(root, Path(item.path), path, item.stat(follow_symlinks=False))
+        except UsageError as error:
+            into.refused.append(error)
+            continue
         into.entries.append(replace(entry, asked_for=verdict.asked_for))
         if is_folder:
             _walk(root, Path(item.path), path + "/", inner, into, homes=homes)

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Attempt, Gang
 from orchestrator.agent.heartbeat import HeartbeatWriter, Status, heartbeat_name
-from orchestrator.agent.logs import SEGMENT, JobLog
+from orchestrator.agent.logs import SEGMENT, JobLog, LogShipper
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response
@@ -209,6 +210,55 @@ def test_segments_end_at_lines() -> None:
 
     assert b"".join([*full, growing]) == text
     assert all(segment.endswith(b"\n") and len(segment) <= SEGMENT for segment in full)
+
+
+def test_the_first_lines_of_a_start_are_in_the_bucket_within_seconds(lab: Lab) -> None:
+    """Of a job that writes each second; then it is one upload in a heartbeat, and a restart is quick again."""
+    settings = replace(settings_of(lab), heartbeat=30.0)
+    log, bucket = JobLog(Path("/dev/null")), bucket_of(lab)
+    shipper = LogShipper(settings, bucket, log)
+    log.begun = shipper.hasten
+    name = f"logs/g{settings.incarnation}/w0/000000.log"
+    lines = [b"line %03d\n" % number for number in range(600)]
+
+    def uploads(seconds: int) -> list[int]:
+        """Return at which seconds there was an upload, with a line in each second of virtual time."""
+        found, due, size = [], 0.0, len(bucket.read(name).data) if bucket.read(name) else 0
+        for second in range(seconds):
+            log.write(lines.pop(0))
+            if second >= due:
+                shipper.look()
+                due = second + shipper.pause
+            held = bucket.read(name)
+            if held is not None and len(held.data) > size:
+                found.append(second)
+                size = len(held.data)
+        return found
+
+    assert uploads(123) == [0, 1, 3, 7, 15, 31, 61, 91, 121]
+    log.begin_tail()
+    assert uploads(10) == [0, 1, 3, 7]
+
+
+def test_a_line_after_a_silence_is_uploaded_at_once(lab: Lab) -> None:
+    """A look that finds nothing costs no call."""
+    settings = replace(settings_of(lab), heartbeat=30.0)
+    log = JobLog(Path("/dev/null"))
+    shipper = LogShipper(settings, bucket_of(lab), log)
+    for _ in range(8):
+        log.write(b"line\n")
+        shipper.look()
+    assert shipper.pause == 30.0
+    shipper.look()
+    assert shipper.pause == 1.0
+    asked: list[str] = []
+    lab.fault = lambda request: asked.append(request.path)
+    for _ in range(40):
+        shipper.look()
+    assert asked == []
+    log.write(b"line\n")
+    shipper.look()
+    assert (len(asked), shipper.pause) == (1, 1.0)
 
 
 def test_heartbeat_is_written_though_the_disk_refuses(lab: Lab) -> None:

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 from orchestrator.app.wanted import ended, want
 from orchestrator.domain.observation import Phase, Present, Unknown
-from orchestrator.domain.plan import Outcome
-from orchestrator.domain.record import Record
+from orchestrator.domain.plan import Kind, Outcome
+from orchestrator.domain.record import Record, next_incarnation
 from orchestrator.domain.spec import JobSpec, MemorySpec
+from orchestrator.domain.tpu_shape import reshaped, shape_of
+from orchestrator.engine.delete import closed
+from orchestrator.planning.decide import decide
 from orchestrator.planning.job import job_digest
 from tests.kit.records import changed
-from tests.planning.worlds import NOW, beat, record, spec
+from tests.planning.worlds import NOW, beat, record, spec, world
 
 RUNNING = record(bundle="b", agent="a", job="j", pushed="b")
 
@@ -46,6 +49,35 @@ def test_a_failed_deployment_is_opened_again_under_a_new_incarnation():
     """The old incarnation's reports still say that it failed."""
     again = want(changed(RUNNING, outcome=Outcome.FAILED), "b", "a", "j", NOW)
     assert (again.outcome, again.node.incarnation, again.node.accepted) == (None, 2, False)
+
+
+def test_new_code_after_a_done_job_runs_on_the_tpu_of_the_next_number():
+    """The deletion of TPU #1 is done: what follows is #2, also when `down` or another `up` lies between."""
+    done = changed(RUNNING, outcome=Outcome.DONE, accepted=False, requested_at=0.0, highest=1)
+    again = want(done, "c", "a", "j", NOW)
+    closing = closed(again, NOW)
+    reopened = want(changed(closing, outcome=Outcome.DONE), "d", "a", "j", NOW)
+    for one in (again, closing, reopened):
+        assert (one.node.incarnation, next_incarnation(one)) == (2, 2)
+        step = decide(spec(), world(nodes=Present(()), heartbeats=Present(())), one)
+        assert [c.incarnation for c in step.changes if c.kind is Kind.NODE] in ([2], [])
+    tpus = decide(spec(), world(nodes=Present(()), heartbeats=Present(())), again).changes
+    assert [c.name for c in tpus if c.kind is Kind.NODE] == ["demo-tpu-g2"]
+
+
+def test_another_shape_does_not_make_a_number_unwanted_that_nothing_was_requested_under():
+    """A TPU that was set aside gets the shape that is wanted when it is requested."""
+    again = want(
+        changed(RUNNING, outcome=Outcome.DONE, accepted=False, requested_at=0.0, highest=1), "c", "a", "j", NOW
+    )
+    other = reshaped(changed(again, shape=shape_of(spec())), replace(shape_of(spec()), type="v5litepod-4"))
+    assert other.node.unwanted == 1
+
+
+def test_a_record_of_an_early_version_skips_a_number():
+    """It does not say what was requested, so the number that it holds may have been used."""
+    early = changed(RUNNING, accepted=False, requested_at=0.0, highest=0)
+    assert next_incarnation(early) == 2
 
 
 def test_a_done_deployment_stays_done_until_something_changes():

@@ -48,6 +48,7 @@ def test_an_adopted_tpu_runs_the_job_and_its_successor_is_ours(cloud):
     user = User(cloud)
     said = user.run("adopt", "theirs", "--yes", "--json")
     assert said.code == 0, said.err
+    assert said.err.count("Code: ") == 1
     assert said.document["incarnation"] == 1
     assert labels(cloud) == {
         "owner": "me", "tpuctl-deployment": "demo", "tpuctl-role": "tpu", "tpuctl-incarnation": "1",

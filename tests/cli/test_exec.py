@@ -48,7 +48,7 @@ def preempt_when(begun: Path, folder: Path) -> None:
 
 def test_each_worker_has_its_row_when_one_is_lost(cloud, tmp_path):
     """A command that fails, a machine that dies under it, one that is gone: the other is not lost."""
-    code, out, _ = cloud("exec", "--json", "--", f"{SECOND} && exit 7; echo fine")
+    code, out, _ = cloud("exec", "--worker", "all", "--json", "--", f"{SECOND} && exit 7; echo fine")
     first, second = document(out)["results"]
     assert code == 1
     assert first == {

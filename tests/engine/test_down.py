@@ -257,7 +257,7 @@ def test_down_is_not_done_before_the_record_is_closed(lab):
     lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 5)
     assert sweep.close() is None
     assert lab.controller(state="another computer").record.node.incarnation == 2
-    later = lab.controller().sweep()
+    later = lab.up().sweep()
     lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 500)
     left = later.close()
     assert (left.kind, left.name) == ("record", ".tpuctl/record.json")
@@ -312,6 +312,41 @@ def test_down_waits_for_nothing_that_was_seen_to_go(lab):
     controller.sweep().close()
     assert lab.controller().sweep().machines() == ()
     assert lab.clock.now() - start < 20
+
+
+@pytest.mark.parametrize("strategy", ["failover", "race"])
+def test_the_numbers_of_tpus_go_on_without_a_gap_after_down(tmp_path, strategy):
+    """However often `down` was called; a number that was set aside is taken once."""
+    lab = Lab(tmp_path)
+    wanted = a_spec(tpu__strategy=strategy)
+    for number in (1, 2, 3):
+        controller = lab.up(wanted)
+        assert list(lab.nodes()) == [f"demo-tpu-g{number}"]
+        for _ in range(number):
+            again = lab.controller(wanted).sweep()
+            assert again.machines() == ()
+            assert again.close() is None
+    assert controller.record.node.incarnation == 3
+
+
+def test_a_number_that_was_asked_for_is_not_set_aside_again(lab):
+    """The create after `down` is refused and its TPU certainly absent: the next `down` sets another one aside."""
+    controller = lab.up()
+    controller.sweep().machines()
+    controller.sweep().close()
+    again = lab.controller()
+    again.want()
+    lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
+    again.run(seconds=120)
+    asked = again.record.node.highest
+    assert asked >= 2
+    assert lab.nodes() == {}
+    lab.change(stockouts=frozenset())
+    again.sweep().machines()
+    again.sweep().close()
+    lab.up()
+    (name,) = lab.nodes()
+    assert int(name.rpartition("-g")[2]) > asked
 
 
 def test_down_names_machines_of_our_label_in_zones_that_nobody_names(lab):

@@ -49,7 +49,7 @@ def test_up_after_the_end_changes_nothing_unless_the_code_is_new(lab):
     reopened.records.update(lambda record: changed(record, bundle="other"))
     reopened.want()
     reopened.run(lambda r: r.plan.empty and not r.plan.waiting)
-    assert lab.nodes() == {"demo-tpu-g3": NodeState.READY}
+    assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
     assert lab.vms() == {"demo-vm": "RUNNING"}
 
 
@@ -96,7 +96,7 @@ def test_up_after_a_failure_starts_again(lab):
         controller.run()
     lab.clock.advance(10)
     lab.up()
-    assert lab.nodes() == {"demo-tpu-g3": NodeState.READY}
+    assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
 
 
 def test_the_budget_stops_before_one_poll_too_many(tmp_path):

@@ -126,7 +126,7 @@ def test_a_down_that_could_not_read_the_record_forgets_nothing_of_it(lab, monkey
     assert sweep.machines() == ()
     assert sweep.close() is None
     lab.controller(state="another computer").up()
-    assert list(lab.nodes()) == ["demo-tpu-g4"]
+    assert list(lab.nodes()) == ["demo-tpu-g3"]
 
 
 def test_a_down_that_can_never_read_the_record_says_so_and_writes_none(lab, monkeypatch):

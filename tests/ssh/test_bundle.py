@@ -262,6 +262,28 @@ def test_special_files_are_refused_by_name(source, tmp_path):
             build(source, tmp_path / "out")
 
 
+def test_all_that_cannot_be_sent_is_named_in_one_round(source, tmp_path):
+    """A pipe, a link to outside and a key: each with what to do; corrected, the folder is sent."""
+    os.mkfifo(source / "pkg" / "queue")
+    (source / "leak").symlink_to("/etc/passwd")
+    key = "-----BEGIN PRIVATE KEY-----\n" + "A" * 64 + "\n"
+    (source / "login.json").write_text(key)
+    with pytest.raises(UsageError) as caught:
+        build(source, tmp_path / "out")
+    first, *lines = caught.value.message.splitlines()
+    assert first.endswith("for 3 reasons:")
+    assert [
+        [
+            part
+            for part in ("leak", "pkg/queue", "login.json", "Copy what", "Remove it", "tpuctl secret set")
+            if part in line
+        ]
+        for line in lines
+    ] == [["leak", "Copy what"], ["pkg/queue", "Remove it"], ["login.json", "tpuctl secret set"]]
+    (source / ".tpuctlignore").write_text("leak\nqueue\nlogin.json\n")
+    assert "train.py" in names(build(source, tmp_path / "out"))
+
+
 def test_an_unreadable_file_is_refused_by_name(source, tmp_path, monkeypatch):
     """Root reads everything, so the answer of the system is replaced here."""
     monkeypatch.setattr(os, "access", lambda path, mode: "train" not in str(path))

@@ -3,19 +3,7 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import Command, deployment_options
-
-
-class _Worker(click.ParamType):  # type: ignore[type-arg]
-    """The number of a worker; `all` becomes None."""
-
-    name = "integer"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        text = str(value)
-        if text != "all" and not (text.isascii() and text.isdigit()):
-            self.fail(f"{text!r} is no number of a worker; write a number, or all", param, ctx)
-        return None if text == "all" else int(text)
+from orchestrator.cli.options import Command, WorkerNumber, deployment_options
 
 
 @click.command("cp", cls=Command)
@@ -25,7 +13,7 @@ class _Worker(click.ParamType):  # type: ignore[type-arg]
     "--worker",
     default="0",
     show_default=True,
-    type=_Worker(),
+    type=WorkerNumber(),
     metavar="N|all",
     help="The TPU worker, or all.",
 )

@@ -4,18 +4,26 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json
-from orchestrator.cli.options import Command, deployment_options, home_option
+from orchestrator.cli.options import Command, WorkerNumber, deployment_options, home_option
 
 
 @click.command("exec", cls=Command)
 @deployment_options
-@click.option("--worker", "workers", type=int, multiple=True, help="Only this worker; may be repeated.")
+@click.option(
+    "--worker", "workers", type=WorkerNumber(), multiple=True, metavar="N|all",
+    help="Only this worker; may be repeated.  [default: all]",
+)  # fmt: skip
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU workers.")
 @click.option("--deadline", type=float, default=600.0, show_default=True, help="Seconds for each worker.")
 @home_option
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
 def command(
-    choice: Choice, workers: tuple[int, ...], on_vm: bool, deadline: float, home: bool, words: tuple[str, ...]
+    choice: Choice,
+    workers: tuple[int | None, ...],
+    on_vm: bool,
+    deadline: float,
+    home: bool,
+    words: tuple[str, ...],
 ) -> None:
     """
     Run a command on all workers in parallel. It succeeds only if it succeeds on every one of them.
@@ -31,7 +39,8 @@ def command(
     from orchestrator.cli.views.event_lines import EventPrinter
 
     reporter = EventPrinter(as_json=choice.as_json)
-    found = run_everywhere(choice, words, deadline, reporter, workers=workers, on_vm=on_vm, home=home)
+    only = () if None in workers else tuple(number for number in workers if number is not None)
+    found = run_everywhere(choice, words, deadline, reporter, workers=only, on_vm=on_vm, home=home)
     if choice.as_json:
         print_json("exec", {"results": [view.as_dict(answer) for answer in found]})
     else:

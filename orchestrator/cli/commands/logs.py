@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import Command, deployment_options
+from orchestrator.cli.options import Command, WorkerNumber, deployment_options
 from orchestrator.domain.units import Duration
 
 
@@ -28,13 +28,16 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
     callback=_seconds,
     help="Only what was written in the last TIME, such as 30m (see below).",
 )
-@click.option("--worker", type=int, help="Only this worker. Default: worker 0.", default=0, show_default=True)
-@click.option("--all-workers", is_flag=True, help="All workers, each line with its number.")
+@click.option(
+    "--worker", type=WorkerNumber(), default="0", show_default=True, metavar="N|all",
+    help="The worker, or all, each line with its number.",
+)  # fmt: skip
+@click.option("--all-workers", is_flag=True, help="The same as --worker all.")
 @click.option("--raw", is_flag=True, help="As the job wrote it, with all that steers a terminal.")
 @click.option("--controller", is_flag=True, help="What tpuctl did instead, wherever its loop ran.")
 def command(
-    choice: Choice, follow: bool, tail: int | None, since: float | None, worker: int, all_workers: bool, raw: bool,
-    controller: bool,
+    choice: Choice, follow: bool, tail: int | None, since: float | None, worker: int | None, all_workers: bool,
+    raw: bool, controller: bool,
 ) -> None:  # fmt: skip
     """
     Print the job's log from the bucket: it outlives the machines that wrote it.
@@ -51,10 +54,9 @@ def command(
         show = partial(show_event, as_json=choice.as_json)
         read_events_of(choice, show, reporter, follow=follow, tail=tail, seconds=since)
         return
-    lines = JobLines(choice.as_json, raw, numbered=all_workers)
-    found = read_job_log(
-        choice, None if all_workers else worker, lines.show, reporter, follow=follow, tail=tail, seconds=since
-    )
+    wanted = None if all_workers else worker
+    lines = JobLines(choice.as_json, raw, numbered=wanted is None)
+    found = read_job_log(choice, wanted, lines.show, reporter, follow=follow, tail=tail, seconds=since)
     # To stderr and with exit code 0, because a job that has printed nothing yet is no error.
     if not found and not choice.as_json:
         click.echo("no log yet; see `tpuctl status`", err=True)
