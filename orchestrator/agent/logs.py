@@ -140,7 +140,7 @@ class LogShipper:
         self._shown = 0
         self._silent = 0.0
 
-    def look(self) -> None:
+    def ship_new(self) -> None:
         """Upload what is new, and set *pause*. Raise AgentError."""
         full, growing = self._log.waiting()
         if not full and len(growing) == self._shown:

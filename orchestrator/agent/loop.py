@@ -281,7 +281,7 @@ class Agent:
             say(str(error))
 
     def _ship(self) -> None:
-        self._parts.shipper.look()
+        self._parts.shipper.ship_new()
         if self._parts.log.trouble:
             raise OSError(self._parts.log.trouble)
 

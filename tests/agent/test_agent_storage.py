@@ -227,7 +227,7 @@ def test_the_first_lines_of_a_start_are_in_the_bucket_within_seconds(lab: Lab) -
         for second in range(seconds):
             log.write(lines.pop(0))
             if second >= due:
-                shipper.look()
+                shipper.ship_new()
                 due = second + shipper.pause
             held = bucket.read(name)
             if held is not None and len(held.data) > size:
@@ -247,17 +247,17 @@ def test_a_line_after_a_silence_is_uploaded_at_once(lab: Lab) -> None:
     shipper = LogShipper(settings, bucket_of(lab), log)
     for _ in range(8):
         log.write(b"line\n")
-        shipper.look()
+        shipper.ship_new()
     assert shipper.pause == 30.0
-    shipper.look()
+    shipper.ship_new()
     assert shipper.pause == 1.0
     asked: list[str] = []
     lab.fault = lambda request: asked.append(request.path)
     for _ in range(40):
-        shipper.look()
+        shipper.ship_new()
     assert asked == []
     log.write(b"line\n")
-    shipper.look()
+    shipper.ship_new()
     assert (len(asked), shipper.pause) == (1, 1.0)
 
 

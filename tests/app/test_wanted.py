@@ -68,7 +68,11 @@ def test_new_code_after_a_done_job_runs_on_the_tpu_of_the_next_number():
 def test_another_shape_does_not_make_a_number_unwanted_that_nothing_was_requested_under():
     """A TPU that was set aside gets the shape that is wanted when it is requested."""
     again = want(
-        changed(RUNNING, outcome=Outcome.DONE, accepted=False, requested_at=0.0, highest=1), "c", "a", "j", NOW
+        changed(RUNNING, outcome=Outcome.DONE, accepted=False, requested_at=0.0, highest=1),
+        "c",
+        "a",
+        "j",
+        NOW,
     )
     other = reshaped(changed(again, shape=shape_of(spec())), replace(shape_of(spec()), type="v5litepod-4"))
     assert other.node.unwanted == 1

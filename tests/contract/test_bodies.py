@@ -42,6 +42,7 @@ CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("POST", f"{VMS}/v1/setMetadata", {"items": []}),
     ("POST", f"{VMS}/v1/setLabels", {"labels": {}}),
     ("POST", f"{VMS}/v1/setTags", {"items": []}),
+    ("POST", f"{VMS}/v1/setServiceAccount", {"email": "default", "scopes": []}),
     ("POST", f"{VMS}/v1/setScheduling", {"onHostMaintenance": "MIGRATE"}),
     ("POST", f"{COMPUTE}/global/firewalls", RULE),
     ("POST", "/storage/v1/b?project=p", {"name": "fresh", "location": "US"}),

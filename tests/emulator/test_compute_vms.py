@@ -164,6 +164,32 @@ def test_of_two_writers_with_one_fingerprint_the_second_is_refused(verb, path, b
     assert lab.call("POST", f"{VMS}/v1/{verb}", body)[0] == 412
 
 
+def test_the_account_of_a_stopped_vm_is_changed_and_its_machine_has_the_scopes():
+    """A VM that runs is refused as Google refuses it; without an email there is no account."""
+    lab = a_lab()
+    lab.vm()
+    scope = "https://www.googleapis.com/auth/cloud-platform"
+    body = {"email": "default", "scopes": [scope]}
+    status, answer = lab.call("POST", f"{VMS}/v1/setServiceAccount", body)
+    assert (status, "must be stopped" in answer["error"]["message"]) == (400, True)
+    lab.ok("POST", f"{VMS}/v1/stop")
+    lab.after(1)
+    lab.ok("POST", f"{VMS}/v1/setServiceAccount", body)
+    lab.ok("POST", f"{VMS}/v1/start")
+    lab.after(1)
+    (account,) = lab.ok("GET", f"{VMS}/v1")["serviceAccounts"]
+    assert account["scopes"] == [scope]
+    (machine,) = lab.cloud.machines()
+    assert (machine.service_account, machine.scopes) == (account["email"], (scope,))
+    lab.ok("POST", f"{VMS}/v1/stop")
+    lab.after(1)
+    lab.ok("POST", f"{VMS}/v1/setServiceAccount", {"scopes": []})
+    assert (
+        "serviceAccounts" not in lab.ok("GET", f"{VMS}/v1")
+        or lab.ok("GET", f"{VMS}/v1")["serviceAccounts"] == []
+    )
+
+
 def test_new_metadata_reaches_the_machine():
     """The metadata server sees what setMetadata wrote."""
     lab = a_lab()

@@ -58,6 +58,7 @@ def _changes(cloud: LocalCloud) -> Table:
         "simulateMaintenanceEvent": (change.simulate_maintenance,),
         "setMetadata": (change.set_metadata, body_shapes.METADATA),
         "setLabels": (change.set_labels, body_shapes.LABELS),
+        "setServiceAccount": (change.set_service_account, body_shapes.SERVICE_ACCOUNT),
         "setTags": (change.set_tags, body_shapes.TAGS),
         "setScheduling": (change.set_scheduling, body_shapes.SCHEDULING),
     }

@@ -74,6 +74,7 @@ SEVERAL: Shape = {
 }
 DISK: Shape = {"name": str, "type": str, "labels": TEXTS}
 LABELS: Shape = {"labels": TEXTS, "labelFingerprint": str}
+SERVICE_ACCOUNT: Shape = {"email": str, "scopes": [str]}
 TAGS: Shape = {"items": [str], "fingerprint": str}
 FIREWALL: Shape = {"name": str, "allowed": [{}], "denied": [{}], "sourceRanges": [str]}
 

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from random import Random
@@ -313,9 +313,9 @@ class Kernel:
         self.state.flags[machine.id] = MachineState()
         self.state.guest[machine.id] = {}
 
-    def change_machine(self, machine: Machine, attributes: Mapping[str, str], tags: tuple[str, ...]) -> None:
-        """Give a machine new attributes and tags, which its metadata server shows from now on."""
-        self.state.machines[machine.id] = replace(machine, attributes=attributes, tags=tags)
+    def change_machine(self, machine: Machine) -> None:
+        """Keep the machine with what has changed of it, which its metadata server shows from now on."""
+        self.state.machines[machine.id] = machine
         self.hosts.changed(machine.id)
 
     def show_maintenance(self, machine_id: str, event: str) -> None:

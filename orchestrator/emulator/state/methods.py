@@ -5,7 +5,9 @@ def _all(resource: str, verbs: str) -> frozenset[str]:
     return frozenset(f"{resource}.{verb}" for verb in verbs.split())
 
 
-_INSTANCES = "insert bulkInsert delete start stop reset setMetadata setLabels setTags setScheduling"
+_INSTANCES = (
+    "insert bulkInsert delete start stop reset setMetadata setLabels setTags setScheduling setServiceAccount"
+)
 WITH_OPERATION = (
     _all("tpu.nodes", "create delete start stop update")
     | _all("tpu.queuedResources", "create delete reset")

@@ -299,7 +299,8 @@ class TpuNodes:
             if machine:
                 endpoints = machine.attributes["worker-network-endpoints"]
                 fresh = attributes(self._kernel.settings, node, index, machine.numeric_id, endpoints)
-                self._kernel.change_machine(machine, fresh, tuple(node.body.get("tags", ())))
+                tags = tuple(node.body.get("tags", ()))
+                self._kernel.change_machine(replace(machine, attributes=fresh, tags=tags))
 
     def _make_machines(self, node: Node) -> None:
         count, kernel = node.accelerator.hosts, self._kernel
