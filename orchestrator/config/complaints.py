@@ -1,7 +1,8 @@
 """Report everything that is wrong with a deployment file at once."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from orchestrator.config.setting_types import Path, dotted
 from orchestrator.errors import UsageError
 
 
@@ -10,19 +11,31 @@ class Complaint:
     """
     Describe one mistake: where, what, and what to do.
 
-    *path* is the file, or the flag or variable that set the value; then *line* is 0. *line* and *col* count
-    from 1; *key* is dotted, such as `tpu.zones[0]`.
+    *file* is the file, or the flag or variable that set the value; then *line* is 0. *line* and *col* count
+    from 1; *at* is the setting, with the index of an item.
     """
 
-    path: str
+    file: str
     line: int
     col: int
-    key: str
+    at: Path
     message: str
     hint: str = ""
 
+    @property
+    def key(self) -> str:
+        """Return the setting for people, such as `tpu.zones[0]`."""
+        return dotted(self.at)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the complaint in its `--json` form."""
+        return {
+            "path": self.file, "line": self.line, "col": self.col,
+            "key": self.key, "message": self.message, "hint": self.hint,
+        }  # fmt: skip
+
     def __str__(self) -> str:
-        place = f"{self.path}:{self.line}:{self.col}" if self.line else self.path
+        place = f"{self.file}:{self.line}:{self.col}" if self.line else self.file
         # The name of a flag or variable already shows which setting it is.
         key = "" if place.endswith(f" {self.key}") else self.key
         text = ": ".join(part for part in (place, key, self.message) if part)
@@ -45,4 +58,4 @@ class ConfigError(UsageError):
 
     def as_dict(self) -> dict[str, object]:
         """Return the error in its `--json` form, with a list of the complaints."""
-        return {**super().as_dict(), "complaints": [asdict(complaint) for complaint in self.complaints]}
+        return {**super().as_dict(), "complaints": [complaint.as_dict() for complaint in self.complaints]}

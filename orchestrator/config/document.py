@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.config.complaints import Complaint, ConfigError
-from orchestrator.config.setting_types import Path, dotted
+from orchestrator.config.setting_types import Path
 
 # Far larger than any deployment file; the parser takes seconds for each MB.
 LARGEST_BYTES = 1 << 20
@@ -36,7 +36,7 @@ class Document:
 
     def complain(self, position: tuple[int, int], path: Path, message: str, hint: str = "") -> None:
         """Add a complaint at a position, (line, column)."""
-        self.complaints.append(Complaint(self.name, *position, dotted(path), message, hint))
+        self.complaints.append(Complaint(self.name, *position, path, message, hint))
 
 
 def parse(raw: bytes, name: str) -> Document:
@@ -118,7 +118,7 @@ def _syntax(name: str, text: str, error: Any) -> ConfigError:
 
 
 def _refuse(name: str, position: tuple[int, int], message: str, hint: str) -> ConfigError:
-    return ConfigError((Complaint(name, *position, "", message, hint),))
+    return ConfigError((Complaint(name, *position, (), message, hint),))
 
 
 def _position(node: Any) -> tuple[int, int]:

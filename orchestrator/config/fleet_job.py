@@ -15,6 +15,7 @@ from orchestrator.config.layers import lay
 from orchestrator.config.load import content, shown
 from orchestrator.config.rules.fleet import MOST_NODES
 from orchestrator.config.rules.place import NAME_PATTERN
+from orchestrator.config.setting_types import at
 from orchestrator.config.validate import validate
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet import MOST_TASKS, grid
@@ -177,7 +178,7 @@ def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, 
     found: list[dict[str, str]] = []
 
     def wrong(line: int, message: str, hint: str) -> None:
-        document.complaints.append(Complaint(shown(folder / given), line, 1, "list", message, hint))
+        document.complaints.append(Complaint(shown(folder / given), line, 1, ("list",), message, hint))
 
     # Spreadsheets save a byte order mark before the first name.
     text = content(folder / given).decode("utf-8-sig", "replace")
@@ -262,9 +263,9 @@ def _text(value: Any) -> str:
 
 
 def _complain(document: Document, key: str, message: str, hint: str) -> None:
-    path = tuple(key.split("."))
+    path = at(key)
     mark = next(
         (document.marks[path[:n]] for n in range(len(path), 0, -1) if path[:n] in document.marks), None
     )
     line, col = mark.key if mark else (1, 1)
-    document.complaints.append(Complaint(document.name, line, col, key, message, hint))
+    document.complaints.append(Complaint(document.name, line, col, path, message, hint))

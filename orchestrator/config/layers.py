@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.config.complaints import Complaint
 from orchestrator.config.document import Document
-from orchestrator.config.setting_types import Path, Setting, settings
+from orchestrator.config.setting_types import Path, Setting, at, settings
 from orchestrator.domain.suggest import did_you_mean
 from orchestrator.errors import UsageError
 
@@ -72,14 +72,14 @@ def _put(document: Document, key: str, text: str, origin: str) -> Path | None:
     named = key.startswith(f"{ENV_KEY}.")
     if setting is None and not named:
         hint = did_you_mean(key, settings()) or "`tpuctl config schema` lists all settings"
-        document.complaints.append(Complaint(origin, 0, 0, key, "there is no such setting", hint))
+        document.complaints.append(Complaint(origin, 0, 0, (key,), "there is no such setting", hint))
         return None
     # One text for a whole section would discard what the file says below it.
     if setting and text not in setting.words and (setting.section or setting.mapped):
         message = "is a section; set one of its keys"
-        document.complaints.append(Complaint(origin, 0, 0, key, message, f"for example {_example(key)}"))
+        document.complaints.append(Complaint(origin, 0, 0, (key,), message, f"for example {_example(key)}"))
         return None
-    path: Path = ("job", "env", key.removeprefix(f"{ENV_KEY}.")) if named else tuple(key.split("."))
+    path: Path = at(ENV_KEY, key.removeprefix(f"{ENV_KEY}.")) if named else at(key)
     _store(document.data, path, _value(setting, text))
     return path
 

@@ -14,17 +14,22 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Setting:
-    """Describe one key; *default* is MISSING if it is required, *section* has the keys below it."""
+    """Describe one setting; *default* is MISSING if it is required, *section* has the keys below it."""
 
-    key: str
+    path: tuple[str, ...]
     type: Any
     default: Any
     section: Any = None
 
     @property
+    def key(self) -> str:
+        """Return the dotted name by which people and `--set` call it."""
+        return dotted(self.path)
+
+    @property
     def name(self) -> str:
-        """Return the last part of the key."""
-        return self.key.rsplit(".", 1)[-1]
+        """Return the last part of the path."""
+        return self.path[-1]
 
     @property
     def required(self) -> bool:
@@ -56,13 +61,22 @@ class Setting:
 @cache
 def settings() -> Mapping[str, Setting]:
     """Return every setting by its dotted key, sections before their keys."""
-    return {setting.key: setting for setting in _walk(Spec, "")}
+    return {setting.key: setting for setting in _walk(Spec, ())}
 
 
 def keys_in(section: str) -> tuple[str, ...]:
     """Return the names of the keys directly in a section; an empty text means the whole file."""
-    found = (key.rpartition(".") for key in settings())
-    return tuple(name for parent, _, name in found if parent == section)
+    return tuple(one.name for one in settings().values() if dotted(one.path[:-1]) == section)
+
+
+def path_of(setting: str) -> tuple[str, ...]:
+    """Return the path of a setting by its dotted name, which holds nothing that a user chose."""
+    return tuple(setting.split("."))
+
+
+def at(setting: str, *below: str | int) -> Path:
+    """Return the path of what is *below* a setting: an item's index, or a name that the user chose."""
+    return (*path_of(setting), *below)
 
 
 def dotted(path: Path) -> str:
@@ -71,7 +85,7 @@ def dotted(path: Path) -> str:
     return text.removeprefix(".")
 
 
-def _walk(cls: Any, prefix: str) -> Iterator[Setting]:
+def _walk(cls: Any, above: tuple[str, ...]) -> Iterator[Setting]:
     hints = get_type_hints(cls)
     for field in fields(cls):
         hint = hints[field.name]
@@ -79,6 +93,6 @@ def _walk(cls: Any, prefix: str) -> Iterator[Setting]:
         kinds = (hint, *(() if get_origin(hint) is dict else get_args(hint)))
         section = next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        yield Setting(f"{prefix}{field.name}", hints[field.name], default, section)
+        yield Setting((*above, field.name), hints[field.name], default, section)
         if section:
-            yield from _walk(section, f"{prefix}{field.name}.")
+            yield from _walk(section, (*above, field.name))

@@ -21,11 +21,11 @@ from orchestrator.domain.suggest import closest
 
 _NAME = "[key]"  # pydantic's last path element for a mapping's key
 # Valid together, so that rules which compare two settings do not complain about a stand-in.
-_STAND_INS: Mapping[str, Any] = {
-    "name": "stand-in",
-    "tpu.type": "v2-8",
-    "tpu.zones": ["us-central1-b"],
-    "job.command": "true",
+_STAND_INS: Mapping[Path, Any] = {
+    ("name",): "stand-in",
+    ("tpu", "type"): "v2-8",
+    ("tpu", "zones"): ["us-central1-b"],
+    ("job", "command"): "true",
 }
 _START = Mark((1, 1), (1, 1))
 
@@ -36,13 +36,12 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
     spec, refused = _try(data)
     complaints = list(document.complaints)
     # A key that exists cannot be what a mistyped one means.
-    given = {dotted(path) for path in document.marks}
     strange = [path for path, wording in refused.items() if wording.unknown]
-    meant = {key for path in strange for key in _meant(path)} - given
-    broken = meant | {dotted(path) for path in refused}
+    meant = {one for path in strange for one in _meant(path)} - document.marks.keys()
+    broken = meant | refused.keys()
     for path, wording in refused.items():
         # A mistyped required key is one mistake: do not also report it as missing.
-        if not (wording.missing and dotted(path) in meant):
+        if not (wording.missing and path in meant):
             complaints.append(_complaint(document, origins, path, wording))
     if refused:
         # Validate again without the refused values, so that rules about other settings report in the same run.
@@ -50,8 +49,8 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
     for problem in check(spec, load_catalog(), broken) if spec else ():
         # Warnings are shown by `plan` and do not make a file invalid.
         if problem.fatal:
-            path = _path(problem.key, document.marks)
-            complaints.append(_complaint(document, origins, path, Wording(problem.message, problem.hint)))
+            wording = Wording(problem.message, problem.hint)
+            complaints.append(_complaint(document, origins, problem.path, wording))
     # Complaints about flags and variables come last, because they have no line.
     complaints.sort(key=lambda c: (c.line == 0, c.line, c.col))
     return (None if complaints else spec), tuple(complaints)
@@ -72,8 +71,8 @@ def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
 def _without_empty_sections(data: Mapping[str, Any]) -> dict[str, Any]:
     """Treat a section whose keys are all commented out as one with defaults; `vm` must be explicit."""
     clean: dict[str, Any] = deepcopy(dict(data))
-    for key, setting in settings().items():
-        *parents, name = key.split(".")
+    for setting in settings().values():
+        *parents, name = setting.path
         holder: Any = clean
         for parent in parents:
             holder = holder.get(parent) if isinstance(holder, dict) else None
@@ -137,26 +136,27 @@ def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[st
             holder[int(path[-1])] = ""
         elif isinstance(holder, dict):
             holder.pop(path[-1], None)
-    for key, value in _STAND_INS.items():
-        section, _, name = key.rpartition(".")
-        holder = copy.setdefault(section, {}) if section else copy
+    for (*sections, name), value in _STAND_INS.items():
+        holder = copy
+        for section in sections:
+            holder = holder.setdefault(section, {}) if isinstance(holder, dict) else None
         if isinstance(holder, dict):
             holder.setdefault(name, value)
     return copy
 
 
-def _meant(path: Path) -> set[str]:
-    """Return the keys that an unknown key may mean, whose values are therefore not known."""
+def _meant(path: Path) -> set[Path]:
+    """Return the settings that an unknown key may mean, whose values are therefore not known."""
     section = dotted(path[:-1])
-    return {dotted((*path[:-1], name)) for name in closest(str(path[-1]), keys_in(section))}
+    return {(*path[:-1], name) for name in closest(str(path[-1]), keys_in(section))}
 
 
 def _complaint(document: Document, origins: Mapping[Path, str], path: Path, wording: Wording) -> Complaint:
     for length in range(len(path), 0, -1):
         if path[:length] in origins:
-            return Complaint(origins[path[:length]], 0, 0, dotted(path), wording.message, wording.hint)
+            return Complaint(origins[path[:length]], 0, 0, path, wording.message, wording.hint)
     line, col = _position(document.marks, path, of_key=wording.unknown)
-    return Complaint(document.name, line, col, dotted(path), wording.message, wording.hint)
+    return Complaint(document.name, line, col, path, wording.message, wording.hint)
 
 
 def _position(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[int, int]:
@@ -167,8 +167,3 @@ def _position(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[
         if path[:length] in marks:
             return marks[path[:length]].key
     return _START.key
-
-
-def _path(key: str, marks: Mapping[Path, Mark]) -> Path:
-    """Return the path of a rule's dotted key; names of environment variables may contain dots themselves."""
-    return next((path for path in marks if dotted(path) == key), tuple(key.split(".")))

@@ -76,13 +76,16 @@ def exposures(text: str, *, about: bool = False) -> Iterator[str]:
         yield BOARD
 
 
-def job_texts(spec: Spec) -> Iterator[tuple[str, str, bool]]:
-    """Yield key, text, and whether Jupyter is meant, for all texts of the deployment file that a shell reads."""
+def job_texts(spec: Spec) -> Iterator[tuple[tuple[str, ...], str, bool]]:
+    """Yield path, text, and whether Jupyter is meant, for all settings that a shell reads."""
     job = spec.job
-    texts = {"job.command": joined(job.command), "job.setup": joined(job.setup)}
+    texts: dict[tuple[str, ...], str] = {
+        ("job", "command"): joined(job.command),
+        ("job", "setup"): joined(job.setup),
+    }
     about = any(JUPYTER.search(_INSTALL.sub("", text)) for text in texts.values())
-    texts |= {f"job.env.{name}": f"{name}={value}" for name, value in job.env.items()}
-    yield from ((key, text, about) for key, text in texts.items())
+    texts |= {("job", "env", name): f"{name}={value}" for name, value in job.env.items()}
+    yield from ((path, text, about) for path, text in texts.items())
 
 
 def joined(text: str) -> str:

@@ -329,7 +329,7 @@ def test_a_file_in_the_working_folder_is_named_shortly(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "tpuctl.yaml", environ={})
-    assert caught.value.complaints[0].path == "tpuctl.yaml"
+    assert caught.value.complaints[0].file == "tpuctl.yaml"
 
 
 def test_an_unreadable_file_is_one_clear_error(tmp_path):

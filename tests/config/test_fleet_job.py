@@ -69,7 +69,7 @@ def test_what_is_wrong_in_a_list_is_named_by_its_line(tmp_path, rows, complaints
     with pytest.raises(ConfigError) as raised:
         job_of(tmp_path, "name: a\nlist: sweep.csv\njob: {command: x}\n")
     found = raised.value.complaints
-    assert all(one.path.endswith("sweep.csv") for one in found)
+    assert all(one.file.endswith("sweep.csv") for one in found)
     assert [
         (one.line, one.message.startswith(said)) for one, (_, said) in zip(found, complaints, strict=True)
     ] == [(line, True) for line, _ in complaints]
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, text, place):
     """In the job's file, not in the fleet's."""
     with pytest.raises(ConfigError) as raised:
         job_of(tmp_path, text)
-    found = [(one.path, one.line, one.col, one.key) for one in raised.value.complaints]
+    found = [(one.file, one.line, one.col, one.key) for one in raised.value.complaints]
     assert any((line, col, key) == place and file.endswith("job.yaml") for file, line, col, key in found), (
         found
     )

@@ -297,3 +297,10 @@ def test_the_page_shows_what_comes_out():
     for before, after in examples:
         found = read(convert(before.encode(), "x", "folder").text.encode(), "x", environ={})
         assert found == read(after.encode(), "x", environ={})
+
+
+def test_a_dot_in_the_name_of_a_variable_separates_nothing():
+    """`B.C` is refused as one name; `B` beside it stays."""
+    found = convert(b"name: a\nenvs: {B: x, B.C: y}\nrun: python3 a.py\n", "task.yaml", "folder")
+    assert dict(read(found.text.encode(), "x", environ={}).job.env) == {"B": "x"}
+    assert [row.theirs for row in found.rows if row.verdict == "left out"] == ["envs.B.C=y"]

@@ -184,10 +184,10 @@ def test_what_may_still_work_is_a_warning(overrides, key):
 def test_a_rule_is_skipped_where_its_setting_is_broken():
     """A stand-in for a broken value must not be blamed."""
     spec = make_spec(tpu__type="v4-8")
-    assert check(spec, load_catalog(), {"tpu.type"}) == []
-    assert check(spec, load_catalog(), {"tpu"}) == []
-    assert check(spec, load_catalog(), {"tpu.zones[0]"}) == []
-    assert len(check(spec, load_catalog(), {"vm"})) == 1
+    assert check(spec, load_catalog(), {("tpu", "type")}) == []
+    assert check(spec, load_catalog(), {("tpu",)}) == []
+    assert check(spec, load_catalog(), {("tpu", "zones", 0)}) == []
+    assert len(check(spec, load_catalog(), {("vm",)})) == 1
 
 
 def test_rules_read_settings_that_exist():

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, rule
+from orchestrator.config.setting_types import dotted
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.exposed_services import JUPYTER, SAFE, exposures, job_texts
 from orchestrator.domain.scopes import SELF_DELETE_ROLE
@@ -113,7 +114,7 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 def _texts(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str, bool]]:
     """Yield place, text, and whether the file is known to be about Jupyter."""
-    yield from job_texts(spec)
+    yield from ((dotted(path), text, about) for path, text, about in job_texts(spec))
     lines = [line for line in facts.lines if not line.text.lstrip().startswith(("#", "//"))]
     about = {line.file for line in lines if JUPYTER.search(line.text) or JUPYTER.search(line.file)}
     for line in lines:

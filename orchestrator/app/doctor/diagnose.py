@@ -54,7 +54,7 @@ def _look_at_file(choice: Choice) -> File:
     except ConfigError as error:
         first, *others = error.complaints
         more = f" (and {len(others)} more)" if others else ""
-        return File(str(choice.file or first.path), problem=f"{first}{more}", hint=error.hint)
+        return File(str(choice.file or first.file), problem=f"{first}{more}", hint=error.hint)
     except UsageError as error:
         if error.code == NO_FILE:
             return File()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from orchestrator.config.complaints import Complaint, ConfigError
 from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.schema import SCHEMA_FILE
+from orchestrator.config.setting_types import dotted, path_of
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.starter import FIRST_TYPE, ORDER, first_zone, yaml_value
 from orchestrator.contract.image_names import IMAGE
@@ -78,7 +79,7 @@ class Draft:
 
     def take(self, key: str, value: Any, theirs: str, why: str = "") -> None:
         """Add a setting; in a mapping such as job.env *value* is added to the entries."""
-        place = _split(key)
+        place = path_of(key)
         if isinstance(value, Mapping):
             self.values[key] = {**self.values.get(key, {}), **value}
             keys = [(*place, name) for name in value] or [place]
@@ -102,7 +103,7 @@ class Draft:
 
     def decide(self, key: str, why: str, *, item: str | None = None, value: str = "") -> None:
         """Add a row for something that a person has to decide or do; *item* is one of a mapping such as job.env."""
-        place = _split(key) if item is None else (*_split(key), item)
+        place = path_of(key) if item is None else (*path_of(key), item)
         self.rows.append(Converted("decide", "", place, value, why))
 
     def name(self, text: object, theirs: str) -> None:
@@ -247,7 +248,7 @@ def _complete(draft: Draft) -> None:
 def _stand_in(draft: Draft, key: str, value: str, why: str) -> None:
     """Use *value* until a person has decided; what the table asked about *key* before becomes part of its row."""
     questions = (row for row in draft.rows if row.verdict == "decide" and not row.value)
-    asked = next((row for row in questions if row.key == _split(key)), None)
+    asked = next((row for row in questions if row.key == path_of(key)), None)
     if asked is not None:
         draft.rows.remove(asked)
     draft.values[key] = value
@@ -269,22 +270,19 @@ def _about_saving(draft: Draft, command: str, setup: str) -> None:
 
 def _drop(draft: Draft, complaint: Complaint) -> None:
     """Remove one setting that our own rules refuse, and say why."""
-    key, part = complaint.key.partition("[")[0], ""
-    while key not in draft.values and "." in key:
-        key, _, last = key.rpartition(".")
-        part = f"{last}.{part}" if part else last
-    held = draft.values.get(key)
-    index = re.search(r"\[(\d+)\]", complaint.key)
-    gone = Converted("left out", "", _split(key))
-    if isinstance(held, dict) and part in held:
-        held.pop(part)
-        gone = replace(gone, key=(*gone.key, part))
-    elif isinstance(held, list) and index and int(index[1]) < len(held):
-        gone = replace(gone, value=str(held.pop(int(index[1]))))
-    elif key in draft.values:
-        draft.values.pop(key)
-    else:
+    lengths = range(len(complaint.at), 0, -1)
+    length = next((n for n in lengths if dotted(complaint.at[:n]) in draft.values), 0)
+    if not length:
         raise ConfigError((complaint,))
+    key, below = dotted(complaint.at[:length]), complaint.at[length:]
+    held, gone = draft.values[key], Converted("left out", "", tuple(map(str, complaint.at[:length])))
+    if isinstance(held, dict) and below and below[0] in held:
+        held.pop(below[0])
+        gone = replace(gone, key=(*gone.key, str(below[0])))
+    elif isinstance(held, list) and below and isinstance(below[0], int) and below[0] < len(held):
+        gone = replace(gone, value=str(held.pop(below[0])))
+    else:
+        draft.values.pop(key)
     # A hint may list all zones, which is no row of a table.
     hint = shorten(complaint.hint or "", 120, placeholder=" ...")
     why = f"{complaint.message}; {hint}" if hint else complaint.message
@@ -303,7 +301,7 @@ def _file(draft: Draft) -> Iterator[str]:
     yield "# All settings with their defaults: tpuctl init, in another folder."
     tree: dict[str, Any] = {}
     for key, value in draft.values.items():
-        *sections, last = key.split(".")
+        *sections, last = path_of(key)
         place = tree
         for section in sections:
             place = place.setdefault(section, {})
@@ -323,11 +321,6 @@ def _file(draft: Draft) -> Iterator[str]:
             yield f"# {title}"
             for line in lines:
                 yield from _comment(line, "")
-
-
-def _split(key: str) -> tuple[str, ...]:
-    """Return a setting's sections and its name; the names of a mapping's items may have dots of their own."""
-    return tuple(key.split("."))
 
 
 def _is_below(key: tuple[str, ...], above: tuple[str, ...]) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from orchestrator.config.rules import fleet, job, loop, memory, notify, place, request, secret_names, sidecar
 from orchestrator.config.rules.rule import Problem
+from orchestrator.config.setting_types import Path
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -20,11 +21,11 @@ RULES = (
 )
 
 
-def check(spec: Spec, catalog: Catalog, broken: Collection[str] = ()) -> list[Problem]:
-    """Return all problems of *spec*; rules that read one of the *broken* keys are skipped."""
+def check(spec: Spec, catalog: Catalog, broken: Collection[Path] = ()) -> list[Problem]:
+    """Return all problems of *spec*; rules that read one of the *broken* settings are skipped."""
     return [
         problem
         for rule in RULES
-        if not any(rule.hindered_by(key) for key in broken)
+        if not any(rule.hindered_by(path) for path in broken)
         for problem in rule.find(spec, catalog)
     ]

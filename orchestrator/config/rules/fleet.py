@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from orchestrator.config.rules.place import NAME_LENGTH
 from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, Spec, TensorboardSpec
 from orchestrator.planning.fleet_team import NO_LOGINS, NORMAL, below
@@ -62,17 +63,17 @@ def _size(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 def _users(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for login, user in (spec.fleet.users if spec.fleet else {}).items():
-        key = f"fleet.users.{login}"
+        path = at("fleet.users", login)
         if not LOGIN.fullmatch(login) or login in NO_LOGINS:
             yield Problem(
-                key, f"{login!r} is no login", "write the account that gcloud shows, in small letters"
+                path, f"{login!r} is no login", "write the account that gcloud shows, in small letters"
             )
         if not 1 <= user.share <= 1000:
-            yield Problem(f"{key}.share", f"{user.share} is not between 1 and 1000", "for example 1")
+            yield Problem((*path, "share"), f"{user.share} is not between 1 and 1000", "for example 1")
         if user.nodes is not None and user.nodes < 1:
-            yield Problem(f"{key}.nodes", f"{user.nodes} is less than 1", "leave it out for no limit")
+            yield Problem((*path, "nodes"), f"{user.nodes} is less than 1", "leave it out for no limit")
         if user.budget_usd is not None and user.budget_usd < 0:
-            yield Problem(f"{key}.budget_usd", f"{user.budget_usd:g} is less than 0", "for example 200")
+            yield Problem((*path, "budget_usd"), f"{user.budget_usd:g} is less than 0", "for example 200")
 
 
 def _priorities(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -80,15 +81,15 @@ def _priorities(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if len(given) > MOST_PRIORITIES:
         yield Problem("fleet.priorities", f"{len(given)} are too many", f"use at most {MOST_PRIORITIES}")
     for name, one in given.items():
-        key = f"fleet.priorities.{name}"
+        path = at("fleet.priorities", name)
         if not PRIORITY.fullmatch(name):
-            yield Problem(key, f"{name!r} is no name", "use small letters, digits and '-'")
+            yield Problem(path, f"{name!r} is no name", "use small letters, digits and '-'")
         if one.over is not None and one.over not in {*given, NORMAL}:
-            yield Problem(f"{key}.over", f"there is no priority {one.over!r}", f"one of {', '.join(given)}")
+            yield Problem((*path, "over"), f"there is no priority {one.over!r}", f"one of {', '.join(given)}")
         elif name in below(given, name):
-            yield Problem(f"{key}.over", f"{name} would be over itself", "let one of them be over none")
+            yield Problem((*path, "over"), f"{name} would be over itself", "let one of them be over none")
         if one.preempts and one.over is None:
-            yield Problem(f"{key}.preempts", "it is over no other priority", "write over, or leave it out")
+            yield Problem((*path, "preempts"), "it is over no other priority", "write over, or leave it out")
 
 
 RULES = (

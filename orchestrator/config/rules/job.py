@@ -6,6 +6,7 @@ from math import isfinite
 
 from orchestrator.config.rules.progress_patterns import fault
 from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.setting_types import at
 from orchestrator.contract.image_names import IMAGE
 from orchestrator.contract.preemption_notice import NOTICE
 from orchestrator.domain.catalog import Catalog
@@ -36,14 +37,14 @@ def _run_on(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for name, value in spec.job.env.items():
-        key = f"job.env.{name}"
+        path = at("job.env", name)
         # The name goes unquoted into a shell script, so only these characters are allowed.
         if not re.fullmatch(VARIABLE_PATTERN, name):
-            yield Problem(key, "is not a name for an environment variable", "use letters, digits and '_'")
+            yield Problem(path, "is not a name for an environment variable", "use letters, digits and '_'")
         elif name.startswith("TPUCTL_") or name in RESERVED:
-            yield Problem(key, "is set by tpuctl itself", "choose another name")
+            yield Problem(path, "is set by tpuctl itself", "choose another name")
         elif "\0" in value:
-            yield Problem(key, "contains a zero byte, which environment variables cannot hold", "remove it")
+            yield Problem(path, "contains a zero byte, which environment variables cannot hold", "remove it")
 
 
 def _python(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -72,7 +73,7 @@ def _image(spec: Spec, _: Catalog) -> Iterator[Problem]:
         )
     for name in (*spec.job.env, *spec.job.secrets):
         if name.startswith(DOCKERS):
-            yield Problem(f"job.env.{name}", "would be read by docker itself", "choose another name")
+            yield Problem(at("job.env", name), "would be read by docker itself", "choose another name")
 
 
 def _caches(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -91,25 +92,25 @@ def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:
     """Refuse paths that leave the code folder or contain each other, and sources that are not valid."""
     names = list(spec.job.data)
     for name, source in spec.job.data.items():
-        key = f"job.data.{name}"
+        path = at("job.data", name)
         parts = name.split("/")
         if not name.isprintable() or name.startswith("~") or {"", ".", ".."} & set(parts):
-            yield Problem(key, "is not a path below the code folder", "for example data, or data/wiki")
+            yield Problem(path, "is not a path below the code folder", "for example data, or data/wiki")
         inside = [one for one in names if one != name and name.startswith(f"{one}/")]
         if inside:
-            yield Problem(key, f"is inside {inside[0]}, which is also data", "choose separate folders")
+            yield Problem(path, f"is inside {inside[0]}, which is also data", "choose separate folders")
         if not source or not source.isprintable():
             yield Problem(
-                key, "names no source", "write a folder or file of this computer, or gs://BUCKET/FOLDER"
+                path, "names no source", "write a folder or file of this computer, or gs://BUCKET/FOLDER"
             )
         elif "://" in source and not re.fullmatch(r"gs://[a-z0-9][a-z0-9._-]{1,221}(/[^*?#\[\]]*)?", source):
             hint = "write gs://BUCKET/FOLDER, without * and ?"
-            yield Problem(key, f'"{source[:60]}" is not a folder of a bucket', hint)
+            yield Problem(path, f'"{source[:60]}" is not a folder of a bucket', hint)
 
 
 def _open(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    for key, text, about in job_texts(spec):
-        yield from (Problem(key, message, SAFE) for message in exposures(text, about=about))
+    for path, text, about in job_texts(spec):
+        yield from (Problem(path, message, SAFE) for message in exposures(text, about=about))
 
 
 _LOCAL_DIR = "write dir: local, or an absolute path"
@@ -163,7 +164,7 @@ def _progress(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for key, text in given.items():
         message, hint = fault(key, text)
         if message:
-            yield Problem(f"job.progress.{key}", message, hint)
+            yield Problem(at("job.progress", key), message, hint)
 
 
 def _target(spec: Spec, _: Catalog) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.secret_refs import reference
 from orchestrator.domain.spec import Spec
@@ -26,7 +27,7 @@ def _webhooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for number, text in enumerate(spec.notify.webhooks):
         if not is_reference(text):
             for message in _plain(text):
-                yield Problem(f"notify.webhooks[{number}]", message, _HOW)
+                yield Problem(at("notify.webhooks", number), message, _HOW)
 
 
 def _plain(text: str) -> Iterator[str]:
@@ -52,7 +53,7 @@ def _plain(text: str) -> Iterator[str]:
 def _apprise(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for number, text in enumerate(spec.notify.apprise):
         if not is_reference(text):
-            yield Problem(f"notify.apprise[{number}]", "is not a reference; it is not shown here", _HOW)
+            yield Problem(at("notify.apprise", number), "is not a reference; it is not shown here", _HOW)
 
 
 _OF_A_SHELL = frozenset({"|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1"})
@@ -67,11 +68,11 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
             words = []
         if not words or "\0" in command:
             hint = "write a program and its arguments, for example ./after.sh --upload"
-            yield Problem(f"notify.hooks.{event}", "is not a command", hint)
+            yield Problem(at("notify.hooks", event), "is not a command", hint)
         shell = next((word for word in words if word in _OF_A_SHELL), "")
         if shell:
             text = f"runs without a shell, so that {shell} is an argument of {words[0][:60]}"
-            yield Problem(f"notify.hooks.{event}", text, "write: sh -c '...'", fatal=False)
+            yield Problem(at("notify.hooks", event), text, "write: sh -c '...'", fatal=False)
 
 
 def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:

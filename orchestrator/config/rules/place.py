@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.setting_types import at
 from orchestrator.contract.object_names import OURS
 from orchestrator.domain.catalog import Catalog, region_zones
 from orchestrator.domain.names import region_of, regions, vm_zone
@@ -54,7 +55,7 @@ def _network(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for index, tag in enumerate(spec.tags):
         if not re.fullmatch(LABEL, tag):
             hint = "use lower-case letters, digits and '-', first a letter"
-            yield Problem(f"tags[{index}]", f'"{tag[:63]}" is not a network tag', hint)
+            yield Problem(at("tags", index), f'"{tag[:63]}" is not a network tag', hint)
 
 
 def _named(text: str, path: str) -> bool:
@@ -116,12 +117,12 @@ def _zones(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     if not spec.tpu.zones:
         yield Problem("tpu.zones", "names no zone", "name at least one, for example [europe-west4-b]")
     for index, zone in enumerate(spec.tpu.zones):
-        key = f"tpu.zones[{index}]"
+        path = at("tpu.zones", index)
         if zone in spec.tpu.zones[:index]:
-            yield Problem(key, f"names {zone} twice", "name each zone once")
+            yield Problem(path, f"names {zone} twice", "name each zone once")
         elif not catalog.types_in(zone):
             near = did_you_mean(zone, catalog.zones) or _region_hint(zone, catalog)
-            yield Problem(key, f'unknown TPU zone "{zone[:60]}"', near)
+            yield Problem(path, f'unknown TPU zone "{zone[:60]}"', near)
 
 
 def _region_hint(zone: str, catalog: Catalog) -> str:
@@ -147,7 +148,7 @@ def _one_region(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     for index, zone in enumerate(spec.tpu.zones):
         if zone in known and region_of(zone) != region_of(known[0]):
             yield Problem(
-                f"tpu.zones[{index}]",
+                at("tpu.zones", index),
                 f"{zone} is in another region than {known[0]}",
                 "use one region, or set tpu.across_regions: true; the bucket stays, and traffic to it is billed",
             )
@@ -159,7 +160,7 @@ def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         if catalog.types_in(zone) and spec.tpu.type not in catalog.types_in(zone):
             zones = catalog.zones_of(spec.tpu.type)
             yield Problem(
-                f"tpu.zones[{index}]",
+                at("tpu.zones", index),
                 f"{zone} has no {spec.tpu.type}",
                 f"zones with it: {', '.join(zones)}" if zones else "no zone in the table has it",
             )
@@ -169,19 +170,19 @@ def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """Refuse another type that some zone lacks, because any combination may be requested automatically."""
     zones = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
     for index, tpu_type in enumerate(spec.tpu.other_types):
-        key = f"tpu.other_types[{index}]"
+        path = at("tpu.other_types", index)
         found = catalog.accelerator(tpu_type)
         if not found or not found.tpu_api:
             near = _google_says(tpu_type, catalog) or did_you_mean(tpu_type, catalog.served())
             yield Problem(
-                key, f'"{tpu_type[:60]}" is not a type of the Cloud TPU API', near or "leave it out"
+                path, f'"{tpu_type[:60]}" is not a type of the Cloud TPU API', near or "leave it out"
             )
         elif tpu_type in (spec.tpu.type, *spec.tpu.other_types[:index]):
-            yield Problem(key, f"names {tpu_type} twice", "name each type once")
+            yield Problem(path, f"names {tpu_type} twice", "name each type once")
         elif lacking := [zone for zone in zones if tpu_type not in catalog.types_in(zone)]:
-            yield Problem(key, f"{lacking[0]} has no {tpu_type}", "name only zones that have all types")
+            yield Problem(path, f"{lacking[0]} has no {tpu_type}", "name only zones that have all types")
         elif found.runtime is None:
-            yield Problem(key, f"no TPU software version is known for {tpu_type}", "leave it out")
+            yield Problem(path, f"no TPU software version is known for {tpu_type}", "leave it out")
 
 
 def _runtime(spec: Spec, catalog: Catalog) -> Iterator[Problem]:

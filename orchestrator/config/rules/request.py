@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from orchestrator.config.rules.place import LABEL
 from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.data_disks import READS, WRITES, data_disks
 from orchestrator.domain.queued_resource import LONGEST_RUN
@@ -49,25 +50,25 @@ def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             known = sorted(at for at, kind in catalog.flex_start if kind == found.generation)
             text = f"{zone} is not known to offer flex-start for {tpu.type}"
             hint = f"known to: {', '.join(known)}" if known else "no zone is known to offer it for this type"
-            yield Problem(f"tpu.zones[{index}]", text, hint, fatal=False)
+            yield Problem(at("tpu.zones", index), text, hint, fatal=False)
 
 
 def _disks(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     tpu, accelerator = spec.tpu, catalog.accelerator(spec.tpu.type)
     names = [disk.name for disk in data_disks(spec)]
     for index, disk in enumerate(data_disks(spec)):
-        key = f"tpu.disks[{index}]"
+        path = at("tpu.disks", index)
         if not re.fullmatch(f"{LABEL}(?::(?:{READS}|{WRITES}))?", tpu.disks[index]):
             text = f'"{tpu.disks[index][:80]}" is neither the name of a disk nor NAME:{WRITES}'
-            yield Problem(key, text, "see: gcloud compute disks list")
+            yield Problem(path, text, "see: gcloud compute disks list")
         elif disk.name in names[:index]:
-            yield Problem(key, f"names {disk.name} twice", "name each disk once")
+            yield Problem(path, f"names {disk.name} twice", "name each disk once")
         elif disk.writable and accelerator and accelerator.hosts > 1:
             text = f"{tpu.type} has {accelerator.hosts} machines, and only one can write to a disk"
-            yield Problem(key, text, f"write {disk.name}, which is {READS}")
+            yield Problem(path, text, f"write {disk.name}, which is {READS}")
         elif disk.writable and tpu.strategy != "failover":
             text = "several TPUs are requested at once, and only one can write to a disk"
-            yield Problem(key, text, "set tpu.strategy: failover")
+            yield Problem(path, text, "set tpu.strategy: failover")
     if tpu.disks and len(tpu.zones) > 1:
         text = "a disk is in one zone; in a zone without a disk of that name no TPU is requested"
         yield Problem("tpu.disks", text, "name only their zone, or create them in each zone", fatal=False)

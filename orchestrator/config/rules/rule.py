@@ -3,18 +3,33 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from orchestrator.config.setting_types import Path, at, dotted
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Describe what is wrong with the setting *key* and what to do; without *fatal* it is a warning."""
+    """
+    Describe what is wrong with a *setting* and what to do; without *fatal* it is a warning.
 
-    key: str
+    The setting is given by its name, or a part of it by its path, as in `at("tpu.zones", 0)`.
+    """
+
+    setting: str | Path
     message: str
     hint: str = ""
     fatal: bool = True
+
+    @property
+    def path(self) -> Path:
+        """Return the path in the file."""
+        return at(self.setting) if isinstance(self.setting, str) else self.setting
+
+    @property
+    def key(self) -> str:
+        """Return the setting for people, such as `tpu.zones[0]`."""
+        return dotted(self.path)
 
 
 @dataclass(frozen=True)
@@ -24,10 +39,10 @@ class SettingRule:
     reads: tuple[str, ...]
     find: Callable[[Spec, Catalog], Iterator[Problem]]
 
-    def hindered_by(self, broken: str) -> bool:
-        """Say whether this rule reads the *broken* key, its section or one of its items."""
-        # With the bracket and the dot: `tpu.type` must not match a broken `tpu.types_of_mine`.
+    def hindered_by(self, broken: Path) -> bool:
+        """Say whether this rule reads the *broken* setting, one below it, or the list that it is an item of."""
         return any(
-            read == broken or read.startswith(f"{broken}.") or broken.startswith(f"{read}[")
-            for read in self.reads
+            (bool(broken) and read[: len(broken)] == broken)
+            or (broken[: len(read)] == read and isinstance(broken[len(read)], int))
+            for read in map(at, self.reads)
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from orchestrator.config.rules.job import RESERVED, VARIABLE_PATTERN
 from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.setting_types import at
 from orchestrator.contract.redaction import shapes_in
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.secret_refs import reference
@@ -19,32 +20,32 @@ _HOW = "write secret://NAME, and store the value with: tpuctl secret set NAME"
 
 def _secrets(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for name, text in spec.job.secrets.items():
-        key = f"job.secrets.{name}"
+        path = at("job.secrets", name)
         if not re.fullmatch(VARIABLE_PATTERN, name):
-            yield Problem(key, "is not a name for an environment variable", "use letters, digits and '_'")
+            yield Problem(path, "is not a name for an environment variable", "use letters, digits and '_'")
         elif name.startswith("TPUCTL_") or name in RESERVED:
-            yield Problem(key, "is set by tpuctl itself", "choose another name")
+            yield Problem(path, "is set by tpuctl itself", "choose another name")
         if reference(text) is None:
-            yield Problem(key, "is not a reference to a secret; its value is not shown here", _HOW)
+            yield Problem(path, "is not a reference to a secret; its value is not shown here", _HOW)
 
 
 def _once(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for name in spec.job.secrets:
         if name in spec.job.env:
-            yield Problem(f"job.secrets.{name}", "is in job.env too", "remove it there")
+            yield Problem(at("job.secrets", name), "is in job.env too", "remove it there")
 
 
 def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
     """Refuse values that look like a token."""
-    places = {"job.command": spec.job.command, "job.setup": spec.job.setup}
-    places |= {f"job.env.{name}": text for name, text in spec.job.env.items()}
-    for key, text in places.items():
+    places = {at("job.command"): spec.job.command, at("job.setup"): spec.job.setup}
+    places |= {at("job.env", name): text for name, text in spec.job.env.items()}
+    for path, text in places.items():
         # Only unambiguous shapes, because a false refusal would keep a job from starting.
         for shape in shapes_in(text, sure_only=True):
             why = (
                 f"contains what looks like {shape}, and goes into the machine's metadata, which many can read"
             )
-            yield Problem(key, why, "put it into job.secrets: " + _HOW)
+            yield Problem(path, why, "put it into job.secrets: " + _HOW)
 
 
 RULES = (

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, TensorboardSpec
 from orchestrator.planning.sidecars import Sidecar, sidecars
@@ -16,7 +17,7 @@ def _vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for sidecar in sidecars(spec, ""):
         if sidecar.role == "vm" and spec.vm == "none":
             yield Problem(
-                f"sidecars.{sidecar.name}.on",
+                at("sidecars", sidecar.name, "on"),
                 "it runs on the VM, but vm is none",
                 "write on: tpu, or describe the vm",
             )
@@ -25,14 +26,14 @@ def _vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
 def _ports(spec: Spec, _: Catalog) -> Iterator[Problem]:
     taken: dict[tuple[str, int], Sidecar] = {}
     for sidecar in sidecars(spec, ""):
-        key = f"sidecars.{sidecar.name}.port"
+        path = at("sidecars", sidecar.name, "port")
         if not LOWEST_PORT <= sidecar.port <= HIGHEST_PORT:
             hint = f"use a port from {LOWEST_PORT} to {HIGHEST_PORT}"
-            yield Problem(key, f"{sidecar.port} is not a port that a sidecar may use", hint)
+            yield Problem(path, f"{sidecar.port} is not a port that a sidecar may use", hint)
         other = taken.setdefault((sidecar.role, sidecar.port), sidecar)
         if other is not sidecar:
             yield Problem(
-                key, f"{other.name} on the same machine has port {sidecar.port} already", "use another one"
+                path, f"{other.name} on the same machine has port {sidecar.port} already", "use another one"
             )
 
 

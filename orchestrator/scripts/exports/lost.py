@@ -113,7 +113,7 @@ def _changed(spec: Spec, setting: Setting) -> bool:
     if setting.section:
         return False
     value: Any = spec
-    for part in setting.key.split("."):
+    for part in setting.path:
         if not is_dataclass(value):
             # The section is a plain value, such as `vm: none`.
             return False
