@@ -1,14 +1,16 @@
 """
-Agree on attempts: all workers of a slice run the same one, from the same checkpoint.
+Agree on attempts, and on the saves to commit: all workers of a slice have the same ones.
 
-An attempt is an object that only one worker can create. The rules are pure functions; `Gang` stores attempts.
+An attempt is an object that only one worker can create. The rules are pure functions; `Gang` stores attempts,
+`SaveAgreement` the step from which on the next save is committed.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.settings import Settings
@@ -16,10 +18,13 @@ from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.contract.completeness import Checkpoint, made_progress
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import PreconditionError, TransientError
+from orchestrator.contract.manifest import folder_name, parse_name
 from orchestrator.contract.object_names import GANG, HEARTBEAT
 from orchestrator.contract.preemption_notice import AT_REST, REPORT_COUNTS
 
 EXCUSES = 5
+PATIENCE = 3.0
+"""Times that worker 0's own commit may last once more in other workers before it goes on without them."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,72 @@ class Gang:
 
     def _name(self, number: int) -> str:
         return f"{self._prefix}{number:06d}.json"
+
+
+class SaveAgreement:
+    """
+    The saves of an attempt that all workers commit: worker 0 names a step, all take their first save from there on.
+
+    Without it, workers whose uploads last longer than the job keeps its saves would each commit other steps, and
+    no checkpoint would be complete.
+    """
+
+    def __init__(
+        self, settings: Settings, bucket: JobBucket, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._bucket = bucket
+        self._now = now
+        self._attempt = 0
+        self._named: Optional[int] = None
+        self._committed: Optional[int] = None
+        self._until = 0.0
+
+    def begin(self, attempt: int) -> None:
+        """Forget what earlier attempts agreed on."""
+        self._attempt, self._named, self._committed = attempt, None, None
+
+    def committed(self, step: int, seconds: float) -> None:
+        """Remember this worker's newest commit, which took *seconds*."""
+        self._committed = step
+        self._until = self._now() + PATIENCE * (seconds + self._settings.poll)
+
+    def step(self, floor: int, saves: Sequence[int], fence: Callable[[], None]) -> Optional[int]:
+        """
+        Return the step that worker 0 has named, None if it has named none or this worker has no *saves* to commit.
+
+        *floor* is this worker's newest commit, *saves* are its complete later steps. Worker 0 calls *fence* before
+        it names another step. Raise TransientError and what *fence* raises.
+        """
+        if self._settings.worker == 0:
+            step = self._step_to_name(floor, saves)
+            if step is not None:
+                fence()
+                self._bucket.write(self._name(), json.dumps({"from": step}).encode())
+                self._named = step
+            return self._named
+        held = self._bucket.read(self._name()) if saves else None
+        named = (json_value(held.data if held is not None else None) or {}).get("from")
+        return named if type(named) is int else None
+
+    def _step_to_name(self, floor: int, saves: Sequence[int]) -> Optional[int]:
+        # Later than all saves: one that is there already may be deleted before another worker reads its name.
+        newest = max(saves, default=floor)
+        if self._named is None or self._named > newest + 1:
+            return floor + 1
+        taken = self._committed is not None and self._committed >= self._named
+        if not taken or (self._now() < self._until and not self._all_have(self._committed)):
+            return None
+        return newest + 1
+
+    def _all_have(self, step: Optional[int]) -> bool:
+        """Return whether every worker has committed its part of a step."""
+        one = self._settings
+        names = self._bucket.level(folder_name(step or 0, one.incarnation))[0]
+        return sum(parse_name(name) is not None for name in names) >= one.workers
+
+    def _name(self) -> str:
+        return f"{GANG}{self._settings.incarnation}/save-{self._attempt:06d}.json"
 
 
 def _number(name: str) -> int:

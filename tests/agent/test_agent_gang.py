@@ -2,13 +2,16 @@
 
 import json
 import os
+import shutil
 import time
 
 import pytest
 
-from orchestrator.agent.parts import wire
+from orchestrator.agent.gang import PATIENCE, SaveAgreement
+from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.emulator.http.router import Response
+from orchestrator.contract.machine_errors import FencedError
+from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import TRAIN, Lab, Machine
 from tests.agent.format_trees import archive
 from tests.formats.layouts import accelerate, hugging_face
@@ -207,6 +210,173 @@ def test_a_slice_that_is_killed_has_the_save_before_the_newest_of_its_first_work
     reports = [set(machine.heartbeat()["committed_steps"]) for machine in (first, second)]
     for step in (whole, max(set.intersection(*reports))):
         assert {"w0", "w1"} <= {name.split("/")[3][:2] for name in lab.names(f"checkpoints/{step:08d}/g1/")}
+
+
+IN_STEP = """
+import os, shutil, time
+from pathlib import Path
+folder, saves = Path(os.environ["TPUCTL_CHECKPOINT_DIR"]), []
+while True:
+    step = int((time.time() - float(os.environ["BEGIN"])) / 0.5)
+    if step > (saves[-1] if saves else 0):
+        saves.append(step)
+        (folder / f"step-{step}").mkdir()
+        (folder / f"step-{step}" / "shard").write_bytes(bytes(5000))
+        (folder / f"step-{step}" / "COMPLETE").write_text("")
+        for old in saves[-4:-2]:
+            shutil.rmtree(folder / f"step-{old}", ignore_errors=True)
+    time.sleep(0.01)
+"""
+
+
+def test_workers_commit_the_same_steps_though_their_uploads_last_longer_than_the_saves_are_kept(
+    lab: Lab,
+) -> None:
+    """Both save at the same moments; one uploads for 1.6 s, the other for 2.4 s, a save is kept for 1 s."""
+
+    def slowly(request: Request) -> None:
+        name = request.query.get("name", "")
+        if "/g1/w" in name and name.startswith("checkpoints/") and request.method == "POST":
+            time.sleep(0.8 if "/g1/w0/" in name else 1.2)
+
+    lab.fault = slowly
+    changes = {"_BEGIN": time.time(), "BUNDLE": lab.put_bundle({"train.py": IN_STEP.encode()})}
+    two_workers(lab, **changes)
+
+    def complete() -> set[str]:
+        parts: list[set[str]] = [
+            {name.split("/")[1] for name in lab.manifests() if name.endswith(f"/w{worker}.manifest.json")}
+            for worker in (0, 1)
+        ]
+        return parts[0] & parts[1]
+
+    seen: set[str] = set()
+    lab.machines[0].until(lambda: seen.update(complete()) or len(seen) >= 4, "four complete checkpoints")
+    last = int(max(lab.manifests()).split("/")[1])
+    assert last - int(max(seen)) <= 24, "a complete checkpoint every two rounds, of at most 6 s each"
+
+
+def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: Lab) -> None:
+    """It is linked before, so a job that keeps few saves gets them into the bucket all the same."""
+    machine = lab.machine()
+    parts = wire(read_settings(machine.env), machine.env)
+    folder = parts.local.folder / "step-10"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_bytes(b"w" * 5000)
+    (folder / "COMPLETE").write_text("")
+    parts.committer.begin(1, None)
+
+    def delete(request: Request) -> None:
+        if request.query.get("name", "").endswith("/weights"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    lab.fault = delete
+    assert parts.committer.commit()
+    assert lab.read("checkpoints/00000010/g1/w0/weights") == b"w" * 5000
+    assert lab.json("checkpoints/00000010/g1/w0.manifest.json")["step"] == 10
+    assert not (machine.root / "copy").exists()
+
+
+def pair(lab: Lab) -> tuple[Parts, Parts]:
+    """Return the parts of both workers of a slice, whose jobs have just been started."""
+    both = []
+    for worker in (0, 1):
+        machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2)
+        both.append(wire(read_settings(machine.env), machine.env))
+        both[-1].local.folder.mkdir(parents=True, exist_ok=True)
+        both[-1].committer.begin(1, None, starting=True)
+        both[-1].local.forget()
+    return both[0], both[1]
+
+
+def save(step: int, *workers: Parts) -> None:
+    """Write a save of *step* on each of the workers' disks."""
+    for parts in workers:
+        (parts.local.folder / f"step-{step}").mkdir()
+        (parts.local.folder / f"step-{step}" / "shard").write_text(str(step))
+        (parts.local.folder / f"step-{step}" / "COMPLETE").write_text("")
+
+
+def committed(parts: Parts) -> list[int]:
+    """Return what one more look commits, newest first in the order of the report."""
+    before = parts.status.get("committed_steps")
+    parts.committer.commit()
+    return [step for step in parts.status.get("committed_steps") if step not in before]
+
+
+def test_the_next_save_is_named_before_it_exists(lab: Lab) -> None:
+    """A save that is there already may be gone before the other worker reads its name."""
+    zero, one = pair(lab)
+    save(10, zero, one)
+    assert (committed(zero), committed(one)) == ([10], [10])
+    save(20, zero, one)
+    save(30, zero, one)
+    assert (committed(zero), committed(one)) == ([], [])
+    save(40, zero, one)
+    assert committed(zero) == [40]
+    save(50, zero, one)
+    assert committed(one) == [40], "not its newest one"
+
+
+def test_worker_0_waits_for_the_others_but_not_for_ever(lab: Lab) -> None:
+    """A worker that cannot commit a save takes part again in the next round."""
+    zero, one = pair(lab)
+    now = 100.0
+    agreement = SaveAgreement(zero.settings, zero.bucket, lambda: now)
+    agreement.begin(1)
+
+    def named(floor: int, *saves: int) -> int | None:
+        return agreement.step(floor, saves, lambda: None)
+
+    assert named(-1) == 0
+    assert named(-1, 10) == 0
+    agreement.committed(10, seconds=4.0)
+    assert named(10, 20) == 0, "the other one may still upload step 10"
+    assert SaveAgreement(one.settings, one.bucket).step(-1, [], lambda: None) is None
+    now += PATIENCE * 4.0
+    assert named(10, 20) == 0
+    now += PATIENCE * zero.settings.poll
+    assert named(10, 20) == 21
+    assert named(10, 20, 30) == 21
+    assert lab.json(".tpuctl/gang/1/save-000001.json") == {"from": 21}
+
+
+def test_a_fenced_worker_0_names_no_save(lab: Lab) -> None:
+    """Whatever a newer TPU has begun, this one writes nothing more to the bucket."""
+    zero, _one = pair(lab)
+    lab.put(".tpuctl/gang/2/000001.json", b"{}")
+    save(10, zero)
+    with pytest.raises(FencedError):
+        zero.committer.commit()
+    assert lab.names(".tpuctl/gang/1/") == []
+
+
+def test_when_the_jobs_have_ended_the_last_two_saves_are_committed_newest_first(lab: Lab) -> None:
+    """The jobs may have been killed while only one of them had written its last save."""
+    zero, one = pair(lab)
+    for step in (10, 20, 30):
+        save(step, zero, one)
+    save(40, zero)
+    for parts in (zero, one):
+        parts.local.rest()
+    lab.writes.clear()
+    assert (committed(zero), committed(one)) == ([40, 30], [30, 20])
+    order = [name for name in lab.writes if "w0.manifest" in name]
+    assert "00000040" in order[0]
+    assert "00000030" in order[1]
+    assert zero.status.get("committed_step") == 40
+    newest = zero.catalogue.newest()
+    assert newest is not None
+    assert newest.step == 30
+    assert (committed(zero), committed(one)) == ([], [])
+
+
+def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_holds_nobody_up(lab: Lab) -> None:
+    """During a push the agents of a gang may differ for a moment."""
+    _zero, one = pair(lab)
+    save(10, one)
+    save(20, one)
+    assert committed(one) == [20, 10]
 
 
 def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: Lab) -> None:

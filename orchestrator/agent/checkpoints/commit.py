@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import threading
 import time
@@ -21,7 +22,7 @@ from orchestrator.agent.checkpoints.local import (
 )
 from orchestrator.agent.checkpoints.newest import FILES, CommittedFiles, Newest, is_earlier, is_same, relevant
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.gang import Gang
+from orchestrator.agent.gang import Gang, SaveAgreement
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import say
@@ -36,6 +37,8 @@ BESIDES = 2
 """Commits for changes of files beside the saves only, such as `latest` or `results.json`."""
 RECENT = 64
 """Commits that the heartbeat names, newest first, so that readers find the step that all workers have."""
+APART = 2
+"""Saves in which the last ones of a gang's workers lie, since its workers train in step."""
 WITHOUT_US = 2
 """Saves of worker 0 after which a worker that has written nothing counts as having no part in them."""
 
@@ -63,6 +66,7 @@ class Committer:
         self._attempt = 0
         self._floor: Optional[int] = None
         self._newest = Newest(settings.worker, catalogue, local)
+        self._agreement = SaveAgreement(settings, bucket)
         self._same = CommittedFiles()
         self._before: Tuple[FileState, ...] = ()
         self._start = -1
@@ -84,6 +88,7 @@ class Committer:
             self._before = files_below(self._local.folder) if starting and not self._in_bucket() else ()
             self._start, self._followed = -1 if floor is None else floor, set()
             self._newest.begin()
+            self._agreement.begin(attempt)
             self.proven = floor if proven else None
 
     def end(self) -> None:
@@ -107,10 +112,23 @@ class Committer:
             whole = [one for one in self._local.steps() if one.complete]
             self._status.set(format=self._local.format.chosen)
             steps = self._pending(whole)
-            for step in steps:
-                self._commit_step(step)
-            changed = bool(steps) or any(self._commit_changed(one) for one in whole if one.unit.live)
+            self._commit_all(steps)
+            # A gang leaves a later save until it has agreed on it.
+            floor = self._floor_of_saves() if self._settings.workers > 1 else math.inf
+            live = [one for one in whole if one.unit.live and one.step <= floor]
+            changed = bool(steps) or any(self._commit_changed(one) for one in live)
             return changed or self._follow_first(ended=False)
+
+    def _commit_all(self, steps: List[LocalStep]) -> None:
+        """Commit *steps*, newest first; one that is torn keeps no older one back. Raise TornError."""
+        torn: List[TornError] = []
+        for number, step in enumerate(steps):
+            try:
+                self._commit_step(step, step.step, newest=number == len(torn))
+            except TornError as error:
+                torn.append(error)
+        if torn:
+            raise torn[0]
 
     def follow_first(self) -> bool:
         """Commit an empty part if this worker's job has ended without saving, for steps that worker 0 committed."""
@@ -147,18 +165,33 @@ class Committer:
             if names:
                 number = self._settings.incarnation
                 unit = Unit(number, "outputs", ".", names)
-                self._commit_step(LocalStep(number, unit, SavedState.COMPLETE, ""))
+                self._commit_step(LocalStep(number, unit, SavedState.COMPLETE, ""), number)
 
     def _pending(self, whole: List[LocalStep]) -> List[LocalStep]:
-        """Return what to commit: a single machine its newest step, a gang all steps, to have one in common."""
-        floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
+        """
+        Return what to commit, newest first: a machine by itself its newest step, a gang the one it agreed on.
+
+        When its job has ended, a worker of a gang commits its last two: another's last save may be one earlier.
+        """
+        floor = self._floor_of_saves()
         late = [one for one in whole if one.step > floor]
         if any(one.unit.leans for one in late) and self._leaning_waits():
             late = [one for one in late if not one.unit.leans]
         # If several saves have the same step, the preferred one comes last and wins.
         by_step = {one.step: one for one in late}
-        steps = list(by_step.values())
-        return steps if self._settings.workers > 1 else steps[-1:]
+        steps = sorted(by_step.values(), key=lambda one: one.step)
+        if self._settings.workers == 1:
+            return steps[-1:]
+        return steps[: -1 - APART : -1] if self._local.at_rest else self._agreed(floor, steps)
+
+    def _agreed(self, floor: int, steps: List[LocalStep]) -> List[LocalStep]:
+        """Return this worker's first save from the step on that worker 0 has named, if it has that save."""
+        named = self._agreement.step(floor, [one.step for one in steps], self._fence)
+        # An agent of an earlier version names nothing.
+        return steps[::-1] if named is None else [one for one in steps if floor < named <= one.step][:1]
+
+    def _floor_of_saves(self) -> int:
+        return -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
 
     def _in_bucket(self) -> bool:
         return self._settings.checkpoints.in_bucket
@@ -186,7 +219,8 @@ class Committer:
         for first in sorted(new, key=lambda held: held.step):
             self._write(replace(first, worker=one.worker, files=(), at=time.time()))
             self._followed.add(first.step)
-            self._committed(first.step, proven=first.proven)
+            later = self._floor is None or first.step > self._floor
+            self._committed(first.step, proven=first.proven, newest=later)
         return True
 
     def _leaning_waits(self) -> bool:
@@ -217,7 +251,7 @@ class Committer:
             self._same = CommittedFiles.of(states, chosen)
             return False
         then = self._same.then(states, chosen)
-        return then.besides <= BESIDES and self._commit_step(step)
+        return then.besides <= BESIDES and self._commit_step(step, self._number(step))
 
     def _note(self) -> bool:
         newest = self._catalogue.newest()
@@ -227,44 +261,46 @@ class Committer:
         self._committed(newest.step)
         return True
 
-    def _commit_step(self, step: LocalStep) -> bool:
+    def _commit_step(self, step: LocalStep, number: int, *, newest: bool = True) -> bool:
         """Upload a step and write its manifest, unless that exists; return True."""
-        own_step, number, began = step.own_step, self._number(step), time.monotonic()
+        own_step, began = step.own_step, time.monotonic()
         states = self._local.files_of(step.unit) if step.unit.live else ()
-        folder = self._copy(step) if step.unit.live else None
+        folder = self._hold(step)
         source = folder or self._local.folder
         try:
             if not self._held_already(number):
                 # After a kill everything is sent again: objects without a manifest prove nothing.
-                files = self._upload(step, number, source, copied=folder is not None)
-                self._manifest(step, number, files, own_step)
+                files = self._upload(step, number, source, held=folder is not None)
+                self._manifest(step, number, files, newest=newest)
                 self._status.set(commit_seconds=round(time.monotonic() - began, 3))
         finally:
             if folder is not None:
                 shutil.rmtree(str(folder), ignore_errors=True)
-        self._committed(number, proven=own_step == number)
+        self._agreement.committed(number, time.monotonic() - began)
+        self._committed(number, proven=own_step == number, newest=newest)
         self._same = self._same.then(states, self._local.format.chosen)
         return True
 
-    def _copy(self, step: LocalStep) -> Optional[Path]:
+    def _hold(self, step: LocalStep) -> Optional[Path]:
+        """Return a folder in which the save stays as it is, though the job replaces or deletes its own."""
+        if self._local.format.at_end:
+            return None
         try:
-            return self._local.copy(step)
+            return self._local.copy(step) if step.unit.live else self._local.link(step)
         except OSError as error:
             # A full disk may still hold the save itself, and the upload detects changes.
-            say(f"{step.unit.name} is uploaded without a copy: {error}")
+            say(f"{step.unit.name} is uploaded from its place: {error}")
             return None
 
     def _number(self, step: LocalStep) -> int:
         """Return the step to commit under: the save's own, else the reported one, else a count of saves."""
-        floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
+        floor = self._floor_of_saves()
         if step.own_step is not None and step.own_step > floor:
             return step.own_step
         reported = self._status.get("step")
         return max(floor + 1, reported if isinstance(reported, int) else 0)
 
-    def _manifest(
-        self, step: LocalStep, number: int, files: Tuple[StoredFile, ...], own_step: Optional[int]
-    ) -> None:
+    def _manifest(self, step: LocalStep, number: int, files: Tuple[StoredFile, ...], *, newest: bool) -> None:
         settings, chosen = self._settings, self._local.format.chosen
         self._fence()
         if self._newest.gives_way(self._floor):
@@ -272,11 +308,12 @@ class Committer:
         # Written last: this write makes the checkpoint exist; a kill before it leaves only loose files.
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
-            self._attempt, step.unit.folder, files, time.time(), chosen, own_step,
+            self._attempt, step.unit.folder, files, time.time(), chosen, step.own_step,
             links_of(self._local.folder, step.unit),
         )  # fmt: skip
         self._write(manifest)
-        self._newest.begin(manifest)
+        if newest:
+            self._newest.begin(manifest)
         say(f"committed step {number}: {len(files)} files, {sum(one.size for one in files)} bytes")
 
     def _held_already(self, step: int) -> bool:
@@ -306,7 +343,7 @@ class Committer:
         self._bucket.delete(name, held.generation)
         return False
 
-    def _upload(self, step: LocalStep, number: int, source: Path, *, copied: bool) -> Tuple[StoredFile, ...]:
+    def _upload(self, step: LocalStep, number: int, source: Path, *, held: bool) -> Tuple[StoredFile, ...]:
         """
         Upload the payload first and the file that completes the step for its framework last.
 
@@ -314,7 +351,7 @@ class Committer:
         """
         local = self._local
         folder = source / step.unit.folder
-        before = local.files_of(step.unit) if not copied else files_below(folder)
+        before = local.files_of(step.unit) if not held else files_below(folder)
 
         def send(one: FileState) -> StoredFile:
             target = file_name(number, self._settings.incarnation, self._settings.worker, one.name)
@@ -326,8 +363,9 @@ class Committer:
             # `list` waits for all uploads and raises the first failure before the completing file is sent.
             sent = list(pool.map(send, payload))
         sent += [send(one) for one in before if local.format.closes(one.name)]
-        whole = local.format.at_end or copied or step in local.steps()
-        if not whole or (not copied and local.files_of(step.unit) != before):
+        # A link shares its bytes with the job's file, so both kinds are compared.
+        whole = files_below(folder) == before if held else local.files_of(step.unit) == before
+        if not whole or not (held or local.format.at_end or step in local.steps()):
             raise TornError(f"{step.unit.name} changed while it was uploaded, so it is not committed")
         return tuple(sorted(sent, key=lambda one: one.name))
 
@@ -348,11 +386,11 @@ class Committer:
             if held is None or held.data != manifest.text().encode():
                 raise
 
-    def _committed(self, step: int, *, proven: bool = True) -> None:
-        self._floor = step
-        self.proven = step if proven else self.proven
+    def _committed(self, step: int, *, proven: bool = True, newest: bool = True) -> None:
         earlier = [one for one in self._status.get("committed_steps") if one != step]
-        self._status.set(
-            committed_step=step, committed_at=time.time(), committed_counted=not proven,
-            committed_steps=[step, *earlier][:RECENT],
-        )  # fmt: skip
+        listed = sorted([step, *earlier], reverse=True) if not newest else [step, *earlier]
+        self._status.set(committed_at=time.time(), committed_steps=listed[:RECENT])
+        if newest:
+            self._floor = step
+            self.proven = step if proven else self.proven
+            self._status.set(committed_step=step, committed_counted=not proven)

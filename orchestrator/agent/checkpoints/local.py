@@ -173,8 +173,7 @@ class LocalCheckpoints:
 
         Raise TornError if they changed meanwhile or the copy is not complete, OSError if it cannot be made.
         """
-        folder = self._quarantine.with_name("copy")
-        shutil.rmtree(str(folder), ignore_errors=True)
+        folder = self._temporary()
         # Compared before and after: a file replaced during the copy would mix two saves.
         before = self.files_of(step.unit)
         try:
@@ -192,6 +191,38 @@ class LocalCheckpoints:
             shutil.rmtree(str(folder), ignore_errors=True)
             why = "changed while it was copied" if changed else f"is {judged.state.value}: {judged.why}"
             raise TornError(f"{step.unit.name} {why}, so it is not committed")
+        return folder
+
+    def link(self, step: LocalStep) -> Path:
+        """
+        Link the files of a numbered save into a temporary folder and return that; the caller deletes it.
+
+        Raise TornError if the save changed meanwhile, OSError if it cannot be linked or the disk is nearly full.
+        """
+        folder, before = self._temporary(), self.files_of(step.unit)
+        # What the job deletes stays on the disk until the upload ends, when it may have written two more.
+        needed = 2 * sum(one.size for one in before)
+        if shutil.disk_usage(str(self.folder)).free < needed:
+            raise OSError(f"less than {needed} bytes are free")
+        try:
+            for one in before:
+                target = folder / step.unit.folder / one.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                source = self.folder / step.unit.folder / one.name
+                os.link(os.path.realpath(str(source)), str(target))
+            same = self.files_of(step.unit) == before and step in self.steps()
+        except BaseException:
+            shutil.rmtree(str(folder), ignore_errors=True)
+            raise
+        if not same:
+            shutil.rmtree(str(folder), ignore_errors=True)
+            raise TornError(f"{step.unit.name} changed while it was linked, so it is not committed")
+        return folder
+
+    def _temporary(self) -> Path:
+        """Return the path of the folder for one copy or link, without what an earlier agent left there."""
+        folder = self._quarantine.with_name("copy")
+        shutil.rmtree(str(folder), ignore_errors=True)
         return folder
 
     def put_aside(self, unit: Unit, *, torn: bool) -> Path:
