@@ -8,6 +8,7 @@ An attempt is an object that only one worker can create. The rules are pure func
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
@@ -24,7 +25,11 @@ from orchestrator.contract.preemption_notice import AT_REST, REPORT_COUNTS
 
 EXCUSES = 5
 PATIENCE = 3.0
-"""Times that worker 0's own commit may last once more in other workers before it goes on without them."""
+"""Times that worker 0 waits for others as long as for itself: for their commits, and for their reading a name."""
+LOOKS_EACH = 4
+"""Looks for the named save in the time between two saves, so that none is deleted unseen."""
+QUICKEST = 0.1
+"""Least seconds between two such looks."""
 
 
 @dataclass(frozen=True)
@@ -165,14 +170,17 @@ class SaveAgreement:
         self._settings = settings
         self._bucket = bucket
         self._now = now
-        self._attempt = 0
-        self._named: Optional[int] = None
-        self._committed: Optional[int] = None
-        self._until = 0.0
+        self.begin(0)
 
     def begin(self, attempt: int) -> None:
         """Forget what earlier attempts agreed on."""
-        self._attempt, self._named, self._committed = attempt, None, None
+        self._attempt = attempt
+        self._named: Optional[int] = None
+        self._committed: Optional[int] = None
+        self._read_at = self._until = -math.inf
+        self._newest: Optional[int] = None
+        self._saved_at, self._interval = self._now(), math.inf
+        self._rates = (0.0, 0.0)
 
     def committed(self, step: int, seconds: float) -> None:
         """Remember this worker's newest commit, which took *seconds*."""
@@ -181,36 +189,56 @@ class SaveAgreement:
 
     def step(self, floor: int, saves: Sequence[int], fence: Callable[[], None]) -> Optional[int]:
         """
-        Return the step that worker 0 has named, None if it has named none or this worker has no *saves* to commit.
+        Return the step that worker 0 has named, None if it has named none.
 
         *floor* is this worker's newest commit, *saves* are its complete later steps. Worker 0 calls *fence* before
         it names another step. Raise TransientError and what *fence* raises.
         """
+        newest, now = max(saves, default=floor), self._now()
+        if self._newest is not None and newest > self._newest:
+            self._interval = max(now - self._saved_at, QUICKEST)
+            self._rates = (self._rates[1], (newest - self._newest) / self._interval)
+        if newest != self._newest:
+            self._newest, self._saved_at = newest, now
         if self._settings.worker == 0:
-            step = self._step_to_name(floor, saves)
+            step = self._step_to_name(floor, newest)
             if step is not None:
                 fence()
                 self._bucket.write(self._name(), json.dumps({"from": step}).encode())
                 self._named = step
-            return self._named
-        held = self._bucket.read(self._name()) if saves else None
-        named = (json_value(held.data if held is not None else None) or {}).get("from")
-        return named if type(named) is int else None
+        elif saves and now - self._read_at >= self._settings.poll:
+            held = self._bucket.read(self._name())
+            named = (json_value(held.data if held is not None else None) or {}).get("from")
+            self._named, self._read_at = named if type(named) is int else None, now
+        return self._named
 
-    def _step_to_name(self, floor: int, saves: Sequence[int]) -> Optional[int]:
-        # Later than all saves: one that is there already may be deleted before another worker reads its name.
-        newest = max(saves, default=floor)
-        if self._named is None or self._named > newest + 1:
-            return floor + 1
-        taken = self._committed is not None and self._committed >= self._named
-        if not taken or (self._now() < self._until and not self._all_have(self._committed)):
+    @property
+    def pause(self) -> Optional[float]:
+        """Return the seconds until the next look for the named save, None if it will be there for long."""
+        if self._named is None or self._newest is None or self._named <= self._newest:
             return None
-        return newest + 1
+        apart = max(self._interval, self._now() - self._saved_at)
+        return max(QUICKEST, apart / LOOKS_EACH) if apart / LOOKS_EACH < self._settings.poll else None
 
-    def _all_have(self, step: Optional[int]) -> bool:
+    def _step_to_name(self, floor: int, newest: int) -> Optional[int]:
+        """Return the step to name now, None if the one that is named holds."""
+        # What other workers need to read a name.
+        margin = PATIENCE * self._settings.poll
+        stays = newest > floor and self._now() - self._saved_at >= margin
+        if self._named is not None and (self._committed is None or self._committed < self._named):
+            return newest if stays and newest < self._named else None
+        if self._committed is not None and self._now() < self._until and not self._all_have(self._committed):
+            return None
+        if stays:
+            return newest
+        # A save that comes earlier may be deleted before all workers have read its name. The slower one of two
+        # rates, because of programs that save twice in a row at times.
+        return newest + 1 + math.ceil(min(self._rates) * margin)
+
+    def _all_have(self, step: int) -> bool:
         """Return whether every worker has committed its part of a step."""
         one = self._settings
-        names = self._bucket.level(folder_name(step or 0, one.incarnation))[0]
+        names = self._bucket.level(folder_name(step, one.incarnation))[0]
         return sum(parse_name(name) is not None for name in names) >= one.workers
 
     def _name(self) -> str:

@@ -127,7 +127,8 @@ class Agent:
             stored = BucketEvents(self._settings, parts.bucket, parts.events)
             self._repeat("event files in the bucket", stored.read_new, LOOKS * self._settings.heartbeat)
         listing = self._settings.checkpoints.in_bucket
-        self._repeat("commit", self._commit, self._settings.heartbeat if listing else self._settings.poll)
+        usual = self._settings.heartbeat if listing else self._settings.poll
+        self._repeat("commit", self._commit, lambda: parts.committer.pause or usual)
         self._repeat("caches", parts.keeper.keep, self._settings.heartbeat)
         uncommitted = Uncommitted(parts, self._finish.rescue, lambda: self._player.record.trains_since)
         self._repeat("uncommitted", uncommitted.observe, LOOKS * self._settings.heartbeat)

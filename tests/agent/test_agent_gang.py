@@ -304,41 +304,99 @@ def committed(parts: Parts) -> list[int]:
     return [step for step in parts.status.get("committed_steps") if step not in before]
 
 
-def test_the_next_save_is_named_before_it_exists(lab: Lab) -> None:
-    """A save that is there already may be gone before the other worker reads its name."""
+def test_all_workers_commit_their_first_save_from_the_named_step_on(lab: Lab) -> None:
+    """Worker 0 names the next one before it exists: one that is there may be gone before others read its name."""
     zero, one = pair(lab)
+    assert committed(zero) == []
     save(10, zero, one)
     assert (committed(zero), committed(one)) == ([10], [10])
     save(20, zero, one)
-    save(30, zero, one)
-    assert (committed(zero), committed(one)) == ([], [])
-    save(40, zero, one)
-    assert committed(zero) == [40]
-    save(50, zero, one)
-    assert committed(one) == [40], "not its newest one"
+    assert committed(zero) == []
+    named = lab.json(".tpuctl/gang/1/save-000001.json")["from"]
+    assert named > 20
+    for step in (named, named + 10):
+        save(step, zero, one)
+    time.sleep(one.settings.poll)
+    assert (committed(zero), committed(one)) == ([named], [named]), "not their newest ones"
+
+
+class Gang:
+    """What two workers of a gang agree on, in a time that the test sets."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.now = 100.0
+        parts = pair(lab)
+        self.poll = parts[0].settings.poll
+        self.workers = [SaveAgreement(one.settings, one.bucket, lambda: self.now) for one in parts]
+        for one in self.workers:
+            one.begin(1)
+
+    def named(self, worker: int, floor: int, *saves: int) -> int | None:
+        """Return the named step as a worker knows it after one more look at its saves."""
+        return self.workers[worker].step(floor, saves, lambda: None)
 
 
 def test_worker_0_waits_for_the_others_but_not_for_ever(lab: Lab) -> None:
     """A worker that cannot commit a save takes part again in the next round."""
-    zero, one = pair(lab)
-    now = 100.0
-    agreement = SaveAgreement(zero.settings, zero.bucket, lambda: now)
-    agreement.begin(1)
+    gang = Gang(lab)
+    assert gang.named(0, -1) == 0
+    assert gang.named(0, -1, 10) == 0
+    gang.workers[0].committed(10, seconds=4.0)
+    assert gang.named(0, 10) == 0, "the other one may still upload step 10"
+    gang.now += PATIENCE * 4.0
+    assert gang.named(0, 10) == 0
+    gang.now += PATIENCE * gang.poll
+    assert gang.named(0, 10) == 11
+    assert gang.named(1, -1) is None, "nothing to commit, so nothing is read"
+    assert gang.named(1, -1, 10) == 11
 
-    def named(floor: int, *saves: int) -> int | None:
-        return agreement.step(floor, saves, lambda: None)
 
-    assert named(-1) == 0
-    assert named(-1, 10) == 0
-    agreement.committed(10, seconds=4.0)
-    assert named(10, 20) == 0, "the other one may still upload step 10"
-    assert SaveAgreement(one.settings, one.bucket).step(-1, [], lambda: None) is None
-    now += PATIENCE * 4.0
-    assert named(10, 20) == 0
-    now += PATIENCE * zero.settings.poll
-    assert named(10, 20) == 21
-    assert named(10, 20, 30) == 21
-    assert lab.json(".tpuctl/gang/1/save-000001.json") == {"from": 21}
+def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: Lab) -> None:
+    """It lies beyond what is saved until all workers have read its name, by the pace of the last saves."""
+    gang = Gang(lab)
+    assert gang.named(0, -1) == 0
+    gang.now += 2
+    gang.named(0, -1, 10)
+    gang.workers[0].committed(10, seconds=400.0)
+    for save in (20, 30):
+        gang.now += 2
+        assert gang.named(0, 10, save) == 0
+    gang.now += 0.1
+    assert gang.named(0, 10, 31) == 0, "saved twice in a row"
+    for worker in (0, 1):
+        lab.put(f"checkpoints/00000010/g1/w{worker}.manifest.json", b"{}")
+    assert gang.named(0, 10, 31) == pytest.approx(32 + 5 * PATIENCE * gang.poll, abs=1), "5 steps a second"
+
+
+def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: Lab) -> None:
+    """The last save of a job that does not end, or the one before a long evaluation, is no less whole."""
+    gang = Gang(lab)
+    named = gang.named(0, -1, 10, 20)
+    assert named is not None
+    assert named > 20
+    gang.now += PATIENCE * gang.poll + 0.01
+    assert gang.named(0, -1, 10, 20) == 20
+    assert gang.named(1, -1, 10, 20) == 20
+
+
+def test_looks_are_quick_only_while_saves_come_quickly_and_the_named_one_is_awaited(lab: Lab) -> None:
+    """A save that the job keeps for a second must be seen in that time; others cost no looks."""
+    gang = Gang(lab)
+    zero = gang.workers[0]
+    gang.named(0, -1)
+    assert zero.pause is None
+    gang.now += 600
+    gang.named(0, -1, 100)
+    assert zero.pause is None, "it is there"
+    zero.committed(100, seconds=1.0)
+    gang.now += 60
+    assert (gang.named(0, 100, 200) or 0) > 200
+    assert zero.pause is None, "60 s apart"
+    gang.now += 0.4
+    gang.named(0, 100, 201)
+    assert zero.pause == pytest.approx(0.1)
+    gang.now += 30
+    assert zero.pause is None, "none for 30 s"
 
 
 def test_a_fenced_worker_0_names_no_save(lab: Lab) -> None:

@@ -92,8 +92,7 @@ class Committer:
             self.proven = floor if proven else None
 
     def end(self) -> None:
-        """Stop committing until the next `begin`; wait for a running commit."""
-        # `begin` takes the lock, so no commit runs after this: the restore that follows may move files.
+        """Stop committing until the next `begin`; wait for a running commit, as the restore may move files."""
         self.begin(0, None)
 
     def commit(self) -> bool:
@@ -118,6 +117,11 @@ class Committer:
             live = [one for one in whole if one.unit.live and one.step <= floor]
             changed = bool(steps) or any(self._commit_changed(one) for one in live)
             return changed or self._follow_first(ended=False)
+
+    @property
+    def pause(self) -> Optional[float]:
+        """Return the seconds until the next `commit`, None for the usual time."""
+        return self._agreement.pause if self._settings.workers > 1 else None
 
     def _commit_all(self, steps: List[LocalStep]) -> None:
         """Commit *steps*, newest first; one that is torn keeps no older one back. Raise TornError."""
