@@ -7,10 +7,11 @@ import time
 
 import pytest
 
+from orchestrator.agent.checkpoints.local import CLOCK_TICKS, lost_files
 from orchestrator.agent.gang import PATIENCE, SaveAgreement
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.contract.machine_errors import FencedError
+from orchestrator.contract.machine_errors import FencedError, TornError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import TRAIN, Lab, Machine
 from tests.agent.format_trees import archive
@@ -275,6 +276,30 @@ def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: Lab)
     assert lab.read("checkpoints/00000010/g1/w0/weights") == b"w" * 5000
     assert lab.json("checkpoints/00000010/g1/w0.manifest.json")["step"] == 10
     assert not (machine.root / "copy").exists()
+
+
+def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: Lab) -> None:
+    """Its marker may be the last file to go; what is left of it then is no whole save."""
+    machine = lab.machine()
+    parts = wire(read_settings(machine.env), machine.env)
+    folder = parts.local.folder / "step-10"
+    (folder / "part").mkdir(parents=True)
+    (folder / "part" / "weights").write_bytes(b"w" * 5000)
+    (folder / "COMPLETE").write_text("")
+    assert not lost_files(folder)
+    time.sleep(2 * CLOCK_TICKS)
+    (folder / "part" / "weights").unlink()
+    assert lost_files(folder)
+    parts.committer.begin(1, None)
+
+    def delete(request: Request) -> None:
+        if request.query.get("name", "").endswith("/COMPLETE"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    lab.fault = delete
+    with pytest.raises(TornError):
+        parts.committer.commit()
+    assert lab.manifests() == []
 
 
 def pair(lab: Lab) -> tuple[Parts, Parts]:

@@ -27,6 +27,8 @@ from orchestrator.contract.machine_errors import TornError
 
 RESTORING = ".restore-"
 QUARANTINED = 5
+CLOCK_TICKS = 0.05
+"""Most seconds by which the kernel's times of a file and its folder differ for one change."""
 RESTLESS = 4
 """Consecutive changes after which a save that never settles is copied all the same."""
 
@@ -197,13 +199,16 @@ class LocalCheckpoints:
         """
         Link the files of a numbered save into a temporary folder and return that; the caller deletes it.
 
-        Raise TornError if the save changed meanwhile, OSError if it cannot be linked or the disk is nearly full.
+        Raise TornError if the save changed meanwhile, OSError if it cannot be linked, if the disk is nearly full, or
+        if the job may be deleting the save: then it is whole only if it is there for the time of its upload.
         """
         folder, before = self._temporary(), self.files_of(step.unit)
         # What the job deletes stays on the disk until the upload ends, when it may have written two more.
         needed = 2 * sum(one.size for one in before)
         if shutil.disk_usage(str(self.folder)).free < needed:
             raise OSError(f"less than {needed} bytes are free")
+        if lost_files(self.folder / step.unit.folder) if step.unit.files is None else len(before) > 1:
+            raise OSError("the job may be deleting it")
         try:
             for one in before:
                 target = folder / step.unit.folder / one.name
@@ -309,6 +314,16 @@ def files_below(folder: Path) -> Tuple[FileState, ...]:
     for base, _folders, names in os.walk(str(folder)):
         found += [_state(folder, (Path(base) / name).relative_to(folder).as_posix()) for name in names]
     return tuple(sorted(found, key=lambda one: one.name))
+
+
+def lost_files(folder: Path) -> bool:
+    """Return whether a file below *folder* may have been deleted after the last one was written there."""
+    for base, folders, names in os.walk(str(folder)):
+        # A new name changes its folder and its file at the same time, a deleted one the folder only.
+        changed = [(Path(base) / name).lstat().st_ctime for name in (*folders, *names)]
+        if Path(base).stat().st_mtime > max(changed, default=0.0) + CLOCK_TICKS:
+            return True
+    return False
 
 
 def _is_renewed(before: States, now: States) -> bool:
