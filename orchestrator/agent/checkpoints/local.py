@@ -199,8 +199,8 @@ class LocalCheckpoints:
         """
         Link the files of a numbered save into a temporary folder and return that; the caller deletes it.
 
-        Raise TornError if the save changed meanwhile, OSError if it cannot be linked, if the disk is nearly full, or
-        if the job may be deleting the save: then it is whole only if it is there for the time of its upload.
+        Raise TornError if the save changed meanwhile, OSError if it cannot be linked, if the disk is nearly full,
+        or if the job may be deleting the save: then it is whole only if it is there for the time of its upload.
         """
         folder, before = self._temporary(), self.files_of(step.unit)
         # What the job deletes stays on the disk until the upload ends, when it may have written two more.
