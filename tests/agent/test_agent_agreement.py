@@ -1,0 +1,263 @@
+"""Workers of a gang commit the same saves, and a save that the job deletes meanwhile."""
+
+import shutil
+import time
+
+import pytest
+
+from orchestrator.agent.checkpoints.local import CLOCK_TICKS, lost_files
+from orchestrator.agent.gang import PATIENCE, SaveAgreement
+from orchestrator.agent.parts import Parts, wire
+from orchestrator.agent.settings import read_settings
+from orchestrator.contract.machine_errors import FencedError, TornError
+from orchestrator.emulator.http.router import Request
+from tests.agent.agent_lab import Lab
+
+IN_STEP = """
+import os, shutil, time
+from pathlib import Path
+folder, saves = Path(os.environ["TPUCTL_CHECKPOINT_DIR"]), []
+while True:
+    step = int((time.time() - float(os.environ["BEGIN"])) / 0.5)
+    if step > (saves[-1] if saves else 0):
+        saves.append(step)
+        (folder / f"step-{step}").mkdir()
+        (folder / f"step-{step}" / "shard").write_bytes(bytes(5000))
+        (folder / f"step-{step}" / "COMPLETE").write_text("")
+        for old in saves[-4:-2]:
+            shutil.rmtree(folder / f"step-{old}", ignore_errors=True)
+    time.sleep(0.01)
+"""
+
+
+def test_workers_commit_the_same_steps_though_their_uploads_last_longer_than_the_saves_are_kept(
+    lab: Lab,
+) -> None:
+    """Both save at the same moments; one uploads for 1.6 s, the other for 2.4 s, a save is kept for 1 s."""
+
+    def slowly(request: Request) -> None:
+        name = request.query.get("name", "")
+        if "/g1/w" in name and name.startswith("checkpoints/") and request.method == "POST":
+            time.sleep(0.8 if "/g1/w0/" in name else 1.2)
+
+    lab.fault = slowly
+    changes = {"_BEGIN": time.time(), "BUNDLE": lab.put_bundle({"train.py": IN_STEP.encode()})}
+    for worker in (0, 1):
+        lab.machine(f"w{worker}", WORKER_ID=worker, WORKERS=2, **changes).start()
+
+    def complete() -> set[str]:
+        parts: list[set[str]] = [
+            {name.split("/")[1] for name in lab.manifests() if name.endswith(f"/w{worker}.manifest.json")}
+            for worker in (0, 1)
+        ]
+        return parts[0] & parts[1]
+
+    seen: set[str] = set()
+    lab.machines[0].until(lambda: seen.update(complete()) or len(seen) >= 4, "four complete checkpoints")
+    last = int(max(lab.manifests()).split("/")[1])
+    assert last - int(max(seen)) <= 24, "a complete checkpoint every two rounds, of at most 6 s each"
+
+
+def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: Lab) -> None:
+    """It is linked before, so a job that keeps few saves gets them into the bucket all the same."""
+    machine = lab.machine()
+    parts = wire(read_settings(machine.env), machine.env)
+    folder = parts.local.folder / "step-10"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_bytes(b"w" * 5000)
+    (folder / "COMPLETE").write_text("")
+    parts.committer.begin(1, None)
+
+    def delete(request: Request) -> None:
+        if request.query.get("name", "").endswith("/weights"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    lab.fault = delete
+    assert parts.committer.commit()
+    assert lab.read("checkpoints/00000010/g1/w0/weights") == b"w" * 5000
+    assert lab.json("checkpoints/00000010/g1/w0.manifest.json")["step"] == 10
+    assert not (machine.root / "copy").exists()
+
+
+def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: Lab) -> None:
+    """Its marker may be the last file to go; what is left of it then is no whole save."""
+    machine = lab.machine()
+    parts = wire(read_settings(machine.env), machine.env)
+    folder = parts.local.folder / "step-10"
+    (folder / "part").mkdir(parents=True)
+    (folder / "part" / "weights").write_bytes(b"w" * 5000)
+    (folder / "COMPLETE").write_text("")
+    assert not lost_files(folder)
+    time.sleep(2 * CLOCK_TICKS)
+    (folder / "part" / "weights").unlink()
+    assert lost_files(folder)
+    parts.committer.begin(1, None)
+
+    def delete(request: Request) -> None:
+        if request.query.get("name", "").endswith("/COMPLETE"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    lab.fault = delete
+    with pytest.raises(TornError):
+        parts.committer.commit()
+    assert lab.manifests() == []
+
+
+def pair(lab: Lab) -> tuple[Parts, Parts]:
+    """Return the parts of both workers of a slice, whose jobs have just been started."""
+    both = []
+    for worker in (0, 1):
+        machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2)
+        both.append(wire(read_settings(machine.env), machine.env))
+        both[-1].local.folder.mkdir(parents=True, exist_ok=True)
+        both[-1].committer.begin(1, None, starting=True)
+        both[-1].local.forget()
+    return both[0], both[1]
+
+
+def save(step: int, *workers: Parts) -> None:
+    """Write a save of *step* on each of the workers' disks."""
+    for parts in workers:
+        (parts.local.folder / f"step-{step}").mkdir()
+        (parts.local.folder / f"step-{step}" / "shard").write_text(str(step))
+        (parts.local.folder / f"step-{step}" / "COMPLETE").write_text("")
+
+
+def committed(parts: Parts) -> list[int]:
+    """Return what one more look commits, newest first in the order of the report."""
+    before = parts.status.get("committed_steps")
+    parts.committer.commit()
+    return [step for step in parts.status.get("committed_steps") if step not in before]
+
+
+def test_all_workers_commit_their_first_save_from_the_named_step_on(lab: Lab) -> None:
+    """Worker 0 names the next one before it exists: one that is there may be gone before others read its name."""
+    zero, one = pair(lab)
+    assert committed(zero) == []
+    save(10, zero, one)
+    assert (committed(zero), committed(one)) == ([10], [10])
+    save(20, zero, one)
+    assert committed(zero) == []
+    named = lab.json(".tpuctl/gang/1/save-000001.json")["from"]
+    assert named > 20
+    for step in (named, named + 10):
+        save(step, zero, one)
+    time.sleep(one.settings.poll)
+    assert (committed(zero), committed(one)) == ([named], [named]), "not their newest ones"
+
+
+class Gang:
+    """What two workers of a gang agree on, in a time that the test sets."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.now = 100.0
+        parts = pair(lab)
+        self.poll = parts[0].settings.poll
+        self.workers = [SaveAgreement(one.settings, one.bucket, lambda: self.now) for one in parts]
+        for one in self.workers:
+            one.begin(1)
+
+    def named(self, worker: int, floor: int, *saves: int) -> int | None:
+        """Return the named step as a worker knows it after one more look at its saves."""
+        return self.workers[worker].step(floor, saves, lambda: None)
+
+
+def test_worker_0_waits_for_the_others_but_not_for_ever(lab: Lab) -> None:
+    """A worker that cannot commit a save takes part again in the next round."""
+    gang = Gang(lab)
+    assert gang.named(0, -1) == 0
+    assert gang.named(0, -1, 10) == 0
+    gang.workers[0].committed(10, seconds=4.0)
+    assert gang.named(0, 10) == 0, "the other one may still upload step 10"
+    gang.now += PATIENCE * 4.0
+    assert gang.named(0, 10) == 0
+    gang.now += PATIENCE * gang.poll
+    assert gang.named(0, 10) == 11
+    assert gang.named(1, -1) is None, "nothing to commit, so nothing is read"
+    assert gang.named(1, -1, 10) == 11
+
+
+def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: Lab) -> None:
+    """It lies beyond what is saved until all workers have read its name, by the pace of the last saves."""
+    gang = Gang(lab)
+    assert gang.named(0, -1) == 0
+    gang.now += 2
+    gang.named(0, -1, 10)
+    gang.workers[0].committed(10, seconds=400.0)
+    for save in (20, 30):
+        gang.now += 2
+        assert gang.named(0, 10, save) == 0
+    gang.now += 0.1
+    assert gang.named(0, 10, 31) == 0, "saved twice in a row"
+    for worker in (0, 1):
+        lab.put(f"checkpoints/00000010/g1/w{worker}.manifest.json", b"{}")
+    assert gang.named(0, 10, 31) == pytest.approx(32 + 5 * PATIENCE * gang.poll, abs=1), "5 steps a second"
+
+
+def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: Lab) -> None:
+    """The last save of a job that does not end, or the one before a long evaluation, is no less whole."""
+    gang = Gang(lab)
+    named = gang.named(0, -1, 10, 20)
+    assert named is not None
+    assert named > 20
+    gang.now += PATIENCE * gang.poll + 0.01
+    assert gang.named(0, -1, 10, 20) == 20
+    assert gang.named(1, -1, 10, 20) == 20
+
+
+def test_looks_are_quick_only_while_saves_come_quickly_and_the_named_one_is_awaited(lab: Lab) -> None:
+    """A save that the job keeps for a second must be seen in that time; others cost no looks."""
+    gang = Gang(lab)
+    zero = gang.workers[0]
+    gang.named(0, -1)
+    assert zero.pause is None
+    gang.now += 600
+    gang.named(0, -1, 100)
+    assert zero.pause is None, "it is there"
+    zero.committed(100, seconds=1.0)
+    gang.now += 60
+    assert (gang.named(0, 100, 200) or 0) > 200
+    assert zero.pause is None, "60 s apart"
+    gang.now += 0.4
+    gang.named(0, 100, 201)
+    assert zero.pause == pytest.approx(0.1)
+    gang.now += 30
+    assert zero.pause is None, "none for 30 s"
+
+
+def test_a_fenced_worker_0_names_no_save(lab: Lab) -> None:
+    """Whatever a newer TPU has begun, this one writes nothing more to the bucket."""
+    zero, _one = pair(lab)
+    lab.put(".tpuctl/gang/2/000001.json", b"{}")
+    save(10, zero)
+    with pytest.raises(FencedError):
+        zero.committer.commit()
+    assert lab.names(".tpuctl/gang/1/") == []
+
+
+def test_when_the_jobs_have_ended_the_last_two_saves_are_committed_newest_first(lab: Lab) -> None:
+    """The jobs may have been killed while only one of them had written its last save."""
+    zero, one = pair(lab)
+    for step in (10, 20, 30):
+        save(step, zero, one)
+    save(40, zero)
+    for parts in (zero, one):
+        parts.local.rest()
+    lab.writes.clear()
+    assert (committed(zero), committed(one)) == ([40, 30], [30, 20])
+    order = [name for name in lab.writes if "w0.manifest" in name]
+    assert "00000040" in order[0]
+    assert "00000030" in order[1]
+    assert zero.status.get("committed_step") == 40
+    newest = zero.catalogue.newest()
+    assert newest is not None
+    assert newest.step == 30
+    assert (committed(zero), committed(one)) == ([], [])
+
+
+def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_holds_nobody_up(lab: Lab) -> None:
+    """During a push the agents of a gang may differ for a moment."""
+    _zero, one = pair(lab)
+    save(10, one)
+    save(20, one)
+    assert committed(one) == [20, 10]
