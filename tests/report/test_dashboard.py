@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchestrator.cli.commands.report import Bugs
+from orchestrator.cli.views.report import Bugs
 from orchestrator.errors import TransientError, UsageError
 from orchestrator.report.dashboard import COOKIE, HEADERS, OPEN, Dashboard
 

@@ -1,12 +1,10 @@
 """tpuctl config: each setting as it is used and where it comes from, and the schema of the file."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from orchestrator.cli.console import print_json, talk
 from orchestrator.cli.options import Command, VerbGroup, json_option, settings_options
 
 
@@ -25,23 +23,14 @@ def show(file: Path | None, settings: tuple[str, ...], everything: bool, as_json
 
     A flag wins over a variable, a variable over the file. Secrets are shown by their names only.
     """
+    from orchestrator.cli.views import config as view
     from orchestrator.config.layers import overrides_of
     from orchestrator.config.load import find
     from orchestrator.config.origins import DEFAULT, origins_of
-    from orchestrator.domain.clean_text import clean
 
     path = file or find(Path.cwd())
     found = [o for o in origins_of(path, overrides_of(settings)) if everything or o.origin != DEFAULT]
-    if as_json:
-        print_json("config", {"file": str(path), "settings": [asdict(one) for one in found]})
-        return
-    width = max((len(one.key) for one in found), default=0)
-    for one in found:
-        text = one.value if isinstance(one.value, str) else json.dumps(one.value)
-        # Settings may come from another person's project, so control characters are removed.
-        click.echo(clean(f"{one.key:<{width}}  {text}  ({one.origin})"))
-    if not everything:
-        talk("everything else has its default: tpuctl config show --all")
+    view.show(path, found, everything=everything, as_json=as_json)
 
 
 @command.command("schema", cls=Command, short_help="Print the JSON Schema of tpuctl.yaml, for editors.")

@@ -1,11 +1,9 @@
 """tpuctl secret: put values where the machines read them, without writing them anywhere else."""
 
 import sys
-from dataclasses import asdict
 
 import click
 
-from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.options import Command, cloud_option, json_option
 
 project_option = click.option("--project", help="Google Cloud project; as for `tpuctl up` when left out.")
@@ -28,13 +26,9 @@ def store(name: str, project: str | None, cloud: str, as_json: bool) -> None:
     A single trailing newline is stripped.
     """
     from orchestrator.app.secret import store_secret
+    from orchestrator.cli.views import secret as view
 
-    done = store_secret(name, lambda: _value(name), project, cloud)
-    if as_json:
-        print_json("secret", asdict(done))
-        return
-    say(f"secret {name} of project {done.project} has version {done.version}; use it as secret://{name}")
-    talk("  next:  the machines' account needs a role to read it: tpuctl plan shows the line")
+    view.show_stored(name, store_secret(name, lambda: _value(name), project, cloud), as_json=as_json)
 
 
 @command.command("list", cls=Command)
@@ -44,15 +38,9 @@ def store(name: str, project: str | None, cloud: str, as_json: bool) -> None:
 def show(project: str | None, cloud: str, as_json: bool) -> None:
     """List the names of the project's secrets. Values are never shown."""
     from orchestrator.app.secret import list_secrets
+    from orchestrator.cli.views import secret as view
 
-    found = list_secrets(project, cloud)
-    if as_json:
-        print_json("secrets", asdict(found))
-        return
-    for one in found.secrets:
-        click.echo(f"{one.name}  {one.created[:19]}")
-    if not found.secrets:
-        say(f"project {found.project} has no secrets; store one with: tpuctl secret set NAME")
+    view.show_names(list_secrets(project, cloud), as_json=as_json)
 
 
 def _value(name: str) -> bytes:
