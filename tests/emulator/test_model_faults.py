@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.emulator.state import methods
-from orchestrator.emulator.state.api_errors import ApiError, cases
+from orchestrator.emulator.state.api_errors import ApiError, Where, cases
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, VMS, a_lab, node_body
 
@@ -145,7 +145,7 @@ def test_every_row_of_the_error_table_can_be_made(api, name):
     }
     values = {**known, "object": "O", "n": 1, "hex16": "0" * 16, "hex": "0" * 16}
     row = cases()[api, name]
-    error = row.error(**values) if row.where == "call" else row.operation_error(**values)
+    error = row.error(**values) if row.where is Where.CALL else row.operation_error(**values)
     assert "{" not in error.message
     assert error.message
     if isinstance(error, ApiError):

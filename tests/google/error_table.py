@@ -86,8 +86,6 @@ def call_answer(row: dict[str, str]) -> requests.Response:
         error["status"] = row["code"]
         if row["details"].startswith("["):
             error["details"] = json.loads(row["details"])
-        elif row["details"].startswith("QuotaFailure"):
-            error["details"] = [{"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []}]
         elif row["reason"]:
             error["details"] = [{"@type": RPC_INFO, "reason": row["reason"], "metadata": {}}]
     else:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -47,18 +48,26 @@ class OperationError:
     details: Details = ()
 
 
+class Where(Enum):
+    """Say where an error arrives, as the table writes it: a TPU's operation has another form than a Compute one."""
+
+    CALL = "call"
+    TPU_OPERATION = "lro"
+    COMPUTE_OPERATION = "op.error"
+
+
 @dataclass(frozen=True)
 class Case:
-    """One row of the error table; *where* is `call`, `lro` or `op.error`."""
+    """One row of the error table; *details* are google.rpc messages with placeholders."""
 
     api: str
     name: str
-    where: str
+    where: Where
     http_status: int
     code: str
     reason: str
     message: str
-    details: str
+    details: Details
 
     def error(self, **values: object) -> ApiError:
         """Return the error of a call; placeholders without a value become ""."""
@@ -69,7 +78,7 @@ class Case:
     def operation_error(self, **values: object) -> OperationError:
         """Return the error of an operation; placeholders without a value become ""."""
         message = fill(self.message, values)
-        if self.where == "lro":
+        if self.where is Where.TPU_OPERATION:
             return OperationError(int(self.code), message)
         details = _quota_info(values) if self.code == "QUOTA_EXCEEDED" else ()
         return OperationError(self.code, message, self.http_status, _HTTP_MESSAGES[self.http_status], details)
@@ -80,8 +89,12 @@ def cases() -> Mapping[tuple[str, str], Case]:
     """Return the error table by API (`tpu v2`, `compute v1`, `storage v1`) and case name."""
     table = {}
     for row in (*rows("error_messages.csv"), *rows("secret_errors.csv")):
-        plain = {key: row[key] for key in ("api", "where", "code", "reason", "message", "details")}
-        case = Case(name=row["case"], http_status=int(row["http_status"] or 0), **plain)
+        # Cells that are no JSON are notes for people.
+        details = tuple(json.loads(row["details"])) if row["details"].startswith("[") else ()
+        case = Case(
+            row["api"], row["case"], Where(row["where"]), int(row["http_status"] or 0), row["code"],
+            row["reason"], row["message"], details,
+        )  # fmt: skip
         table[case.api, case.name] = case
     return table
 
@@ -107,15 +120,11 @@ def fill(text: str, values: Mapping[str, object]) -> str:
 def _details(case: Case, message: str, values: Mapping[str, object]) -> Details:
     url = "https://console.developers.google.com/apis/api/tpu.googleapis.com/overview"
     known = {**values, "same": message, "activationUrl": f"{url}?project={values.get('project', '')}"}
-    if case.details.startswith("["):
-        return tuple(_filled(json.loads(case.details), known))
+    if case.details:
+        return tuple(_filled(list(case.details), known))
     if case.api in _BY_CODE and case.reason == "IAM_PERMISSION_DENIED":
         metadata = {"permission": values.get("permission", ""), "resource": values.get("resource", "")}
         return (_error_info(case.reason, "iam.googleapis.com", metadata),)
-    if case.api == "tpu v2" and case.details.startswith("QuotaFailure"):
-        text = fill("Quota '{quota}' exhausted. Limit {n} in region {region}", values)
-        violation = {"subject": f"project:{values.get('number', '')}", "description": text}
-        return ({"@type": _TYPE + "QuotaFailure", "violations": [violation]},)
     if case.api == "compute v1" and case.reason == "accessNotConfigured":
         return (_error_info("SERVICE_DISABLED", "googleapis.com", {"service": "compute.googleapis.com"}),)
     return ()
