@@ -48,6 +48,7 @@ EXPECTED = {
     ("compute v1", "api disabled"): ("AuthError", "TPU-203", "permanent", 3),
     ("compute v1", "permission denied"): ("MissingPermissionError", "TPU-202", "permanent", 3),
     ("compute v1", "v5e machine type refused"): ("UsageError", "TPU-120", "permanent", 2),
+    ("compute v1", "service account of a VM that is not stopped"): ("UsageError", "TPU-120", "permanent", 2),
     ("storage v1", "bucket owned by you"): ("ConflictError", "TPU-409", "permanent", 1),
     ("storage v1", "bucket name taken"): ("ConflictError", "TPU-409", "permanent", 1),
     ("storage v1", "bucket missing"): ("NotFoundError", "TPU-404", "permanent", 1),
