@@ -21,6 +21,7 @@ from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.bodies import ARM_MACHINES
 from orchestrator.planning.job import job_digest, with_digest_of_today
+from orchestrator.planning.race import newest_refused
 from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp, uv_program
@@ -134,6 +135,9 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
     New code or settings reopen an ended deployment, unless its training is *complete*, and are pushed to
     running machines.
     """
+    # Its refusals are forgotten below: what was clearly refused must not be taken for a request without an answer.
+    if newest_refused(record):
+        record = replace(record, node=replace(record.node, requested_at=0.0))
     # A new agent only means an upgrade of tpuctl, which is no reason to train again.
     changed = (bundle, job) != (record.job.bundle, record.job.settings)
     # Machines that took everything from the bucket were never pushed to, but have the old settings too.

@@ -187,7 +187,7 @@ def _newest_ended(record: Record, world: World) -> bool:
 def _with_best_candidate(record: Record, listed: dict[int | None, Node]) -> Record:
     """Return the record with the candidate closest to READY as the newest TPU."""
     leader = _newest_as_candidate(record)
-    refused = _newest_refused(record)
+    refused = newest_refused(record)
     # A TPU whose end was observed cannot win, even if a stale list still shows it as READY.
     runners = candidates(record) if succeeded(record) else (leader, *candidates(record))
     ranked = {c: _readiness(c, listed, lost=refused and c is leader) for c in runners}
@@ -204,7 +204,7 @@ def _readiness(one: Candidate, listed: dict[int | None, Node], *, lost: bool) ->
     return 4 if node.state is NodeState.READY and node.healthy else 3
 
 
-def _newest_refused(record: Record) -> bool:
+def newest_refused(record: Record) -> bool:
     """Say whether the newest TPU was clearly refused, so that it does not exist."""
     if record.node.accepted:
         return False

@@ -16,6 +16,10 @@ _SPECIAL = frozenset('"\\$%*?[]')
 """Characters that OpenSSH, or some version of it, interprets in a path of ssh_config."""
 
 
+_LINKED = "linked"
+"""Comment at the host keys of a machine whose login has a link to the machine folder."""
+
+
 @dataclass(frozen=True)
 class NamedHost:
     """The host names of a machine in ssh_config, its own name last, and its ProxyCommand."""
@@ -34,17 +38,25 @@ def client_config(machines: Sequence[NamedHost], settings: SshSettings, known_ho
     return "\n".join(_block(one, settings, known_hosts) for one in machines)
 
 
-def note_keys(name: str, host: Host, settings: SshSettings, known_hosts: Path) -> None:
+def note_keys(
+    name: str, host: Host, settings: SshSettings, known_hosts: Path, *, linked: bool = False
+) -> bool:  # fmt: skip
     """
-    Write the host keys that OpenSSH must accept for machine *name*.
+    Write the host keys that OpenSSH must accept for machine *name*; return whether it is noted as *linked*.
 
-    Raise HostKeyError for a machine without known keys, and OSError.
+    That mark is a comment beside the keys, and goes with them. Raise HostKeyError for a machine without known
+    keys, and OSError.
     """
     private_folder(known_hosts)
     keys = pinned(host, settings.known_hosts, settings.warn)
-    lines = [f"{name} {key.get_name()} {key.get_base64()}\n" for key in keys]
-    with replacing(known_hosts / name, 0o600) as file:
-        file.write("".join(lines).encode())
+    plain = [f"{name} {key.get_name()} {key.get_base64()}" for key in keys]
+    marked = "".join(f"{line} {_LINKED}\n" for line in plain).encode()
+    file = known_hosts / name
+    if file.exists() and file.read_bytes() == marked:
+        return True
+    with replacing(file, 0o600) as written:
+        written.write(marked if linked else "".join(f"{line}\n" for line in plain).encode())
+    return linked
 
 
 def plain_path(path: Path) -> str:

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -64,6 +65,28 @@ def test_an_unknown_machine_is_no_first_contact(monkeypatch):
     """The command says so at once, and what to do."""
     with pytest.raises(HostKeyError, match="has not published one"):
         keep_open(monkeypatch, [Host("g1", "127.0.0.2", ())])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.150.0.9"])
+def test_a_port_is_found_on_either_loopback_address_of_a_local_machine(address, monkeypatch):
+    """A server of the user's own listens on 127.0.0.1, not on the machine's own address."""
+    said = []
+
+    def dial(host, port, _):
+        try:
+            return socket.create_connection((host, port), 5)
+        except OSError as error:
+            raise RemoteError("nothing there") from error
+
+    monkeypatch.setattr(tunnels, "run_on", lambda *_: RunResult(0, "127.150.0.9"))
+    session = SimpleNamespace(reporter=SimpleNamespace(say=said.append))
+    with socket.create_server((address, 0)) as server:
+        service = tunnels.Service("port", "tpu", server.getsockname()[1])
+        host, connection = Host("g1-w0", "127.150.0.9", ()), SimpleNamespace(dial=dial)
+        target, _ = tunnels._reach(session, service, host, connection, fresh=True)
+        assert (target.address, said) == (address, [])
+    target, _ = tunnels._reach(session, service, host, connection, fresh=True)
+    assert (target.address, len(said)) == ("127.150.0.9", 1)
 
 
 WHOLE = {"address": "127.0.0.2", "port": 6006, "state": "running", "token": "t"}

@@ -7,14 +7,16 @@ from dataclasses import replace
 from orchestrator.app.wanted import ended, want
 from orchestrator.domain.observation import Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.domain.record import Record, next_incarnation
+from orchestrator.domain.record import Record, Refusal, next_incarnation
 from orchestrator.domain.spec import JobSpec, MemorySpec
-from orchestrator.domain.tpu_shape import reshaped, shape_of
+from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.delete import closed
+from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
+from orchestrator.planning.intent import intended
 from orchestrator.planning.job import job_digest
 from tests.kit.records import changed
-from tests.planning.worlds import NOW, beat, record, spec, world
+from tests.planning.worlds import NOW, ZONE, beat, record, spec, world
 
 RUNNING = record(bundle="b", agent="a", job="j", pushed="b")
 
@@ -76,6 +78,16 @@ def test_another_shape_does_not_make_a_number_unwanted_that_nothing_was_requeste
     )
     other = reshaped(changed(again, shape=shape_of(spec())), replace(shape_of(spec()), type="v5litepod-4"))
     assert other.node.unwanted == 1
+
+
+def test_a_type_that_is_changed_after_a_refusal_gets_a_number_of_its_own():
+    """The refused request was for another type: its number is not requested again, and then deleted as unwanted."""
+    refusal = Refusal(NOW - 10, ZONE, Retry.QUOTA)
+    refused = changed(RUNNING, accepted=False, highest=1, refusals=(refusal,), shape=shape_of(spec()))
+    other = want(reshaped(refused, replace(shape_of(spec()), type="v5litepod-4")), "b", "a", "j", NOW)
+    (asked,) = decide(spec(), world(nodes=Present(()), heartbeats=Present(())), other).changes
+    assert asked.incarnation == 2
+    assert not unwanted(intended(other, [asked], queued=False, now=NOW))
 
 
 def test_a_record_of_an_early_version_skips_a_number():

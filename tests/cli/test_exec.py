@@ -159,6 +159,9 @@ def test_the_stock_programs_reach_the_machines_over_a_preemption(cloud, tmp_path
     said = ssh("pair-w1", f"{SECOND} && echo second")
     assert (said.returncode, said.stdout) == (0, "second\n"), said.stderr
     (tmp_path / "sent").write_text("by scp")
+    # The path of docs/ssh.md, although a local machine has no /opt/tpuctl.
+    copied = ssh("pair:tpuctl/current/note.txt", str(tmp_path / "here"), program="scp")
+    assert (copied.returncode, (tmp_path / "here").read_text()) == (0, "of the job\n"), copied.stderr
     assert ssh(str(tmp_path / "sent"), "pair:sent", program="scp").returncode == 0
     assert ssh("-b", "-", "pair-w0", program="sftp", said=f"get sent {tmp_path}/got").returncode == 0
     assert (tmp_path / "got").read_text() == "by scp"

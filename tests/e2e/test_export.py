@@ -19,9 +19,7 @@ STEPS = 60
 
 def test_the_scripts_alone_train_a_model_through_a_preemption(stage, tmp_path):
     """Bucket, code, VM, TPU, a kill, a new TPU by watch.sh, the end, the model; then nothing is left."""
-    # A rehearsal's machines reach packages through this proxy only; tpuctl's agent knows it, the scripts do not.
-    setup = "https_proxy=$TPUCTL_SETUP_PROXY tpuctl-venv -r requirements.txt"
-    stage.use_example(steps=STEPS, setup=setup)
+    stage.use_example(steps=STEPS, setup="tpuctl-venv -r requirements.txt")
     yaml = stage.work / "tpuctl.yaml"
     yaml.write_text(yaml.read_text().replace("vm: none", "vm: {machine: e2-small}"))
     stage.tpuctl("export", "scripts")

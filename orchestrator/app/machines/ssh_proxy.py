@@ -1,5 +1,6 @@
 """Connect an SSH client to a machine of the deployment, and wait for one that is being replaced."""
 
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -14,6 +15,13 @@ from orchestrator.ssh.client_config import note_keys
 from orchestrator.ssh.proxy import ServerLine, hung_up
 
 PAUSE = 2.0
+LINK_SECONDS = 30.0
+_LINK = """
+root=${TPUCTL_ROOT:-}
+[ -n "$root" ] || root=$1
+cd && { [ -e tpuctl ] || [ -L tpuctl ] || ln -s "$root" tpuctl; }
+"""
+"""Links the machine folder, whose path differs, into the login's home, where scp and rsync start."""
 
 
 def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> None:
@@ -21,7 +29,8 @@ def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> No
     Connect standard input and output to *machine*: `w0`, `w1`, ... or `vm`.
 
     Wait up to *seconds* for a machine that is being replaced. Its host keys are written to known_hosts before
-    its first bytes are passed on. Raise the last error.
+    its first bytes are passed on. At the first connection to it `tpuctl` in the login's home becomes a link to
+    its files. Raise the last error.
     """
     session = Session(choice, reporter, only_looks=True)
     find = _finder(session, machine)
@@ -31,7 +40,7 @@ def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> No
             over = ended(session)
             if over is not None:
                 raise over
-            line = _line(session, find(), machine)
+            line = _line(session, find(), machine, reporter)
             break
         except TpuctlError as error:
             if not may_pass(error) or session.clock.now() > until or hung_up(sys.stdin.fileno()):
@@ -58,10 +67,10 @@ def _finder(session: Session, machine: str) -> Callable[[], Host]:
     return lambda: worker_host_of(session, int(number))
 
 
-def _line(session: Session, host: Host, machine: str) -> ServerLine:
-    settings = session.ssh_settings
+def _line(session: Session, host: Host, machine: str, reporter: Reporter) -> ServerLine:
+    settings, name = session.ssh_settings, f"{session.spec.name}-{machine}"
     try:
-        note_keys(f"{session.spec.name}-{machine}", host, settings, session.folder / KNOWN_HOSTS)
+        linked = note_keys(name, host, settings, session.folder / KNOWN_HOSTS)
     except HostKeyError as error:
         # A machine without keys is booting, so try again; an invalid key stays invalid.
         if host.host_keys:
@@ -69,4 +78,13 @@ def _line(session: Session, host: Host, machine: str) -> ServerLine:
         raise TransientError(error.message, hint=error.hint, code=error.code) from error
     line = ServerLine(host, settings, session.ssh.connect)
     line.open()
+    if not linked:
+        words = ["bash", "--norc", "-c", _LINK, "tpuctl", settings.root]
+        (answer,) = session.ssh.ask([host], shlex.join(words), LINK_SECONDS)
+        if answer.exit_code == 0:
+            note_keys(name, host, settings, session.folder / KNOWN_HOSTS, linked=True)
+        else:
+            # Only a convenience: the connection itself works without it.
+            why = answer.fault.message if answer.fault else answer.stderr.strip()
+            reporter.say(f"tpuctl: no link ~/tpuctl on {host.name}: {why}")
     return line

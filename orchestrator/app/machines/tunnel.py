@@ -227,12 +227,15 @@ def _reach(
     older than what it has. Raise UsageError if the sidecar has failed.
     """
     if not service.sidecar:
-        target = ForwardTarget(connection, _address(run_on(connection, LOOPBACK).stdout), service.port)
-        if not target.listens():
+        # A machine of the local cloud has a loopback address of its own, and the user's program may not know it.
+        own = _address(run_on(connection, LOOPBACK).stdout)
+        targets = [ForwardTarget(connection, one, service.port) for one in dict.fromkeys((own, HERE))]
+        found = next((one for one in targets if one.listens()), None)
+        if found is None:
             session.reporter.say(
                 f"nothing listens on port {service.port} of {host.name} yet; the tunnel stands all the same"
             )
-        return target, ""
+        return found or targets[0], ""
     if fresh:
         deliver_sidecars(session.cloud, session.blueprint, host, service.role)
     say = _once(session.reporter)
