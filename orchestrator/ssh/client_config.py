@@ -42,7 +42,7 @@ def note_keys(
     name: str, host: Host, settings: SshSettings, known_hosts: Path, *, linked: bool = False
 ) -> bool:  # fmt: skip
     """
-    Write the host keys that OpenSSH must accept for machine *name*; return whether it is noted as *linked*.
+    Write the host keys that OpenSSH must accept for machine *name*; return whether it is recorded as *linked*.
 
     That mark is a comment beside the keys, and goes with them. Raise HostKeyError for a machine without known
     keys, and OSError.
@@ -50,12 +50,12 @@ def note_keys(
     private_folder(known_hosts)
     keys = pinned(host, settings.known_hosts, settings.warn)
     plain = [f"{name} {key.get_name()} {key.get_base64()}" for key in keys]
-    marked = "".join(f"{line} {_LINKED}\n" for line in plain).encode()
+    with_link = "".join(f"{line} {_LINKED}\n" for line in plain).encode()
     file = known_hosts / name
-    if file.exists() and file.read_bytes() == marked:
+    if file.exists() and file.read_bytes() == with_link:
         return True
     with replacing(file, 0o600) as written:
-        written.write(marked if linked else "".join(f"{line}\n" for line in plain).encode())
+        written.write(with_link if linked else "".join(f"{line}\n" for line in plain).encode())
     return linked
 
 

@@ -81,7 +81,7 @@ def test_the_steps_of_the_action_make_a_page_and_a_comment(runner):
     calls = (runner.folder / "calls").read_text().splitlines()
     assert [line.split(" --jq")[0] for line in calls] == [
         "api --paginate repos/o/r/issues/7/comments",
-        f"pr comment 7 --body-file {runner.folder}/tpuctl.md",
+        f"api -X POST repos/o/r/issues/7/comments -F body=@{runner.folder}/tpuctl.md",
         "api --paginate repos/o/r/issues/7/comments",
         f"api -X PATCH repos/o/r/issues/comments/41 -F body=@{runner.folder}/tpuctl.md",
     ]
