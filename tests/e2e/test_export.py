@@ -67,6 +67,9 @@ def test_the_scripts_alone_train_a_model_through_a_preemption(stage, tmp_path):
     complete = {int(path.parent.name.rpartition("-")[2]) for path in (stage.work / "model").rglob("COMPLETE")}
     assert max(complete) == STEPS
     assert "there is none" in script("delete", "--data", say="e2e-scripts\n")
+    assert "gone" in script("delete", "--data", say="e2e-scripts\n"), (
+        "a second time, after a first that was killed"
+    )
     lists = (
         "compute tpus tpu-vm list --zone europe-west4-b",
         "compute instances list",
