@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
@@ -28,6 +29,7 @@ _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = ("boot", "restore")
 LATER = 1.25
+SOONEST = 2.0
 _INHERITED = ("attempt", "starts")
 
 
@@ -48,6 +50,7 @@ class Status:
         self.changes = 0
         self._troubles: Dict[str, str] = {}
         self._timings: Dict[str, float] = {}
+        self._heartbeat = settings.heartbeat
         self._fields: Dict[str, Any] = {
             **dict.fromkeys(_UNKNOWN),
             **dict.fromkeys(("attempt", "starts", "failures", "unclaimed_files", "unclaimed_bytes"), 0),
@@ -96,6 +99,17 @@ class Status:
         with self._lock:
             if again or name not in self._timings:
                 self._timings[name] = time.time()
+
+    def pause(self, now: float) -> float:
+        """
+        Return the seconds until the next report: a quarter of the time since the job's start, at most a heartbeat.
+
+        A person who waits for the first steps sees them within seconds; a long training costs no more reports.
+        """
+        with self._lock:
+            started = self._timings.get("spawned")
+        age = math.inf if started is None else now - started
+        return min(self._heartbeat, max(SOONEST, age / 4))
 
     def trouble(self, source: str, text: str) -> None:
         """Report what *source* cannot do at present; an empty text clears it."""

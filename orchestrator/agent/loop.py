@@ -90,7 +90,9 @@ class Agent:
         with contextlib.suppress(OSError):
             write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
         parts.status.time("boot")
-        beat = self._repeat("heartbeat", parts.heartbeat_writer.report, self._settings.heartbeat)
+        beat = self._repeat(
+            "heartbeat", parts.heartbeat_writer.report, lambda: parts.status.pause(time.time())
+        )
         parts.status.urgent = beat.wake.set
         shipper = parts.shipper
         logs = self._repeat("logs", self._ship, lambda: shipper.pause)

@@ -257,7 +257,8 @@ def confirm_name(name: str, question: str, *, yes: bool) -> None:
     if (
         yes
         # No default, so that an empty line is a no.
-        or click.prompt(f"{question} Type {name} to go on", err=True, default="", show_default=False) == name
+        or click.prompt(f"{question} Type '{name}' to confirm", err=True, default="", show_default=False)
+        == name
     ):
         return
     click.echo("nothing was changed", err=True)

@@ -108,7 +108,7 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
         return ""
     step = common_step(mine)
     if step is not None:
-        return f"its work is committed up to {'save' if mine[0].committed_counted else 'step'} {step}"
+        return f"its newest complete checkpoint is {'save' if mine[0].committed_counted else 'step'} {step}"
     brought = brought_text(mine)
     also = f"; {brought} came to unclaimed/" if brought else ""
     if has_no_steps(saving):

@@ -57,7 +57,7 @@ def test_the_data_does_not_go_for_a_yes(user, monkeypatch, answer):
     before = user.cloud.mutations()
     said = typed(monkeypatch, user, answer, "--delete-data")
     assert (said.code, user.cloud.mutations()) == (1, before)
-    assert "Type demo to go on" in said.err
+    assert "Type 'demo' to confirm" in said.err
     assert "nothing was changed" in said.err
 
 

@@ -78,9 +78,9 @@ def test_a_preemption_tells_what_became_of_the_work():
     saved = planned(beat(committed_step=40, **left), **taken)
 
     assert "NOTHING is committed, so the next one begins at step 0" in nothing.changes[0].why
-    assert "its work is committed up to step 40" in saved.changes[0].why
+    assert "its newest complete checkpoint is step 40" in saved.changes[0].why
     counted = planned(beat(committed_step=3, committed_counted=True, **left), **taken)
-    assert "its work is committed up to save 3" in counted.changes[0].why, "no step is claimed"
+    assert "its newest complete checkpoint is save 3" in counted.changes[0].why, "no step is claimed"
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_a_gang_is_as_far_as_the_step_that_all_of_its_workers_have_committed():
     assert common_step((one, beat(1))) is None
     assert common_step(()) is None
     lost = world(heartbeats=Present((one, two)))
-    assert lost_text(spec().job.checkpoint, lost, record()) == "its work is committed up to step 20"
+    assert lost_text(spec().job.checkpoint, lost, record()) == "its newest complete checkpoint is step 20"

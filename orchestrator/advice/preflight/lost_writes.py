@@ -47,7 +47,10 @@ def checkpoint_dir_unused(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterato
     names = (_VARIABLE, "TPUCTL_BUCKET") if spec.job.checkpoint.dir == "bucket" else (_VARIABLE,)
     if not any(name in texts or name in facts.variables for name in names):
         message = f"nothing in the job reads {_VARIABLE}: a preemption loses every step"
-        fix = f'let it save to "${_VARIABLE}", or make the folder that it saves to a link to that'
+        fix = (
+            f"save to the folder named in the variable {_VARIABLE} and load from there (in Python "
+            f'os.environ["{_VARIABLE}"]), or make the folder that the program uses a symbolic link to it'
+        )
         yield Hit("job.command", message, fix)
 
 

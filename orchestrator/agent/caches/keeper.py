@@ -176,7 +176,7 @@ class CacheKeeper:
         times = known.get("times", 0) + 1 if known.get("key") == cache.key else 1
         body = {"key": cache.key, "times": times, "generation": made, "restored": bool(known.get("restored"))}
         self._caches.remember(cache.name, {**body, "files": files, "manifest": json.loads(manifest.text())})
-        size = f"{manifest.unpacked / 1e6:,.0f} MB as {manifest.stored / 1e6:,.0f}"
+        size = f"{manifest.unpacked / 1e6:,.0f} MB, compressed to {manifest.stored / 1e6:,.0f} MB"
         self._log.line(agent_line(f"{cache.title} are kept for the next machine: {size}"))
         self._retain()
 

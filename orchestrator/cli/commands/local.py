@@ -129,7 +129,7 @@ def stop(as_json: bool) -> None:
     from orchestrator.cli.views import local as view
 
     ran = stop_local()
-    text = "the local cloud is stopped" if ran else "the local cloud did not run"
+    text = "the local cloud is stopped" if ran else "the local cloud was not running"
     view.answer(text, {"running": False, "stopped": ran}, as_json=as_json)
 
 

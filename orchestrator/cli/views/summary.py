@@ -28,7 +28,7 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
             else f"{summary.goodput:.0%} of {wall} went into steps that count",
         ),
     ]
-    if summary.saves_stopped is not None and summary.wall_seconds:
+    if summary.saves_stopped is not None and summary.saves_stopped >= 0.5 and summary.wall_seconds:
         share = summary.saves_stopped / summary.wall_seconds
         rows.append(
             ("saves", f"stopped the training for {span_text(summary.saves_stopped)}, {share:.1%} of the time")
