@@ -142,7 +142,7 @@ class Player:
         container = self._parts.container
         if not settings.setup or (mark.exists() and (container is None or container.is_set_up())):
             return None
-        self._parts.status.set(phase="setup", message="setup command runs")
+        self._parts.status.set(phase="setup", message="")
         self._parts.status.time("setup_began")
         self._parts.log.line(agent_line(f"setup of bundle {settings.bundle[:12]}"))
         outcome = self._run(
