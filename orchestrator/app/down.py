@@ -5,8 +5,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from orchestrator.app.bills import keep_bill
 from orchestrator.app.choice import Choice
-from orchestrator.app.cost import keep_bill, spending_of
+from orchestrator.app.cost import spending_of
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.app.bills import read_bills
 from orchestrator.app.choice import Choice
-from orchestrator.app.cost import read_bills
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session

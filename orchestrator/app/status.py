@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.app.bills import last_bill
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.loop.holder import process_ended
@@ -96,7 +97,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
     goes_on = bool(record.started_at) and plan.outcome is None
     watched = loop is not None and loop["alive"]
     poll = float(spec.watch.poll)
-    beats = world.known_heartbeats
+    beats, bill = world.known_heartbeats, last_bill(session, record)
     return {
         "name": spec.name,
         "project": session.project,
@@ -106,8 +107,10 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
         "unclaimed": brought_text(beats),
         "incarnation": last_incarnation(record),
         "preemptions": record.node.preemptions,
-        "cost_usd": round(found.usd, 4),
-        "unpriced": list(session.unpriced(record, world.observed_at)),
+        "up": bool(record.job.bundle),
+        "deleted_at": bill.deleted_at if bill else None,
+        "cost_usd": round(bill.spending.usd if bill else found.usd, 4),
+        "unpriced": list(bill.spending.unknown if bill else session.unpriced(record, world.observed_at)),
         "resources": _resources(session, world, record),
         "workers": _workers(world),
         "checkpoint": common_step(beats),

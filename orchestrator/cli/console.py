@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
+import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,20 @@ def columns() -> int:
     return shutil.get_terminal_size().columns
 
 
+def wrapped(lines: list[str], width: int, indent: str, *, break_long: bool = True) -> list[str]:
+    """Return the lines wrapped between words at *width* (0: not at all), continuations indented."""
+    if not width:
+        return lines
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=break_long, break_on_hyphens=False
+        )
+        or [""]
+    ]
+
+
 def terminal(**settings: Any) -> "Console":
     """Return a rich console for stdout, or for stderr if *settings* says so."""
     # rich takes 40 ms to import, and `status` beside a watcher and `--json` do without it.
@@ -84,11 +99,32 @@ def say(text: str, *, style: str = "") -> None:
     # Without markup, so that foreign text with [brackets] is printed as it is.
     console = terminal(stderr=True, soft_wrap=True)
     with console.capture() as captured:
-        console.print(clean(text), style=style or None, markup=False)
+        console.print(_at_words(clean(text)), style=style or None, markup=False)
     # Not by the console itself: while a live line is drawn, rich has replaced sys.stderr in order to print
     # above that line.
     sys.stderr.write(captured.get())
     sys.stderr.flush()
+
+
+def _at_words(text: str) -> str:
+    """
+    Return the text so that the terminal of stderr breaks its lines between words.
+
+    Blanks fill a line that goes on, instead of a line feed: a command that is copied stays one line.
+    """
+    try:
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+    # No terminal, or a stream without a file: the text is read by a program, which wants whole lines.
+    except (OSError, ValueError):
+        return text
+    return "\n".join(_filled(line, width) for line in text.split("\n"))
+
+
+def _filled(line: str, width: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    # A word that is longer than the line, as a link, stays whole.
+    *full, last = wrapped([line], width, indent, break_long=False)
+    return "".join(part + " " * (-len(part) % width) for part in full) + last
 
 
 def talk(text: str, *, style: str = "") -> None:

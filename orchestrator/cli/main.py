@@ -5,7 +5,7 @@ import importlib
 import os
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -101,8 +101,30 @@ ELSEWHERE = {
 }
 """Words from other tools, with the command that they mean here; used for hints only."""
 
+HELP_WIDTH = 100
+"""Most columns of a help."""
+_UNBROKEN = "\N{NON-BREAKING HYPHEN}"
 READER_GONE = 141
 """Exit code for SIGPIPE as shells report it; 0 would make a truncated output look complete."""
+
+
+class HelpText(click.HelpFormatter):
+    """A help that is not wrapped at the hyphens of options, as in `--delete-data`."""
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(text.replace("-", _UNBROKEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write terms and their texts in two columns."""
+        super().write_dl([(term, text.replace("-", _UNBROKEN)) for term, text in rows], col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        """Return the whole help."""
+        return super().getvalue().replace(_UNBROKEN, "-")
+
+
+click.Context.formatter_class = HelpText
 
 
 class LazyGroup(click.Group):
@@ -179,7 +201,7 @@ def _meant(word: str) -> str:
 
 
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH}
 )
 @click.version_option(__version__, prog_name="tpuctl")
 @settings_options

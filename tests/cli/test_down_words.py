@@ -120,7 +120,14 @@ def test_what_was_spent_is_known_when_the_data_is_gone(user):
         said = user.type(*words, "--json") if "demo" in words else user.run(*words, "--json")
         assert said.document["usd"] == pytest.approx(found["usd"])
         assert said.document["deleted_at"]
-    assert "deleted with its data on" in user.run("cost").out
+    cost = user.run("cost").out
+    assert "deleted with its data on" in cost
+    assert "Nothing exists now that is billed by the hour." in cost
+    assert "until ttl" not in cost
+    body = user.run("status", "--json").document
+    assert (body["up"], body["deleted_at"]) == (False, said.document["deleted_at"])
+    assert body["cost_usd"] == pytest.approx(found["usd"], abs=0.0001)
+    assert after_cost(user) == "next the deployment was deleted with its data. To start over: tpuctl up"
     report = user.run("report", "--output", str(user.folder / "r.html"))
     assert (report.code, "tpuctl cost" in report.err) == (2, True)
     user.up()
@@ -128,6 +135,26 @@ def test_what_was_spent_is_known_when_the_data_is_gone(user):
     assert cost["usd"] < found["usd"] / 2
     assert [one["usd"] for one in cost["earlier"]] == [pytest.approx(found["usd"])]
     assert "for an earlier deployment of this name" in user.run("cost").out
+
+
+def after_cost(user):
+    """Return the lines of `status` after that of the cost."""
+    text = " ".join(user.run("status").out.split())
+    return text.partition("(an estimate, not a bill) ")[2]
+
+
+def test_status_knows_what_is_left_after_down(user):
+    """`watch` would refuse, so it is named nowhere; only what can be continued or deleted is."""
+    user.watch(60)
+    user.down()
+    assert after_cost(user) == (
+        "next there are no machines; the data in the bucket is kept. To continue: tpuctl up; "
+        "to delete it too: tpuctl down --delete-data"
+    )
+    assert user.run("status", "--json").document["deleted_at"] is None
+    user.up()
+    assert user.run("status", "--json").document["up"]
+    assert "tpuctl watch" in user.run("status").out
 
 
 def test_a_damaged_bill_fails_no_command(user):

@@ -240,11 +240,36 @@ def test_help_explains_a_code(word, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = here(capsys, "help", word)
     assert (code, err) == (0, "")
-    assert out.startswith("TPU-300: the zone has no capacity for such a machine now (stockout)\nExit code 4;")
+    assert out.startswith(
+        "TPU-300: the zone has no capacity for such a machine now (stockout)\n"
+        "Exit code 4; tpuctl watch tries other zones, then waits and tries again\n"
+    )
     assert "more zones raise the chance" in out
     assert "zones (docs/zones.md)" in out
     assert "TPU-301" not in out
     assert here(capsys, "help", "TPU-999")[0] == 2
+
+
+def test_the_help_of_a_code_is_wrapped_between_words(capsys, monkeypatch):
+    """On a terminal, of whatever width; its paragraphs stay whole."""
+    whole = here(capsys, "help", "TPU-350")[1]
+    assert "Waiting helps in one case only" in whole
+    for width in (40, 100):
+        monkeypatch.setenv("COLUMNS", str(width))
+        out = here(capsys, "help", "TPU-350")[1]
+        assert max(map(len, out.splitlines())) <= width
+        assert out.split() == whole.split()
+        assert out.count("\n\n") == whole.count("\n\n")
+
+
+@pytest.mark.parametrize("width", [80, 90, 100, 110])
+def test_no_help_breaks_an_option(width, capsys, monkeypatch):
+    """`--delete-data` stays one word at the end of a line."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = here(capsys, "down", "--help")[1]
+    assert not [line for line in out.splitlines() if line.endswith("-")]
+    assert "without --delete-data." in " ".join(out.split())
+    assert out.isascii()
 
 
 def test_each_error_names_its_help(capsys):

@@ -1,9 +1,12 @@
 """What people see while a command works: event lines, the live line, progress, status, the summary."""
 
+import fcntl
 import os
 import pty
 import re
+import struct
 import sys
+import termios
 import threading
 import time
 from dataclasses import replace
@@ -156,6 +159,20 @@ def on_a_terminal(monkeypatch, act, **variables):
     reader.join(10)
     os.close(ours)
     return b"".join(written).decode()
+
+
+def test_no_word_is_broken_at_the_edge_of_a_terminal(monkeypatch):
+    """What is copied stays one line: no line feed is in it."""
+    words = "It cost about 0.0105 USD. An estimate; details: tpuctl cost NAME --json, or tpuctl report"
+
+    def act():
+        fcntl.ioctl(sys.stderr.fileno(), termios.TIOCSWINSZ, struct.pack("4H", 24, 40, 0, 0))
+        say(words)
+
+    text = on_a_terminal(monkeypatch, act).rstrip("\r\n")
+    assert "\n" not in text
+    rows = [text[start : start + 40] for start in range(0, len(text), 40)]
+    assert [word for row in rows for word in row.split()] == words.split()
 
 
 def play():

@@ -6,13 +6,21 @@ from pathlib import Path
 import click
 
 import orchestrator
-from orchestrator.cli.main import RENAMED
+from orchestrator.cli.console import columns, wrapped
+from orchestrator.cli.main import HELP_WIDTH, RENAMED
 from orchestrator.cli.options import Command
 from orchestrator.domain.suggest import did_you_mean
 from orchestrator.error_codes import CODES
-from orchestrator.errors import UsageError
+from orchestrator.errors import Retry, UsageError
 
 PAGE = "errors.md"
+RETRIED = {
+    Retry.PERMANENT: "tpuctl does not try again by itself",
+    Retry.CAPACITY: "tpuctl watch tries other zones, then waits and tries again",
+    Retry.QUOTA: "tpuctl watch tries again a few times, since a deletion may free quota",
+    Retry.TRANSIENT: "tpuctl watch tries again by itself",
+    Retry.UNKNOWN: "tpuctl watch tries again a few times",
+}
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 
 
@@ -28,7 +36,10 @@ def command(ctx: click.Context, topic: tuple[str, ...]) -> None:
     root = ctx.find_root()
     code = topic[0].upper() if len(topic) == 1 else ""
     code = f"TPU-{code}" if code.isdecimal() else code
-    click.echo(code_text(code) if code.startswith("TPU-") else _command_help(root, topic))
+    if code.startswith("TPU-"):
+        click.echo(filled(code_text(code), min(columns(), HELP_WIDTH)))
+    else:
+        click.echo(_command_help(root, topic))
 
 
 def _command_help(root: click.Context, topic: tuple[str, ...]) -> str:
@@ -59,10 +70,19 @@ def code_text(code: str) -> str:
             changed="nothing was changed", code="TPU-101",
         )  # fmt: skip
     kind, meaning = CODES[code]
-    head = f"{code}: {meaning}\nExit code {kind.exit_code}; next try: {kind.retry.value}"
+    head = f"{code}: {meaning}\nExit code {kind.exit_code}; {RETRIED[kind.retry]}"
     parts = page_text().split(f"\n### {code}\n", 1)
     text = parts[-1].split("\n### ", 1)[0].strip() if len(parts) > 1 else ""
     return f"{head}\n\n{_LINK.sub(_target, text)}".rstrip()
+
+
+def filled(text: str, width: int) -> str:
+    """Return a page's text with each paragraph wrapped between words at *width* (0: as it is)."""
+    if not width:
+        return text
+    head, *rest = text.split("\n\n")
+    paragraphs = [head.splitlines(), *([" ".join(part.split())] for part in rest)]
+    return "\n\n".join("\n".join(wrapped(lines, width, "")) for lines in paragraphs)
 
 
 def page_text() -> str:

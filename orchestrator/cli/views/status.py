@@ -1,6 +1,5 @@
 """Show a deployment's status as text of at most 80 columns, or as wide as the terminal."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from orchestrator.app.status_text import checkpoint_text, job_text, share_done
-from orchestrator.cli.console import columns, print_json
+from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.cli.views.paint import BAR, BOLD, DIM, END, bar, draws_blocks, state, wants_colour
 from orchestrator.domain.amounts import span_text, usd_text
 from orchestrator.domain.clean_text import clean
@@ -95,20 +94,6 @@ def _painted(row: StatusLine) -> str:
     return f"{DIM}{label}{END}{text}"
 
 
-def wrapped(lines: list[str], width: int, indent: str = _INDENT) -> list[str]:
-    """Return the lines wrapped between words at *width* (0: not at all), continuations indented."""
-    if not width:
-        return lines
-    return [
-        part
-        for line in lines
-        for part in textwrap.wrap(
-            line, width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False
-        )
-        or [""]
-    ]
-
-
 def status_rows(
     body: dict[str, Any], *, unbilled: bool, width: int = WIDTH, wide: bool = False, drawn: bool = False
 ) -> list[StatusLine]:
@@ -136,7 +121,7 @@ def status_rows(
 
 def _resources(rows: list[dict[str, str]], width: int) -> Iterator[StatusLine]:
     for row, line in zip(rows, resource_lines(rows), strict=True):
-        for number, text in enumerate(wrapped([line], width)):
+        for number, text in enumerate(wrapped([line], width, _INDENT)):
             # The state is the last column, and may be wrapped to a line of its own.
             at = len(_INDENT) if number else len(line) - len(row["state"])
             yield StatusLine(text, LinePart.RESOURCE, state_at=at)
@@ -249,6 +234,8 @@ def _sidecars(body: dict[str, Any]) -> list[Field]:
 
 def _end(body: dict[str, Any]) -> list[Field]:
     """Return lines about the watcher, the end, and the next steps."""
+    if not body.get("up", True) and not body["outcome"] and not _loop_runs(body):
+        return [Field("next", _start(body))]
     lines = [Field("watcher", text)] if (text := watcher_text(body)) else []
     cure = _loop_cure(body)
     if cure and body["alone"]:
@@ -270,6 +257,21 @@ def _end(body: dict[str, Any]) -> list[Field]:
     if body["ttl_left_s"] is not None:
         lines.append(Field("expires", f"in {span_text(body['ttl_left_s'])} at the latest (watch.ttl)"))
     return lines
+
+
+def _start(body: dict[str, Any]) -> str:
+    """Return what is left of a deployment that is not up, and how to start it."""
+    there = {row["kind"] for row in body["resources"] if row["state"] != "absent"}
+    if there - {"bucket"}:
+        return "not up: tpuctl down deletes the machines that are left, tpuctl up starts the job again"
+    if body.get("deleted_at"):
+        return "the deployment was deleted with its data. To start over: tpuctl up"
+    if there:
+        return (
+            "there are no machines; the data in the bucket is kept. To continue: tpuctl up; "
+            "to delete it too: tpuctl down --delete-data"
+        )
+    return "not up yet. Run: tpuctl up"
 
 
 def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[Field]:

@@ -1,0 +1,106 @@
+"""Keep the bills of deployments that were deleted with their data, which held their records."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.app.session import Session
+from orchestrator.app.state_folders import state_folder
+from orchestrator.domain.checksum import bytes_with_checksum, verified
+from orchestrator.domain.record import Record
+from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.record_format import adapter
+from orchestrator.pricing.spending import Spending
+
+BILLS = ".bills.json"
+"""Suffix of the file beside a deployment's folder that keeps its bills when the folder is deleted."""
+MOST_BILLS = 50
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Cost:
+    """
+    The cost of a deployment so far.
+
+    *deleted_at* is when it was deleted with its data, None while it exists. *earlier* are deleted deployments
+    of the same name, the newest last.
+    """
+
+    name: str
+    preemptions: int
+    spending: Spending
+    deleted_at: float | None = None
+    earlier: tuple["Cost", ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the cost as in `--json`."""
+        body = asdict(self.spending)
+        prices = body.pop("prices")
+        return {
+            "name": self.name,
+            "preemptions": self.preemptions,
+            **body,
+            "wasted_usd": self.spending.wasted_usd,
+            "saved_usd": self.spending.saved_usd,
+            "price_dates": dict(prices["dates"]),
+            "hourly": [line.as_dict() for line in self.spending.prices.lines],
+            "deleted_at": self.deleted_at,
+            "earlier": [{"usd": one.spending.usd, "deleted_at": one.deleted_at} for one in self.earlier],
+        }
+
+
+def keep_bill(session: Session, spent: Spending) -> None:
+    """Store the cost of a deployment on this computer before its data, and thus its record, is deleted."""
+    bill = Cost(session.spec.name, session.records.current.node.preemptions, spent, session.clock.now())
+    newest = (*read_bills(session), bill)[-MOST_BILLS:]
+    bills = [
+        {"deleted_at": one.deleted_at, "preemptions": one.preemptions,
+         "spending": adapter(Spending).dump_python(one.spending, mode="json")}
+        for one in newest
+    ]  # fmt: skip
+    write_atomically(_bills_path(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
+
+
+def read_bills(session: Session) -> tuple[Cost, ...]:
+    """Return the bills of deleted deployments of this name, the newest last."""
+    return _bills(_bills_path(session.folder))
+
+
+def _bills_path(folder: Path) -> Path:
+    return folder.with_name(folder.name + BILLS)
+
+
+def every_bill(cloud: str, name: str) -> tuple[Cost, ...]:
+    """Return the bills of a name in all projects of this computer, the newest last."""
+    paths = state_folder(cloud).glob(f"*/*{BILLS}")
+    found = (bill for path in paths if path.name == name + BILLS for bill in _bills(path))
+    return tuple(sorted(found, key=lambda bill: bill.deleted_at or 0.0))
+
+
+def _bills(path: Path) -> tuple[Cost, ...]:
+    try:
+        body = verified(path.read_bytes())
+        name = path.name.removesuffix(BILLS)
+        return tuple(
+            Cost(
+                name, int(one["preemptions"]),
+                _deleted(adapter(Spending).validate_python(one["spending"])), float(one["deleted_at"]),
+            )
+            for one in {SCHEMA: body["bills"]}[body["schema"]]
+        )  # fmt: skip
+    # Damaged, or of another version. Old bills affect nothing, so no command fails because of them.
+    except (OSError, ValueError, TypeError, KeyError):
+        return ()
+
+
+def last_bill(session: Session, record: Record) -> Cost | None:
+    """Return the bill of the deleted deployment if nothing of the name was started since, else None."""
+    if record.started_at or record.spans:
+        return None
+    return next(reversed(read_bills(session)), None)
+
+
+def _deleted(spent: Spending) -> Spending:
+    """Return what was spent, with nothing that exists or goes on: the sum is from before the deletion."""
+    return replace(spent, rate_usd=0.0, ttl_left=None, to_ttl_usd=None, budget_lasts=None)
