@@ -63,6 +63,21 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     assert refused.error.message.startswith("the quota is still held by demo-tpu-g1, which is being deleted")
 
 
+def test_the_quota_of_the_old_node_is_used_as_soon_as_it_is_free(tmp_path):
+    """The pass after the refusal comes in a second, not in a poll, as after a deletion alone."""
+    lab = Lab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
+    controller = lab.up()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    controller.want()
+    passes = []
+    controller.run(lambda r: passes.append((lab.clock.now(), r)) or (r.plan.empty and not r.plan.waiting))
+    first = next(number for number, (_, result) in enumerate(passes) if result.failures)
+    assert passes[first + 1][0] - passes[first][0] < 5
+    waits = [result.plan.waiting for _, result in passes[first + 1 :]]
+    assert f"TPU: quota in {ZONE} holds one TPU; waits for the old one to go" in waits[0]
+    assert lab.mutations()["tpu.nodes.create"] == 3
+
+
 def test_that_quota_has_room_for_one_is_learned_once(tmp_path):
     """
     From the second loss on the next TPU is asked for once, when the old one is gone, and one line says so.
