@@ -30,15 +30,15 @@ from orchestrator.app.loop.watch import watch
 from orchestrator.app.plan import plan
 from orchestrator.app.report import write_report
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.status import newest, open_for_status
+from orchestrator.app.status.status import newest, open_for_status
 from orchestrator.app.up import bring_up
 from orchestrator.domain.events import Event
 from orchestrator.domain.job_progress import common_step, seconds_remaining
-from orchestrator.engine import fleet_orders
+from orchestrator.engine.fleet import orders as fleet_orders
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet import unfinished
-from orchestrator.planning.fleet_bill import by_user
+from orchestrator.planning.fleet.bill import by_user
+from orchestrator.planning.fleet.deployments import unfinished
 
 __all__ = ["Event", "JobProgress", "PlannedUp", "TpuFleet", "Tpuctl", "TpuctlError", "new_project"]
 

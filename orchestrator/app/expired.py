@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.app.known import billed
-from orchestrator.app.quick import keep_mark
 from orchestrator.app.reporter import Reporter, Style
 from orchestrator.app.same_place import store_account
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import SPEC_FILE, state_folder
+from orchestrator.app.status.quick import keep_mark
 from orchestrator.config.adapter import dump, restore
 from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.events import Event

@@ -9,7 +9,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
-from orchestrator.app.status import holder_of, observe_now
+from orchestrator.app.status.status import holder_of, observe_now
 
 JOURNAL_BYTES = 64 << 10
 """Bytes that are read from the end of the local journal."""

@@ -8,7 +8,7 @@ from orchestrator.app.expired import remember, sweep_expired
 from orchestrator.app.job_data import check_sources, read_data, say_what_is_sent, send_data
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
-from orchestrator.app.status import observe_now
+from orchestrator.app.status.status import observe_now
 from orchestrator.app.wanted import build_artifacts, ended, want
 from orchestrator.contract.object_names import BUNDLES
 from orchestrator.domain.job_progress import common_step

@@ -9,7 +9,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
-from orchestrator.app.status import body_of, holder_of, observe_now
+from orchestrator.app.status.status import body_of, holder_of, observe_now
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store

@@ -22,7 +22,7 @@ from orchestrator.app.explain import explained
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
 from orchestrator.app.state_folders import bug_prefix
-from orchestrator.app.status import newest
+from orchestrator.app.status.status import newest
 from orchestrator.config.adapter import dump
 from orchestrator.contract.redaction import Redactor
 from orchestrator.domain.spec import Spec

@@ -5,8 +5,8 @@ from typing import Any
 
 from orchestrator import __version__
 from orchestrator.domain.amounts import span_text
-from orchestrator.planning.fleet_bill import Account, Amount, lost_steps, queue_curve, state_of
-from orchestrator.planning.fleet_use import JobHistory, NodeLane, NodeStretch, NodeUse
+from orchestrator.planning.fleet.bill import Account, Amount, lost_steps, queue_curve, state_of
+from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 from orchestrator.report import drawing
 from orchestrator.report.page import UNKNOWN, asset, environment, style_hash, usd_shown
 from orchestrator.report.results_table import ResultsTable

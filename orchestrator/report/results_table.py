@@ -10,8 +10,8 @@ from typing import Any
 
 from orchestrator.contract.limits import LARGEST_INT
 from orchestrator.domain.clean_text import cut
-from orchestrator.planning.fleet_bill import Amount, Bill, lost_steps, state_of
-from orchestrator.planning.fleet_use import JobHistory
+from orchestrator.planning.fleet.bill import Amount, Bill, lost_steps, state_of
+from orchestrator.planning.fleet.use import JobHistory
 
 MOST_COLUMNS = 64
 LONGEST_NAME, LONGEST_VALUE = 60, 200

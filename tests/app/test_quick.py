@@ -14,10 +14,10 @@ import pytest
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import _expired, remember
 from orchestrator.app.loop.holder import this_process
-from orchestrator.app.quick import _may_be_over, keep_mark, published_on
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import state_folder
+from orchestrator.app.status.quick import _may_be_over, keep_mark, published_on
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.units import Duration

@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator.contract.limits import COLLECTED_BYTES
 from orchestrator.domain.spec import JobSpec
-from orchestrator.engine.fleet_history import FleetHistory, read_collected
-from orchestrator.planning.fleet import Order
+from orchestrator.engine.fleet.history import FleetHistory, read_collected
+from orchestrator.planning.fleet.deployments import Order
 from tests.google.cloud_kit import a_bucket, a_lab
 
 NODES = {"n-001", "n-002"}

@@ -19,9 +19,9 @@ import pytest
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.spec import JobSpec
-from orchestrator.engine.slurm import FOLDER, Slurm
-from orchestrator.planning.fleet import After, Order
-from orchestrator.planning.fleet_gate import Correction
+from orchestrator.engine.fleet.slurm import FOLDER, Slurm
+from orchestrator.planning.fleet.deployments import After, Order
+from orchestrator.planning.fleet.gate import Correction
 from orchestrator.scripts.render import shipped
 from tests.kit.slurm import SlurmModel
 
@@ -37,7 +37,7 @@ PATIENCE = 90.0
 
 
 def written(settings):
-    """Return the settings as `engine/slurm.py` writes them."""
+    """Return the settings as `engine/fleet/slurm.py` writes them."""
     return "".join(f'{key}="{value}"\n' for key, value in settings.items())
 
 

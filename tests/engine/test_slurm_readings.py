@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.domain.ports import Host, RunResult
-from orchestrator.engine.slurm import _WIDTHS, Slurm
-from orchestrator.planning.fleet import After
+from orchestrator.engine.fleet.slurm import _WIDTHS, Slurm
+from orchestrator.planning.fleet.deployments import After
 
 
 class Printing:

@@ -13,9 +13,10 @@ from unittest.mock import patch
 import requests
 from filelock import FileLock
 
-from orchestrator.app import session, status
+from orchestrator.app import session
 from orchestrator.app.fleet import sessions
 from orchestrator.app.loop import holder, process_lock, watch_all
+from orchestrator.app.status import status
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.error_bodies import plain_error

@@ -1,5 +1,5 @@
 """
-Model a fleet's Slurm in virtual time, behind the commands that `engine/slurm.py` sends to slurm.sh.
+Model a fleet's Slurm in virtual time, behind the commands that `engine/fleet/slurm.py` sends to slurm.sh.
 
 It behaves as docs/decisions/0012 has measured the real one; tests/engine/test_slurm_contract.py runs on both.
 Failures come from outside: a lost state, or a task that is forgotten, started twice, or requeued late.

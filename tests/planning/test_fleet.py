@@ -11,7 +11,7 @@ from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, JobSpec
 from orchestrator.planning.decide import decide
-from orchestrator.planning.fleet import (
+from orchestrator.planning.fleet.deployments import (
     Controller,
     Order,
     Queued,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.planning.fleet import After, Queued, again_of
-from orchestrator.planning.fleet_gate import Correction, Gate, Hold, corrections, dependencies, gate, strays
+from orchestrator.planning.fleet.deployments import After, Queued, again_of
+from orchestrator.planning.fleet.gate import Correction, Gate, Hold, corrections, dependencies, gate, strays
 from tests.planning.test_fleet import an_order
 
 OPEN, HELD = Gate(), Gate(Hold.ASKED)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from orchestrator.domain.spec import FleetSpec, JobSpec, UserSpec
 from orchestrator.domain.units import Duration
-from orchestrator.planning.fleet import Order, Queued
-from orchestrator.planning.fleet_size import (
+from orchestrator.planning.fleet.deployments import Order, Queued
+from orchestrator.planning.fleet.size import (
     FleetNode,
     NodeLife,
     Resize,
@@ -16,7 +16,7 @@ from orchestrator.planning.fleet_size import (
     nodes_missing,
     resize,
 )
-from orchestrator.planning.fleet_team import Team
+from orchestrator.planning.fleet.team import Team
 
 IDLE, BUSY, DOWN = (SlurmNode(frozenset({state})) for state in ("IDLE", "ALLOCATED", "DOWN"))
 GOING = SlurmNode(frozenset({"IDLE", "DRAIN"}), True)

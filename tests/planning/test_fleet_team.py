@@ -7,7 +7,7 @@ import pytest
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import PrioritySpec, UserSpec
-from orchestrator.planning.fleet_team import Team, accounts, below, over_budget, spending_of
+from orchestrator.planning.fleet.team import Team, accounts, below, over_budget, spending_of
 from tests.planning.test_fleet import a_fleet, an_order
 
 PRIORITIES = {

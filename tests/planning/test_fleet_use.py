@@ -8,8 +8,7 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet import Order
-from orchestrator.planning.fleet_bill import (
+from orchestrator.planning.fleet.bill import (
     VM,
     Amount,
     bill,
@@ -20,7 +19,8 @@ from orchestrator.planning.fleet_bill import (
     running,
     state_of,
 )
-from orchestrator.planning.fleet_use import JobHistory, NodeFacts, NodeUse, Start, TaskEnd, lanes
+from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.use import JobHistory, NodeFacts, NodeUse, Start, TaskEnd, lanes
 
 T = 1_000_000.0
 WORK, BOOT, IDLE, LOST, UNKNOWN = (

@@ -7,9 +7,9 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet import Order
-from orchestrator.planning.fleet_bill import Account, Amount, bill, jobs_remaining, running
-from orchestrator.planning.fleet_use import JobHistory, NodeFacts, Start, TaskEnd, lanes
+from orchestrator.planning.fleet.bill import Account, Amount, bill, jobs_remaining, running
+from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.use import JobHistory, NodeFacts, Start, TaskEnd, lanes
 from orchestrator.report.results_table import results_table
 
 T = 1_800_000_000.0

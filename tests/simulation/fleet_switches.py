@@ -6,7 +6,7 @@ from orchestrator.agent import task
 from orchestrator.app.fleet import down, sessions, up, watch
 from orchestrator.app.session import Session
 from orchestrator.contract.object_names import GANG
-from orchestrator.planning.fleet import unfinished
+from orchestrator.planning.fleet.deployments import unfinished
 from tests.simulation.switch import Switch
 
 FLEET = "tests/scenarios/test_fleet.py::test_"

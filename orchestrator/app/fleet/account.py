@@ -14,15 +14,15 @@ from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
-from orchestrator.engine import fleet_orders
 from orchestrator.engine.atomic_files import write_atomically
-from orchestrator.engine.fleet_history import FleetHistory, read_collected
+from orchestrator.engine.fleet import orders as fleet_orders
+from orchestrator.engine.fleet.history import FleetHistory, read_collected
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet import Controller, node_names
-from orchestrator.planning.fleet_bill import Account, Amount, bill, jobs_remaining, running
-from orchestrator.planning.fleet_team import over_budget, spending_of
-from orchestrator.planning.fleet_use import NodeFacts, lanes
+from orchestrator.planning.fleet.bill import Account, Amount, bill, jobs_remaining, running
+from orchestrator.planning.fleet.deployments import Controller, node_names
+from orchestrator.planning.fleet.team import over_budget, spending_of
+from orchestrator.planning.fleet.use import NodeFacts, lanes
 from orchestrator.pricing.spending import spending
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable, results_table

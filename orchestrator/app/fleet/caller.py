@@ -8,8 +8,8 @@ write to the bucket can write anything there.
 from orchestrator.app.choice import Choice
 from orchestrator.app.login_here import account_here
 from orchestrator.errors import UsageError
-from orchestrator.planning.fleet import Order
-from orchestrator.planning.fleet_team import Team
+from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.team import Team
 
 
 def caller(choice: Choice, team: Team, named: str | None) -> str:

@@ -16,7 +16,7 @@ from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.delete import Sweep
 from orchestrator.errors import LeftoverError, TpuctlError
-from orchestrator.planning.fleet import Controller, node_names, node_spec
+from orchestrator.planning.fleet.deployments import Controller, node_names, node_spec
 
 
 def end_node(fleet: Fleet, name: str, controller: Controller) -> Down:

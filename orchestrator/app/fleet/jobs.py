@@ -17,14 +17,22 @@ from orchestrator.config.layers import overrides_of
 from orchestrator.contract.object_names import BUNDLES, JOBS
 from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import Spec
-from orchestrator.engine import fleet_orders
+from orchestrator.engine.fleet import orders as fleet_orders
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.objects import GcsStore
-from orchestrator.planning.fleet import JobRow, Order, again_of, nodes, rows, task_folder, task_spec
-from orchestrator.planning.fleet_gang import Shortage, shortage, wide_tasks
-from orchestrator.planning.fleet_gate import Gate, gate
-from orchestrator.planning.fleet_size import FleetNode, NodeLife, SlurmNode
-from orchestrator.planning.fleet_team import NORMAL, Team
+from orchestrator.planning.fleet.deployments import (
+    JobRow,
+    Order,
+    again_of,
+    nodes,
+    rows,
+    task_folder,
+    task_spec,
+)
+from orchestrator.planning.fleet.gang import Shortage, shortage, wide_tasks
+from orchestrator.planning.fleet.gate import Gate, gate
+from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode
+from orchestrator.planning.fleet.team import NORMAL, Team
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.render import MachineTarget, task_script

@@ -9,7 +9,7 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.domain.observation import Present
 from orchestrator.domain.tpu_quota import taken
 from orchestrator.google.project_probe import Probe
-from orchestrator.planning.fleet_size import Fit, fit
+from orchestrator.planning.fleet.size import Fit, fit
 
 
 @dataclass(frozen=True)

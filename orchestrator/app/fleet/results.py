@@ -22,7 +22,7 @@ from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.engine.fetch import Parcel, fetch, parcel_of
 from orchestrator.engine.job_logs import JobLog
 from orchestrator.errors import NotFoundError
-from orchestrator.planning.fleet import Order
+from orchestrator.planning.fleet.deployments import Order
 
 
 def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], reporter: Reporter) -> bool:

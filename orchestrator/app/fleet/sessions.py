@@ -24,13 +24,13 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Host
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.engine import fleet_orders
 from orchestrator.engine.atomic_files import write_atomically
-from orchestrator.engine.fleet_orders import ReadOrders
+from orchestrator.engine.fleet import orders as fleet_orders
+from orchestrator.engine.fleet.orders import ReadOrders
+from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.record_format import decode
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.engine.routes import vm_host
-from orchestrator.engine.slurm import Slurm
 from orchestrator.errors import (
     DiskError,
     HostKeyError,
@@ -40,7 +40,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.planning.fleet import (
+from orchestrator.planning.fleet.deployments import (
     PORT,
     Controller,
     cancelled,
@@ -50,8 +50,8 @@ from orchestrator.planning.fleet import (
     node_spec,
     unfinished,
 )
-from orchestrator.planning.fleet_gate import Hold, corrections, dependencies, gate, strays
-from orchestrator.planning.fleet_size import NodeLife
+from orchestrator.planning.fleet.gate import Hold, corrections, dependencies, gate, strays
+from orchestrator.planning.fleet.size import NodeLife
 from orchestrator.planning.update_record import LACKING
 from orchestrator.pricing.cost import Hourly, hourly
 from orchestrator.private_folders import private_file, private_folder

@@ -13,12 +13,12 @@ from orchestrator.app.fleet.down import end_node
 from orchestrator.app.fleet.sessions import AT_ONCE, Fleet
 from orchestrator.app.up import want
 from orchestrator.contract.node_list import node_list
-from orchestrator.engine import fleet_orders
+from orchestrator.engine.fleet import orders as fleet_orders
+from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.observe import FAULTS, as_error
-from orchestrator.engine.slurm import Slurm
-from orchestrator.planning.fleet import Controller, node_names
-from orchestrator.planning.fleet_gang import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks
-from orchestrator.planning.fleet_size import FleetNode, NodeLife, SlurmNode, free_since, nodes_missing, resize
+from orchestrator.planning.fleet.deployments import Controller, node_names
+from orchestrator.planning.fleet.gang import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks
+from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode, free_since, nodes_missing, resize
 
 
 class NodeWatch(Protocol):

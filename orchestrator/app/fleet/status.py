@@ -11,15 +11,15 @@ from orchestrator.app.fleet.size import load_of
 from orchestrator.app.machines.workers import observe
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.status import holder_of
+from orchestrator.app.status.status import holder_of
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Observed, Present, World
 from orchestrator.domain.spec import FleetSpec
-from orchestrator.engine import fleet_orders
+from orchestrator.engine.fleet import orders as fleet_orders
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet import Controller, Queued, node_names
-from orchestrator.planning.fleet_bill import Amount
-from orchestrator.planning.fleet_size import NodeLife, wanted_nodes
+from orchestrator.planning.fleet.bill import Amount
+from orchestrator.planning.fleet.deployments import Controller, Queued, node_names
+from orchestrator.planning.fleet.size import NodeLife, wanted_nodes
 
 
 @dataclass(frozen=True)

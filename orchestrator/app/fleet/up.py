@@ -10,13 +10,13 @@ from orchestrator.app.fleet.down import end_node, remaining
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import bring_up
-from orchestrator.engine import fleet_orders
+from orchestrator.engine.fleet import orders as fleet_orders
 from orchestrator.errors import (
     TpuctlError,
 )
-from orchestrator.planning.fleet import Controller, node_names
-from orchestrator.planning.fleet_size import NodeLife, first_nodes, nodes_missing, wanted_nodes
-from orchestrator.planning.fleet_team import team_of
+from orchestrator.planning.fleet.deployments import Controller, node_names
+from orchestrator.planning.fleet.size import NodeLife, first_nodes, nodes_missing, wanted_nodes
+from orchestrator.planning.fleet.team import team_of
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from orchestrator.app.session import Session
 from orchestrator.domain import names
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind, Verb
+from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.loop import run
 from orchestrator.engine.many_loops import Chore, Member
 from orchestrator.engine.observe import FAULTS, as_error
 from orchestrator.engine.reconcile import Pass
-from orchestrator.engine.slurm import Slurm
 from orchestrator.errors import LeaseHeldError, RemoteError, TpuctlError
-from orchestrator.planning.fleet import Controller
+from orchestrator.planning.fleet.deployments import Controller
 from orchestrator.planning.update_record import LACKING
 
 TEND_SECONDS = 15.0

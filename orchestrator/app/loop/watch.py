@@ -13,7 +13,7 @@ from orchestrator.app.loop.metrics import Metrics
 from orchestrator.app.report import summary_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.status import Observation, body_of, loop_of
+from orchestrator.app.status.status import Observation, body_of, loop_of
 from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holder
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Outcome, Verb

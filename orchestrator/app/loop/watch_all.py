@@ -21,7 +21,7 @@ from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.record_format import decode
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.planning.fleet import fleet_of
+from orchestrator.planning.fleet.deployments import fleet_of
 
 R = TypeVar("R", bound=Reporter)
 

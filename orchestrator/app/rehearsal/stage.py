@@ -18,7 +18,7 @@ from typing import Any
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter, Style
 from orchestrator.app.session import Session
-from orchestrator.app.status import status_now
+from orchestrator.app.status.status import status_now
 from orchestrator.config.load import FILE_NAME
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address

@@ -28,7 +28,7 @@ def command(
     `status --all -w` on a terminal has keys: arrows select, Enter shows the details, s sorts by the next column,
     r reverses the order, q ends it.
     """
-    from orchestrator.app.quick import aged_status, published_on
+    from orchestrator.app.status.quick import aged_status, published_on
     from orchestrator.cli.views import status as view
 
     if everything and (name or choice.file or choice.settings or wide or fresh):
@@ -41,8 +41,8 @@ def command(
         view.show(aged_status(found), unbilled=unbilled, wide=wide, as_json=choice.as_json)
         return
     # Imported late, since these modules are slow to import and a published status needs none of them.
-    from orchestrator.app.status import newest, open_for_status
-    from orchestrator.app.top import means_all
+    from orchestrator.app.status.status import newest, open_for_status
+    from orchestrator.app.status.top import means_all
     from orchestrator.cli.views.event_lines import EventPrinter
 
     if everything or (name is None and means_all(choice)):

@@ -12,10 +12,10 @@ from orchestrator.app.fleet.jobs import Queue
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
 from orchestrator.domain.amounts import span_text, usd_text
-from orchestrator.planning.fleet import JobRow, TaskRow
-from orchestrator.planning.fleet_bill import Account, Amount, by_user, lost_steps
-from orchestrator.planning.fleet_gate import Gate, Hold
-from orchestrator.planning.fleet_team import NORMAL
+from orchestrator.planning.fleet.bill import Account, Amount, by_user, lost_steps
+from orchestrator.planning.fleet.deployments import JobRow, TaskRow
+from orchestrator.planning.fleet.gate import Gate, Hold
+from orchestrator.planning.fleet.team import NORMAL
 from orchestrator.report.results_table import ResultsTable, Value
 
 GAP = 2

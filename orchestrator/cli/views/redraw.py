@@ -14,7 +14,7 @@ from rich.text import Text
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.outage import Outage
-from orchestrator.app.status_text import job_text, saved_text
+from orchestrator.app.status.text import job_text, saved_text
 from orchestrator.cli.console import SCHEMA_VERSION, put, talk
 from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from orchestrator.app.status_text import checkpoint_text, job_text, share_done
+from orchestrator.app.status.text import checkpoint_text, job_text, share_done
 from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.cli.views.paint import BAR, BOLD, DIM, END, bar, draws_blocks, state, wants_colour
 from orchestrator.domain.amounts import span_text, usd_text

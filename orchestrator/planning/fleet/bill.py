@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from orchestrator.domain.job_progress import seconds_remaining
-from orchestrator.planning.fleet_team import SHARED
-from orchestrator.planning.fleet_use import JobHistory, NodeLane, NodeStretch, NodeUse
+from orchestrator.planning.fleet.team import SHARED
+from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from orchestrator.planning.fleet import After, Order, Queued, unfinished
+from orchestrator.planning.fleet.deployments import After, Order, Queued, unfinished
 
 GOOD_ENDS = frozenset({"done", "unclaimed"})
 """Ends that count as success; slurm.sh reports the same ones to Slurm by exit status."""

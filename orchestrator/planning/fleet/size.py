@@ -12,9 +12,9 @@ from enum import Enum
 
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.spec import FleetSpec
-from orchestrator.planning.fleet import Order, Queued, unfinished
-from orchestrator.planning.fleet_gate import OPEN, gate
-from orchestrator.planning.fleet_team import Team
+from orchestrator.planning.fleet.deployments import Order, Queued, unfinished
+from orchestrator.planning.fleet.gate import OPEN, gate
+from orchestrator.planning.fleet.team import Team
 
 _WITH_TASK = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.planning.fleet import Order, Queued, unfinished
-from orchestrator.planning.fleet_gate import OPEN, gate
-from orchestrator.planning.fleet_size import FleetNode, NodeLife
+from orchestrator.planning.fleet.deployments import Order, Queued, unfinished
+from orchestrator.planning.fleet.gate import OPEN, gate
+from orchestrator.planning.fleet.size import FleetNode, NodeLife
 
 PATIENCE = 60.0
 """Seconds for which a task has had no zone before a node is moved: nodes that are on their way may bring one."""

@@ -16,8 +16,8 @@ from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
 from orchestrator.engine.record_format import adapter
 from orchestrator.errors import ConflictError, NotFoundError, PreconditionError, TpuctlError
-from orchestrator.planning.fleet import Order
-from orchestrator.planning.fleet_team import Team
+from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.team import Team
 
 SCHEMA = 1
 TRIES = 5

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.record import Span
-from orchestrator.planning.fleet import Order
+from orchestrator.planning.fleet.deployments import Order
 
 T = TypeVar("T")
 SILENT = 120.0

@@ -11,8 +11,8 @@ from orchestrator.app.known import spec_in
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import known_files
-from orchestrator.app.status import newest
-from orchestrator.app.status_text import checkpoint_text, job_text
+from orchestrator.app.status.status import newest
+from orchestrator.app.status.text import checkpoint_text, job_text
 from orchestrator.config.find import find
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.shared_lists import ZoneLists

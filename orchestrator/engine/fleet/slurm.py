@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from orchestrator.domain.ports import Host, Remote
 from orchestrator.errors import RemoteError
-from orchestrator.planning.fleet import After, Controller, Order, Queued
-from orchestrator.planning.fleet_gate import Correction
-from orchestrator.planning.fleet_size import SlurmNode
-from orchestrator.planning.fleet_team import Team, accounts
+from orchestrator.planning.fleet.deployments import After, Controller, Order, Queued
+from orchestrator.planning.fleet.gate import Correction
+from orchestrator.planning.fleet.size import SlurmNode
+from orchestrator.planning.fleet.team import Team, accounts
 
 T = TypeVar("T")
 FOLDER = "slurm"

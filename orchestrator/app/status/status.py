@@ -7,9 +7,9 @@ from orchestrator.app.bills import last_bill
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.loop.holder import process_ended
-from orchestrator.app.quick import aged_status, keep_mark
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
+from orchestrator.app.status.quick import aged_status, keep_mark
 from orchestrator.domain import names
 from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.domain.lease import LIFE, LOOP, Holder

@@ -1,0 +1,1 @@
+"""Keep a fleet's jobs in its bucket, read back what they did, and drive its Slurm."""
