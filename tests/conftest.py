@@ -130,7 +130,7 @@ def _quick():
 
     A test kills processes, never the computer: what is written need not reach the disk.
     """
-    from tests.quick_clients import QUICK
+    from tests.kit.quick_clients import QUICK
 
     with ExitStack() as stack:
         for change in ((os, "fsync", lambda _: None), *QUICK):

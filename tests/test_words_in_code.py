@@ -75,7 +75,7 @@ WHERE = {
     # A SavedPlace, as heartbeats have it.
     "place": {"orchestrator/agent/checkpoints/leftovers.py", "orchestrator/agent/attempt/rescue.py"},
     # A key of a cache's manifest, and the folders that it is written from.
-    "places": {"orchestrator/agent/caches/places.py", "orchestrator/contract/cache_manifest.py"},
+    "places": {"orchestrator/agent/caches/places.py", "orchestrator/agent/caches/cache_manifest.py"},
 }
 """Files in which the definition is right."""
 TYPED = {"Deployment": "deployment", "CreateBudget": "create_budget", "Notification": "notification"}

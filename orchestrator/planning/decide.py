@@ -1,7 +1,7 @@
 """
 Decide what one pass changes: (spec, world, record) -> Plan, one short function for each resource.
 
-Pure. Unknown never leads to a change; an absence counts after it was seen twice, 30 s apart.
+Pure. Unknown never leads to a change; an absence counts after it was observed twice, 30 s apart.
 """
 
 from dataclasses import replace

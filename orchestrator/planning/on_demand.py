@@ -8,7 +8,9 @@ each zone, and the memory of zones.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from math import inf
 
+from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.capacity import ZoneMemory, memory_of
 from orchestrator.domain.job_progress import with_reports
 from orchestrator.domain.names import incarnation_of
@@ -209,7 +211,7 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
     cheap, vain = of_mode(record, on_demand=False), _in_vain(record, spans)
     age = world.observed_at - record.deadline.progress.spot_refused_at
     # Without overlap each vain spot request costs a start of the job, so refusals count longer each time.
-    believed = AGAIN if may_overlap(spec) else BELIEVED * 2.0 ** (vain - 1)
+    believed = AGAIN if may_overlap(spec) else Backoff(BELIEVED / 2, inf).after(vain + 1)
     doubted = mode is Mode.ON_DEMAND and age < believed
     doubted = doubted or _in_queue(_live(world, record))
     usd = rates(spec, world, record)

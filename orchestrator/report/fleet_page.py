@@ -161,12 +161,14 @@ def _add(bars: list[dict[str, Any]], part: NodeStretch, kinds: Mapping[str, str]
     ):
         last["width"] = round(max(last["width"], end - last["x"]), 3)
         last["seconds"] += part.until - part.since
-        last["text"] = (
-            last["text"] if last["text"].endswith(text) else f"{last['text'].split(' to ')[0]} to {text}"
-        )
+        if text != last["last"]:
+            last["last"], last["text"] = text, f"{last['first']} to {text}"
         return
     width = max(drawing.LEAST / 3, round(end - x, 3))
-    bars.append({"x": x, "width": width, "kind": kind, "text": text, "seconds": part.until - part.since})
+    bars.append({
+        "x": x, "width": width, "kind": kind, "text": text, "first": text, "last": text,
+        "seconds": part.until - part.since,
+    })  # fmt: skip
 
 
 def _queue(account: Account, since: float, until: float) -> dict[str, Any] | None:

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.caches import keeper, pieces
+from orchestrator.agent.caches.cache_manifest import RETAINED, CacheManifest, Piece, manifest_name, parse
 from orchestrator.agent.caches.pieces import files_below, in_pieces, merge, pack, unpack
 from orchestrator.agent.caches.places import Cache
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.contract.cache_manifest import RETAINED, CacheManifest, Piece, manifest_name, parse
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from tests.agent.agent_lab import Lab, Machine

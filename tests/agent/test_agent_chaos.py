@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.agent.chaos_lab import Kill, Life, chaos_lab
-from tests.figures import tell
+from tests.kit.figures import tell
 
 FULL = os.environ.get("TPUCTL_CHAOS") == "full"
 AT_A_TIME = 8

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.figures import tell
 from tests.kit.cloud import Cloud
+from tests.kit.figures import tell
 from tests.kit.user import User
 
 STATUSES = {0, 1, 2, 3, 4, 5, 6, 7, 130}

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.names import region_of
-from tests.figures import tell
 from tests.kit.cloud import OWN_NOTES, PROJECT, Cloud
+from tests.kit.figures import tell
 from tests.kit.user import User
 
 FILES = int(os.environ.get("TPUCTL_PLANS", "10"))

@@ -29,8 +29,8 @@ from orchestrator.google.objects import GcsStore
 from orchestrator.google.queued_resources import TpuQueued
 from orchestrator.google.vms import ComputeVms
 from tests.google.cloud_kit import LABEL, PROJECT, ZONE, a_bucket, a_node, a_vm
+from tests.kit.quick_clients import GENUINE, QUICK
 from tests.kit.wire import WIRE, clients
-from tests.quick_clients import GENUINE, QUICK
 
 BUCKET, NODE, VM = "demo-bucket", "demo-tpu-g3", "demo-vm"
 START = 1_800_000_000.123456789  # so that cut fractions of seconds show

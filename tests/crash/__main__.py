@@ -11,9 +11,9 @@ from pathlib import Path
 from tests.crash.explore import Found, abandoned, kills, singles
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.sigkill import far, real_singles
-from tests.figures import tell
+from tests.kit.figures import tell
+from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
-from tests.workers import workers
 
 ABOUT = (
     "A process is killed before and after each mutating call and each write of record, journal and lease. "

@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 
 from tests.crash.fleet_stories import STORIES, World, Wrong
-from tests.figures import tell
 from tests.kit.cloud import Cloud
+from tests.kit.figures import tell
+from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
-from tests.workers import workers
 
 ABOUT = (
     "A command of a fleet is killed at its steps: API calls, writes to bucket and disk, words to Slurm, SSH. "

@@ -25,7 +25,7 @@ from orchestrator.engine import (
 from orchestrator.threads import one_after_the_other
 from tests.crash.ports import Port, watched
 from tests.engine.engine_lab import PROJECT, Lab
-from tests.quick_clients import QUICK
+from tests.kit.quick_clients import QUICK
 
 READS = re.compile(r"\.(get|list|aggregatedList|getIamPolicy|getGuestAttributes|getStorageLayout)$")
 HERE, ELSEWHERE = f"here/{PROJECT}/demo", f"elsewhere/{PROJECT}/demo"

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from tests.sidecar_kit import fake_environments, free_port
+from tests.kit.sidecar_kit import fake_environments, free_port
 
 pytestmark = pytest.mark.e2e
 

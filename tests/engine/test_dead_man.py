@@ -1,8 +1,8 @@
 """Nobody ever comes back: the TPU's own timer ends its bill."""
 
 from orchestrator.emulator.state.billing import bill
-from tests.dead_man_kit import MINUTE, ask
 from tests.engine.engine_lab import Lab, a_spec
+from tests.kit.dead_man_kit import MINUTE, ask
 
 TTL = 2 * 3600.0
 

@@ -30,8 +30,8 @@ from tests.contract.discovery import Witness
 from tests.engine.engine_lab import Kill
 from tests.kit.checks import Checks
 from tests.kit.machines import Machines, Ssh
+from tests.kit.quick_clients import QUICK
 from tests.kit.wire import ACCOUNT, PROJECT, WIRE, wired_cloud
-from tests.quick_clients import QUICK
 
 _NAME = re.compile(rb'"name": "([^"]+)"')
 STRIDE = 10.0

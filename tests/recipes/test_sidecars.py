@@ -8,8 +8,8 @@ import urllib.request
 import pytest
 
 from tests.e2e.test_sidecars import printed
+from tests.kit.sidecar_kit import free_port
 from tests.recipes.kit import INSTALL_SECONDS, VENVS
-from tests.sidecar_kit import free_port
 
 pytestmark = [pytest.mark.recipes, pytest.mark.e2e, pytest.mark.xdist_group("sidecars")]
 WRITE = """\

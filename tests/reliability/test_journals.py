@@ -15,7 +15,7 @@ from orchestrator.engine.rebuild_record import _entry, rebuilt
 from orchestrator.engine.record_format import stored_values
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
-from tests.figures import tell
+from tests.kit.figures import tell
 from tests.reliability.damage import depth
 from tests.reliability.test_torn_state import store_of
 

@@ -37,7 +37,7 @@ from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.objects import GcsStore
 from tests.agent.agent_lab import is_alive
 from tests.emulator.http_fixture import serve
-from tests.figures import tell
+from tests.kit.figures import tell
 from tests.kit.records import record_of
 from tests.reliability.contenders import FastClock, read, until
 from tests.reliability.damage import depth

@@ -29,7 +29,7 @@ from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
 from orchestrator.google.objects import GcsStore
 from tests.engine.engine_lab import Lab, a_spec
-from tests.figures import tell
+from tests.kit.figures import tell
 from tests.kit.records import record_of
 from tests.kit.wire import clients
 from tests.reliability.damage import cuts, damages, depth, flips

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.gang import Attempt
-from tests.figures import tell
+from tests.kit.figures import tell
 from tests.reliability.damage import depth
 from tests.reliability.two_lives import Stage, quiet
 

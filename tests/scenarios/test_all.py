@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.figures import tell
+from tests.kit.figures import tell
 
 
 def test_there_are_thirty_scenarios():

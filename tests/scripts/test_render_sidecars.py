@@ -15,8 +15,8 @@ import pytest
 from orchestrator.domain.spec import JupyterSpec, SidecarsSpec, TensorboardSpec
 from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.render import machine_scripts, sidecar_script
+from tests.kit.sidecar_kit import fake_environments, free_port
 from tests.scripts.render_kit import Box, make_spec, make_target, serve
-from tests.sidecar_kit import fake_environments, free_port
 
 
 def wanted(board: int = 0, jupyter: int = 0):

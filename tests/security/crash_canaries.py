@@ -22,11 +22,11 @@ from pathlib import Path
 from shutil import copytree, rmtree
 from urllib.parse import quote
 
-from tests.figures import tell
+from tests.kit.figures import tell
+from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
 from tests.security.canary_cloud import CanaryCloud, CanaryDesk
 from tests.security.secret_kit import canaries
-from tests.workers import workers
 
 ABOUT = (
     "Real commands are killed by SIGKILL, or meet a bug, at each mutating call and each write to the disk, "

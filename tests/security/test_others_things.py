@@ -25,7 +25,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from tests.emulator.cloud_kit import node_body, vm_body
 from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, Lab, a_spec
-from tests.figures import tell
+from tests.kit.figures import tell
 from tests.kit.records import record_of
 from tests.planning.worlds import world
 from tests.reliability.damage import depth

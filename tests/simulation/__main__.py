@@ -7,9 +7,9 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.kit.workers import workers
 from tests.simulation.life import live
 from tests.simulation.report import replay, report
-from tests.workers import workers
 
 
 def main():

@@ -21,11 +21,11 @@ from unittest.mock import patch
 
 from orchestrator.app import wanted
 from orchestrator.engine import many_loops
-from tests.figures import commit, tell
+from tests.kit.figures import commit, tell
+from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
 from tests.simulation.fleet_world import FleetLife, Wrong
 from tests.simulation.life import collecting_at_the_end
-from tests.workers import workers
 
 TICK = 5.0
 """Seconds between two looks of the watch at who is due, here: nothing in these lives is quicker."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.figures import commit, tell
+from tests.kit.figures import commit, tell
 
 
 def replay(life):

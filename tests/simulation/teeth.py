@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pytest
 
 import tests.engine.engine_lab  # noqa: F401 - imported once, before the children are forked
-from tests.figures import tell
+from tests.kit.figures import tell
 from tests.simulation.fleet_switches import SWITCHES as FLEETS
 from tests.simulation.life import live
 from tests.simulation.switches import MECHANISMS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.figures import tell
+from tests.kit.figures import tell
 from tests.simulation.life import live
 
 ROOT = Path(__file__).parents[2]

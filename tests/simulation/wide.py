@@ -22,7 +22,8 @@ from types import SimpleNamespace
 
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.planning.tpu import CREATE_DEADLINE
-from tests.figures import commit, tell
+from tests.kit.figures import commit, tell
+from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
 from tests.simulation import invariants
 from tests.simulation.draw import JobCase, Rates
@@ -33,7 +34,6 @@ from tests.simulation.wide_checks import WideChecks
 from tests.simulation.wide_loop import DAY, Loop
 from tests.simulation.wide_world import WideWorld
 from tests.simulation.world import CONTENT, DIGEST
-from tests.workers import workers
 
 ZONES = ("us-central1-b", "us-central1-c", "us-central1-f")
 QUOTA = "TPUV2sPreemptiblePerProjectPerZoneForTPUAPI"

@@ -24,9 +24,9 @@ from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSet
 from orchestrator.emulator.state.kernel import CallTarget
 from orchestrator.engine import journal, record_store
 from orchestrator.threads import one_after_the_other
+from tests.kit.quick_clients import QUICK
 from tests.kit.wire import PROJECT, WIRE
 from tests.planning.planning_kit import make_spec
-from tests.quick_clients import QUICK
 from tests.simulation import machines
 from tests.simulation.machines import Fleet
 from tests.simulation.virtual_threads import Kill, Scheduler

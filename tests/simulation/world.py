@@ -47,10 +47,10 @@ from orchestrator.engine.record_format import decode
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.pricing.bill import spent
 from orchestrator.threads import one_after_the_other
+from tests.kit.quick_clients import QUICK
 from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.memory_disk import MEMORY
 from tests.planning.planning_kit import make_spec
-from tests.quick_clients import QUICK
 from tests.simulation.machines import KEY, Fleet, Ssh
 from tests.simulation.virtual_threads import HostClock, Process, Scheduler, Threading, sleep
 from tests.simulation.wire import Network

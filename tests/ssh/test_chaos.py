@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.figures import tell
+from tests.kit.figures import tell
 from tests.ssh.chaos_machine import GATES, Bench, ChaosMachine
 from tests.ssh.toxics import BANNER, EXCHANGE, HARMLESS, LATER, LOGIN, TOXICS
 

@@ -12,12 +12,19 @@ from orchestrator.advice.explain.explanation import (
     steps_text,
 )
 from orchestrator.advice.explain.resources import explain_bucket, explain_tpu, explain_vm, not_visible
+from orchestrator.contract.interval import LONGEST, SHORTEST
 from orchestrator.domain.first_seen import of_node
+from orchestrator.domain.lease import LIFE, RENEWAL
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome, Step
-from orchestrator.domain.record import Record, current_node
-from orchestrator.planning.job import BOOT_GRACE, decide_job, outdated
+from orchestrator.domain.record import CONFIRMED_AFTER, Record, current_node
+from orchestrator.errors import Retry
+from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job, outdated
+from orchestrator.planning.never_reported import SILENT_DEADLINE, START_DEADLINE
+from orchestrator.planning.next_zone import FIRST_DELAY, LONGEST_DELAY, QUOTA_TRIES
+from orchestrator.planning.queued_tpu import PROVISIONING_DEADLINE
 from orchestrator.planning.save_interval import reported_interval
+from orchestrator.planning.tpu import CREATE_DEADLINE, REPAIR_DEADLINE, SICK_DEADLINE
 from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted_text
 
 _DO = {
@@ -201,10 +208,16 @@ def explain_loop(facts: DeploymentFacts) -> ExplainedPart:
     )
 
 
-# Texts with numbers of the planner (seconds, tries): change them together with its constants.
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:g} min"
+
+
+_COUNT: Final = ("no", "one", "two", "three", "four", "five", "six")
+# The numbers are those of the planner and the lease, so that a sentence cannot outlive its rule. Only the agent's
+# own (heartbeats until a save is named) stands here: what runs on machines is not imported.
 RULES: Final[dict[str, str]] = {
     "sight.unknown": "What could not be seen is unknown, not absent: nothing is made or deleted on it.",
-    "sight.twice": "An absence counts after two looks 30 s apart have shown it.",
+    "sight.twice": f"An absence counts after two looks {CONFIRMED_AFTER:g} s apart have shown it.",
     "end.done": "When every worker reports that it is done, TPUs are deleted and the VM is stopped.",
     "end.unclaimed": "Status 0 without a complete checkpoint is not done: its files are kept in unclaimed/.",
     "end.failed": "A job that left too often without progress ends the deployment; data is kept.",
@@ -225,27 +238,49 @@ RULES: Final[dict[str, str]] = {
     "tpu.left": "A TPU whose workers all had their notice and rest is replaced before it is gone.",
     "tpu.race": "Of several TPUs the first one READY, or the first machine to boot, is named; the others go.",
     "tpu.next": "A TPU that is being preempted, or that a deadline paid for, works until the next one is READY.",
-    "tpu.creating": "A TPU may stay CREATING for 30 min before it is replaced.",
-    "tpu.queued": "An order waits in the queue as long as tpu.wait lets it; PROVISIONING may last 30 min.",
-    "tpu.passing": "A passing state (REPAIRING, RESTARTING ...) may last 5 min before the TPU is replaced.",
+    "tpu.creating": f"A TPU may stay CREATING for {_minutes(CREATE_DEADLINE)} before it is replaced.",
+    "tpu.queued": (
+        "An order waits in the queue as long as tpu.wait lets it; PROVISIONING may last "
+        f"{_minutes(PROVISIONING_DEADLINE)}."
+    ),
+    "tpu.passing": (
+        f"A passing state (REPAIRING, RESTARTING ...) may last {_minutes(REPAIR_DEADLINE)} before the TPU is "
+        "replaced."
+    ),
     "tpu.reports": "A TPU whose workers report is kept, whatever state or health the API shows.",
-    "tpu.unhealthy": "An unhealthy, silent TPU is replaced: after 30 s if it never reported, else 8 min.",
+    "tpu.unhealthy": (
+        f"An unhealthy, silent TPU is replaced: after {CONFIRMED_AFTER:g} s if it never reported, else "
+        f"{_minutes(SICK_DEADLINE)}."
+    ),
     "tpu.unreachable": "A READY TPU counts as lost when a worker is silent and SSH fails too: two witnesses.",
-    "tpu.mute": "A READY TPU goes whose script has not begun in 6 min, or that never reports in 20 min.",
+    "tpu.mute": (
+        f"A READY TPU goes whose script has not begun in {_minutes(SILENT_DEADLINE)}, or that never reports "
+        f"in {_minutes(START_DEADLINE)}."
+    ),
     "tpu.kept": "A TPU that is READY, healthy and wanted is left alone.",
     "tpu.unwanted": "A TPU of another shape than the file's is replaced.",
-    "refused.wait": "After a refusal the next try waits, doubling: 5 to 60 s for capacity, to 120 for quota.",
-    "refused.final": "What waiting cannot cure (permission, quota after 5 tries) is not requested again.",
+    "refused.wait": (
+        f"After a refusal the next try waits, doubling: {FIRST_DELAY[Retry.CAPACITY]:g} to "
+        f"{LONGEST_DELAY[Retry.CAPACITY]:g} s for capacity, to {LONGEST_DELAY[Retry.QUOTA]:g} for quota."
+    ),
+    "refused.final": (
+        f"What waiting cannot cure (permission, quota after {QUOTA_TRIES} tries) is not requested again."
+    ),
     "job.waits": "The job waits for TPU, bucket, code, and with `run_on: vm` for the VM.",
     "job.push": "Machines without the wanted code or settings get them over SSH.",
-    "job.silent": "A worker without a heartbeat for four intervals is looked after over SSH.",
-    "job.starts": "A machine has two minutes from READY to its first heartbeat.",
+    "job.silent": f"A worker without a heartbeat for {_COUNT[SILENCE]} intervals is looked after over SSH.",
+    "job.starts": f"A machine has {_COUNT[int(BOOT_GRACE // 60)]} minutes from READY to its first heartbeat.",
     "job.uncommitted": "While nothing is committed, a save that lies there for four heartbeats is named.",
-    "saves.auto": "The interval is sqrt(2 x cost of a save x time between two losses), between 10 s and 1 h.",
+    "saves.auto": (
+        f"The interval is sqrt(2 x cost of a save x time between two losses), between {SHORTEST:g} s and "
+        f"{LONGEST / 3600:g} h."
+    ),
     "saves.fixed": "The file fixes the time between two saves, or leaves it to the job.",
     "job.runs": "A job whose workers all report is left alone.",
-    "loop.alive": "One tpuctl at a time acts; it renews its lease every 20 s.",
-    "loop.dead": "A lease that was not renewed for 60 s may be taken over: its holder is taken for dead.",
+    "loop.alive": f"One tpuctl at a time acts; it renews its lease every {RENEWAL:g} s.",
+    "loop.dead": (
+        f"A lease that was not renewed for {LIFE:g} s may be taken over: its holder is taken for dead."
+    ),
     "loop.nobody": "No watcher runs, so a preempted TPU is not replaced.",
 }
 

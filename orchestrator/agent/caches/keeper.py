@@ -10,6 +10,17 @@ import threading
 import time
 from typing import Any, Dict, List, Mapping, Set, Tuple
 
+from orchestrator.agent.caches.cache_manifest import (
+    FOLDER,
+    LARGEST,
+    MOST_FILES,
+    PIECES,
+    RETAINED,
+    CacheManifest,
+    cache_of,
+    manifest_name,
+    parse,
+)
 from orchestrator.agent.caches.pieces import (
     OURS,
     PREFIX,
@@ -30,17 +41,6 @@ from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import each
 from orchestrator.contract.agent_lines import agent_line
-from orchestrator.contract.cache_manifest import (
-    FOLDER,
-    LARGEST,
-    MOST_FILES,
-    PIECES,
-    RETAINED,
-    CacheManifest,
-    cache_of,
-    manifest_name,
-    parse,
-)
 from orchestrator.contract.limits import IN_MEMORY
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
 from orchestrator.contract.object_names import CACHES

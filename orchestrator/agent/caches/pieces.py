@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Callable, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
 
-from orchestrator.contract.cache_manifest import Piece, check_member
+from orchestrator.agent.caches.cache_manifest import Piece, check_member
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import TornError
 

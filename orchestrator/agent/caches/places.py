@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Tuple
 
+from orchestrator.agent.caches.cache_manifest import COMPILED, ENVIRONMENT, FOLDER
 from orchestrator.agent.caches.pieces import PREFIX
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.machine.venv import PYTHON, path_of
-from orchestrator.contract.cache_manifest import COMPILED, ENVIRONMENT, FOLDER
 from orchestrator.contract.job_variables import expand
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.trusted_folder import untrusted

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
+from orchestrator.agent.caches.cache_manifest import ENVIRONMENT, CacheManifest, Piece, manifest_name, parse
 from orchestrator.agent.caches.pieces import OURS, PREFIX, CacheFile, files_below, leads_out, merge, unpack
 from orchestrator.agent.caches.places import (
     Cache,
@@ -33,7 +34,6 @@ from orchestrator.agent.rehearsal import is_rehearsal
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import each, say
 from orchestrator.contract.agent_lines import agent_line
-from orchestrator.contract.cache_manifest import ENVIRONMENT, CacheManifest, Piece, manifest_name, parse
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.replacing import write_atomically

@@ -8,6 +8,7 @@ daemon. A container uses the machine's network, and its writes stay in memory un
 import argparse
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -52,8 +53,8 @@ def install_docker(folder: Path, files: Path) -> None:
     program.write_text(
         SCRIPT.format(
             command=shell_command("orchestrator.emulator.machines.docker_standin"),
-            package=f"'{package_parent()}'",
-            files=f"'{files / 'var/lib/docker'}'",
+            package=shlex.quote(package_parent()),
+            files=shlex.quote(str(files / "var/lib/docker")),
         )
     )
     program.chmod(0o755)
