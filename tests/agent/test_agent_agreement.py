@@ -12,6 +12,7 @@ from orchestrator.agent.settings import read_settings
 from orchestrator.contract.machine_errors import FencedError, TornError
 from orchestrator.emulator.http.router import Request
 from tests.agent.agent_lab import Lab
+from tests.formats.layouts import npz, tf
 
 IN_STEP = """
 import os, shutil, time
@@ -77,6 +78,36 @@ def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: Lab)
     assert lab.read("checkpoints/00000010/g1/w0/weights") == b"w" * 5000
     assert lab.json("checkpoints/00000010/g1/w0.manifest.json")["step"] == 10
     assert not (machine.root / "copy").exists()
+
+
+def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab: Lab) -> None:
+    """TensorFlow's index names its shards; of `model_10.npz` and `optimizer_10.npz` one may be gone already."""
+    machine = lab.machine(CHECKPOINT_FORMAT="tf")
+    parts = wire(read_settings(machine.env), machine.env)
+    for name, data in tf(10):
+        (parts.local.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (parts.local.folder / name).write_bytes(data)
+    parts.committer.begin(1, None)
+
+    def delete(request: Request) -> None:
+        if "/ckpt-10" in request.query.get("name", ""):
+            for path in parts.local.folder.glob("ckpt-10*"):
+                path.unlink()
+
+    lab.fault = delete
+    assert parts.committer.commit()
+    names = [one["name"] for one in lab.json("checkpoints/00000010/g1/w0.manifest.json")["files"]]
+    assert len(names) == 2
+
+    other = lab.machine("m1", CHECKPOINT_FORMAT="auto")
+    local = wire(read_settings(other.env), other.env).local
+    for step in (10, 20):
+        for name in ("model", "optimizer"):
+            (local.folder / f"{name}_{step}.npz").parent.mkdir(parents=True, exist_ok=True)
+            (local.folder / f"{name}_{step}.npz").write_bytes(npz(step))
+    [older] = [one for one in local.steps() if one.step == 10]
+    with pytest.raises(OSError, match="several files"):
+        local.link(older)
 
 
 def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: Lab) -> None:

@@ -207,8 +207,13 @@ class LocalCheckpoints:
         needed = 2 * sum(one.size for one in before)
         if shutil.disk_usage(str(self.folder)).free < needed:
             raise OSError(f"less than {needed} bytes are free")
-        if lost_files(self.folder / step.unit.folder) if step.unit.files is None else len(before) > 1:
-            raise OSError("the job may be deleting it")
+        if step.unit.files is None and lost_files(self.folder / step.unit.folder):
+            raise OSError("a file was deleted there after the last one was written")
+        # Other saves change the folder of files that stand beside them: these are linked if the format proves that
+        # none is missing.
+        held = self._judged.get(_key(step.unit))
+        if step.unit.files is not None and len(before) > 1 and (held is None or held.judged.rest):
+            raise OSError("it has several files, and none of them says how many")
         try:
             for one in before:
                 target = folder / step.unit.folder / one.name
