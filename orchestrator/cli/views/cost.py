@@ -118,9 +118,9 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
         remaining = span_text(found.ttl_left)
         lines.append(f"Maximum until ttl ({remaining} left): {found.to_ttl_usd:.2f} USD in all.")
     if found.budget_usd is not None:
-        lasts = "" if found.budget_lasts is None else f" lasts for {span_text(found.budget_lasts)} of that"
+        lasts = "" if found.budget_lasts is None else f", and lasts for {span_text(found.budget_lasts)} more"
         spent = f"{found.most_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"
-        lines.append(f"The budget of {found.budget_usd:g} USD ({spent}){lasts}.")
+        lines.append(f"The budget of {found.budget_usd:g} USD is {spent}{lasts}.")
     if found.unknown:
         lines.append(f"No price is known for: {', '.join(found.unknown)}. The sums leave it out.")
     return [*lines, f"{found.prices.date_text}. An estimate, not a bill.", _storage(found)]

@@ -128,6 +128,8 @@ def _resources(rows: list[dict[str, str]], width: int) -> Iterator[StatusLine]:
 
 
 def _head(body: dict[str, Any]) -> str:
+    if body.get("deleted_at"):
+        return f"{body['name']}  deleted with its data"
     count = body["preemptions"]
     number = f"TPU #{body['incarnation']}, " if body["incarnation"] else ""
     return f"{body['name']}  {number}{count} preemption{'' if count == 1 else 's'}"
