@@ -137,7 +137,8 @@ class Story:
         self.life.settle = settled - began
 
     def _unsettled(self, user):
-        problem = self.checks.settled(user)
+        # A `down` that waits for the other computer's lease will still change something.
+        problem = self.checks.settled(user) or ("its down has not ended" if user.unfinished_down else "")
         return f"{user.name}: {problem}" if problem else ""
 
     def _quiet_day(self):

@@ -200,6 +200,10 @@ class SimulatedUser:
                 self.host = "b" if self.host == "a" else "a"
         self.launch("down", r.uniform(1, 60))
 
+    @property
+    def unfinished_down(self):
+        return self.going_down and self.ended != "down"
+
     def _after_down(self, process, error, soon):
         if error is not None:
             self.launch("down", soon)
