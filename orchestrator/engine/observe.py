@@ -186,9 +186,12 @@ def _guarded(read: Callable[[], T]) -> T | Unknown:
         return Unknown(unforeseen(error))
 
 
+OWN_FAULT = "a fault of this tpuctl, please report it"
+
+
 def unforeseen(error: Exception) -> str:
     """Return the text for an error that no rule covers."""
-    return cut(f"a fault of this tpuctl, please report it ({type(error).__name__}: {error})", 300)
+    return cut(f"{OWN_FAULT} ({type(error).__name__}: {error})", 300)
 
 
 FAULTS = (TpuctlError, *UNFORESEEN)

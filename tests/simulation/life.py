@@ -71,6 +71,7 @@ def live(seed, trace=None):
             life.problem = str(violation)
         except Exception:
             life.problem = traceback.format_exc()
+        life.problem = world.own_fault or life.problem
         if life.problem:
             world.say(f"VIOLATION {life.problem}")
         life.hours = (world.now() - world.start) / HOUR

@@ -159,6 +159,7 @@ def live(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
             life.problem = str(violation)
         except Exception:  # a crash of the product is a violation too
             life.problem = traceback.format_exc()
+    life.problem = world.own_fault or life.problem
     shutil.rmtree(world.bundles)
     life.days = (world.now() - world.start) / DAY
     life.tpu_days = sum(line.seconds for line in world.cloud.bill() if line.kind == "tpu") / DAY

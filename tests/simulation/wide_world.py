@@ -28,6 +28,7 @@ from tests.kit.quick_clients import QUICK
 from tests.kit.wire import PROJECT, WIRE
 from tests.planning.planning_kit import make_spec
 from tests.simulation import machines
+from tests.simulation.invariants import own_fault
 from tests.simulation.machines import Fleet
 from tests.simulation.virtual_threads import Kill, Scheduler
 from tests.simulation.wire import Network
@@ -85,7 +86,7 @@ class WideWorld:
         self.case, self.scheduler = case, Scheduler()
         self.start = self.scheduler.now()
         self.random = Random(f"wide {case.seed}")
-        self.quiet = False
+        self.quiet, self.own_fault = False, ""
         self.events = Counter()
         self.news = lambda deployment: None
         self._trace = trace
@@ -136,7 +137,12 @@ class WideWorld:
 
     def say(self, text):
         """Write a line of the trace."""
+        self.own_fault = self.own_fault or own_fault(text)
         self._trace(f"{self.now() - self.start:13.3f} {text}")
+
+    def _journaled(self, path, data):
+        """Keep nothing of a journal: what was lost with it shows in the cloud."""
+        self.own_fault = self.own_fault or own_fault(data.decode())
 
     def run_until(self, when):
         """Let time pass up to *when*: the cloud's events and ours, in order."""
@@ -192,7 +198,7 @@ class WideWorld:
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
                 (machines.Gang, "_report", reported),
                 (record_store, "write_atomically", lambda path, data: setattr(path, "data", data)),
-                (journal, "append_synced", lambda path, data: None),
+                (journal, "append_synced", self._journaled),
                 (retry_unary, "time", RetryTime(self.scheduler)),
                 (retry_base, "random", ids),
                 *QUICK,

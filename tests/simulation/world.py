@@ -51,6 +51,7 @@ from tests.kit.quick_clients import QUICK
 from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.memory_disk import MEMORY
 from tests.planning.planning_kit import make_spec
+from tests.simulation.invariants import own_fault
 from tests.simulation.machines import KEY, Fleet, Ssh
 from tests.simulation.virtual_threads import HostClock, Process, Scheduler, Threading, sleep
 from tests.simulation.wire import Network
@@ -74,6 +75,7 @@ class World:
         self.folder = Path(tempfile.mkdtemp(prefix="tpuctl-simulation-", dir=MEMORY))
         self.random = Random(f"world {case.seed}")
         self.quiet = self.stretched = False
+        self.own_fault = ""
         self.processes, self.passes = [], 0
         self.events = Counter()
         self.fleet = Fleet(self.scheduler, Random(f"machines {case.seed}"), DIGEST)
@@ -104,6 +106,7 @@ class World:
 
     def say(self, text):
         """Write a line of the trace."""
+        self.own_fault = self.own_fault or own_fault(text)
         if self._trace is not None:
             self._trace(f"{self.now() - self.start:11.3f} {text}")
 
