@@ -70,8 +70,11 @@ class Preview:
     @property
     def account_text(self) -> str:
         """Return the account that the machines run as, in words."""
-        known = self.spec.service_account or self.account
-        return known or f"{DEFAULT_ACCOUNT} (the project's default, looked up by `up`)"
+        return self._known_account or "the project's default compute account, looked up by `up`"
+
+    @property
+    def _known_account(self) -> str | None:
+        return self.spec.service_account or self.account
 
     @property
     def labels(self) -> dict[str, dict[str, str]]:
@@ -128,7 +131,7 @@ class Preview:
             "scopes": list(node_scopes(spec)),
             "secrets": {name: ref.text for name, ref in job_secrets(spec).items()},
             # Printed and never run: tpuctl grants no account a role on secrets.
-            "grants": [grant_line(name, self.account_text.split()[0]) for name in secret_names(spec)],
+            "grants": [grant_line(name, self._known_account or DEFAULT_ACCOUNT) for name in secret_names(spec)],
             "dead_man": [leg.as_dict() for leg in legs(spec)],
             "price": {
                 "zone": price.zone,
@@ -198,18 +201,20 @@ def _bucket(view: Preview) -> dict[str, str]:
         "location": names.home_region(view.spec),
         "access": "uniform, never public",
         "soft delete": str(view.spec.bucket.soft_delete or "off"),
-        "grant": _grant(view.spec),
+        **_grant(view.spec),
     }
 
 
-def _grant(spec: Spec) -> str:
-    """Return what the machines' accounts may do in the bucket, in words."""
+def _grant(spec: Spec) -> dict[str, str]:
+    """Return what the machines' accounts may do in the bucket, and the roles for it."""
     narrow = "machines read all, and write all but records and code"
+    roles = f"{BUCKET_ROLE}, {READER_ROLE} and, with a condition, {WRITER_ROLE}"
     if not spec.watch.on_vm:
-        return f"{BUCKET_ROLE}, {READER_ROLE} and, with a condition, {WRITER_ROLE}: {narrow}"
+        return {"grant": narrow, "roles": roles}
     if shares_account(spec):
-        return f"{WRITER_ROLE}, without a condition: the job runs as the account of the loop on the VM"
-    return f"{narrow} (a condition on {WRITER_ROLE}); the VM's own account writes all"
+        words = "machines read and write all: the job runs as the account of the loop on the VM"
+        return {"grant": words, "roles": f"{WRITER_ROLE}, without a condition"}
+    return {"grant": f"{narrow}; the VM's own account writes all", "roles": f"a condition on {WRITER_ROLE}"}
 
 
 def _vm(view: Preview) -> dict[str, str]:

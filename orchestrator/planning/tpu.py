@@ -264,7 +264,7 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
     if refused and not record.node.accepted:
         # A create whose answer was lost may have made the node: repeated under the same name, it stays one node.
         unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
-        why = f"the last create was refused ({refused[-1].retry.value})"
+        why = f"TPU #{number} was refused ({refused[-1].retry.value})"
         return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, why)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
         return NodeJudgement(NodeVerdict.REPLACE, "there is none now")

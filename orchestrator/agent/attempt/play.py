@@ -170,7 +170,7 @@ class Player:
             say(note)
             parts.log.line(agent_line(note))
         if self._restored.path:
-            parts.log.line(agent_line(f"TPUCTL_RESUME={self._restored.path}"))
+            parts.log.line(agent_line(f"the job finds it in TPUCTL_RESUME: {self._restored.path}"))
         found = obstacles()
         for note in found:
             say(note)

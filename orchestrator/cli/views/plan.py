@@ -144,7 +144,8 @@ def _change(preview: Preview, change: Change, *, verbose: bool) -> Table:
     if change.why:
         table.add_row("", "", "", Text(f"why: {change.why}"))
     for name, text in preview.details(change).items():
-        table.add_row("", "", "", Text(f"{name}: {text}"))
+        if verbose or name != "roles":
+            table.add_row("", "", "", Text(f"{name}: {text}"))
     for key, label in preview.labels_of(change).items() if verbose else ():
         table.add_row("", "", "", Text(f"label: {key}={label}"))
     return table
@@ -195,6 +196,8 @@ def _sums(preview: Preview) -> list[str]:
         most = (price.most_usd or 0.0) * watch.ttl / 3600
         sums = f"{whole:.2f}" if most <= whole else f"{whole:.2f} to {most:.2f}"
         lines.append(f"Maximum until ttl ({watch.ttl}): {sums} USD")
+        if most > whole:
+            lines.append("It is a range because public sources differ about the price of the TPU.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
         lines.append(f"The budget of {watch.budget_usd:g} USD covers about {seconds / 3600:.1f} h")
