@@ -9,6 +9,7 @@ from typing import Optional
 
 from orchestrator.agent.attempt.play import Player
 from orchestrator.agent.attempt.rescue import Rescue
+from orchestrator.agent.checkpoints.catalogue import retain
 from orchestrator.agent.checkpoints.leftovers import BUCKET, stray_in
 from orchestrator.agent.cloud.storage import SECONDS
 from orchestrator.agent.gang import Attempt
@@ -57,6 +58,8 @@ class Finish:
             # If the job writes to the bucket itself, another worker may have made the last commit.
             parts.status.set(committed_step=newest.step)
         found = parts.patiently("look for files", lambda: self.rescue.found(committed, since))
+        if newest is not None:
+            self._retain()
         if newest is not None and not found[0]:
             return Ending(EndingKind.DONE, outcome.reason)
         parts.status.set(phase="ended", message=f"{outcome.reason}; its files are brought to the bucket")
@@ -67,6 +70,13 @@ class Finish:
         if newest is not None:
             return Ending(EndingKind.DONE, f"{outcome.reason}; {in_words(brought)} beside its checkpoints")
         return Ending(EndingKind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {in_words(brought)}")
+
+    def _retain(self) -> None:
+        # The last saves were committed outside of the loop that does this.
+        parts = self._parts
+        if not parts.settings.worker:
+            with contextlib.suppress(AgentError, OSError):
+                retain(parts.settings, parts.bucket, parts.catalogue, parts.gang)
 
     def ended_earlier(self) -> None:
         """Raise JobInterrupted if an earlier machine has uploaded the unclaimed files of this same job."""
