@@ -35,6 +35,8 @@ MEGASCALE_PORT = "8081"
 """Port of libtpu's coordinator of slices, as in Ray (ray.util.tpu) and GKE."""
 SILENT = 30.0
 """Seconds (or four heartbeats, if that is longer) after which worker 0 of a task counts as lost."""
+FOLLOW = 2.0
+"""Seconds at most between two looks for a task: a gang waits for its last machine to find it."""
 STUCK = 120.0
 """Seconds after which an agent that was asked to end is killed; the next start clears what its job left."""
 WELL = ("done", "unclaimed")
@@ -206,7 +208,7 @@ def follow(environ: Mapping[str, str]) -> int:
         except (AgentError, OSError) as error:
             say(f"looking for a task to follow: {error}")
         # Runs as long as the machine; a signal ends it.
-        time.sleep(settings.poll)
+        time.sleep(min(FOLLOW, settings.poll))
 
 
 def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> None:
