@@ -223,7 +223,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
             hint="see `tpuctl logs`, fix it, then run `tpuctl up`",
             changed="the new code is recorded; the machines are there until `tpuctl watch` ends it",
         ) from None
-    return PushOutcome.RUNNING if result.plan.empty and not result.plan.waiting else PushOutcome.RECORDED
+    return PushOutcome.RUNNING if result.plan.settled else PushOutcome.RECORDED
 
 
 def _delivered(record: Record, wanted: WantedPush, mark: str, now: float) -> Record:
@@ -246,4 +246,4 @@ def _settled(result: Pass) -> bool:
     """Return whether the job runs, or nothing can be done for it before its TPU exists."""
     nodes = result.world.nodes.value if isinstance(result.world.nodes, Present) else ()
     ready = any(node.state is NodeState.READY for node in nodes)
-    return result.plan.empty and (not result.plan.waiting or not ready)
+    return result.plan.settled or (result.plan.empty and not ready)

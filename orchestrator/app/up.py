@@ -62,7 +62,7 @@ class Goal(Enum):
             made = isinstance(result.world.bucket, Present)
             runs = isinstance(vm, Absent) or (isinstance(vm, Present) and vm.value.state is VmState.RUNNING)
             return plan.empty and made and runs
-        return plan.empty and not plan.waiting
+        return plan.settled
 
 
 @dataclass(frozen=True)

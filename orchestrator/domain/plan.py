@@ -138,6 +138,11 @@ class Step:
     wake_in: float | None = None
     blocked: bool = False
 
+    @property
+    def settled(self) -> bool:
+        """Say whether the resource is as it should be: nothing to change, nothing to wait for."""
+        return not self.changes and not self.waiting
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -157,6 +162,11 @@ class Plan:
     def empty(self) -> bool:
         """Say whether the plan changes nothing."""
         return not self.changes
+
+    @property
+    def settled(self) -> bool:
+        """Say whether the pass has nothing to change and nothing to wait for."""
+        return not self.changes and not self.waiting
 
     def making(self, kinds: frozenset[Kind]) -> "Plan":
         """Return the plan without creates and starts of other kinds; deletes and stops stay."""

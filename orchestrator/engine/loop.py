@@ -126,7 +126,7 @@ class Watcher:
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
                 raise_blind(result)
-            ended = result.plan.outcome is not None and not result.plan.waiting and result.plan.empty
+            ended = result.plan.outcome is not None and result.plan.settled
             if ended or until(result) or self.stop.is_set():
                 return result
             # Yield to another command only between passes, never in the middle of one.

@@ -153,13 +153,13 @@ class Reconciler:
     def _guarded(self, plan: Plan, world: World, record: Record) -> Plan:
         """Return the plan, or an empty one if it would break an invariant, which is reported once."""
         # The invariants share no code with the decisions, so a fault in a decision is caught here.
-        promise = broken(self._deployment.spec, plan, world, record)
-        if not promise:
+        fault = broken(self._deployment.spec, plan, world, record)
+        if fault is None:
             return plan
-        text = f"nothing is changed, because this tpuctl has a fault ({promise}); please report it"
+        text = f"nothing is changed, because this tpuctl has a fault ({fault.text}); please report it"
         if text not in self._alarms:
             self._alarms.add(text)
-            self._sink(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": promise}))
+            self._sink(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": fault.text}))
         return Plan(waiting=(text,))
 
     def _close(self, learned: Record, world: World, plan: Plan) -> None:

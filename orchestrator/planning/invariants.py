@@ -5,6 +5,7 @@ The rules repeat the essence of the decisions in a few lines and share no code w
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import Sign, of_name
@@ -18,9 +19,22 @@ GOING = TERMINAL | {NodeState.DELETING}
 MOST_IN_A_RACE = 8
 
 
-def broken(spec: Spec, plan: Plan, world: World, record: Record) -> str:
-    """Return the promise that the plan would break, with the change that breaks it; empty if none."""
-    return next((f"{promise}: {text}" for promise, text in _all(spec, plan, world, record)), "")
+@dataclass(frozen=True)
+class BrokenPromise:
+    """Hold a promise that a plan would break, and the change that breaks it, both in words."""
+
+    promise: str
+    change: str
+
+    @property
+    def text(self) -> str:
+        """Return both in words."""
+        return f"{self.promise}: {self.change}"
+
+
+def broken(spec: Spec, plan: Plan, world: World, record: Record) -> BrokenPromise | None:
+    """Return the promise that the plan would break, with the change that breaks it, or None."""
+    return next((BrokenPromise(*found) for found in _all(spec, plan, world, record)), None)
 
 
 def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple[str, str]]:

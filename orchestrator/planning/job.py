@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from enum import Enum
 from typing import Any
 
 from orchestrator.domain.bucket_grants import settling
@@ -47,6 +48,47 @@ _FIRST_SETTINGS = {
     "MemorySpec": ("params_millions", "optimizer", "dtype", "shards", "activations_gb", "text_gb"),
 }  # fmt: skip
 """Settings, in their order, whose repr was the digest in earlier versions. Never change this."""
+
+
+class Due(Enum):
+    """Name what the machines have to be given."""
+
+    SETTINGS = "settings"
+    CODE = "code"
+
+    @property
+    def text(self) -> str:
+        """Return the sentence about it, without a full stop."""
+        if self is Due.SETTINGS:
+            return "the machines run the job with other settings"
+        return "the machines do not have this code yet"
+
+
+@dataclass(frozen=True)
+class SilentWorker:
+    """Name a worker that should report and does not: for how many *seconds*, None if it has never reported."""
+
+    worker: int
+    seconds: float | None
+
+    @property
+    def text(self) -> str:
+        """Return the sentence about it, without a full stop."""
+        if self.seconds is None:
+            return f"worker {self.worker} has never reported"
+        return f"worker {self.worker} has been silent for {self.seconds:.0f} s"
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    """Name a silent worker whose machine does not answer over SSH either."""
+
+    worker: SilentWorker
+
+    @property
+    def text(self) -> str:
+        """Return the sentence about it, without a full stop."""
+        return f"{self.worker.text} and is out of reach by SSH"
 
 
 def heartbeat_interval(spec: Spec) -> float:
@@ -131,18 +173,20 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     if not record.job.uploaded:
         return Step(waiting="its code is not in the bucket yet", blocked=True)
     beats = world.known_heartbeats
-    why = outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
-    if not why:
+    reason = outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
+    if reason is None:
         return _waiting_for(beats, expected_workers(spec, node))
     # After a failed try over SSH, wait: the heartbeat may arrive first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
-        return Step(waiting=f"{why}; next try soon", wake_in=record.ssh.next_try_at - world.observed_at)
+        return Step(
+            waiting=f"{reason.text}; next try soon", wake_in=record.ssh.next_try_at - world.observed_at
+        )
     # UPDATE restarts a running job, which costs a gang its work since the last checkpoint. So not for the same
     # code, and not for a worker that trains while it cannot reach the bucket.
     same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in beats)
     wedged = any(_silence(b, world) > WEDGED for b in beats)
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
-    return Step((Change(Kind.JOB, verb, spec.name, why, node.zone, record.node.incarnation),))
+    return Step((Change(Kind.JOB, verb, spec.name, reason.text, node.zone, record.node.incarnation),))
 
 
 def expected_workers(spec: Spec, node: Node) -> int:
@@ -150,13 +194,13 @@ def expected_workers(spec: Spec, node: Node) -> int:
     return len(node.workers) if spec.job.run_on == "tpu" else 1
 
 
-def outdated(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
-    """Return what the machines have to be given, in words; empty if code and settings are up to date."""
+def outdated(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> Due | None:
+    """Return what the machines have to be given; None if code and settings are up to date."""
     if record.job.settings_due:
-        return "the machines run the job with other settings"
+        return Due.SETTINGS
     if record.job.pushed != push_mark(spec, record) and not _has_code(spec, record, node, beats):
-        return "the machines do not have this code yet"
-    return ""
+        return Due.CODE
+    return None
 
 
 def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> bool:
@@ -165,19 +209,21 @@ def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ..
     return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
 
 
-def silent_worker(spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
-    """Return a worker that should report and does not; empty if none. Machines get BOOT_GRACE for their boot."""
+def silent_worker(
+    spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]
+) -> SilentWorker | None:
+    """Return a worker that should report and does not, or None. Machines get BOOT_GRACE for their boot."""
     silent = SILENCE * heartbeat_interval(spec)
     ready_since = record.first_seen.get(of_node(record.node.incarnation, NodeState.READY), world.observed_at)
     reported = {b.worker: b for b in beats}
     for worker in range(expected_workers(spec, node)):
         beat = reported.get(worker)
         if beat is None and world.observed_at - ready_since >= BOOT_GRACE:
-            return f"worker {worker} has never reported"
+            return SilentWorker(worker, None)
         over = beat is None or beat.phase in OVER
         if beat is not None and not over and _silence(beat, world) > silent:
-            return f"worker {worker} has been silent for {_silence(beat, world):.0f} s"
-    return ""
+            return SilentWorker(worker, _silence(beat, world))
+    return None
 
 
 def _of_use(spec: Spec, world: World, node: Node) -> bool:
@@ -207,9 +253,9 @@ def _silence(beat: Heartbeat, world: World) -> float:
     return world.observed_at - beat.updated
 
 
-def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> str:
+def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreachable | None:
     """
-    Return why the machines of a READY node count as lost, empty if they do not.
+    Return the worker by which the machines of a READY node count as lost; None if they do not.
 
     Two witnesses are needed: a silent worker, and repeated SSH failures up to now. One is not enough, because
     a firewall may block SSH to a machine that works. A worker is not silent while the startup script works,
@@ -219,14 +265,14 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> str:
     # An old failure proves nothing, because no try has followed it.
     fresh = world.observed_at - record.ssh.next_try_at < latest_try(spec)
     if since is None or not fresh or world.observed_at - since < REACH * heartbeat_interval(spec):
-        return ""
+        return None
     if not isinstance(world.heartbeats, Present) or spec.job.run_on == "vm":
-        return ""
+        return None
     begins = world.boots or settling(record.bucket.granted_at, world.observed_at)
     if begins and not world.heartbeats.value:
-        return ""
-    why = silent_worker(spec, world, record, node, world.heartbeats.value)
-    return f"{why} and is out of reach by SSH" if why else ""
+        return None
+    silent = silent_worker(spec, world, record, node, world.heartbeats.value)
+    return None if silent is None else Unreachable(silent)
 
 
 def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:

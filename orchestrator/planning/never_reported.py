@@ -6,7 +6,8 @@ to the bucket, or has no route to it. A script that has reported and then falls 
 next TPU usually works. If several do not, requesting more of them only wastes the grant.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import settling
@@ -26,7 +27,48 @@ SILENT_TPUS = 3
 """Silent TPUs in a row after which the deployment gives up; as many in one zone raise that zone's patience."""
 SILENT_TIME = 3600.0
 """Seconds that this must have lasted, so that a short network outage ends no deployment."""
-SILENT_VM = "the TPU has been READY for an hour and the VM has never reported"
+
+
+@dataclass(frozen=True)
+class LateReport:
+    """
+    Describe a READY TPU that is given up because no worker has reported in *seconds*.
+
+    *began* says that its startup script has reported.
+    """
+
+    seconds: float
+    began: bool
+
+    @property
+    def text(self) -> str:
+        """Return the sentence about it, without a full stop."""
+        what = "has begun and" if self.began else "does not run, or"
+        waited = f"no worker has reported in {self.seconds / 60:.0f} min"
+        return f"{waited}; its startup script {what} has not come through"
+
+
+class AllSilent(Enum):
+    """Name why nothing is expected to report any more."""
+
+    TPUS = "tpus"
+    """SILENT_TPUS in a row have not."""
+    VM = "vm"
+    """The job runs on the VM, which has not."""
+    ENDED = "ended"
+    """The record says that the deployment has failed, and no report contradicts it."""
+
+    def text(self, record: Record) -> str:
+        """Return the reason in words, from the *record* that it was found in."""
+        if self is AllSilent.ENDED:
+            return record.reason
+        if self is AllSilent.VM:
+            return "the TPU has been READY for an hour and the VM has never reported"
+        return (
+            f"{len(record.silence.never_reported)} TPUs in a row came up and never reported: their startup "
+            "script does not come through (may the machines' service account use the bucket? do they have a "
+            "way to it?)"
+        )
 
 
 def nothing_reported(world: World) -> bool:
@@ -48,20 +90,19 @@ def often_silent(spec: Spec, record: Record, zone: str) -> bool:
     return len(here) >= SILENT_TPUS
 
 
-def late_to_report(spec: Spec, world: World, record: Record) -> str:
+def late_to_report(spec: Spec, world: World, record: Record) -> LateReport | None:
     """
-    Return why a READY TPU that has not reported in time is given up; empty if it may continue.
+    Return how a READY TPU has failed to report in time, which is given up; None if it may continue.
 
     A job on the VM gains nothing from another TPU.
     """
     waited = _ready_for(world, record)
     if spec.job.run_on == "vm" or not no_worker_reported(world):
-        return ""
+        return None
     silent = nothing_reported(world) and waited >= SILENT_DEADLINE and _silence_tells(spec, world, record)
     if not silent and waited < START_DEADLINE:
-        return ""
-    what = "has begun and" if world.boots else "does not run, or"
-    return f"no worker has reported in {waited / 60:.0f} min; its startup script {what} has not come through"
+        return None
+    return LateReport(waited, began=bool(world.boots))
 
 
 def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
@@ -119,18 +160,15 @@ def with_silent_tpu(record: Record, change: Change, now: float) -> Record:
     return replace(record, silence=replace(record.silence, never_reported=silent), zone_memories=memories)
 
 
-def all_silent(spec: Spec, world: World, record: Record) -> str:
-    """Return why no further TPU is requested, or why the present one waits in vain; empty while there is hope."""
+def all_silent(spec: Spec, world: World, record: Record) -> AllSilent | None:
+    """Return why no further TPU is requested, or why the present one waits in vain; None while there is hope."""
     if spec.job.run_on == "vm":
         if nothing_reported(world) and _ready_for(world, record) >= SILENT_TIME:
-            return SILENT_VM
+            return AllSilent.VM
         # While the TPU is being deleted it is not READY any more, so the record decides. If a report has ended the
         # job, that report decides.
-        return record.reason if record.outcome is Outcome.FAILED and not world.known_heartbeats else ""
+        return AllSilent.ENDED if record.outcome is Outcome.FAILED and not world.known_heartbeats else None
     given_up = record.silence.never_reported
     if len(given_up) < SILENT_TPUS or world.observed_at - given_up[0][1] < SILENT_TIME:
-        return ""
-    return (
-        f"{len(given_up)} TPUs in a row came up and never reported: their startup script does not come "
-        "through (may the machines' service account use the bucket? do they have a way to it?)"
-    )
+        return None
+    return AllSilent.TPUS

@@ -25,6 +25,7 @@ from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 from orchestrator.planning.deadline import (
     Mode,
+    ModeChoice,
     Offer,
     Situation,
     choose,
@@ -112,9 +113,9 @@ def deadline_status(spec: Spec, world: World, record: Record) -> dict[str, str] 
     return {"due": due, "forecast": forecast, "runs_on": found.mode.value}
 
 
-def to_leave(spec: Spec, world: World, record: Record) -> tuple[str, Mode]:
+def to_leave(spec: Spec, world: World, record: Record) -> ModeChoice | None:
     """
-    Return why the present TPU should be replaced for the deadline or for money, and by what; empty to keep it.
+    Return what should replace the present TPU, for the deadline or for money; None to keep it.
 
     A TPU that is requested but not listed is kept, because it may exist; so is one whose heartbeats could not
     be read, because it may be working.
@@ -122,13 +123,13 @@ def to_leave(spec: Spec, world: World, record: Record) -> tuple[str, Mode]:
     found = _open(spec, world, record)
     # Unknown is not idle: workers that could not be read may be at work.
     if found is None or _live(world, record) is None or not isinstance(world.heartbeats, Present):
-        return "", Mode.WAIT
+        return None
     choice = choose(found)
     if choice.mode in {found.mode, Mode.WAIT}:
-        return "", Mode.WAIT
+        return None
     if choice.mode is Mode.ON_DEMAND and _barred(spec, world, record, on_demand=True):
-        return "", Mode.WAIT
-    return f"{choice.why} (deadline)", choice.mode
+        return None
+    return choice
 
 
 def wants_on_demand(spec: Spec, world: World, record: Record) -> bool:

@@ -1,7 +1,18 @@
 """Decide whether a deployment has ended, and wind its machines down."""
 
+from enum import Enum
+
 from orchestrator.domain import names
-from orchestrator.domain.observation import Heartbeat, Operation, Phase, Present, Unknown, VmState, World
+from orchestrator.domain.observation import (
+    Bucket,
+    Heartbeat,
+    Operation,
+    Phase,
+    Present,
+    Unknown,
+    VmState,
+    World,
+)
 from orchestrator.domain.plan import MAKING, Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec
@@ -21,12 +32,34 @@ VM_LAST_WAKE = 5.0
 """Seconds until the next pass while the VM waits for the TPU's deletion."""
 
 
+class Unfinished(Enum):
+    """Name what an end still waits for."""
+
+    UNKNOWN = "unknown"
+    TPU = "tpu"
+    UNLISTED = "unlisted"
+    COMING = "coming"
+    VM_LAST = "vm last"
+
+    @property
+    def text(self) -> str:
+        """Return the sentence about it, without a full stop."""
+        return {
+            Unfinished.UNKNOWN: "the end is not certain yet: the cloud did not answer",
+            Unfinished.TPU: "the TPU is being deleted",
+            Unfinished.UNLISTED: "the TPU is not listed; checking once more before it counts as gone",
+            Unfinished.COMING: "a machine is still being made; it is removed as soon as it shows",
+            Unfinished.VM_LAST: "the VM is stopped last",
+        }[self]
+
+
 def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tuple[Outcome | None, str]:
     """Return how the deployment has ended (done, failed, over budget or time) and why; None if it has not."""
     # First of all: a bucket in another region is refused before anything is created that needs cleaning up.
     misplaced = _misplaced(spec, world)
-    if misplaced:
-        return Outcome.REFUSED, misplaced
+    if misplaced is not None:
+        where = f"lies in {misplaced.location}, the TPU in {names.home_region(spec)}"
+        return Outcome.REFUSED, f"bucket {misplaced.name} {where}: slow, and billed as egress"
     # Done precedes budget and ttl: a job that has succeeded is never reported as over budget.
     if finished(world):
         return Outcome.DONE, "all workers report that the job is done"
@@ -37,8 +70,8 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
     if failed is not None:
         return Outcome.FAILED, f"worker {failed.worker}: {failed.message or 'the job gave up'}"
     silent = all_silent(spec, world, record)
-    if silent:
-        return Outcome.FAILED, silent
+    if silent is not None:
+        return Outcome.FAILED, silent.text(record)
     if record.started_at and world.observed_at - record.started_at >= spec.watch.ttl:
         return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd
@@ -72,13 +105,10 @@ def expiry(spec: Spec, record: Record) -> float:
     return record.started_at + spec.watch.ttl if spec.watch.self_delete and record.started_at else 0.0
 
 
-def _misplaced(spec: Spec, world: World) -> str:
-    """Return why a bucket in another region than the TPU is refused; each checkpoint would be billed as egress."""
-    region = names.home_region(spec)
-    if not isinstance(world.bucket, Present) or world.bucket.value.location == region:
-        return ""
-    bucket = world.bucket.value
-    return f"bucket {bucket.name} lies in {bucket.location}, the TPU in {region}: slow, and billed as egress"
+def _misplaced(spec: Spec, world: World) -> Bucket | None:
+    """Return a bucket in another region than the TPU: each checkpoint would be billed as egress."""
+    bucket = world.bucket.value if isinstance(world.bucket, Present) else None
+    return None if bucket is None or bucket.location == names.home_region(spec) else bucket
 
 
 def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm_last: bool = False) -> Plan:
@@ -91,24 +121,27 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
     vm, nodes = world.vm, world.known_nodes
     why = "the job has failed" if outcome is Outcome.FAILED else f"the job is {outcome.value}"
     changes = [delete_node(n, why) for n in nodes if not deleting(n, world, record)]
-    unsure = isinstance(world.nodes, Unknown) or isinstance(vm, Unknown)
-    waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()
-    waiting = waiting or (("the TPU is being deleted",) if nodes else ())
-    # An empty list may be older than the TPU, which would then keep running and be billed.
-    if not unsure and not nodes and not _surely_gone(world, record):
-        waiting = ("the TPU is not listed; checking once more before it counts as gone",)
-    if _on_its_way(world, record):
-        waiting = (*waiting, "a machine is still being made; it is removed as soon as it shows")
-    wake_in = None
+    unfinished, wake_in = _unfinished(world, record), None
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
-        if vm_last and (waiting or record.outcome is not outcome):
-            waiting, wake_in = (*waiting, "the VM is stopped last"), VM_LAST_WAKE
+        if vm_last and (unfinished or record.outcome is not outcome):
+            unfinished, wake_in = (*unfinished, Unfinished.VM_LAST), VM_LAST_WAKE
         else:
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
     elif (given_up := give_up_start(world, record, CREATE_DEADLINE)) and not _recent(world, record):
         # An operation that never ends must not delay the end for ever.
         changes.append(given_up)
-    return Plan(tuple(changes), waiting, outcome, reason, wake_in)
+    return Plan(tuple(changes), tuple(one.text for one in unfinished), outcome, reason, wake_in)
+
+
+def _unfinished(world: World, record: Record) -> tuple[Unfinished, ...]:
+    """Return what is not certain to be gone yet, besides the VM."""
+    coming = (Unfinished.COMING,) if _on_its_way(world, record) else ()
+    if isinstance(world.nodes, Unknown) or isinstance(world.vm, Unknown):
+        return (Unfinished.UNKNOWN, *coming)
+    if world.known_nodes:
+        return (Unfinished.TPU, *coming)
+    # An empty list may be older than the TPU, which would then keep running and be billed.
+    return coming if _surely_gone(world, record) else (Unfinished.UNLISTED, *coming)
 
 
 def _surely_gone(world: World, record: Record) -> bool:

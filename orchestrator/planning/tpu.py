@@ -122,10 +122,10 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     if judgement.verdict is NodeVerdict.SUCCEED and not unknown:
         removals += _succeed(spec, world, record, judgement.why)
     if judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.SUCCEED}:
-        closely = current is not None and noticed(world, current)
-        waiting = "TPU: it has yet to win its race" if undecided(record) else ""
-        waiting = NEXT_COMES if succeeded(record) and candidates(record) else waiting
-        return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely or waiting else None)
+        racing, coming = undecided(record), succeeded(record) and bool(candidates(record))
+        closely = racing or coming or (current is not None and noticed(world, current))
+        waiting = NEXT_COMES if coming else "TPU: it has yet to win its race" if racing else ""
+        return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely else None)
     if judgement.verdict is NodeVerdict.WAIT:
         age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
@@ -222,8 +222,8 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJud
     if isinstance(world.heartbeats, Unknown):
         return NodeJudgement(NodeVerdict.WAIT, why)
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
-    if lost:
-        return NodeJudgement(NodeVerdict.REPLACE, f"{why}, and {lost}", silent=True)
+    if lost is not None:
+        return NodeJudgement(NodeVerdict.REPLACE, f"{why}, and {lost.text}", silent=True)
     born = spec.job.run_on == "tpu" and nothing_reported(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
         return NodeJudgement(NodeVerdict.WAIT, why)
@@ -234,8 +234,8 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJud
 
 def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
-    if lost:
-        return NodeJudgement(NodeVerdict.REPLACE, f"READY, but {lost}", silent=True)
+    if lost is not None:
+        return NodeJudgement(NodeVerdict.REPLACE, f"READY, but {lost.text}", silent=True)
     # Its end is certain, so the next one is created while this one saves.
     if may_overlap(spec) and being_taken(world, node) and not undecided(record):
         return NodeJudgement(NodeVerdict.SUCCEED, "it is being preempted, and saves")
@@ -246,12 +246,12 @@ def _in_time(spec: Spec, world: World, record: Record, judgement: NodeJudgement)
     """Return the judgement; SUCCEED or REPLACE if a TPU that could stay is left for the deadline or for money."""
     # Not during a race, because it is not known yet which TPU is ours.
     stays = judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.WAIT} and not undecided(record)
-    why, mode = to_leave(spec, world, record) if stays else ("", Mode.WAIT)
-    if not why:
+    choice = to_leave(spec, world, record) if stays else None
+    if choice is None:
         return judgement
     # Time on demand is the most expensive, so it is used until spot is READY.
-    works = judgement.verdict is NodeVerdict.KEEP and mode is Mode.SPOT and may_overlap(spec)
-    return NodeJudgement(NodeVerdict.SUCCEED if works else NodeVerdict.REPLACE, why)
+    works = judgement.verdict is NodeVerdict.KEEP and choice.mode is Mode.SPOT and may_overlap(spec)
+    return NodeJudgement(NodeVerdict.SUCCEED if works else NodeVerdict.REPLACE, f"{choice.why} (deadline)")
 
 
 def _judge_missing(world: World, record: Record) -> NodeJudgement:

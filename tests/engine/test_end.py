@@ -48,7 +48,7 @@ def test_up_after_the_end_changes_nothing_unless_the_code_is_new(lab):
     reopened = lab.controller()
     reopened.records.update(lambda record: changed(record, bundle="other"))
     reopened.want()
-    reopened.run(lambda r: r.plan.empty and not r.plan.waiting)
+    reopened.run(lambda r: r.plan.settled)
     assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
     assert lab.vms() == {"demo-vm": "RUNNING"}
 

@@ -98,9 +98,7 @@ def test_where_there_is_another_zone_the_next_tpu_is_asked_for_while_the_old_one
     lab.machines.report(phase="stopped")
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     assert [(c.verb.name, c.incarnation) for c in controller.one_pass().plan.changes] == [("DELETE", 1)]
-    controller.run(
-        lambda r: controller.record.race.claimed and r.plan.empty and not r.plan.waiting, seconds=900
-    )
+    controller.run(lambda r: controller.record.race.claimed and r.plan.settled, seconds=900)
     assert list(lab.nodes()) == ["demo-tpu-g2"]
     assert sorted(lab.machines.starts.values()) == [1, 1]
     assert (controller.record.node.preemptions, controller.kinds().count("preempted")) == (1, 1)
@@ -118,9 +116,7 @@ def test_a_successor_that_boots_first_is_named_when_the_old_one_has_saved(tmp_pa
     for machine in [m for m in lab.machines.running if "-g1-" in m]:
         lab.machines.running[machine].update(phase="stopped")
     lab.machines.report()
-    controller.run(
-        lambda r: controller.record.race.claimed and r.plan.empty and not r.plan.waiting, seconds=900
-    )
+    controller.run(lambda r: controller.record.race.claimed and r.plan.settled, seconds=900)
     lab.wait(60)
     controller.one_pass()
     assert list(lab.nodes()) == ["demo-tpu-g2"]
@@ -138,7 +134,7 @@ def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
     again = lab.controller(a_spec(**PAIR))
     assert (again.record.node.incarnation, again.record.race.round) == (1, 2)
     lab.wait(900)
-    again.run(lambda r: r.plan.empty and not r.plan.waiting, seconds=900)
+    again.run(lambda r: r.plan.settled, seconds=900)
     lab.wait(60)
     again.one_pass()
     assert list(lab.nodes()) == ["demo-tpu-g2"]

@@ -34,7 +34,7 @@ def settled(lab, controller):
     """Return the one TPU that is left and runs the job, after everything has come to rest."""
     controller.up()
     lab.wait(300)
-    controller.run(lambda r: r.plan.empty and not r.plan.waiting)
+    controller.run(lambda r: r.plan.settled)
     lab.wait(300)
     ((name, state),) = lab.nodes().items()
     assert state is NodeState.READY

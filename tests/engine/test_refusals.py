@@ -56,7 +56,7 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.want()
     told = []
-    controller.run(lambda r: told.extend(r.failures) or (r.plan.empty and not r.plan.waiting))
+    controller.run(lambda r: told.extend(r.failures) or (r.plan.settled))
     assert lab.mutations()["tpu.nodes.create"] == 3
     assert the_one_node(lab) == "demo-tpu-g3"
     (refused,) = told
@@ -70,7 +70,7 @@ def test_the_quota_of_the_old_node_is_used_as_soon_as_it_is_free(tmp_path):
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.want()
     passes = []
-    controller.run(lambda r: passes.append((lab.clock.now(), r)) or (r.plan.empty and not r.plan.waiting))
+    controller.run(lambda r: passes.append((lab.clock.now(), r)) or (r.plan.settled))
     first = next(number for number, (_, result) in enumerate(passes) if result.failures)
     assert passes[first + 1][0] - passes[first][0] < 5
     waits = [result.plan.waiting for _, result in passes[first + 1 :]]
@@ -91,7 +91,7 @@ def test_that_quota_has_room_for_one_is_learned_once(tmp_path):
         controller, told, before = lab.controller(), [], lab.mutations()["tpu.nodes.create"]
         lab.cloud.preempt(the_one_node(lab), notice=False)
         controller.want()
-        controller.run(lambda r: told.append(r.plan.waiting) or (r.plan.empty and not r.plan.waiting))
+        controller.run(lambda r: told.append(r.plan.waiting) or (r.plan.settled))
         lines = {line for waiting in told for line in waiting if "quota" in line}
         return lab.mutations()["tpu.nodes.create"] - before, lines, controller
 
@@ -126,7 +126,7 @@ def test_a_quota_that_was_used_up_ends_no_deployment_for_ever(lab):
         assert 1 <= lab.mutations()["tpu.nodes.create"] - before <= 5
         lab.wait(3700)
     lab.change(quotas={})
-    lab.controller().run(lambda r: r.plan.empty and not r.plan.waiting)
+    lab.controller().run(lambda r: r.plan.settled)
     assert list(lab.nodes().values()) == [NodeState.READY]
 
 

@@ -40,7 +40,7 @@ def test_the_bucket_stays_and_the_tpu_goes_to_the_other_region_and_comes_back(la
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.up()
     lab.wait(300)
-    controller.run(lambda r: r.plan.empty and not r.plan.waiting)
+    controller.run(lambda r: r.plan.settled)
     assert (where(lab), location(lab)) == ([AWAY], region_of(ZONE))
     lab.wait(6 * 3600)
     lab.change(stockouts=frozenset())
@@ -81,7 +81,7 @@ def test_a_kill_around_a_create_leaves_one_tpu_in_one_of_the_regions(tmp_path, m
     lab.wait(300)
     controller = lab.up(SPEC)
     lab.wait(300)
-    controller.run(lambda r: r.plan.empty and not r.plan.waiting)
+    controller.run(lambda r: r.plan.settled)
     assert list(lab.nodes().values()) == [NodeState.READY]
     assert where(lab) == [AWAY]
     assert lab.controller(SPEC).sweep().machines() == ()

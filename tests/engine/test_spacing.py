@@ -80,7 +80,7 @@ def test_no_object_is_written_twice_in_a_second_while_a_lost_tpu_is_replaced(lab
     lab.wait(10)
     written.clear()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
-    controller.run(lambda r: "demo-tpu-g2" in lab.nodes() and r.plan.empty and not r.plan.waiting)
+    controller.run(lambda r: "demo-tpu-g2" in lab.nodes() and r.plan.settled)
     assert too_soon(written) == {}
     intents = [name for name in written if name.startswith(JOURNAL) and ".intent" in name]
     assert len(intents) == 2

@@ -85,10 +85,10 @@ def on_demand_since(hours_left, table):
 
 def test_on_demand_is_left_only_when_the_saving_is_larger_than_what_the_change_costs():
     """The same job and slack: it depends on the price of spot, and on how much work is left."""
-    why, mode = on_demand_since(4, priced(3.0, 9.6))
-    assert ("spot is back" in why, mode) == (True, Mode.SPOT)
-    assert on_demand_since(4, priced(9.4, 9.6))[0] == ""
-    assert on_demand_since(0.1, priced(3.0, 9.6))[0] == ""
+    choice = on_demand_since(4, priced(3.0, 9.6))
+    assert ("spot is back" in choice.why, choice.mode) == (True, Mode.SPOT)
+    assert on_demand_since(4, priced(9.4, 9.6)) is None
+    assert on_demand_since(0.1, priced(3.0, 9.6)) is None
 
 
 def test_of_zones_that_are_as_good_the_cheap_one_is_asked_first():

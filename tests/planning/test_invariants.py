@@ -57,16 +57,16 @@ FINE = {
 def test_a_plan_that_breaks_a_promise_is_found(name):
     """The text names the promise and the change."""
     promise, plan, seen, known = CASES[name]
-    assert broken(spec(), plan, seen, known).startswith(promise)
+    assert broken(spec(), plan, seen, known).text.startswith(promise)
 
 
 @pytest.mark.parametrize("name", FINE)
 def test_a_plan_that_breaks_none_passes(name):
     """What recovery needs is let through."""
-    assert broken(spec(), *FINE[name]) == ""
+    assert broken(spec(), *FINE[name]) is None
 
 
 def test_what_is_decided_in_an_empty_world_passes():
     """The first pass makes everything."""
     empty = world(nodes=Present(()))
-    assert broken(spec(), decide(spec(), empty, record(incarnation=0)), empty, record(incarnation=0)) == ""
+    assert broken(spec(), decide(spec(), empty, record(incarnation=0)), empty, record(incarnation=0)) is None

@@ -56,7 +56,7 @@ def test_at_the_notice_the_next_one_is_asked_for_and_the_old_one_saves_on():
     now = seen(FIRST)
     plan = decide(spec(), now, record())
     assert nodes_of(plan) == ([(2, OTHER_ZONE, 2, True)], [])
-    assert broken(spec(), plan, now, record()) == ""
+    assert broken(spec(), plan, now, record()) is None
     noted = intended(record(), plan.changes, queued=False, now=NOW)
     assert (noted.node.incarnation, noted.race.round) == (1, 2)
     assert succeeded(noted)
@@ -90,7 +90,7 @@ def test_a_race_has_as_many_successors_as_any_other_race():
     wants = spec(tpu=replace(spec().tpu, zones=zones, strategy="race"))
     made, _ = nodes_of(plan := decide(wants, seen(FIRST), record()))
     assert made == [(2, OTHER_ZONE, 2, True), (3, "us-central1-c", 2, True)]
-    assert broken(wants, plan, seen(FIRST), record()) == ""
+    assert broken(wants, plan, seen(FIRST), record()) is None
 
 
 def test_nothing_more_is_asked_for_while_a_successor_is_being_made():
@@ -173,7 +173,7 @@ def test_a_tpu_on_demand_works_until_spot_is_there():
     plan = decide(due(), now, dear)
     assert nodes_of(plan) == ([(2, ZONE, 2, True)], [])
     assert not plan.changes[0].on_demand
-    assert broken(due(), plan, now, dear) == ""
+    assert broken(due(), plan, now, dear) is None
 
 
 def test_one_that_a_deadline_is_about_to_miss_has_its_successor_on_demand_when_it_is_gone():
@@ -199,7 +199,7 @@ def test_the_guard_lets_nothing_else_be_made_beside_a_tpu(change, report, was):
     now = seen(FIRST, report=report)
     (made,) = decide(spec(), seen(FIRST), record()).changes
     plan = replace(decide(spec(), seen(FIRST), record()), changes=(replace(made, **change),))
-    assert "one TPU, never two" in broken(spec(), plan, now, was)
+    assert "one TPU, never two" in broken(spec(), plan, now, was).text
 
 
 def test_a_plan_shows_who_takes_over():

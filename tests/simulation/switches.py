@@ -181,7 +181,7 @@ MECHANISMS = {
         ((delete.Sweep, "_on_their_way", lambda self: ()),),
         (f"{ENGINE}down.py::test_down_waits_for_a_create_whose_answer_was_lost",)),
     "I6 TPUs that never report are not paid for without end": Switch(
-        ((termination, "all_silent", lambda *_: ""),),
+        ((termination, "all_silent", lambda *_: None),),
         ("tests/planning/test_never_reported.py::test_the_deployment_ends_after_three_of_them_and_an_hour",)),
     "M7 errors are no absence": Switch(((observations, "listed", _errors_are_absence),), invariant="I7", seed=1),
     "M7 a list that is cut short is no absence": Switch(
@@ -213,7 +213,7 @@ MECHANISMS = {
         ((expired, "_expired", lambda folder, now: iter(())),),
         ("tests/cli/test_expired.py::test_the_next_command_ends_an_expired_deployment",)),
     "M10 the last look at a plan": Switch(
-        ((reconcile, "broken", lambda *_: ""),),
+        ((reconcile, "broken", lambda *_: None),),
         (f"{ENGINE}guard.py::test_a_second_tpu_is_never_made_whatever_decides_it",)),
     "M11 classes of errors": Switch(
         ((client_errors, "judge", _all_transient),),

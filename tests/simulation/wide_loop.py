@@ -159,7 +159,7 @@ class Loop:
         if self._blind >= BLIND_PASSES:
             raise TpuctlError("the cloud cannot be looked at")
         plan = result.plan
-        if plan.outcome is not None and plan.empty and not plan.waiting:
+        if plan.outcome is not None and plan.settled:
             self.checks.over(self, plan.outcome)
             self.ended = plan.outcome.value
             self.world.say(f"{self.name} ends: {self.ended}")

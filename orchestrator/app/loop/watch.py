@@ -79,8 +79,8 @@ def watch(
             # A new session, because `push` has changed the record, perhaps from an edited deployment file.
             session = Session(choice, reporter)
             stopped.clear()
-    unfinished = bool(result.plan.waiting or result.plan.changes)
-    if stopped.is_set() and (result.plan.outcome is None or unfinished):
+    ended = result.plan.outcome is not None and result.plan.settled
+    if stopped.is_set() and not ended:
         return Watched(None, "", stopped_by_user=True)
     raise_outcome(result)
     return Watched(result.plan.outcome, result.plan.reason, summary=summary_of(session))
