@@ -131,7 +131,9 @@ class Preview:
             "scopes": list(node_scopes(spec)),
             "secrets": {name: ref.text for name, ref in job_secrets(spec).items()},
             # Printed and never run: tpuctl grants no account a role on secrets.
-            "grants": [grant_line(name, self._known_account or DEFAULT_ACCOUNT) for name in secret_names(spec)],
+            "grants": [
+                grant_line(name, self._known_account or DEFAULT_ACCOUNT) for name in secret_names(spec)
+            ],
             "dead_man": [leg.as_dict() for leg in legs(spec)],
             "price": {
                 "zone": price.zone,

@@ -40,7 +40,7 @@ def _node(spec: Spec) -> Leg:
         if spec.tpu.request == "flex-start":
             return Leg("TPU", True, f"Google deletes it {_run(spec)} after it was given (flex-start)")
         # A spot or on-demand TPU has no end of its own; the text names the cost of a forgotten one.
-        return Leg("TPU", False, "no limit at Google; watch.self_delete would arm one")
+        return Leg("TPU", False, "it runs on until somebody deletes it (or set watch.self_delete)")
     return Leg("TPU", True, f"deletes itself after {spec.watch.ttl} and at most ten minutes")
 
 
@@ -49,7 +49,7 @@ def _run(spec: Spec) -> str:
 
 
 def _sweep(spec: Spec) -> Leg:
-    return Leg("all", True, f"deleted by the next tpuctl command on this computer after {spec.watch.ttl}")
+    return Leg("all", True, f"deleted after {spec.watch.ttl}, by the next tpuctl command on this computer")
 
 
 def auto_delete_text(spec: Spec, started_at: float) -> str:

@@ -33,7 +33,7 @@ class SaveInterval:
     @property
     def every(self) -> str:
         """Return the interval in words, for example `every 4 min 28 s`."""
-        return "when the job decides" if self.seconds is None else f"every {span_text(self.seconds)}"
+        return "as the job decides" if self.seconds is None else f"every {span_text(self.seconds)}"
 
     @property
     def why(self) -> str:

@@ -49,7 +49,7 @@ def test_the_list_names_the_one_to_resume_and_verify_finds_torn_bytes(bucket, ca
     assert head.split() == ["step", "TPU", "workers", "size", "age", "state"]
     assert [line.split()[0] for line in lines] == ["30", "20", "10"]
     assert lines[0].endswith("not complete: no manifest: the upload did not end")
-    assert lines[1].endswith("complete, the next start resumes here")
+    assert lines[1].endswith("complete, a start would resume here")
     assert "4 kB" in lines[1]
 
     bucket.write(file_name(20, 1, 0, "weights"), b"x" * 4000)

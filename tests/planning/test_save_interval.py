@@ -78,4 +78,4 @@ def test_what_a_save_costs_is_shown_of_a_job_that_decides_when():
     """Asynchronous saves cost next to nothing."""
     told = reported_interval((beat(save_cost=0.04, save_cost_from="measured"),))
     assert told == SaveInterval(None, 0.04, "measured")
-    assert told.text == "when the job decides: a save costs 0.0 s (measured)"
+    assert told.text == "as the job decides: a save costs 0.0 s (measured)"

@@ -28,12 +28,13 @@ from orchestrator.planning.tpu import CREATE_DEADLINE, REPAIR_DEADLINE, SICK_DEA
 from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted_text
 
 _DO = {
-    Outcome.DONE: "tpuctl down removes what is left; the data stays",
+    Outcome.DONE: "tpuctl down deletes the machines that are left; the data stays",
     Outcome.UNCLAIMED: f"{FETCH}; then save as the format wants, or choose another one, and: tpuctl up",
     Outcome.FAILED: "tpuctl logs shows why; fix it, then: tpuctl up",
     Outcome.SPENT: "raise watch.budget_usd or watch.ttl, then: tpuctl up",
     Outcome.REFUSED: "choose tpu.zones in the bucket's region, or another bucket.name",
 }
+_FETCHES = {Outcome.DONE: "tpuctl checkpoints fetch", Outcome.UNCLAIMED: FETCH}
 
 
 def explain(facts: DeploymentFacts) -> Explanation:
@@ -73,9 +74,11 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     """Explain whether the deployment continues or has ended."""
     record, plan, now = facts.record, facts.plan, facts.world.observed_at
     if not record.job.bundle:
-        why = "nothing is wanted: `up` has not run, or `down` has"
+        why = "`down` has run" if record.started_at or record.outcome else "`up` has not run yet"
         leftovers = _leftovers(facts)
-        you = "tpuctl down removes what is left" if leftovers else "tpuctl up"
+        fetch = _FETCHES.get(record.outcome) if record.outcome else None
+        again = f"{fetch} copies what was trained; tpuctl up goes on with it" if fetch else "tpuctl up"
+        you = "tpuctl down deletes what is left" if leftovers else again
         return ExplainedPart("deployment", "not up", why, "end.down", leftovers, you=you)
     outcome = plan.outcome
     if outcome is not None:
@@ -224,7 +227,7 @@ RULES: Final[dict[str, str]] = {
     "end.spent": "When ttl or budget_usd is used up, TPUs are deleted and the VM is stopped; data is kept.",
     "end.refused": "A bucket in another region than the TPU is refused: each checkpoint would be billed.",
     "end.none": "Until the job is done, has failed or is out of ttl or budget, it is kept running.",
-    "end.down": "After `down`, or before `up`, nothing is wanted and nothing is made.",
+    "end.down": "After `down`, or before `up`, nothing is made.",
     "bucket.first": "The bucket is made first: everything that must not be lost lies in it.",
     "bucket.gone": "A bucket that held data and is gone is never replaced by an empty one.",
     "bucket.kept": "A bucket that is there is left alone.",

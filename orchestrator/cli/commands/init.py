@@ -27,9 +27,10 @@ def command(folder: Path, recipe: str | None, other: Path | None, name: str | No
     """
     Write a commented tpuctl.yaml into FOLDER, with its schema for editors, or copy an example.
 
-    The file runs the program in FOLDER (train.py, or the only one), hands it $TPUCTL_CHECKPOINT_DIR, and
-    installs requirements.txt, or else the packages that it imports. With --from, a table shows
-    which settings of the other file are mapped, which are left out and why, and what you have to decide.
+    The file runs the program in FOLDER (train.py, or the only one), and installs requirements.txt, or else the
+    packages that it imports. The program finds the folder to save to in the environment variable
+    TPUCTL_CHECKPOINT_DIR. With --from, a table shows which settings of the other file are mapped, which are left
+    out and why, and what you have to decide.
     """
     from orchestrator.app.init import write_converted, write_first_files
 

@@ -52,7 +52,7 @@ def _state(row: Row) -> str:
     if row.verified is not None:
         words.append("verified" if row.verified else "read whole, no sha256 was noted")
     if row.resumes:
-        words.append("the next start resumes here")
+        words.append("a start would resume here")
     return ", ".join(words)
 
 

@@ -121,6 +121,8 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
         lasts = "" if found.budget_lasts is None else f", and lasts for {span_text(found.budget_lasts)} more"
         spent = f"{found.most_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"
         lines.append(f"The budget of {found.budget_usd:g} USD is {spent}{lasts}.")
+    if found.most_usd > 1.01 * found.usd:
+        lines.append(f"Public price lists differ: by the highest prices it is {usd_text(found.most_usd)}.")
     if found.unknown:
         lines.append(f"No price is known for: {', '.join(found.unknown)}. The sums leave it out.")
     return [*lines, f"{found.prices.date_text}. An estimate, not a bill.", _storage(found)]
@@ -130,10 +132,11 @@ def _storage(found: Spending) -> str:
     without = "Files deleted before, requests and traffic are in no sum."
     if not found.storage_gib:
         return f"Storage is not in the sums. {without}"
-    stored = f"the {found.storage_gib:.3f} GiB that the bucket holds now, since they were written"
+    stored = f"counted for the {found.storage_gib:.3f} GiB that the bucket holds now, since their upload"
     month = found.caches_gib * (found.prices.storage_usd_gib_month or 0.0)
     caches = f" {found.caches_gib:.3f} GiB of it are caches for the next machine, {usd_text(month)} a month."
-    return f"Storage is {stored}; the budget does not count it.{caches if found.caches_gib else ''} {without}"
+    limit = "" if found.budget_usd is None else " The budget does not count it."
+    return f"Storage is {stored}.{limit}{caches if found.caches_gib else ''} {without}"
 
 
 def _usd(usd: float | None) -> str:

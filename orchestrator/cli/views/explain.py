@@ -9,6 +9,10 @@ from orchestrator.cli.console import page
 from orchestrator.domain.amounts import span_text
 
 WIDTH = 80
+_SOURCES = {
+    "cloud": "from Google's lists", "record": "from tpuctl's record", "journal": "from tpuctl's journal",
+    "heartbeat": "from the machine's report", "lease": "from the watcher's lease",
+}  # fmt: skip
 
 
 def show(found: Explanation) -> None:
@@ -30,7 +34,7 @@ def render(found: Explanation, console: Console) -> None:
 
 def _rows(part: ExplainedPart, found: Explanation, console: Console, width: int) -> None:
     rows = [("why", part.why)]
-    rows += [] if part.calm else [("rule", f"{found.rules[part.rule]} [{part.rule}]")]
+    rows += [] if part.calm else [("rule", found.rules[part.rule])]
     evidence = part.evidence[:1] if part.calm else part.evidence
     rows += [("seen", _evidence(one, found.observed_at)) for one in evidence]
     when = _when(part, found.observed_at)
@@ -48,7 +52,7 @@ def _rows(part: ExplainedPart, found: Explanation, console: Console, width: int)
 
 def _evidence(one: Evidence, now: float) -> str:
     age = "" if one.at is None else f", {_ago(now - one.at)}"
-    return f"{one.text} ({one.source}{age})"
+    return f"{one.text} ({_SOURCES.get(one.source, one.source)}{age})"
 
 
 def _ago(seconds: float) -> str:

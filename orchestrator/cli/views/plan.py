@@ -93,7 +93,7 @@ def _facts(preview: Preview, source: str, *, verbose: bool) -> Table:
         **_locations(preview),
         "runs as": preview.account_text,
         **({"scopes": scopes} if verbose else {}),
-        "saves": _saves(preview),
+        "format": _saves(preview),
         **({"source": source} if source else {}),
     }
     for name, text in facts.items():
@@ -103,10 +103,10 @@ def _facts(preview: Preview, source: str, *, verbose: bool) -> Table:
 
 def _saves(preview: Preview) -> str:
     name = preview.spec.job.checkpoint.format
-    text = "format auto: decided by the first save" if name == "auto" else f"format {name}"
+    text = "any usual one, recognised at the first save" if name == "auto" else name
     if preview.saves is None:
         return text
-    return f"{text}; {'at first ' if preview.saves.life else ''}{preview.saves.text}"
+    return f"{text}; a save {'at first ' if preview.saves.life else ''}{preview.saves.text}"
 
 
 def _locations(preview: Preview) -> dict[str, str]:
@@ -197,7 +197,7 @@ def _sums(preview: Preview) -> list[str]:
         sums = f"{whole:.2f}" if most <= whole else f"{whole:.2f} to {most:.2f}"
         lines.append(f"Maximum until ttl ({watch.ttl}): {sums} USD")
         if most > whole:
-            lines.append("It is a range because public sources differ about the price of the TPU.")
+            lines.append("Two prices where public price lists differ; nobody knows which is current.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
         lines.append(f"The budget of {watch.budget_usd:g} USD covers about {seconds / 3600:.1f} h")
@@ -224,7 +224,7 @@ def _for_next_machine(preview: Preview) -> list[str]:
 def _without_tpuctl(preview: Preview) -> list[str]:
     """Return lines about what stops the billing when tpuctl no longer runs."""
     shown = [f"  {'on' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in legs(preview.spec)]
-    return ["Safety net when tpuctl is not running:", *shown]
+    return ["What ends the cost if no tpuctl runs any more:", *shown]
 
 
 def _range(usd: float | None, most: float | None) -> str:

@@ -123,7 +123,7 @@ def _resources(rows: list[dict[str, str]], width: int) -> Iterator[StatusLine]:
     for row, line in zip(rows, resource_lines(rows), strict=True):
         for number, text in enumerate(wrapped([line], width, _INDENT)):
             # The state is the last column, and may be wrapped to a line of its own.
-            at = len(_INDENT) if number else len(line) - len(row["state"])
+            at = len(_INDENT) if number else len(line) - len(_state(row))
             yield StatusLine(text, LinePart.RESOURCE, state_at=at)
 
 
@@ -148,7 +148,7 @@ def _job(body: dict[str, Any]) -> list[Field]:
         formats = sorted({w["format"] for w in body["workers"] if w.get("format")})
         of_format = f" (format {', '.join(formats)})" if formats else ""
         lines.append(Field("checkpoint", f"{checkpoint_text(body) or 'none yet'}{of_format}"))
-        lines += [Field("saves", body["saves"]["text"])] if body.get("saves") else []
+        lines += [Field("saving", body["saves"]["text"])] if body.get("saves") else []
     # More than one image, briefly, after a push.
     images = sorted({w["image"] for w in body["workers"] if w.get("image")})
     lines += [
@@ -285,7 +285,11 @@ def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[Field]:
         else "tpuctl checkpoints fetch copies the model"
     )
     lines = [Field("next", f"{fetch} to this computer")] if "bucket" in there else []
-    return [*lines, Field("next", "tpuctl down deletes what is left")] if there - {"bucket"} else lines
+    if there - {"bucket"}:
+        return [*lines, Field("next", "tpuctl down deletes the machines that are left; the bucket stays")]
+    return (
+        [*lines, Field("next", "tpuctl down --delete-data deletes the bucket and all in it")] if lines else []
+    )
 
 
 def watcher_text(body: dict[str, Any]) -> str:
@@ -327,4 +331,10 @@ def resource_lines(rows: list[dict[str, str]]) -> list[str]:
     """Return a line for each resource, in columns; a long reason is last, where it may wrap."""
     titles = ("kind", "zone", "name")
     width = {title: max(len(row[title] or "-") for row in rows) for title in titles}
-    return ["  ".join([*((row[t] or "-").ljust(width[t]) for t in titles), row["state"]]) for row in rows]
+    return ["  ".join([*((row[t] or "-").ljust(width[t]) for t in titles), _state(row)]) for row in rows]
+
+
+def _state(row: dict[str, str]) -> str:
+    # Google's word sounds like the end of the VM, but it can be started again.
+    stopped = row["kind"] == "VM" and row["state"] == "TERMINATED"
+    return "TERMINATED (stopped)" if stopped else row["state"]
