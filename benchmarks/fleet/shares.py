@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.fleet.figures import Figure, load
 from benchmarks.fleet.grant import Grant
 
-MINUTES = 6.0
+MINUTES = 10.0
 USERS = "{{alice@lab.org: {{share: 2}}, bob@lab.org: {{share: 1, nodes: {limit}}}}}"
 ALICE, BOB = "alice@lab.org", "bob@lab.org"
 DAEMONS = ("slurmd", "slurmctld", "munged", "slurmdbd", "mariadbd")
@@ -37,7 +37,7 @@ def shares(grant: Grant) -> list[Figure]:
     words = ("--user", ALICE, "--priority", "urgent")
     grant.submit("now", 1, steps=10, every=5, pause=0.5, more="slices: 2", words=words)
     asked = time.time()
-    grant.wait("the urgent task trains", lambda: len(grant.steps("now")) == 2)
+    grant.wait("the urgent task trains", lambda: sum(map(bool, grant.steps("now").values())) == 2)
     urgent = max(made[0].at for made in grant.steps("now").values())
     head = memory["slurmctld"] + memory["munged"]
     database = memory["slurmdbd"] + memory["mariadbd"]
