@@ -18,11 +18,11 @@ from benchmarks.fleet.figures import Figure
 from benchmarks.fleet.gang import gang_lost
 from benchmarks.fleet.grant import Grant, watched
 from benchmarks.fleet.head import controller_killed, vm_lost
-from benchmarks.fleet.market import AWS, replay
+from benchmarks.fleet.market import AWS, replay, to_a_free_node
 from benchmarks.fleet.shares import fleet_of, shares
 from benchmarks.fleet.submission import submission
 
-MARKET = ("F1", "F2", "F3", "F4", "F5", "F6")
+MARKET = ("F1", "F2", "F3", "F5", "F6")
 USERS = ("F10", "F11", "F12")
 
 
@@ -52,8 +52,8 @@ def main() -> None:
         note(calls(asked.listed))
     market = partial(replay, trace=asked.trace, faster=asked.faster, hours=tuple(asked.hours))
     plain: list[tuple[tuple[str, ...], Callable[[Grant], list[Figure]]]] = [
-        (("F14", "F17"), submission), (("F7",), controller_killed), (("F9",), gang_lost), (MARKET, market),
-        (("F8",), vm_lost),
+        (("F14", "F17"), submission), (("F7",), controller_killed), (("F9",), gang_lost),
+        (("F4",), to_a_free_node), (MARKET, market), (("F8",), vm_lost),
     ]  # fmt: skip
     for runs, more in ((plain, ""), ([(USERS, shares)], fleet_of(asked.nodes))):
         due = [run for names, run in runs if wanted.intersection(names)]
