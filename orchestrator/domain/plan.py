@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.errors import TpuctlError
 
 
@@ -130,13 +131,15 @@ class Step:
     """
     Hold one resource's changes, or what it waits for and when to look again (seconds).
 
-    *blocked* says that another resource has to be created first.
+    *blocked* says that another resource has to be created first. *rule* is the one that decided; END_NONE, the
+    general one, for code and sidecars, which have no rules of their own.
     """
 
     changes: tuple[Change, ...] = ()
     waiting: str = ""
     wake_in: float | None = None
     blocked: bool = False
+    rule: LoopRule = LoopRule.END_NONE
 
     @property
     def settled(self) -> bool:

@@ -7,6 +7,7 @@ Pure. Unknown never leads to a change; an absence counts after it was observed t
 from dataclasses import replace
 
 from orchestrator.domain import names
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Step, Verb
 from orchestrator.domain.record import Record
@@ -56,19 +57,20 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
     """Create the bucket if it does not exist; refuse to replace one that held data."""
     bucket = world.bucket
     if isinstance(bucket, Unknown):
-        return Step(waiting=f"bucket: not known ({bucket.why})")
+        return Step(waiting=f"bucket: not known ({bucket.why})", rule=LoopRule.UNKNOWN)
     region = names.home_region(spec)
     if isinstance(bucket, Present):
         if record.bucket.ready or spec.bucket.adopt:
-            return Step()
+            return Step(rule=LoopRule.BUCKET_PRESENT)
         why = "its grants may be unfinished"
         change = Change(Kind.BUCKET, Verb.CREATE, bucket.value.name, why, region)
     elif record.bucket.observed:
         # An empty bucket in its place would look like success, and the job would start again at step 0.
-        return Step(waiting="bucket: it was there and is gone; nothing is created in its place")
+        text = "bucket: it was there and is gone; nothing is created in its place"
+        return Step(waiting=text, rule=LoopRule.BUCKET_GONE)
     else:
         change = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region)
-    return held_back(spec, record, world, Kind.BUCKET, region) or Step((change,))
+    return held_back(spec, record, world, Kind.BUCKET, region) or Step((change,), rule=LoopRule.BUCKET_FIRST)
 
 
 def decide_bundle(spec: Spec, world: World, record: Record) -> Step:

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import of_node
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import (
     Heartbeat,
     Node,
@@ -156,37 +157,42 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     """Push and start the job if it does not run, or does not run the wanted code."""
     node = current_node(world, record)
     if node is None or not _of_use(spec, world, node):
-        return Step(waiting="waits for the TPU", blocked=True)
+        return _blocked("waits for the TPU")
     if not node.workers:
-        return Step(waiting="the TPU is READY but shows no workers yet")
+        return Step(waiting="the TPU is READY but shows no workers yet", rule=LoopRule.JOB_STARTS)
     vm_runs = isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
     if spec.job.run_on == "vm" and not vm_runs:
-        return Step(waiting="waits for the VM", blocked=True)
+        return _blocked("waits for the VM")
     if isinstance(world.vm, Present) and narrow(spec, "vm", world.vm.value.scopes):
         # A restart would stop a working job for one that cannot start there.
-        return Step(waiting=f"{NARROW_VM}; {RECREATE_VM}", blocked=True)
+        return _blocked(f"{NARROW_VM}; {RECREATE_VM}")
     # Without the bucket, checkpoints of the job would be lost.
     if not isinstance(world.bucket, Present):
-        return Step(waiting="waits for the bucket", blocked=True)
+        return _blocked("waits for the bucket")
     if isinstance(world.heartbeats, Unknown):
-        return Step(waiting=f"not known ({world.heartbeats.why})")
+        return Step(waiting=f"not known ({world.heartbeats.why})", rule=LoopRule.UNKNOWN)
     if not record.job.uploaded:
-        return Step(waiting="its code is not in the bucket yet", blocked=True)
+        return _blocked("its code is not in the bucket yet")
     beats = world.known_heartbeats
     reason = outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
     if reason is None:
         return _waiting_for(beats, expected_workers(spec, node))
+    rule = LoopRule.JOB_PUSH if isinstance(reason, Due) else LoopRule.JOB_SILENT
     # After a failed try over SSH, wait: the heartbeat may arrive first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
-        return Step(
-            waiting=f"{reason.text}; next try soon", wake_in=record.ssh.next_try_at - world.observed_at
-        )
+        pause = record.ssh.next_try_at - world.observed_at
+        return Step(waiting=f"{reason.text}; next try soon", wake_in=pause, rule=rule)
     # UPDATE restarts a running job, which costs a gang its work since the last checkpoint. So not for the same
     # code, and not for a worker that trains while it cannot reach the bucket.
     same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in beats)
     wedged = any(_silence(b, world) > WEDGED for b in beats)
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
-    return Step((Change(Kind.JOB, verb, spec.name, reason.text, node.zone, record.node.incarnation),))
+    change = Change(Kind.JOB, verb, spec.name, reason.text, node.zone, record.node.incarnation)
+    return Step((change,), rule=rule)
+
+
+def _blocked(why: str) -> Step:
+    return Step(waiting=why, blocked=True, rule=LoopRule.JOB_WAITS)
 
 
 def expected_workers(spec: Spec, node: Node) -> int:
@@ -279,12 +285,12 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
     claims = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
     if claims:
         why = f"worker {claims[0]} says that it is done and has committed nothing"
-        return Step(waiting=f"{why}; its machine is kept: look with tpuctl ssh, then tpuctl push")
+        text = f"{why}; its machine is kept: look with tpuctl ssh, then tpuctl push"
+        return Step(waiting=text, rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
-        return Step()
+        return Step(rule=LoopRule.JOB_RUNS)
     # A first report may be a second late, because its object has just been written; look again soon.
     why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
-    return Step(
-        waiting=f"{len(running)} of {expected} workers are running{why}", wake_in=2.0 if beats else 1.0
-    )
+    text = f"{len(running)} of {expected} workers are running{why}"
+    return Step(waiting=text, wake_in=2.0 if beats else 1.0, rule=LoopRule.JOB_STARTS)

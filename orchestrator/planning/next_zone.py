@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.capacity import holds_one, memory_of, order, passed_over, zone_summary
 from orchestrator.domain.first_seen import Sign, of_name
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Kind, Step
@@ -116,7 +117,8 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
 
 def waits_for_quota(zone: str) -> Step:
     """Return a step that waits for the deletion of our own node, whose quota the next one needs."""
-    return Step(waiting=f"TPU: quota in {zone} holds one TPU; waits for the old one to go", wake_in=5.0)
+    text = f"TPU: quota in {zone} holds one TPU; waits for the old one to go"
+    return Step(waiting=text, wake_in=5.0, rule=LoopRule.REFUSED_WAIT)
 
 
 def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -> float:
@@ -171,9 +173,12 @@ def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = 
     """Return the wait after refusals of *kind*, or None if it may be requested now."""
     final = hopeless(record)
     if final is not None:
-        return Step(waiting=f"{kind.title}: not requested again ({final.text})")
+        return Step(waiting=f"{kind.title}: not requested again ({final.text})", rule=LoopRule.REFUSED_FINAL)
     gate = create_gate(spec, record, zone, kind) - world.observed_at
     held = world.held.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
     if held > max(0.0, gate):
-        return Step(waiting=f"TPU: held back for {held:.0f} s by the create budget", wake_in=held)
-    return Step(waiting=f"{kind.title}: next try in {gate:.0f} s", wake_in=gate) if gate > 0 else None
+        text = f"TPU: held back for {held:.0f} s by the create budget"
+        return Step(waiting=text, wake_in=held, rule=LoopRule.TPU_MAKE)
+    if gate <= 0:
+        return None
+    return Step(waiting=f"{kind.title}: next try in {gate:.0f} s", wake_in=gate, rule=LoopRule.REFUSED_WAIT)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from orchestrator.domain import names
 from orchestrator.domain.data_disks import data_disks
 from orchestrator.domain.first_seen import Sign, of_name, of_node
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.names import region_of, round_of
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Step, Verb
@@ -290,7 +291,7 @@ def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
         soonest = min(zones, key=lambda zone: create_gate(spec, record, zone))
         wait = held_back(spec, record, world, Kind.NODE, soonest)
         return wait or waits_for_quota(soonest)
-    return Step(_creates(spec, record, free, next_incarnation(record), why))
+    return Step(_creates(spec, record, free, next_incarnation(record), why), rule=LoopRule.TPU_MAKE)
 
 
 def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:

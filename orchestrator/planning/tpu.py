@@ -5,6 +5,7 @@ from enum import Enum
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import BUCKET_ABSENT, Sign, of_name, of_node
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import Absent, Node, NodeState, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import (
@@ -25,8 +26,9 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.errors import Retry
 from orchestrator.planning.deadline import Mode
-from orchestrator.planning.job import NARROW, job_digest, out_of_reach, reports
+from orchestrator.planning.job import NARROW, Unreachable, job_digest, out_of_reach, reports
 from orchestrator.planning.never_reported import (
+    LateReport,
     as_never_reported,
     late_to_report,
     nothing_reported,
@@ -91,11 +93,20 @@ class NodeVerdict(Enum):
 
 @dataclass(frozen=True)
 class NodeJudgement:
-    """Hold a verdict on the current node with its reason; *silent* says that silence is the reason."""
+    """Hold a verdict on the current node, the rule that has reached it, and its reason in words."""
 
     verdict: NodeVerdict
+    rule: LoopRule
     why: str = ""
-    silent: bool = False
+
+    @property
+    def silent(self) -> bool:
+        """Say whether the TPU is judged because its machines do not report."""
+        return self.rule in {
+            LoopRule.TPU_UNHEALTHY,
+            LoopRule.TPU_UNREACHABLE,
+            LoopRule.TPU_NEVER_REPORTED,
+        }
 
 
 def decide_node(spec: Spec, world: World, record: Record) -> Step:
@@ -106,7 +117,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     replacement is requested.
     """
     if isinstance(world.nodes, Unknown):
-        return Step(waiting=f"TPU: not known ({world.nodes.why})")
+        return Step(waiting=f"TPU: not known ({world.nodes.why})", rule=LoopRule.UNKNOWN)
     current = current_node(world, record)
     # A stale list may show a TPU of an earlier life under a larger number, so it counts from the second pass on.
     unknown = unrecorded_nodes(world, record)
@@ -119,20 +130,23 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     old = [n for n in superseded if not deleting(n, world, record)]
     removals = [delete_node(n, _why_old(n, record)) for n in old]
     judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))
+    racing = undecided(record)
+    rule = LoopRule.TPU_RACE if racing and candidates(record) else judgement.rule
     if judgement.verdict is NodeVerdict.SUCCEED and not unknown:
         removals += _succeed(spec, world, record, judgement.why)
     if judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.SUCCEED}:
-        racing, coming = undecided(record), succeeded(record) and bool(candidates(record))
+        coming = succeeded(record) and bool(candidates(record))
         closely = racing or coming or (current is not None and noticed(world, current))
         waiting = NEXT_COMES if coming else "TPU: it has yet to win its race" if racing else ""
-        return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely else None)
+        rule = LoopRule.TPU_NEXT if coming else rule
+        return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely else None, rule=rule)
     if judgement.verdict is NodeVerdict.WAIT:
         age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
-        return Step(changes, f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
+        return Step(changes, f"TPU: {judgement.why}", wake_in=max(5.0, age / 20), rule=rule)
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; looking once more before it counts as ours"
-        return Step(tuple(removals), text, wake_in=5.0)
+        return Step(tuple(removals), text, wake_in=5.0, rule=rule)
     # A TPU under deletion is not deleted again, and the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is NodeVerdict.REPLACE and current is not None and not going:
@@ -142,9 +156,11 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
         # Recorded before the next request is planned, which must not go to the zone of a silent TPU.
         record = with_silent_tpu(record, gone, world.observed_at)
     if succeeded(record) and candidates(record):
-        return Step(tuple(removals), NEXT_COMES, wake_in=NOTICE_POLL)
+        return Step(tuple(removals), NEXT_COMES, wake_in=NOTICE_POLL, rule=LoopRule.TPU_NEXT)
     creation = _create(spec, world, record, judgement)
-    return replace(creation, changes=(*removals, *creation.changes))
+    changes = (*removals, *creation.changes)
+    # If nothing can be done now, the rule that holds the request back has decided.
+    return replace(creation, changes=changes, rule=rule if changes else creation.rule)
 
 
 def _overdue(node: Node, world: World, record: Record) -> bool:
@@ -169,25 +185,27 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     # The queue comes first: its node may still look healthy after the queued resource has failed.
     place = judge_in_queue(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
-        return NodeJudgement(
-            NodeVerdict.REPLACE, place.why if place and place.lost else f"{node.name} is {state.name}"
-        )
+        lost = place is not None and place.lost
+        # A request that leaves the queue in time has no machine to lose.
+        rule = LoopRule.TPU_QUEUED if lost and state is NodeState.CREATING else LoopRule.TPU_LOST
+        why = place.why if place is not None and lost else f"{node.name} is {state.name}"
+        return NodeJudgement(NodeVerdict.REPLACE, rule, why)
     # Reports of the machines precede the API's state, which lags behind a preemption notice.
     if stopped_for_good(spec, world, node):
-        return NodeJudgement(
-            NodeVerdict.REPLACE,
-            f"{node.name} is being preempted; {lost_text(spec.job.checkpoint, world, record)}",
-        )
+        why = f"{node.name} is being preempted; {lost_text(spec.job.checkpoint, world, record)}"
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_PREEMPTED, why)
     if unwanted(record):
-        return NodeJudgement(NodeVerdict.REPLACE, f"tpuctl.yaml wants another TPU: {record.node.shape}")
+        why = f"tpuctl.yaml wants another TPU: {record.node.shape}"
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_UNWANTED, why)
     # Compare with the last `up`: editing the file alone must not cost a running job its TPU.
     if narrow(spec, "tpu", node.scopes) and record.job.settings == job_digest(spec):
-        return NodeJudgement(NodeVerdict.REPLACE, NARROW)
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_UNWANTED, NARROW)
     # Waiting in the queue is no fault, however long it takes.
     if place is not None:
-        return NodeJudgement(NodeVerdict.WAIT, place.why)
+        return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_QUEUED, place.why)
     if state is NodeState.STOPPED:
-        return NodeJudgement(NodeVerdict.REPLACE, "it is STOPPED; a spot node cannot be started again")
+        why = "it is STOPPED; a spot node cannot be started again"
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_LOST, why)
     if reports(spec, world, node) or (state is NodeState.READY and node.healthy):
         # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
         return _judge_ready(spec, node, world, record)
@@ -201,13 +219,11 @@ def _judge_passing(state: NodeState, world: World, record: Record) -> NodeJudgem
     key = of_node(record.node.incarnation, state)
     if state is NodeState.CREATING:
         late = lasted(record, world, key, CREATE_DEADLINE)
-        why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min"
-        return (
-            NodeJudgement(NodeVerdict.REPLACE, why) if late else NodeJudgement(NodeVerdict.WAIT, "CREATING")
-        )
+        why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min" if late else "CREATING"
+        return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_CREATING, why)
     late = lasted(record, world, key, REPAIR_DEADLINE)
-    why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min"
-    return NodeJudgement(NodeVerdict.REPLACE, why) if late else NodeJudgement(NodeVerdict.WAIT, state.name)
+    why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min" if late else state.name
+    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_PASSING, why)
 
 
 def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
@@ -220,26 +236,31 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJud
     why = f"unhealthy: {node.health}"
     # Heartbeats could not be read: Unknown is not silent.
     if isinstance(world.heartbeats, Unknown):
-        return NodeJudgement(NodeVerdict.WAIT, why)
+        return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost is not None:
-        return NodeJudgement(NodeVerdict.REPLACE, f"{why}, and {lost.text}", silent=True)
+        return NodeJudgement(NodeVerdict.REPLACE, _rule_of(lost), f"{why}, and {lost.text}")
     born = spec.job.run_on == "tpu" and nothing_reported(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
-        return NodeJudgement(NodeVerdict.WAIT, why)
+        return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
     patience = CONFIRMED_AFTER if born else SICK_DEADLINE
     late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
-    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, why, silent=True)
+    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
+
+
+def _rule_of(lost: Unreachable | LateReport) -> LoopRule:
+    return LoopRule.TPU_UNREACHABLE if isinstance(lost, Unreachable) else LoopRule.TPU_NEVER_REPORTED
 
 
 def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost is not None:
-        return NodeJudgement(NodeVerdict.REPLACE, f"READY, but {lost.text}", silent=True)
+        return NodeJudgement(NodeVerdict.REPLACE, _rule_of(lost), f"READY, but {lost.text}")
     # Its end is certain, so the next one is created while this one saves.
     if may_overlap(spec) and being_taken(world, node) and not undecided(record):
-        return NodeJudgement(NodeVerdict.SUCCEED, "it is being preempted, and saves")
-    return NodeJudgement(NodeVerdict.KEEP)
+        return NodeJudgement(NodeVerdict.SUCCEED, LoopRule.TPU_NEXT, "it is being preempted, and saves")
+    well = node.state is NodeState.READY and node.healthy
+    return NodeJudgement(NodeVerdict.KEEP, LoopRule.TPU_READY if well else LoopRule.TPU_REPORTS)
 
 
 def _in_time(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> NodeJudgement:
@@ -251,13 +272,14 @@ def _in_time(spec: Spec, world: World, record: Record, judgement: NodeJudgement)
         return judgement
     # Time on demand is the most expensive, so it is used until spot is READY.
     works = judgement.verdict is NodeVerdict.KEEP and choice.mode is Mode.SPOT and may_overlap(spec)
-    return NodeJudgement(NodeVerdict.SUCCEED if works else NodeVerdict.REPLACE, f"{choice.why} (deadline)")
+    verdict = NodeVerdict.SUCCEED if works else NodeVerdict.REPLACE
+    return NodeJudgement(verdict, LoopRule.TPU_NEXT, f"{choice.why} (deadline)")
 
 
 def _judge_missing(world: World, record: Record) -> NodeJudgement:
     number = record.node.incarnation
     if number == 0:
-        return NodeJudgement(NodeVerdict.CREATE, "there is none yet")
+        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_MAKE, "there is none yet")
     refused = [r for r in record.refusals if r.kind is Kind.NODE]
     if record.race.round:
         refused = [r for r in refused if r.zone == record.node.zone]
@@ -265,20 +287,23 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         # A create whose answer was lost may have made the node: repeated under the same name, it stays one node.
         unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         why = f"TPU #{number} was refused ({refused[-1].retry.value})"
-        return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, why)
+        return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, LoopRule.TPU_MAKE, why)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
-        return NodeJudgement(NodeVerdict.REPLACE, "there is none now")
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_MAKE, "there is none now")
     if not record.node.accepted:
-        return NodeJudgement(NodeVerdict.CREATE, "there is none yet")
+        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_MAKE, "there is none yet")
     # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
         late = world.observed_at - record.node.requested_at >= CREATE_DEADLINE
-        return NodeJudgement(
-            NodeVerdict.REPLACE if late else NodeVerdict.WAIT, "create accepted, nothing to see yet"
+        verdict, why = (
+            NodeVerdict.REPLACE if late else NodeVerdict.WAIT,
+            "create accepted, nothing to see yet",
         )
+        return NodeJudgement(verdict, LoopRule.TPU_CREATING, why)
     if surely_absent(record, world, number):
-        return NodeJudgement(NodeVerdict.REPLACE, "it has vanished")
-    return NodeJudgement(NodeVerdict.WAIT, "not listed; checking once more before it counts as gone")
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_MAKE, "it has vanished")
+    why = "not listed; checking once more before it counts as gone"
+    return NodeJudgement(NodeVerdict.WAIT, LoopRule.ABSENT_ONCE, why)
 
 
 def _create(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
@@ -316,16 +341,20 @@ def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -
     # Unknown after Absent still counts as absent here: without a bucket there is no lease.
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:
-        return Step(waiting="TPU: not requested, since the bucket that held the job's data is gone")
+        text = "TPU: not requested, since the bucket that held the job's data is gone"
+        return Step(waiting=text, rule=LoopRule.BUCKET_GONE)
     # Only before the first VM: later the job continues without it.
     if names.takes_vm(spec) and isinstance(world.vm, Absent) and not record.vm.accepted:
-        return Step(waiting=f"TPU: not requested before the VM {names.vm_name(spec)} is adopted")
+        text = f"TPU: not requested before the VM {names.vm_name(spec)} is adopted"
+        return Step(waiting=text, rule=LoopRule.TPU_MAKE)
     vm = _without_vm(spec, record)
     if vm is not None:
-        return Step(waiting=f"TPU: not requested without the VM, which was refused ({vm.text})")
+        text = f"TPU: not requested without the VM, which was refused ({vm.text})"
+        return Step(waiting=text, rule=LoopRule.REFUSED_FINAL)
     # A TPU that has already won would be doubled by a new one.
     if open_race(record) and isinstance(world.claim, Unknown):
-        return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
+        text = f"TPU: it is not known who has won the race ({world.claim.why})"
+        return Step(waiting=text, rule=LoopRule.UNKNOWN)
     # Zones that the file no longer names are not used; a new name keeps the two creates apart.
     moved = record.node.zone not in spec.tpu.zones
     fresh = moved or judgement.verdict is NodeVerdict.REPLACE or record.node.incarnation == 0
@@ -345,7 +374,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -
     change = Change(
         Kind.NODE, Verb.CREATE, name, why, zone, incarnation, race, kind, substitute=kind != spec.tpu.type
     )
-    return held_back(spec, record, world, Kind.NODE, zone) or Step((change,))
+    return held_back(spec, record, world, Kind.NODE, zone) or Step((change,), rule=LoopRule.TPU_MAKE)
 
 
 def delete_node(node: Node, why: str) -> Change:

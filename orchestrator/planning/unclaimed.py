@@ -56,13 +56,16 @@ def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     )
 
 
-def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
-    """Return that a running job saves files that no checkpoint contains; empty if it does not."""
-    for beat in beats:
-        if beat.uncommitted and beat.committed_step is None and beat.phase is Phase.RUN:
-            where = _PLACES.get(beat.uncommitted_place, "on the machine")
-            return f"{beat.uncommitted} is {where}, nothing is committed ({_wanted_text(saving, beat)})"
-    return ""
+def uncommitted(beats: Sequence[Heartbeat]) -> Heartbeat | None:
+    """Return the report of a running job that saves files which no checkpoint contains, or None."""
+    running = (beat for beat in beats if beat.phase is Phase.RUN and beat.committed_step is None)
+    return next((beat for beat in running if beat.uncommitted), None)
+
+
+def uncommitted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
+    """Return which save of a report is in no checkpoint, where it is, and why."""
+    where = _PLACES.get(beat.uncommitted_place, "on the machine")
+    return f"{beat.uncommitted} is {where}, nothing is committed ({_wanted_text(saving, beat)})"
 
 
 def checkpoint_name(beat: Heartbeat) -> str:

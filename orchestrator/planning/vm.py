@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import VM_ABSENT, VM_COMING, VM_HAS_RUN, FirstSeen
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import Absent, Observed, Operation, Present, Unknown, Vm, VmState, World
 from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
@@ -22,32 +23,36 @@ COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})
 def decide_vm(spec: Spec, world: World, record: Record) -> Step:
     """Return the change that the VM needs: create it, start it after a stop or preemption, or none."""
     if spec.vm == "none":
-        return Step()
+        return Step(rule=LoopRule.VM_NONE)
     name, zone = names.vm_name(spec), names.vm_zone(spec)
     vm = world.vm
     if isinstance(vm, Unknown):
-        return Step(waiting=f"VM: not known ({vm.why})")
+        return Step(waiting=f"VM: not known ({vm.why})", rule=LoopRule.UNKNOWN)
     asked = [o for o in record.operations if o.kind is Kind.VM]
     late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_DEADLINE]
     # One request at a time: a second one is refused, and that refusal would count.
     if len(late) < len(asked):
-        return Step(waiting="VM: an operation is running", wake_in=5.0)
+        return Step(waiting="VM: an operation is running", wake_in=5.0, rule=LoopRule.VM_MOVES)
     if isinstance(world.bucket, Absent) and record.bucket.observed:
-        return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
+        text = "VM: left as it is, since the bucket that held the job's data is gone"
+        return Step(waiting=text, rule=LoopRule.BUCKET_GONE)
     if lacks_named_vm(spec, world):
-        return Step(waiting=f"VM: {why_missing(spec, record)}")
+        return Step(waiting=f"VM: {why_missing(spec, record)}", rule=LoopRule.VM_MAKE)
     if isinstance(vm, Absent):
         if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
-            return Step(waiting="VM: not listed; checking once more before it counts as gone")
+            text = "VM: not listed; checking once more before it counts as gone"
+            return Step(waiting=text, rule=LoopRule.ABSENT_ONCE)
         why = "it is gone" if record.vm.accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, why, zone)
-        return held_back(spec, record, world, Kind.VM, zone) or Step((create,))
+        return held_back(spec, record, world, Kind.VM, zone) or Step((create,), rule=LoopRule.VM_MAKE)
     if vm.value.state in {VmState.TERMINATED, VmState.SUSPENDED}:
         why = "it was preempted" if vm.value.spot else "it is stopped"
         start = Change(Kind.VM, Verb.START, name, why, vm.value.zone)
-        return held_back(spec, record, world, Kind.VM, vm.value.zone) or Step((start,))
+        return held_back(spec, record, world, Kind.VM, vm.value.zone) or Step(
+            (start,), rule=LoopRule.VM_START
+        )
     if vm.value.state is VmState.RUNNING:
-        return Step()
+        return Step(rule=LoopRule.VM_RUNS)
     return _unfinished(vm.value, late, world, record)
 
 
@@ -69,9 +74,11 @@ def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record)
     if names.ADOPTED_LABEL not in vm.labels and any(o.verb is Verb.CREATE for o in late):
         # It has never run, so its disk is empty.
         why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"
-        return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),))
+        return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),), rule=LoopRule.VM_MOVES)
     given_up = give_up_start(world, record, CREATE_DEADLINE)
-    return Step((given_up,)) if given_up else Step(waiting=f"VM: {vm.state.value}", wake_in=5.0)
+    if given_up is not None:
+        return Step((given_up,), rule=LoopRule.VM_MOVES)
+    return Step(waiting=f"VM: {vm.state.value}", wake_in=5.0, rule=LoopRule.VM_MOVES)
 
 
 def vm_doubts(observed: Observed[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:

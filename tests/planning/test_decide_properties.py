@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
@@ -24,8 +25,11 @@ from orchestrator.domain.observation import (
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.record import Refusal, Span
 from orchestrator.errors import Retry
-from orchestrator.planning.decide import decide
+from orchestrator.planning.decide import decide, decide_bucket
+from orchestrator.planning.job import decide_job
+from orchestrator.planning.tpu import decide_node
 from orchestrator.planning.update_record import learn
+from orchestrator.planning.vm import decide_vm
 from tests.kit.records import record_of
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, spec
 
@@ -159,6 +163,29 @@ def test_what_cannot_be_seen_is_not_changed(deployment, world, record):
         dark = replace(world, **{name: Unknown("503")})
         plan = decide(deployment, dark, learn(record, dark))
         assert kind not in {c.kind for c in plan.changes}
+
+
+@fast
+@given(SPECS, WORLDS, HISTORIES)
+def test_each_decision_names_its_rule(deployment, world, record):
+    """What changes or waits does so by a rule of its own, and what is well by one that says so."""
+    learned = learn(record, world)
+    well = {
+        LoopRule.BUCKET_PRESENT,
+        LoopRule.VM_NONE,
+        LoopRule.VM_RUNS,
+        LoopRule.TPU_READY,
+        LoopRule.TPU_REPORTS,
+        LoopRule.JOB_RUNS,
+    }
+    for decision in (decide_bucket, decide_vm, decide_node, decide_job):
+        step = decision(deployment, world, learned)
+        assert step.rule is not LoopRule.END_NONE
+        # A TPU that is well may stand beside older ones that are deleted, or save without a successor.
+        if decision is decide_node:
+            assert not step.settled or step.rule in {*well, LoopRule.TPU_NEXT}
+        else:
+            assert step.settled is (step.rule in well)
 
 
 @fast

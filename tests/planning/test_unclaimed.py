@@ -13,7 +13,7 @@ from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import UnclaimedError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.notifications import due
-from orchestrator.planning.unclaimed import lost_text, uncommitted_text
+from orchestrator.planning.unclaimed import lost_text, uncommitted, uncommitted_text
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
@@ -101,12 +101,12 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     """The format is not to blame for a file in the working folder."""
     whole = {"uncommitted": "checkpoint-20/model.safetensors", "uncommitted_place": "checkpoints"}
     alone = beat(uncommitted_state="not resumable", **whole)
-    assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, [alone])
+    assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, alone)
     wrong = beat(uncommitted="out/ckpt.pt", uncommitted_place="work")
-    told = uncommitted_text(spec().job.checkpoint, [wrong])
+    told = uncommitted_text(spec().job.checkpoint, wrong)
     assert told.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR is committed)")
     stray = {"uncommitted": "runs/ckpt_5.npz", "uncommitted_place": "bucket"}
-    told = uncommitted_text(spec().job.checkpoint, [beat(**stray)])
+    told = uncommitted_text(spec().job.checkpoint, beat(**stray))
     assert "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, nothing is committed" in told
     assert "set job.checkpoint.dir: bucket" in told
     ended = planned(beat(phase=Phase.UNCLAIMED, **stray))
@@ -130,14 +130,16 @@ def test_a_save_elsewhere_is_named_with_its_reason():
             "out/a.pt is in the job's working folder, ",
         ),
         ({"uncommitted": "a.pt", "uncommitted_place": "new"}, "a.pt is on the machine, nothing is committed"),
-        ({}, ""),
-        ({"uncommitted": "a.pt", "committed_step": 5}, ""),
+        ({}, None),
+        ({"uncommitted": "a.pt", "committed_step": 5}, None),
+        ({"uncommitted": "a.pt", "phase": Phase.DONE}, None),
     ],
 )
 def test_a_running_job_that_saves_in_vain_is_told(fields, text):
     """With what the format wants; a place that this version does not know is no reason to be silent."""
-    told = uncommitted_text(spec().job.checkpoint, [beat(**fields)])
-    assert told.startswith(text) if text else not told
+    found = uncommitted([beat(worker=1), beat(**fields)])
+    told = None if found is None else uncommitted_text(spec().job.checkpoint, found)
+    assert told.startswith(text) if text else told is None
 
 
 def test_who_is_told_of_failures_is_told_of_this_end():

@@ -15,18 +15,26 @@ from orchestrator.advice.explain.resources import explain_bucket, explain_tpu, e
 from orchestrator.contract.interval import LONGEST, SHORTEST
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.lease import LIFE, RENEWAL
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome, Step
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, current_node
 from orchestrator.errors import Retry
-from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job, outdated
+from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job
 from orchestrator.planning.never_reported import SILENT_DEADLINE, START_DEADLINE
 from orchestrator.planning.next_zone import FIRST_DELAY, LONGEST_DELAY, QUOTA_TRIES
 from orchestrator.planning.queued_tpu import PROVISIONING_DEADLINE
 from orchestrator.planning.save_interval import reported_interval
 from orchestrator.planning.tpu import CREATE_DEADLINE, REPAIR_DEADLINE, SICK_DEADLINE
-from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted_text
+from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted, uncommitted_text
 
+_ENDS = {
+    Outcome.DONE: LoopRule.END_DONE,
+    Outcome.UNCLAIMED: LoopRule.END_UNCLAIMED,
+    Outcome.FAILED: LoopRule.END_FAILED,
+    Outcome.SPENT: LoopRule.END_SPENT,
+    Outcome.REFUSED: LoopRule.END_REFUSED,
+}
 _DO = {
     Outcome.DONE: "tpuctl down deletes the machines that are left; the data stays",
     Outcome.UNCLAIMED: f"{FETCH}; then save as the format wants, or choose another one, and: tpuctl up",
@@ -79,19 +87,21 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
         fetch = _FETCHES.get(record.outcome) if record.outcome else None
         again = f"{fetch} copies what was trained; tpuctl up goes on with it" if fetch else "tpuctl up"
         you = "tpuctl down deletes what is left" if leftovers else again
-        return ExplainedPart("deployment", "not up", why, "end.down", leftovers, you=you)
+        return ExplainedPart("deployment", "not up", why, LoopRule.END_DOWN, leftovers, you=you)
     outcome = plan.outcome
     if outcome is not None:
         evidence = (Evidence("cloud", now, plan.reason), *_limits(facts))
         nexts = steps_text(plan.changes) or "; ".join(plan.waiting) or "nothing"
-        rule, when = f"end.{outcome.value}", next_pass(facts) if plan.changes or plan.waiting else None
+        rule, when = _ENDS[outcome], None if plan.settled else next_pass(facts)
         return ExplainedPart(
             "deployment", outcome.value, plan.reason, rule, evidence, nexts, when, _DO[outcome]
         )
     ttl = record.started_at + facts.spec.watch.ttl if record.started_at else None
     nexts = f"it ends when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
     why = "the job is not done, and neither ttl nor budget is used up"
-    return ExplainedPart("deployment", "wanted", why, "end.none", _limits(facts), nexts, ttl, calm=True)
+    return ExplainedPart(
+        "deployment", "wanted", why, LoopRule.END_NONE, _limits(facts), nexts, ttl, calm=True
+    )
 
 
 def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:
@@ -124,7 +134,7 @@ def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     interval = reported_interval(observed.value) if isinstance(observed, Present) else None
     if interval is None:
         return ()
-    rule = "saves.auto" if interval.life is not None else "saves.fixed"
+    rule = LoopRule.SAVES_AUTO if interval.life is not None else LoopRule.SAVES_FIXED
     return (ExplainedPart("saves", interval.every, interval.why or "the file says so", rule, calm=True),)
 
 
@@ -142,21 +152,17 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     evidence = (*(_beat(beat) for beat in beats), *journal_of(facts, "job", "bundle"))
     state = ", ".join(sorted({beat.phase.value for beat in beats})) or "not heard of"
     if step.changes:
-        why = step.changes[0].why
-        node = current_node(facts.world, facts.record)
-        due = node is not None and outdated(facts.spec, facts.record, node, beats)
-        rule = "job.push" if due else "job.silent"
+        why, nexts = step.changes[0].why, steps_text(step.changes)
         you = "" if next_pass(facts) else "tpuctl watch"
+        return ExplainedPart("job", state, why, step.rule, evidence, nexts, next_pass(facts, step), you)
+    lying = uncommitted(beats)
+    if step.settled and lying is not None:
+        why = uncommitted_text(facts.spec.job.checkpoint, lying)
         return ExplainedPart(
-            "job", state, why, rule, evidence, steps_text(step.changes), next_pass(facts, step), you
+            "job", state, why, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
         )
-    lying = uncommitted_text(facts.spec.job.checkpoint, beats)
-    if not step.waiting and lying:
-        return ExplainedPart(
-            "job", state, lying, "job.uncommitted", evidence, "goes on", next_pass(facts), _SAVE
-        )
-    if not step.waiting:
-        return ExplainedPart("job", state, _runs(beats), "job.runs", evidence, calm=True)
+    if step.settled:
+        return ExplainedPart("job", state, _runs(beats), step.rule, evidence, calm=True)
     return _waits(facts, state, step, evidence)
 
 
@@ -164,14 +170,14 @@ def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evide
     """Explain a job that cannot run yet: its machine does not exist or is booting."""
     if step.blocked:
         nexts = "it starts by itself when that is there"
-        return ExplainedPart("job", state, step.waiting, "job.waits", evidence, nexts, next_pass(facts))
+        return ExplainedPart("job", state, step.waiting, step.rule, evidence, nexts, next_pass(facts))
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "the TPU was seen READY for the first time"), *evidence)
     silent = ready is not None and current_node(facts.world, facts.record) is not None
     when = ready + BOOT_GRACE if silent and ready is not None else None
     you = "tpuctl logs -f shows what the machine does"
-    return ExplainedPart("job", state, step.waiting, "job.starts", evidence, "the workers report", when, you)
+    return ExplainedPart("job", state, step.waiting, step.rule, evidence, "the workers report", when, you)
 
 
 def _runs(beats: tuple[Heartbeat, ...]) -> str:
@@ -196,18 +202,20 @@ def explain_loop(facts: DeploymentFacts) -> ExplainedPart:
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watching is None:
         why = "no lease is held: no tpuctl works on the deployment"
-        return ExplainedPart("loop", "nobody", why, "loop.nobody", next="nothing", you=f"tpuctl watch{where}")
+        return ExplainedPart(
+            "loop", "nobody", why, LoopRule.LOOP_NOBODY, next="nothing", you=f"tpuctl watch{where}"
+        )
     held = f"{watching.command} of {watching.who} renewed its lease"
     evidence = (Evidence("lease", now - watching.age, held),)
     if not watching.alive:
         why = f"the lease of {watching.command} was not renewed for {watching.age:.0f} s"
         return ExplainedPart(
-            "loop", "gone", why, "loop.dead", evidence, "nothing", you=f"tpuctl watch{where}"
+            "loop", "gone", why, LoopRule.LOOP_DEAD, evidence, "nothing", you=f"tpuctl watch{where}"
         )
     why = f"tpuctl {watching.command} works on it, and looks every {facts.spec.watch.poll}"
     state = "on the VM" if watching.on_vm else "at work"
     return ExplainedPart(
-        "loop", state, why, "loop.alive", evidence, "the next look", next_pass(facts), calm=True
+        "loop", state, why, LoopRule.LOOP_ALIVE, evidence, "the next look", next_pass(facts), calm=True
     )
 
 
@@ -218,77 +226,99 @@ def _minutes(seconds: float) -> str:
 _COUNT: Final = ("no", "one", "two", "three", "four", "five", "six")
 # The numbers are those of the planner and the lease, so that a sentence cannot outlive its rule. Only the agent's
 # own (heartbeats until a save is named) stands here: what runs on machines is not imported.
-RULES: Final[dict[str, str]] = {
-    "sight.unknown": "What could not be seen is unknown, not absent: nothing is made or deleted on it.",
-    "sight.twice": f"An absence counts after two looks {CONFIRMED_AFTER:g} s apart have shown it.",
-    "end.done": "When every worker reports that it is done, TPUs are deleted and the VM is stopped.",
-    "end.unclaimed": "Status 0 without a complete checkpoint is not done: its files are kept in unclaimed/.",
-    "end.failed": "A job that left too often without progress ends the deployment; data is kept.",
-    "end.spent": "When ttl or budget_usd is used up, TPUs are deleted and the VM is stopped; data is kept.",
-    "end.refused": "A bucket in another region than the TPU is refused: each checkpoint would be billed.",
-    "end.none": "Until the job is done, has failed or is out of ttl or budget, it is kept running.",
-    "end.down": "After `down`, or before `up`, nothing is made.",
-    "bucket.first": "The bucket is made first: everything that must not be lost lies in it.",
-    "bucket.gone": "A bucket that held data and is gone is never replaced by an empty one.",
-    "bucket.kept": "A bucket that is there is left alone.",
-    "vm.none": "The file says `vm: none`.",
-    "vm.make": "A VM that is not there is made.",
-    "vm.start": "A VM that was stopped or preempted is started again; its disk is still there.",
-    "vm.moves": "While an operation runs on the VM, nothing else is requested.",
-    "vm.kept": "A VM that runs is left alone.",
-    "tpu.make": "A TPU that is not there is requested, under a new name for each incarnation.",
-    "tpu.lost": "A TPU that was taken away (PREEMPTED, TERMINATED, STOPPED) is deleted and replaced at once.",
-    "tpu.left": "A TPU whose workers all had their notice and rest is replaced before it is gone.",
-    "tpu.race": "Of several TPUs the first one READY, or the first machine to boot, is named; the others go.",
-    "tpu.next": "A TPU that is being preempted, or that a deadline paid for, works until the next one is READY.",
-    "tpu.creating": f"A TPU may stay CREATING for {_minutes(CREATE_DEADLINE)} before it is replaced.",
-    "tpu.queued": (
+RULES: Final[dict[LoopRule, str]] = {
+    LoopRule.UNKNOWN: "What could not be seen is unknown, not absent: nothing is made or deleted on it.",
+    LoopRule.ABSENT_ONCE: f"An absence counts after two looks {CONFIRMED_AFTER:g} s apart have shown it.",
+    LoopRule.END_DONE: "When every worker reports that it is done, TPUs are deleted and the VM is stopped.",
+    LoopRule.END_UNCLAIMED: (
+        "Status 0 without a complete checkpoint is not done: its files are kept in unclaimed/."
+    ),
+    LoopRule.END_FAILED: "A job that left too often without progress ends the deployment; data is kept.",
+    LoopRule.END_SPENT: (
+        "When ttl or budget_usd is used up, TPUs are deleted and the VM is stopped; data is kept."
+    ),
+    LoopRule.END_REFUSED: (
+        "A bucket in another region than the TPU is refused: each checkpoint would be billed."
+    ),
+    LoopRule.END_NONE: "Until the job is done, has failed or is out of ttl or budget, it is kept running.",
+    LoopRule.END_DOWN: "After `down`, or before `up`, nothing is made.",
+    LoopRule.BUCKET_FIRST: "The bucket is made first: everything that must not be lost lies in it.",
+    LoopRule.BUCKET_GONE: "A bucket that held data and is gone is never replaced by an empty one.",
+    LoopRule.BUCKET_PRESENT: "A bucket that is there is left alone.",
+    LoopRule.VM_NONE: "The file says `vm: none`.",
+    LoopRule.VM_MAKE: "A VM that is not there is made.",
+    LoopRule.VM_START: "A VM that was stopped or preempted is started again; its disk is still there.",
+    LoopRule.VM_MOVES: "While an operation runs on the VM, nothing else is requested.",
+    LoopRule.VM_RUNS: "A VM that runs is left alone.",
+    LoopRule.TPU_MAKE: "A TPU that is not there is requested, under a new name for each incarnation.",
+    LoopRule.TPU_LOST: (
+        "A TPU that was taken away (PREEMPTED, TERMINATED, STOPPED) is deleted and replaced at once."
+    ),
+    LoopRule.TPU_PREEMPTED: (
+        "A TPU whose workers all had their notice and rest is replaced before it is gone."
+    ),
+    LoopRule.TPU_RACE: (
+        "Of several TPUs the first one READY, or the first machine to boot, is named; the others go."
+    ),
+    LoopRule.TPU_NEXT: (
+        "A TPU that is being preempted, or that a deadline paid for, works until the next one is READY."
+    ),
+    LoopRule.TPU_CREATING: f"A TPU may stay CREATING for {_minutes(CREATE_DEADLINE)} before it is replaced.",
+    LoopRule.TPU_QUEUED: (
         "An order waits in the queue as long as tpu.wait lets it; PROVISIONING may last "
         f"{_minutes(PROVISIONING_DEADLINE)}."
     ),
-    "tpu.passing": (
+    LoopRule.TPU_PASSING: (
         f"A passing state (REPAIRING, RESTARTING ...) may last {_minutes(REPAIR_DEADLINE)} before the TPU is "
         "replaced."
     ),
-    "tpu.reports": "A TPU whose workers report is kept, whatever state or health the API shows.",
-    "tpu.unhealthy": (
+    LoopRule.TPU_REPORTS: "A TPU whose workers report is kept, whatever state or health the API shows.",
+    LoopRule.TPU_UNHEALTHY: (
         f"An unhealthy, silent TPU is replaced: after {CONFIRMED_AFTER:g} s if it never reported, else "
         f"{_minutes(SICK_DEADLINE)}."
     ),
-    "tpu.unreachable": "A READY TPU counts as lost when a worker is silent and SSH fails too: two witnesses.",
-    "tpu.mute": (
+    LoopRule.TPU_UNREACHABLE: (
+        "A READY TPU counts as lost when a worker is silent and SSH fails too: two witnesses."
+    ),
+    LoopRule.TPU_NEVER_REPORTED: (
         f"A READY TPU goes whose script has not begun in {_minutes(SILENT_DEADLINE)}, or that never reports "
         f"in {_minutes(START_DEADLINE)}."
     ),
-    "tpu.kept": "A TPU that is READY, healthy and wanted is left alone.",
-    "tpu.unwanted": "A TPU of another shape than the file's is replaced.",
-    "refused.wait": (
+    LoopRule.TPU_READY: "A TPU that is READY, healthy and wanted is left alone.",
+    LoopRule.TPU_UNWANTED: "A TPU of another shape than the file's is replaced.",
+    LoopRule.REFUSED_WAIT: (
         f"After a refusal the next try waits, doubling: {FIRST_DELAY[Retry.CAPACITY]:g} to "
         f"{LONGEST_DELAY[Retry.CAPACITY]:g} s for capacity, to {LONGEST_DELAY[Retry.QUOTA]:g} for quota."
     ),
-    "refused.final": (
+    LoopRule.REFUSED_FINAL: (
         f"What waiting cannot cure (permission, quota after {QUOTA_TRIES} tries) is not requested again."
     ),
-    "job.waits": "The job waits for TPU, bucket, code, and with `run_on: vm` for the VM.",
-    "job.push": "Machines without the wanted code or settings get them over SSH.",
-    "job.silent": f"A worker without a heartbeat for {_COUNT[SILENCE]} intervals is looked after over SSH.",
-    "job.starts": f"A machine has {_COUNT[int(BOOT_GRACE // 60)]} minutes from READY to its first heartbeat.",
-    "job.uncommitted": "While nothing is committed, a save that lies there for four heartbeats is named.",
-    "saves.auto": (
+    LoopRule.JOB_WAITS: "The job waits for TPU, bucket, code, and with `run_on: vm` for the VM.",
+    LoopRule.JOB_PUSH: "Machines without the wanted code or settings get them over SSH.",
+    LoopRule.JOB_SILENT: (
+        f"A worker without a heartbeat for {_COUNT[SILENCE]} intervals is looked after over SSH."
+    ),
+    LoopRule.JOB_STARTS: (
+        f"A machine has {_COUNT[int(BOOT_GRACE // 60)]} minutes from READY to its first heartbeat."
+    ),
+    LoopRule.JOB_UNCOMMITTED: (
+        "While nothing is committed, a save that lies there for four heartbeats is named."
+    ),
+    LoopRule.SAVES_AUTO: (
         f"The interval is sqrt(2 x cost of a save x time between two losses), between {SHORTEST:g} s and "
         f"{LONGEST / 3600:g} h."
     ),
-    "saves.fixed": "The file fixes the time between two saves, or leaves it to the job.",
-    "job.runs": "A job whose workers all report is left alone.",
-    "loop.alive": f"One tpuctl at a time acts; it renews its lease every {RENEWAL:g} s.",
-    "loop.dead": (
+    LoopRule.SAVES_FIXED: "The file fixes the time between two saves, or leaves it to the job.",
+    LoopRule.JOB_RUNS: "A job whose workers all report is left alone.",
+    LoopRule.LOOP_ALIVE: f"One tpuctl at a time acts; it renews its lease every {RENEWAL:g} s.",
+    LoopRule.LOOP_DEAD: (
         f"A lease that was not renewed for {LIFE:g} s may be taken over: its holder is taken for dead."
     ),
-    "loop.nobody": "No watcher runs, so a preempted TPU is not replaced.",
+    LoopRule.LOOP_NOBODY: "No watcher runs, so a preempted TPU is not replaced.",
 }
 
 
 def manual() -> str:
     """Return the list of all rules as Markdown, for docs/explain.md."""
-    rows = [f"| `{name}` | {text} |" for name, text in RULES.items()]
+    rows = [f"| `{rule.value}` | {text} |" for rule, text in RULES.items()]
     return "\n".join(("| rule | what it says |", "| --- | --- |", *rows)) + "\n"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from orchestrator.domain.lease import LIFE
+from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Change, Plan, Step
 from orchestrator.domain.record import Record
@@ -64,14 +65,14 @@ class ExplainedPart:
     """
     Explain one resource; *calm* says that it needs no attention.
 
-    *rule* is the id of the rule that decided. *when* is the time of the next step in seconds since the epoch,
+    *rule* is the one that decided. *when* is the time of the next step in seconds since the epoch,
     None if not known or if nothing follows; *you* is what a person can do.
     """
 
     what: str
     state: str
     why: str
-    rule: str
+    rule: LoopRule
     evidence: tuple[Evidence, ...] = ()
     next: str = ""
     when: float | None = None
@@ -87,12 +88,19 @@ class Explanation:
     headline: str
     observed_at: float
     parts: tuple[ExplainedPart, ...]
-    rules: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[LoopRule, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:
         """Return the explanation as `--json` prints it."""
-        # The key of earlier releases, which programs read.
-        return {"seen_at" if key == "observed_at" else key: value for key, value in asdict(self).items()}
+        parts = [{**asdict(part), "rule": part.rule.value} for part in self.parts]
+        return {
+            "name": self.name,
+            "headline": self.headline,
+            # The key of earlier releases, which programs read.
+            "seen_at": self.observed_at,
+            "parts": parts,
+            "rules": {rule.value: text for rule, text in self.rules.items()},
+        }
 
 
 def steps_text(changes: tuple[Change, ...]) -> str:

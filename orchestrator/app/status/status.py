@@ -28,7 +28,7 @@ from orchestrator.planning.on_demand import deadline_status
 from orchestrator.planning.queued_tpu import state_text
 from orchestrator.planning.save_interval import reported_interval
 from orchestrator.planning.sidecars import sidecars
-from orchestrator.planning.unclaimed import brought_text, uncommitted_text
+from orchestrator.planning.unclaimed import brought_text, uncommitted, uncommitted_text
 from orchestrator.planning.update_record import learn
 
 
@@ -98,12 +98,13 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
     watched = loop is not None and loop["alive"]
     poll = float(spec.watch.poll)
     beats, bill = world.known_heartbeats, last_bill(session, record)
+    lying = uncommitted(beats)
     return {
         "name": spec.name,
         "project": session.project,
         "outcome": plan.outcome.value if plan.outcome else None,
         "reason": plan.reason,
-        "uncommitted": uncommitted_text(spec.job.checkpoint, beats),
+        "uncommitted": "" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
         "unclaimed": brought_text(beats),
         "incarnation": last_incarnation(record),
         "preemptions": record.node.preemptions,

@@ -12,7 +12,7 @@ from orchestrator.domain.job_progress import common_step, last_step, seconds_rem
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.reconcile import Pass
-from orchestrator.planning.unclaimed import checkpoint_name, uncommitted_text
+from orchestrator.planning.unclaimed import checkpoint_name, uncommitted, uncommitted_text
 
 SPACING = 300.0
 """Minimum seconds between two lines that report only steps and checkpoints."""
@@ -87,8 +87,9 @@ class ProgressLine:
         text = progress_text(slowest, self._spec, usd, lost=lost)
         text_now = live_text(slowest, self._spec, usd, lost=lost)
         self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec))
-        lying = uncommitted_text(self._spec.job.checkpoint, beats)
-        if lying and lying != self._lying:
+        found = uncommitted(beats)
+        lying = "" if found is None else uncommitted_text(self._spec.job.checkpoint, found)
+        if found is not None and lying != self._lying:
             self._printer(Event(at, EventKind.UNCOMMITTED, lying))
         self._lying = lying
         if self._is_news(slowest, at):
