@@ -77,13 +77,7 @@ class Actor:
             changes = [change for change in changes if change not in tpus]
         later = self._side_by_side(changes, world)
         going = [c.name for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.DELETE)]
-        for failure in later:
-            # Google's text asks for a higher limit, but the quota is free as soon as the deletion ends.
-            if going and failure.change.asks_for_tpu and failure.error.retry is Retry.QUOTA:
-                failure.error.message = (
-                    f"the quota is still held by {going[0]}, which is being deleted; next try in a moment"
-                )
-        return failures + later
+        return failures + (tuple(_quota_held(failure, going[0]) for failure in later) if going else later)
 
     def _first_vm(self, changes: list[Change]) -> list[Change]:
         """Return the create of the deployment's first VM if the same plan requests a TPU, else an empty list."""
@@ -353,6 +347,18 @@ class Actor:
                 on_demand=change.on_demand, beside=beside, code=error.code,
             )  # fmt: skip
             self._records.update_later(lambda record: refused(record, refusal, change.incarnation))
+
+
+def _quota_held(failure: FailedChange, going: str) -> FailedChange:
+    """Return a TPU's refusal for quota in the words for a quota that our own TPU *going* still holds."""
+    error = failure.error
+    if not failure.change.asks_for_tpu or error.retry is not Retry.QUOTA:
+        return failure
+    # Google's text asks for a higher limit, but the quota is free as soon as the deletion ends.
+    text = f"the quota is still held by {going}, which is being deleted; next try in a moment"
+    return FailedChange(
+        failure.change, type(error)(text, hint=error.hint, changed=error.changed, code=error.code)
+    )
 
 
 def check_disks(vms: Vms, order: NodeOrder) -> None:

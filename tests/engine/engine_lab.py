@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.app.loop.watch import keep_alive
+from orchestrator.app.loop.watch import passes_to_the_end
 from orchestrator.app.up import Goal, record_wanted
 from orchestrator.clock import SteadyClock, VirtualClock
 from orchestrator.config.shipped_catalog import load_catalog
@@ -29,7 +29,7 @@ from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
-from orchestrator.engine.loop import Watcher
+from orchestrator.engine.loop import Watcher, run
 from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
@@ -226,10 +226,9 @@ class Controller:
     def run(self, until=lambda r: False, *, passes=300, seconds=float("inf"), at_end=None):
         """Run passes until *until*, an end, or *seconds* of virtual time; never more than *passes*."""
         start = self.lab.clock.now()
-        result = keep_alive(
-            self.watcher, self.deployment, self.turns(passes),
-            until=lambda seen: until(seen) or self.lab.clock.now() - start >= seconds,
-        )  # fmt: skip
+        over = lambda seen: until(seen) or self.lab.clock.now() - start >= seconds  # noqa: E731
+        passes_made = passes_to_the_end(self.watcher, self.deployment, self.turns(passes), until=over)
+        result = run(passes_made)
         raise_outcome(result)
         return result
 

@@ -4,11 +4,12 @@ import shutil
 from types import SimpleNamespace
 
 from orchestrator.app.down import delete_all
-from orchestrator.app.loop.watch import keep_alive
+from orchestrator.app.loop.watch import passes_to_the_end
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import Goal, pass_until, record_wanted
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.endings import raise_outcome
+from orchestrator.engine.loop import run
 from orchestrator.errors import (
     JobFailedError,
     LeaseHeldError,
@@ -107,9 +108,8 @@ class SimulatedUser:
             if not controller.records.current.job.bundle:
                 return
             watcher = process.watcher = controller.watcher(self.checks.began)
-            result = keep_alive(
-                watcher, controller.deployment, lambda result: self._between(controller, result)
-            )
+            turns = lambda result: self._between(controller, result)  # noqa: E731
+            result = run(passes_to_the_end(watcher, controller.deployment, turns))
             raise_outcome(result)
             if result.plan.outcome is Outcome.DONE:
                 process.told = "done"

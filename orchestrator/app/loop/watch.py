@@ -126,17 +126,12 @@ class Publication:
         self._out.withdraw()
 
 
-def keep_alive(
+def passes_to_the_end(
     watcher: Watcher, deployment: Deployment, *also: Callable[[Pass], None],
     until: Callable[[Pass], bool] = lambda _: False,
-) -> Pass:  # fmt: skip
+) -> Passes:  # fmt: skip
     """Run passes until the deployment's end, or *until*; call each of *also* with each pass."""
-    return run(_alive(watcher, deployment, *also, until=until))
 
-
-def _alive(
-    watcher: Watcher, deployment: Deployment, *also: Callable[[Pass], None], until: Callable[[Pass], bool]
-) -> Passes:
     def give_up(result: Pass) -> None:
         if result.plan.outcome is None:
             raise_hopeless(deployment.records.current)
@@ -216,7 +211,7 @@ def _passes(
         with screen.gentle(stop):
             # The loop on the VM ends with the stop of its own machine, so it reports that first.
             until = lambda result: loop and _stops_vm(result)  # noqa: E731
-            return (yield from _alive(watcher, session.deployment, *also, until=until))
+            return (yield from passes_to_the_end(watcher, session.deployment, *also, until=until))
     except TpuctlError as error:
         # Before the error propagates: users away from the terminal must learn that the watch has ended.
         session.notifier.stopped(error)
