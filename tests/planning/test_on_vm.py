@@ -7,14 +7,14 @@ import pytest
 from orchestrator.advice.preview import preview
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.observation import Phase, Present, Unknown, VmState
+from orchestrator.domain.observation import Absent, Operation, Phase, Present, Unknown, VmState
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.scopes import CLOUD_PLATFORM, LOOP_ROLES, MACHINE_SCOPES, vm_scopes
 from orchestrator.domain.spec import VmSpec, WatchSpec
 from orchestrator.engine.blueprint import LOOP_MARGIN, Blueprint
 from orchestrator.planning.decide import decide
-from tests.planning.worlds import beat, node, record, spec, vm, world
+from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, vm, world
 
 LOOPED = spec(watch=WatchSpec(on_vm=True))
 DONE = Present((beat(phase=Phase.DONE),))
@@ -38,6 +38,17 @@ def test_the_vm_is_stopped_when_no_tpu_is_left_and_the_end_is_recorded():
     ]
     unseen = world(heartbeats=DONE, nodes=Unknown("503"))
     assert decide(LOOPED, unseen, record(outcome=Outcome.DONE, requested_at=0.0)).empty
+
+
+def test_an_end_waits_for_a_machine_that_may_still_appear():
+    """A create under way cannot be cancelled, and what it makes would be billed after the end."""
+    asked = Operation("op", Kind.VM, Verb.CREATE, "demo-vm", ZONE, started_at=NOW - 60)
+    gone = world(heartbeats=DONE, nodes=Present(()), vm=Absent())
+    ended = record(outcome=Outcome.DONE, requested_at=0.0)
+    assert decide(spec(), gone, ended).settled
+    plan = decide(spec(), gone, replace(ended, operations=(asked,)))
+    assert (plan.outcome, plan.settled) == (Outcome.DONE, False)
+    assert plan.waiting == ("a machine is still being made; it is removed as soon as it shows",)
 
 
 def test_a_stopped_vm_is_the_end():

@@ -132,7 +132,7 @@ def test_a_save_elsewhere_is_named_with_its_reason():
         ({"uncommitted": "a.pt", "uncommitted_place": "new"}, "a.pt is on the machine, nothing is committed"),
         ({}, None),
         ({"uncommitted": "a.pt", "committed_step": 5}, None),
-        ({"uncommitted": "a.pt", "phase": Phase.DONE}, None),
+        ({"uncommitted": "a.pt", "phase": Phase.STOPPED}, None),
     ],
 )
 def test_a_running_job_that_saves_in_vain_is_told(fields, text):
