@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.errors import TpuctlError
 
 
@@ -56,6 +55,59 @@ class Outcome(Enum):
     FAILED = "failed"
     SPENT = "spent"
     REFUSED = "refused"
+
+
+class LoopRule(Enum):
+    """
+    Name the rule that has decided about a resource or the deployment.
+
+    Decisions return it, `explain` tells it; the value is what `explain --json` prints, so it never changes.
+    """
+
+    UNKNOWN = "sight.unknown"
+    ABSENT_ONCE = "sight.twice"
+    END_DONE = "end.done"
+    END_UNCLAIMED = "end.unclaimed"
+    END_FAILED = "end.failed"
+    END_SPENT = "end.spent"
+    END_REFUSED = "end.refused"
+    END_NONE = "end.none"
+    END_DOWN = "end.down"
+    BUCKET_FIRST = "bucket.first"
+    BUCKET_GONE = "bucket.gone"
+    BUCKET_PRESENT = "bucket.kept"
+    VM_NONE = "vm.none"
+    VM_MAKE = "vm.make"
+    VM_START = "vm.start"
+    VM_MOVES = "vm.moves"
+    VM_RUNS = "vm.kept"
+    TPU_MAKE = "tpu.make"
+    TPU_LOST = "tpu.lost"
+    TPU_PREEMPTED = "tpu.left"
+    TPU_RACE = "tpu.race"
+    TPU_NEXT = "tpu.next"
+    TPU_CREATING = "tpu.creating"
+    TPU_QUEUED = "tpu.queued"
+    TPU_PASSING = "tpu.passing"
+    TPU_REPORTS = "tpu.reports"
+    TPU_UNHEALTHY = "tpu.unhealthy"
+    TPU_UNREACHABLE = "tpu.unreachable"
+    TPU_NEVER_REPORTED = "tpu.mute"
+    TPU_READY = "tpu.kept"
+    TPU_UNWANTED = "tpu.unwanted"
+    REFUSED_WAIT = "refused.wait"
+    REFUSED_FINAL = "refused.final"
+    JOB_WAITS = "job.waits"
+    JOB_PUSH = "job.push"
+    JOB_SILENT = "job.silent"
+    JOB_STARTS = "job.starts"
+    JOB_UNCOMMITTED = "job.uncommitted"
+    SAVES_AUTO = "saves.auto"
+    SAVES_FIXED = "saves.fixed"
+    JOB_RUNS = "job.runs"
+    LOOP_ALIVE = "loop.alive"
+    LOOP_DEAD = "loop.dead"
+    LOOP_NOBODY = "loop.nobody"
 
 
 @dataclass(frozen=True)

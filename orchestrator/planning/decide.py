@@ -7,9 +7,8 @@ Pure. Unknown never leads to a change; an absence counts after it was observed t
 from dataclasses import replace
 
 from orchestrator.domain import names
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import Present, Unknown, World
-from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Step, Verb
+from orchestrator.domain.plan import Change, Kind, LoopRule, Outcome, Plan, Step, Verb
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import decide_job

@@ -9,7 +9,6 @@ from typing import Any
 
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import of_node
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import (
     Heartbeat,
     Node,
@@ -20,7 +19,7 @@ from orchestrator.domain.observation import (
     VmState,
     World,
 )
-from orchestrator.domain.plan import Change, Kind, Step, Verb
+from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node
 from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import MemorySpec, Spec

@@ -11,10 +11,9 @@ from dataclasses import replace
 from orchestrator.domain import names
 from orchestrator.domain.data_disks import data_disks
 from orchestrator.domain.first_seen import Sign, of_name, of_node
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.names import region_of, round_of
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
-from orchestrator.domain.plan import Change, Kind, Step, Verb
+from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import (
     Candidate,
     RaceRecord,

@@ -5,9 +5,8 @@ from enum import Enum
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import BUCKET_ABSENT, Sign, of_name, of_node
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import Absent, Node, NodeState, Unknown, World
-from orchestrator.domain.plan import Change, Kind, Step, Verb
+from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import (
     CONFIRMED_AFTER,
     TERMINAL,

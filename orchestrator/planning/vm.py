@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import VM_ABSENT, VM_COMING, VM_HAS_RUN, FirstSeen
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import Absent, Observed, Operation, Present, Unknown, Vm, VmState, World
-from orchestrator.domain.plan import Change, Kind, Step, Verb
+from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.next_zone import held_back

@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.advice.explain.explain import RULES, explain, manual
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
@@ -19,7 +18,7 @@ from orchestrator.domain.observation import (
     Unknown,
     VmState,
 )
-from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.plan import Kind, LoopRule, Verb
 from orchestrator.domain.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.record import Candidate, Refusal, Shape
 from orchestrator.domain.units import Duration

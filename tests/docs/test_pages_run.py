@@ -44,7 +44,7 @@ def script_of(page):
 
 def with_a_job_that_waits(script, gate):
     """Let the tutorial's job wait in its middle until its TPU is taken away: computers differ in speed."""
-    begin = "cd my-model\n"
+    begin = "cd numpy-lm\n"
     assert script.count(begin) == script.count(STRUCK) == 1
     words = {
         "train.py": "held.py train.py",

@@ -5,7 +5,6 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
@@ -22,7 +21,7 @@ from orchestrator.domain.observation import (
     Worker,
     World,
 )
-from orchestrator.domain.plan import Kind, Outcome, Verb
+from orchestrator.domain.plan import Kind, LoopRule, Outcome, Verb
 from orchestrator.domain.record import Refusal, Span
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide, decide_bucket

@@ -15,9 +15,8 @@ from orchestrator.advice.explain.resources import explain_bucket, explain_tpu, e
 from orchestrator.contract.interval import LONGEST, SHORTEST
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.lease import LIFE, RENEWAL
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
-from orchestrator.domain.plan import Outcome, Step
+from orchestrator.domain.plan import LoopRule, Outcome, Step
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, current_node
 from orchestrator.errors import Retry
 from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job

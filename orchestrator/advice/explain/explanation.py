@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from orchestrator.domain.lease import LIFE
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.observation import World
-from orchestrator.domain.plan import Change, Plan, Step
+from orchestrator.domain.plan import Change, LoopRule, Plan, Step
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 

@@ -12,7 +12,6 @@ from orchestrator.advice.explain.explanation import (
 )
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import Sign, of_node
-from orchestrator.domain.loop_rule import LoopRule
 from orchestrator.domain.maintenance import maintenance_text
 from orchestrator.domain.observation import (
     Absent,
@@ -25,7 +24,7 @@ from orchestrator.domain.observation import (
     Vm,
     VmState,
 )
-from orchestrator.domain.plan import Kind, Step
+from orchestrator.domain.plan import Kind, LoopRule, Step
 from orchestrator.domain.record import Record, Refusal, current_node
 from orchestrator.planning.decide import decide_bucket
 from orchestrator.planning.drift import drift_notes
