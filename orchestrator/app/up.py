@@ -97,17 +97,25 @@ class UpPrice:
     unbilled: bool
 
 
+ShowJob = Callable[[Pass, float], None]
+"""Shows what a pass has observed of the job, and what the deployment has cost so far in USD."""
+
+
+def _show_nothing(_: Pass, __: float) -> None:
+    """Be the display of a caller that has none."""
+
+
 def bring_up(
     choice: Choice, reporter: Reporter, *, wait: bool = False, plan: Path | None = None, goal: Goal = Goal.JOB,
     show_price: Callable[[UpPrice], None] = lambda _: None, first: bool = False, session: Session | None = None,
-    says_what_is_sent: bool = True,
+    says_what_is_sent: bool = True, show_job: Callable[[Spec], ShowJob] = lambda _: _show_nothing,
 ) -> Up:  # fmt: skip
     """
     Run passes until *goal* is reached; with *plan*, do nothing that is not in that file.
 
     It is the deployment of the file, or that of *session*. *show_price* gets the price before the first
     machine is created. With *first* it is called before anything is done and may raise to cancel, which costs
-    another observation.
+    another observation. What *show_job* returns is called with each pass on the way.
     """
     approved: Approved | None = None
     if plan:
@@ -130,11 +138,14 @@ def bring_up(
     only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.MACHINE_ROOM else frozenset(Kind)
     approve = any_plan if approved is None else partial(refuse_others, approved)
     said = _Price(session, approve, show_price, only)
-    changes = 0
+    changes, show = 0, show_job(session.spec)
 
     def count(result: Pass) -> None:
         nonlocal changes
         changes += len(result.plan.changes)
+        # The pass that reaches the goal is shown by the caller.
+        if not goal.reached(result):
+            show(result, session.cost(session.records.current, result.world.observed_at))
         if goal is not Goal.MACHINE_ROOM:
             _require_adopted_vm(session, result)
 

@@ -1,7 +1,13 @@
 """Write the agent's own lines in a job's log, and tell them from the job's."""
 
+import re
+
 _FORM = "--- {} ---"
-_ATTEMPT = "incarnation "
+ENDINGS = ("done", "unclaimed", "notice", "asked", "fenced", "cut off", "gave up")
+"""First words of the line with which an agent ends."""
+# Agents of earlier releases called the TPU an incarnation, and buckets keep their logs.
+_ATTEMPT = re.compile(r"--- (?:TPU #|incarnation )\d+, worker \d+, attempt \d+: ")
+_ENDING = re.compile(rf"--- (?:{'|'.join(ENDINGS)}): ")
 
 
 def agent_line(text: str) -> str:
@@ -11,7 +17,7 @@ def agent_line(text: str) -> str:
 
 def attempt_line(incarnation: int, worker: int, attempt: int, origin: str, reason: str) -> str:
     """Return the line before each start of the job; *origin* says from which step."""
-    return agent_line(f"{_ATTEMPT}{incarnation}, worker {worker}, attempt {attempt}: {origin} ({reason})")
+    return agent_line(f"TPU #{incarnation}, worker {worker}, attempt {attempt}: {origin} ({reason})")
 
 
 def is_agent_line(line: str) -> bool:
@@ -22,4 +28,9 @@ def is_agent_line(line: str) -> bool:
 
 def begins_attempt(line: str) -> bool:
     """Say whether the job starts after this line."""
-    return line.startswith(agent_line(_ATTEMPT).partition(_ATTEMPT)[0] + _ATTEMPT)
+    return _ATTEMPT.match(line) is not None
+
+
+def ends_agent(line: str) -> bool:
+    """Say whether this is the line with which an agent ends."""
+    return _ENDING.match(line) is not None and is_agent_line(line)

@@ -355,7 +355,10 @@ def _quota_held(failure: FailedChange, going: str) -> FailedChange:
     if not failure.change.asks_for_tpu or error.retry is not Retry.QUOTA:
         return failure
     # Google's text asks for a higher limit, but the quota is free as soon as the deletion ends.
-    text = f"the quota is still held by {going}, which is being deleted; next try in a moment"
+    text = (
+        f"it has to wait: {going} is being deleted and still counts against the quota; it is requested again in a "
+        "moment, under the next number"
+    )
     return FailedChange(
         failure.change, type(error)(text, hint=error.hint, changed=error.changed, code=error.code)
     )

@@ -28,6 +28,8 @@ OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 """Final phases: a worker that has reported one need not report any more."""
 BOOT_GRACE = 120.0
 """Seconds that a READY machine may be silent before it is checked over SSH."""
+LOOK_SOON = 2.0
+"""Seconds between two looks at machines that start."""
 WEDGED = 900.0
 """Seconds of silence after which a worker that answers over SSH is restarted instead of only started."""
 SILENCE = 4
@@ -187,7 +189,8 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     wedged = any(_silence(b, world) > WEDGED for b in beats)
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
     change = Change(Kind.JOB, verb, spec.name, reason.text, node.zone, record.node.incarnation)
-    return Step((change,), rule=rule)
+    # A machine that boots cannot be reached yet, and reports soon: what it is at is to be seen then.
+    return Step((change,), wake_in=None if beats else LOOK_SOON, rule=rule)
 
 
 def _blocked(why: str) -> Step:
@@ -291,5 +294,6 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
         return Step(rule=LoopRule.JOB_RUNS)
     # A first report may be a second late, because its object has just been written; look again soon.
     why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
+    why = why if beats else "; no report yet"
     text = f"{len(running)} of {expected} workers are running{why}"
-    return Step(waiting=text, wake_in=2.0 if beats else 1.0, rule=LoopRule.JOB_STARTS)
+    return Step(waiting=text, wake_in=LOOK_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)

@@ -57,7 +57,6 @@ from orchestrator.planning.race import (
     undecided,
 )
 from orchestrator.planning.tpu_types import current_type, next_type
-from orchestrator.planning.unclaimed import lost_text
 
 CREATE_DEADLINE = 1800.0
 """Seconds that a node may stay CREATING; other tools allow 15 to 60 minutes (docs/facts.md 1.3)."""
@@ -191,8 +190,8 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
         return NodeJudgement(NodeVerdict.REPLACE, rule, why)
     # Reports of the machines precede the API's state, which lags behind a preemption notice.
     if stopped_for_good(spec, world, node):
-        why = f"{node.name} is being preempted; {lost_text(spec.job.checkpoint, world, record)}"
-        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_PREEMPTED, why)
+        # What that means for the job's work is told by the event of the preemption (`planning/news.py`).
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_PREEMPTED, f"{node.name} is being preempted")
     if unwanted(record):
         why = f"tpuctl.yaml wants another TPU: {record.node.shape}"
         return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_UNWANTED, why)
@@ -286,6 +285,8 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         # A create whose answer was lost may have made the node: repeated under the same name, it stays one node.
         unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         why = f"TPU #{number} was refused ({refused[-1].retry.value})"
+        if refused[-1].full:
+            why = f"TPU #{number} had to wait for the quota of another TPU of this deployment"
         return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, LoopRule.TPU_MAKE, why)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
         return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_MAKE, "there is none now")

@@ -18,7 +18,7 @@ from orchestrator.domain.record import Record
 from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import drawing
 from orchestrator.report.curve import Losses
-from orchestrator.report.summary import PARTS, Summary
+from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Summary, untold_text
 from orchestrator.report.timeline import MarkKind, Timeline, timeline
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
         "goodput": facts.summary.goodput,
         "recoveries": facts.summary.recoveries,
         "parts": PARTS,
+        "headings": HEADINGS,
+        "legend": " ".join(LEGEND),
         "events": facts.events[-NEWEST:],
         "omitted": max(0, len(facts.events) - NEWEST),
         "live": live,
@@ -175,9 +177,8 @@ def _head(facts: PageFacts) -> dict[str, Any]:
             _tile("loss", UNKNOWN if summary.loss is None else f"{summary.loss:.4g}",
                   "" if lowest is None else f"lowest: {lowest:.4g}"),
             _tile("TPUs used", f"{used}", ""),
-            _tile("steps redone", redone, "at least: a TPU went without a last report"
-                  if summary.redone_at_least and redone != UNKNOWN else ""),
-            _tile("goodput", UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",
+            _tile("steps redone", redone, f"known, {more}" if (more := untold_text(summary)) else ""),
+            _tile("useful time", UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",
                   "of the time went into steps that count"),
         ],
         "foot": f"tpuctl {__version__}. {facts.spending.prices.date_text}. Costs are estimates, not a bill.",

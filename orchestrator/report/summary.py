@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from math import ceil
 
 from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat, Phase
@@ -13,6 +14,14 @@ COMMITS = "commits"
 """Value of `Heartbeat.progress_from` for a job whose steps are known from its saves only."""
 LIVING = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN, Phase.STOPPING})
 PARTS = ("detect", "decide", "create", "fetch", "unpack", "setup", "restore", "compile")
+HEADINGS = {**{part: part for part in PARTS}, "fetch": "code", "unpack": "packages", "compile": "first step"}
+"""What people read above each part; `--json` has the part's name."""
+LEGEND = (
+    "detect: from the last report, which was before the loss, until that is seen;",
+    "decide, create: until the next TPU is requested and boots; packages: kept from",
+    "an earlier TPU; restore: the checkpoint; first step: imports, data, compiling",
+)
+"""Explains the parts, in lines of at most 78 columns."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +53,10 @@ class Summary:
     Hold the figures of one deployment; *goodput* is the share of wall-clock time spent on steps that counted.
 
     *redone_at_least* says that a machine was lost without a last report, so more steps may have been
-    repeated. None means unknown: for a job whose steps are known from its saves only, repeated steps are not
-    counted. *unpriced* names items without a known price, which are in no sum. *saves_stopped* is for how
-    many seconds saves have stopped the training of worker 0, as far as measured.
+    repeated: up to *redone_at_most* in all, an estimate. None means unknown: for a job whose steps are known
+    from its saves only, repeated steps are not counted. *unpriced* names items without a known price, which
+    are in no sum. *saves_stopped* is for how many seconds saves have stopped the training of worker 0, as far
+    as measured.
     """
 
     steps: int | None
@@ -61,6 +71,7 @@ class Summary:
     ondemand_usd: float
     unpriced: tuple[str, ...] = ()
     saves_stopped: float | None = None
+    redone_at_most: int | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the summary as `--json` prints it."""
@@ -92,13 +103,15 @@ def summarise(
     recoveries = [_recovery(before, after, events) for before, after in ways]
     followed = {before.incarnation: after for before, after in ways}
     useful = sum(_useful_seconds(beat, followed.get(beat.incarnation)) for beat in chain)
+    untold = [_untold(before, after, events) for before, after in ways if before.phase in LIVING]
+    known = redone if counted or not _lost(started) else None
     stopped = [beat.save_stalled for beat in chain if beat.save_stalled is not None]
     return Summary(
         steps=_last_step(chain[-1]) if chain else None,
         loss=chain[-1].loss if chain else None,
         preemptions=preemptions,
-        steps_redone=redone if counted or not _lost(started) else None,
-        redone_at_least=any(before.phase in LIVING for before, _ in ways),
+        steps_redone=known,
+        redone_at_least=bool(untold),
         recoveries=tuple(r for r in recoveries if r is not None),
         goodput=min(1.0, useful / wall) if wall and counted else None,
         wall_seconds=wall,
@@ -106,7 +119,18 @@ def summarise(
         ondemand_usd=ondemand_usd,
         unpriced=unpriced,
         saves_stopped=sum(stopped) if stopped else None,
+        redone_at_most=None if known is None or None in untold else known + sum(n or 0 for n in untold),
     )
+
+
+def untold_text(summary: Summary) -> str:
+    """Return how many steps may have been made again beyond the known ones; empty for none."""
+    if summary.steps_redone is None or not summary.redone_at_least:
+        return ""
+    if summary.redone_at_most is None:
+        return "and maybe more: a lost TPU made no last report"
+    more = summary.redone_at_most - summary.steps_redone
+    return f"up to about {more} more not reported by a lost TPU" if more else ""
 
 
 def counts(beat: Heartbeat) -> bool:
@@ -128,6 +152,21 @@ def _started(beat: Heartbeat) -> bool:
 def _lost(started: Sequence[Heartbeat]) -> bool:
     """Say whether a machine other than the newest has trained without reporting its steps."""
     return any(not counts(beat) for beat in started[:-1])
+
+
+def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> int | None:
+    """
+    Return how many steps beyond its last report a machine may have made in vain; None if nothing tells.
+
+    It may have trained on, at its last rate, until its loss was observed. What it committed meanwhile was kept.
+    """
+    observed = _time(events, EventKind.PREEMPTED, before.incarnation)
+    if observed is None:
+        observed = _time(events, change_word(Kind.NODE, Verb.CREATE), after.incarnation)
+    if not before.rate or observed is None or before.step is None:
+        return None
+    reached = before.step + ceil(before.rate * max(0.0, observed - before.updated))
+    return reached - max(before.step, min(reached, after.resumed_from or 0))
 
 
 def _last_step(beat: Heartbeat) -> int | None:

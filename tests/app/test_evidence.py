@@ -15,7 +15,7 @@ from orchestrator.emulator.address import Address
 from orchestrator.errors import LocalCloudError
 from tests.agent.format_trees import h5
 
-START = "--- incarnation 1, worker 0, attempt 2: resume from step 5 (why) ---"
+START = "--- TPU #1, worker 0, attempt 2: resume from step 5 (why) ---"
 END = "--- attempt 2 failed: the job exited with status 1 ---"
 
 

@@ -17,7 +17,7 @@ from orchestrator.cli.console import say
 from orchestrator.cli.views.event_lines import REMINDER, EventPrinter
 from orchestrator.cli.views.job_progress import ProgressLine, bar_of, live_text, progress_text
 from orchestrator.cli.views.status import resource_lines
-from orchestrator.cli.views.summary import summary_lines
+from orchestrator.cli.views.summary import redone_text, summary_lines
 from orchestrator.config.load import read
 from orchestrator.domain.amounts import span_text
 from orchestrator.domain.events import Event
@@ -25,7 +25,7 @@ from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, W
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, RemoteError
-from orchestrator.report.summary import PARTS, Recovery, Summary
+from orchestrator.report.summary import LEGEND, PARTS, Recovery, Summary
 
 T0 = 1_800_000_000.0
 SPEC = read(
@@ -50,17 +50,28 @@ def seen(at, plan=None, **beat):
     return Pass(world, plan or Plan())
 
 
-def test_without_a_terminal_steps_alone_make_a_line_every_five_minutes(capsys):
-    """A log file of a week stays readable; phases, machines and the first checkpoint of each are said at once."""
+def test_without_a_terminal_steps_alone_make_a_line_at_growing_pauses(capsys):
+    """One sees soon that it trains, and the log file of a week stays readable: five minutes apart at most."""
     progress = ProgressLine(EventPrinter(), SPEC)
-    for minute in range(12):
-        progress.show(seen(T0 + 60 * minute, step=minute), 0.5)
-    assert [line.split(",")[1] for line in lines(capsys)] == [
-        " step 0 of 400",
-        " step 5 of 400",
-        " step 10 of 400",
-    ]
-    at = T0 + 660
+    progress.show(seen(T0), 0.5)
+    for second in range(1, 1800):
+        progress.show(seen(T0 + second, step=second), 0.5)
+    at = [int(line.split(", ")[1].split()[1]) for line in lines(capsys)[1:]]
+    assert at == [10, 30, 70, 150, 310, 610, 910, 1210, 1510]
+    progress.show(seen(T0 + 1801, step=None, phase=Phase.RESTORE, incarnation=2), 0.5)
+    progress.show(seen(T0 + 1802, step=None, incarnation=2), 0.5)
+    for second in range(1803, 1850):
+        progress.show(seen(T0 + second, step=second, incarnation=2), 0.5)
+    at = [line.split(", ")[1] for line in lines(capsys)[2:]]
+    assert at == ["step 1812 of 400", "step 1832 of 400"], "after a change the pauses begin anew"
+
+
+def test_phases_machines_and_the_first_checkpoint_of_each_are_said_at_once(capsys):
+    """Also right after a line."""
+    progress = ProgressLine(EventPrinter(), SPEC)
+    progress.show(seen(T0, step=11), 0.5)
+    assert len(lines(capsys)) == 1
+    at = T0 + 1
     progress.show(seen(at + 1, step=12, committed_step=10), 0.5)
     progress.show(seen(at + 2, step=14, committed_step=14), 0.5)
     progress.show(
@@ -255,20 +266,21 @@ def test_status_lines_fit_eighty_columns():
 def test_the_summary_says_all_figures_within_eighty_columns():
     """Steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
     ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n), 5, 1) for n in (2, 3))
-    summary = Summary(400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332)
+    summary = Summary(400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332, redone_at_most=57)
     found = summary_lines(summary, unbilled=True)
     assert max(map(len, found)) <= 80
     text = "\n".join(" ".join(line.split()) for line in found)
     assert text == (
         "steps 400, last loss 2.4817\n"
         "preemptions 2\n"
-        "steps redone at least 17\n"
-        "goodput 46% of 1 h 1 min went into steps that count\n"
+        "steps redone 17 known, up to about 40 more not reported by a lost TPU\n"
+        "useful time 46% of 1 h 1 min went into steps that count\n"
         "would have cost 0.0438 USD, all on demand 12.13 USD, 100% saved (estimate)\n"
         "recovery, in seconds\n"
-        "total detect decide create fetch unpack setup restore compile\n"
+        "total detect decide create code packages setup restore first step\n"
         "TPU #2 1600.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
         "TPU #3 2400.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0\n"
+        f"{chr(10).join(LEGEND)}\n"
         "XLA programs 10 came back compiled, 2 compiled after a preemption"
     )
 
@@ -278,7 +290,7 @@ def test_a_run_without_figures_has_a_summary_too():
     summary = Summary(None, None, 0, 0, False, (), None, 0.0, 0.0, 0.0)
     words = [line.split() for line in summary_lines(summary, unbilled=False)]
     assert words[0] == ["steps", "not", "known"]
-    assert words[3] == ["goodput", "not", "known"]
+    assert words[3] == ["useful", "time", "not", "known"]
     assert words[-1][0] == "cost"
 
 
@@ -288,6 +300,21 @@ def test_a_sum_without_a_price_is_a_lower_bound():
         Summary(None, None, 0, 0, False, (), None, 0.0, 0.01, 0.02, ("TPU v4-8",)), unbilled=False
     )
     assert found[-1].split(maxsplit=1)[1] == "at least 0.0100 USD; no price is known for: TPU v4-8"
+
+
+@pytest.mark.parametrize(
+    ("at_least", "at_most", "text"),
+    [
+        (False, 3, "3"),
+        (True, 3, "3"),
+        (True, 43, "3 known, up to about 40 more not reported by a lost TPU"),
+        (True, None, "3 known, and maybe more: a lost TPU made no last report"),
+    ],
+)
+def test_steps_that_a_lost_machine_had_not_reported_are_told_apart(at_least, at_most, text):
+    """A machine that died without a last report may have trained on after it."""
+    summary = Summary(60, None, 2, 3, at_least, (), None, 9.0, 0, 0, redone_at_most=at_most)
+    assert redone_text(summary) == text
 
 
 def test_steps_that_nobody_counted_are_not_called_none():

@@ -60,7 +60,12 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     assert lab.mutations()["tpu.nodes.create"] == 3
     assert the_one_node(lab) == "demo-tpu-g3"
     (refused,) = told
-    assert refused.error.message.startswith("the quota is still held by demo-tpu-g1, which is being deleted")
+    assert refused.error.message == (
+        "it has to wait: demo-tpu-g1 is being deleted and still counts against the quota; "
+        "it is requested again in a moment, under the next number"
+    )
+    (again,) = [e.text for e in controller.events if e.text.startswith("Creating TPU demo-tpu-g3")]
+    assert again.endswith("TPU #2 had to wait for the quota of another TPU of this deployment")
 
 
 def test_the_quota_of_the_old_node_is_used_as_soon_as_it_is_free(tmp_path):

@@ -3,9 +3,17 @@
 import pytest
 
 from orchestrator.domain.observation import Absent, NodeState, Phase, Present, Unknown, VmState, Worker
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.spec import JobSpec, WatchSpec
 from orchestrator.domain.units import Duration
-from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job, heartbeat_interval, push_mark
+from orchestrator.planning.job import (
+    BOOT_GRACE,
+    LOOK_SOON,
+    SILENCE,
+    decide_job,
+    heartbeat_interval,
+    push_mark,
+)
 from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 
@@ -73,3 +81,37 @@ def test_a_failed_push_is_not_repeated_at_once():
     step = decide_job(spec(), late, record(ssh_next_try_at=NOW + 3))
     assert step.changes == ()
     assert step.wake_in == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("beats", "text"),
+    [
+        ((), "0 of 2 workers are running; no report yet"),
+        (
+            (
+                beat(phase=Phase.RESTORE, workers=2),
+                beat(1, phase=Phase.SETUP, workers=2, message="restoring Python packages"),
+            ),
+            "0 of 2 workers are running; worker 1: restoring Python packages",
+        ),
+    ],
+    ids=["no report", "a message"],
+)
+def test_a_start_tells_what_is_waited_for(beats, text):
+    """Of half a minute of "0 of 1" nobody could tell whether anything happens."""
+    two = world(
+        nodes=Present((node(workers=(Worker(0, "10.0.0.1", ""), Worker(1, "10.0.0.2", ""))),)),
+        heartbeats=Present(beats),
+    )
+    assert decide_job(spec(), two, record(first_seen={"node:1:ready": NOW - 1})).waiting == text
+
+
+def test_machines_that_boot_are_looked_at_again_soon():
+    """A push to them fails without a word, and a whole poll without a look would hide all phases of the start."""
+    boots = world(heartbeats=Present(()))
+    step = decide_job(spec(), boots, record(pushed="", first_seen={"node:1:ready": NOW - 1}))
+    assert [change.kind for change in step.changes] == [Kind.JOB]
+    assert step.wake_in == LOOK_SOON
+    known = decide_job(spec(), world(), record(pushed="", settings_due=True))
+    assert [change.kind for change in known.changes] == [Kind.JOB]
+    assert known.wake_in is None

@@ -12,8 +12,10 @@ from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import UnclaimedError
 from orchestrator.planning.decide import decide
+from orchestrator.planning.news import preemption
 from orchestrator.planning.notifications import due
 from orchestrator.planning.unclaimed import lost_text, uncommitted, uncommitted_text
+from orchestrator.planning.update_record import learn
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
@@ -74,13 +76,22 @@ def test_a_preemption_tells_what_became_of_the_work():
     """Never that it is committed when nothing is."""
     taken = {"nodes": Present((node(state=NodeState.READY),))}
     left = {"phase": Phase.STOPPED, "notice": True, "preempted": True}
-    nothing = planned(beat(**left), **taken)
-    saved = planned(beat(committed_step=40, **left), **taken)
 
-    assert "NOTHING is committed, so the next one begins at step 0" in nothing.changes[0].why
-    assert "its newest complete checkpoint is step 40" in saved.changes[0].why
-    counted = planned(beat(committed_step=3, committed_counted=True, **left), **taken)
-    assert "its newest complete checkpoint is save 3" in counted.changes[0].why, "no step is claimed"
+    def told(**more):
+        """Return the event, and check that the changes do not say it again."""
+        report = beat(**left, **more)
+        assert not any(
+            "committed" in c.why or "checkpoint" in c.why for c in planned(report, **taken).changes
+        )
+        seen = world(heartbeats=Present((report,)), **taken)
+        event = preemption(spec(), record(), learn(record(), seen), seen)
+        assert event is not None
+        return event.text
+
+    assert "is being preempted; NOTHING is committed, so the next one begins at step 0" in told()
+    assert "is being preempted; its newest complete checkpoint is step 40" in told(committed_step=40)
+    counted = told(committed_step=3, committed_counted=True)
+    assert "its newest complete checkpoint is save 3" in counted, "no step is claimed"
 
 
 @pytest.mark.parametrize(

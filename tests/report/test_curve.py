@@ -16,7 +16,7 @@ def test_the_curve_has_what_a_program_printed():
     lines = [(1, f"iter {n}: loss {4 - n / 100:.4f}, time 20.00ms, mfu 1.00%") for n in range(0, 50, 10)]
     lines += [
         (1, "step 40: train loss 3.6, val loss 3.9"),
-        (2, "--- incarnation 2, worker 0, attempt 1: x ---"),
+        (2, "--- TPU #2, worker 0, attempt 1: x ---"),
     ]
     lines += [(2, f"iter {n}: loss {4 - n / 100:.4f}, time 20.00ms, mfu 1.00%") for n in range(30, 70, 10)]
     found = losses([], [], lines)
@@ -26,11 +26,16 @@ def test_the_curve_has_what_a_program_printed():
     assert curve(found) is not None
 
 
-def test_a_start_of_the_same_machine_counts_for_itself():
+@pytest.mark.parametrize(
+    "start",
+    ["--- TPU #1, worker 0, attempt 2: x ---", "--- incarnation 1, worker 0, attempt 2: x ---"],
+    ids=["now", "earlier releases"],
+)
+def test_a_start_of_the_same_machine_counts_for_itself(start):
     """After a crash the job begins at an older step; the curve has what it printed then."""
     lines = [
         (1, "step 50 loss 2.0"),
-        (1, "--- incarnation 1, worker 0, attempt 2: x ---"),
+        (1, start),
         (1, "step 41 loss 1.5"),
     ]
     assert losses([], [], lines) == {1: [(41, 1.5), (50, 2.0)]}

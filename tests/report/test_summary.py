@@ -1,5 +1,7 @@
 """The figures of a finished run."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.domain.events import Event
@@ -39,6 +41,32 @@ def test_steps_redone_are_those_between_checkpoint_and_loss():
     assert summary([beat(1, 57), beat(2, 100, 50)]).steps_redone == 7
     assert summary([beat(1, 57), beat(2, 100, 57)]).steps_redone == 0
     assert summary([beat(1, None), beat(2, 100)]).steps_redone == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "resumed", "counts"),
+    [
+        ({"rate": 5.0}, 50, (7, True, 7 + 15)),
+        ({"rate": 5.0}, 60, (0, True, 12)),  # saved three steps after the report, which are kept
+        ({"rate": 5.0}, 90, (0, True, 0)),
+        ({"rate": None}, 50, (7, True, None)),
+        ({"rate": 5.0, "phase": Phase.STOPPED}, 50, (7, False, 7)),
+    ],
+)
+def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, counts):
+    """At most for the time until its loss was seen, here 3 s; one that reported its end has not."""
+    seen = [Event(T + 3, "preempted", "", {"incarnation": 1})]
+    lost = replace(beat(1, 57), **before)
+    found = summary([lost, beat(2, 100, resumed)], seen)
+    assert (found.steps_redone, found.redone_at_least, found.redone_at_most) == counts
+
+
+def test_without_a_time_of_the_loss_the_next_request_bounds_it():
+    """The TPU vanished unseen; without that event nothing is known."""
+    beats = [beat(1, 57, rate=5.0), beat(2, 100, 50)]
+    asked = [Event(T + 4, "node-create", "", {"incarnation": 2})]
+    assert summary(beats, asked).redone_at_most == 7 + 20
+    assert summary(beats).redone_at_most is None
 
 
 def test_a_machine_that_never_trained_has_no_steps_to_lose():

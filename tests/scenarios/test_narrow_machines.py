@@ -86,3 +86,16 @@ def test_a_wait_for_workers_says_why(cloud, user):
     cloud.machines.say("demo", phase="setup", message="TPU-251: secret wandb: the account may not read it")
     said = user.watch(300)
     assert "0 of 1 workers are running; worker 0: TPU-251: secret wandb" in said.err
+
+
+def test_up_tells_each_phase_of_the_workers_once(cloud, user):
+    """As `watch` does: between READY and the end of `up` one can see what is going on."""
+    user.up()
+    cloud.machines.say("demo", phase="setup", message="", step=3)
+    cloud.later(30, lambda: cloud.machines.say("demo", phase="restore"))
+    cloud.later(60, lambda: cloud.machines.say("demo", phase="run"))
+    said = user.up()
+    assert said.code == 0
+    assert (said.err.count("setup runs, "), said.err.count("restoring the checkpoint, ")) == (1, 1)
+    assert said.err.index("setup runs, ") < said.err.index("restoring the checkpoint, ")
+    assert "TPU #1" in said.err

@@ -144,7 +144,7 @@ class Player:
             return None
         self._parts.status.set(phase="setup", message="")
         self._parts.status.time("setup_began")
-        self._parts.log.line(agent_line(f"setup of bundle {settings.bundle[:12]}"))
+        self._parts.log.line(agent_line(f"setup runs, for code {settings.bundle[:12]}"))
         outcome = self._run(
             attempt, settings.setup, for_setup(job_environ(self._parts, attempt, self._restored.path))
         )
@@ -170,7 +170,8 @@ class Player:
             say(note)
             parts.log.line(agent_line(note))
         if self._restored.path:
-            parts.log.line(agent_line(f"the job finds it in TPUCTL_RESUME: {self._restored.path}"))
+            also = "a script may also read this path from TPUCTL_RESUME"
+            parts.log.line(agent_line(f"its checkpoint is {self._restored.path} ({also})"))
         found = obstacles()
         for note in found:
             say(note)

@@ -34,6 +34,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     from orchestrator.app.up import Goal, UpPrice, bring_up
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.cli.views.job_progress import ProgressLine
     from orchestrator.cli.views.up import show, show_price
 
     for flag, given in (("--dry-run", dry_run), ("--no-tpu", no_tpu)):
@@ -56,5 +57,9 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
         if asks:
             confirm("Go on?", yes=False)
 
-    done = bring_up(choice, EventPrinter(), wait=wait, plan=plan, goal=goal, show_price=priced, first=asks)
+    printer = EventPrinter()
+    done = bring_up(
+        choice, printer, wait=wait, plan=plan, goal=goal, show_price=priced, first=asks,
+        show_job=lambda spec: ProgressLine(printer, spec).show_job,
+    )  # fmt: skip
     show(done, goal, as_json=choice.as_json)

@@ -65,8 +65,9 @@ _RECOVERY = {
 }
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
-    "redone_at_least": bool, "recoveries": [_RECOVERY], "goodput": maybe(float), "wall_seconds": float,
-    "cost_usd": float, "ondemand_usd": float, "unpriced": [str], "saves_stopped?": maybe(float),
+    "redone_at_least": bool, "redone_at_most": maybe(int), "recoveries": [_RECOVERY],
+    "goodput": maybe(float), "wall_seconds": float, "cost_usd": float, "ondemand_usd": float, "unpriced": [str],
+    "saves_stopped?": maybe(float),
 }  # fmt: skip
 _COMEBACK = {
     "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),

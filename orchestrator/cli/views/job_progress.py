@@ -14,8 +14,10 @@ from orchestrator.domain.spec import Spec
 from orchestrator.engine.reconcile import Pass
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted, uncommitted_text
 
+FIRST_SPACING = 10.0
+"""Seconds from a change to a line that reports only steps and checkpoints; the pauses after that double."""
 SPACING = 300.0
-"""Minimum seconds between two lines that report only steps and checkpoints."""
+"""Most seconds between two such lines."""
 WORDS = {
     Phase.BOOT: "machine boots",
     Phase.SETUP: "setup runs",
@@ -61,6 +63,7 @@ class ProgressLine:
         self._said: tuple[object, ...] = ()
         self._step: int | None = None
         self._at = 0.0
+        self._spacing = FIRST_SPACING
         self._lying = ""
 
     def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
@@ -74,8 +77,12 @@ class ProgressLine:
 
     def show(self, result: Pass, usd: float) -> None:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
+        self._printer.waiting(result.plan.waiting, result.world.observed_at)
+        self.show_job(result, usd)
+
+    def show_job(self, result: Pass, usd: float) -> None:
+        """Show the step, checkpoint, loss and cost of one pass, without what is waited for."""
         at = result.world.observed_at
-        self._printer.waiting(result.plan.waiting, at)
         beats = result.world.known_heartbeats
         if not beats:
             self._printer.now("")
@@ -100,8 +107,12 @@ class ProgressLine:
         """Return whether to print a line; beside a live line only for a new phase."""
         # A machine's first checkpoint counts as a change: from then on a preemption costs little.
         news = (beat.incarnation, beat.phase, not self._printer.live and beat.committed_step is not None)
-        stepped = not self._printer.live and beat.step != self._step and at - self._at >= SPACING
+        stepped = not self._printer.live and beat.step != self._step and at - self._at >= self._spacing
         before, self._said = self._said, news
+        if news != before:
+            self._spacing = FIRST_SPACING
+        elif stepped:
+            self._spacing = min(2 * self._spacing, SPACING)
         return news != before or stepped
 
 

@@ -3,27 +3,52 @@
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import click
 
 from orchestrator.cli.console import put
+from orchestrator.contract.agent_lines import agent_line, begins_attempt, ends_agent
 from orchestrator.domain.events import Event
 
 
 @dataclass(frozen=True)
 class JobLines:
-    """Prints lines of the job's log, with the worker's number if *numbered*."""
+    """
+    Prints lines of the job's log, with the worker's number if *numbered*.
+
+    Between the lines of two machines it says if the first one's log has no end, because that machine was lost.
+    """
 
     as_json: bool
     raw: bool
     numbered: bool
+    _newest: dict[int, int] = field(default_factory=dict, init=False)
+    """The newest TPU whose lines were printed, by worker."""
+    _open: set[tuple[int, int]] = field(default_factory=set, init=False)
+    """(incarnation, worker) of the machines whose agent has written no end so far."""
 
     def show(self, incarnation: int, worker: int, line: str) -> None:
         """Print one line; control characters pass only with *raw*."""
         if self.as_json:
             click.echo(json.dumps({"incarnation": incarnation, "worker": worker, "line": line}))
             return
+        self._say_lost(incarnation, worker)
+        if ends_agent(line):
+            self._open.discard((incarnation, worker))
+        elif incarnation > self._newest.get(worker, 0) or begins_attempt(line):
+            self._open.add((incarnation, worker))
+        self._newest[worker] = max(incarnation, self._newest.get(worker, 0))
+        self._print(worker, line)
+
+    def _say_lost(self, incarnation: int, worker: int) -> None:
+        """Say before the first line of a machine that the one before it was lost, if it was."""
+        before = self._newest.get(worker, incarnation)
+        if before < incarnation and (before, worker) in self._open:
+            text = f"TPU #{before} was lost here; the last lines that it wrote may be lost with it"
+            self._print(worker, agent_line(text))
+
+    def _print(self, worker: int, line: str) -> None:
         start = f"w{worker} " if self.numbered else ""
         for part in [line] if self.raw else parts_of(line):
             # Control characters pass only with --raw, the user's own wish.

@@ -2,9 +2,11 @@
 
 from orchestrator.cli.console import put
 from orchestrator.domain.amounts import span_text, usd_text
-from orchestrator.report.summary import PARTS, Summary
+from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Summary, untold_text
 
 UNKNOWN = "not known"
+NUMBER = 6
+"""Characters of a number of seconds in the table of recoveries."""
 
 
 def show_summary(summary: Summary, *, unbilled: bool) -> None:
@@ -22,7 +24,8 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
         ("preemptions", f"{summary.preemptions}"),
         ("steps redone", redone_text(summary)),
         (
-            "goodput",
+            # `goodput` in --json: people are told what it is (docs/words.md).
+            "useful time",
             UNKNOWN
             if summary.goodput is None
             else f"{summary.goodput:.0%} of {wall} went into steps that count",
@@ -50,21 +53,23 @@ def redone_text(summary: Summary) -> str:
     """Return how many steps were trained twice, as far as known."""
     if summary.steps_redone is None:
         return UNKNOWN
-    if summary.redone_at_least and not summary.steps_redone:
-        return "0, as far as reported"
-    return f"{'at least ' if summary.redone_at_least else ''}{summary.steps_redone}"
+    more = untold_text(summary)
+    return f"{summary.steps_redone}{f' known, {more}' if more else ''}"
 
 
 def _recovery_lines(summary: Summary) -> list[str]:
     """Return a table of the recoveries, in seconds."""
     if not summary.recoveries:
         return []
-    head = "".join(f"{name:>8}" for name in ("total", *PARTS))
-    lines = ["  recovery, in seconds", f"{'':8}{head}"]
+    heads = ("total", *(HEADINGS[name] for name in PARTS))
+    widths = [max(len(head), NUMBER) + 1 for head in heads]
+    cells = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
+    lines = ["  recovery, in seconds", f"{'':8}{cells}"]
     for recovery in summary.recoveries:
         figures = (recovery.total, *(recovery.parts[name] for name in PARTS))
-        cells = "".join(f"{seconds:8.1f}" for seconds in figures)
+        cells = "".join(f"{seconds:{width}.1f}" for seconds, width in zip(figures, widths, strict=True))
         lines.append(f"  {f'TPU #{recovery.incarnation}':<6}{cells}")
+    lines += [f"  {line}" for line in LEGEND]
     back = sum(one.programs_back or 0 for one in summary.recoveries)
     if back:
         again = sum(one.programs_compiled or 0 for one in summary.recoveries)

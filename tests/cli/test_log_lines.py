@@ -1,0 +1,73 @@
+"""What `logs` prints: whole lines of the job, and where a machine's log breaks off."""
+
+import json
+
+import pytest
+
+from orchestrator.agent.orders import EndingKind
+from orchestrator.cli.views.logs import JobLines
+from orchestrator.contract.agent_lines import ENDINGS, agent_line, attempt_line, begins_attempt, ends_agent
+
+LOST = "--- TPU #1 was lost here; the last lines that it wrote may be lost with it ---"
+
+
+def printed(capsys, *shown, as_json=False, numbered=False):
+    """Return what is printed of (incarnation, worker, line)."""
+    view = JobLines(as_json, raw=False, numbered=numbered)
+    for line in shown:
+        view.show(*line)
+    return capsys.readouterr().out.splitlines()
+
+
+def start(incarnation, attempt=1):
+    """Return the line before a start of the job."""
+    return attempt_line(incarnation, 0, attempt, "resume from step 780", "checkpoint complete: manifest")
+
+
+def test_a_machine_is_called_as_everywhere():
+    """`TPU #3` as in `status`; buckets keep logs that call it an incarnation."""
+    assert start(3).startswith("--- TPU #3, worker 0, attempt 1: resume from step 780 (")
+    old = "--- incarnation 3, worker 0, attempt 1: resume from step 780 (checkpoint complete: manifest) ---"
+    assert begins_attempt(start(3))
+    assert begins_attempt(old)
+    assert not begins_attempt(LOST)
+    assert not begins_attempt("TPU #3, worker 0, attempt 1: printed by the job")
+
+
+def test_each_way_in_which_an_agent_ends_is_known():
+    """The readers of logs know the agent's own words."""
+    assert sorted(ENDINGS) == sorted(kind.value for kind in EndingKind)
+    assert not ends_agent(agent_line("attempt 1 failed: exit status 1"))
+
+
+def test_a_log_that_breaks_off_says_so_before_the_next_machine(capsys):
+    """A killed machine takes its last lines with it; the jump in the steps has a reason."""
+    lines = [(1, 0, start(1)), (1, 0, "step 720"), (3, 0, start(3)), (3, 0, "step 800")]
+    assert printed(capsys, *lines) == [start(1), "step 720", LOST, start(3), "step 800"]
+    old = "--- incarnation 1, worker 0, attempt 1: start from the beginning (no checkpoint yet) ---"
+    assert printed(capsys, (1, 0, old), (3, 0, start(3))) == [old, LOST, start(3)]
+    assert printed(capsys, (1, 0, "step 720"), (3, 0, start(3))) == ["step 720", LOST, start(3)], "a tail"
+
+
+@pytest.mark.parametrize("kind", list(EndingKind))
+def test_a_machine_that_said_its_end_was_not_lost(kind, capsys):
+    """Whatever it was; what is still written after that changes nothing."""
+    end = agent_line(f"{kind.value}: the reason")
+    lines = [(1, 0, start(1)), (1, 0, end), (1, 0, agent_line("packages are kept")), (2, 0, start(2))]
+    assert printed(capsys, *lines) == [line for *_, line in lines]
+
+
+def test_a_machine_that_came_back_and_was_lost_later_has_no_end(capsys):
+    """A reboot is an end too, but not its last one."""
+    lines = [(1, 0, start(1)), (1, 0, agent_line("notice: a reboot")), (1, 0, start(1, 2)), (2, 0, start(2))]
+    assert printed(capsys, *lines)[-2:] == [LOST, start(2)]
+
+
+def test_each_worker_is_lost_for_itself_and_programs_get_the_log_alone(capsys):
+    """Of two workers one had its notice; --json has what the job's log holds, and nothing else."""
+    lines = [
+        (1, 0, start(1)), (1, 0, agent_line("notice: it goes")), (1, 1, "step 7"), (2, 0, "a"), (2, 1, "b"),
+    ]  # fmt: skip
+    assert printed(capsys, *lines, numbered=True)[-3:] == ["w0 a", f"w1 {LOST}", "w1 b"]
+    rows = [json.loads(line) for line in printed(capsys, *lines, as_json=True)]
+    assert [row["line"] for row in rows] == [line for *_, line in lines]
