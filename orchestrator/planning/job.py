@@ -29,7 +29,7 @@ OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 BOOT_GRACE = 120.0
 """Seconds that a READY machine may be silent before it is checked over SSH."""
 LOOK_SOON = 2.0
-"""Seconds between two looks at machines that start."""
+"""Shortest time between two looks at machines that start, in seconds."""
 WEDGED = 900.0
 """Seconds of silence after which a worker that answers over SSH is restarted instead of only started."""
 SILENCE = 4
@@ -190,7 +190,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
     change = Change(Kind.JOB, verb, spec.name, reason.text, node.zone, record.node.incarnation)
     # A machine that boots cannot be reached yet, and reports soon: what it is at is to be seen then.
-    return Step((change,), wake_in=None if beats else LOOK_SOON, rule=rule)
+    return Step((change,), wake_in=None if beats else max(LOOK_SOON, _age(world, record) / 20), rule=rule)
 
 
 def _blocked(why: str) -> Step:
@@ -217,16 +217,21 @@ def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ..
     return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
 
 
+def _age(world: World, record: Record) -> float:
+    """Return for how many seconds the TPU has been READY."""
+    ready = of_node(record.node.incarnation, NodeState.READY)
+    return world.observed_at - record.first_seen.get(ready, world.observed_at)
+
+
 def silent_worker(
     spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]
 ) -> SilentWorker | None:
     """Return a worker that should report and does not, or None. Machines get BOOT_GRACE for their boot."""
     silent = SILENCE * heartbeat_interval(spec)
-    ready_since = record.first_seen.get(of_node(record.node.incarnation, NodeState.READY), world.observed_at)
     reported = {b.worker: b for b in beats}
     for worker in range(expected_workers(spec, node)):
         beat = reported.get(worker)
-        if beat is None and world.observed_at - ready_since >= BOOT_GRACE:
+        if beat is None and _age(world, record) >= BOOT_GRACE:
             return SilentWorker(worker, None)
         over = beat is None or beat.phase in OVER
         if beat is not None and not over and _silence(beat, world) > silent:
