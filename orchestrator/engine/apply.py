@@ -1,7 +1,7 @@
 """
 Make the changes of a plan: intent, record, call, result.
 
-Besides this module only `delete` and `adopt` change resources.
+Besides this module only `delete`, `delete_data` and `adopt` change resources.
 """
 
 from collections.abc import Callable
@@ -124,7 +124,7 @@ class Actor:
             raise TransientError(gone, changed="nothing more was created or deleted")
         entry = ""
         try:
-            # The intent must be durable before the call, or a killed create could not be found again.
+            # Durable before the call: with the record lost, a killed create is found again by the journal alone.
             entry = self._journal.intend(change, in_bucket=in_bucket)
             text = self._call(change, world)
         # Another tpuctl is at work: not even the result may be written.
