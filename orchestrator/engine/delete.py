@@ -81,8 +81,11 @@ def _known_machines(spec: Spec, record: Record) -> set[str]:
     """Return the names of what exists by the record: a first list without it may be older than the machine."""
     asked_for: tuple[NodeRecord | Candidate, ...] = (record.node, *record.race.rivals)
     accepted = {names.node_name(spec, one.incarnation) for one in asked_for if one.accepted}
-    billed = {span.name for span in record.spans if span.until is None}
-    return billed | (accepted - {span.name for span in record.spans})
+    accepted |= {names.vm_name(spec)} if record.vm.accepted and spec.vm != "none" else set()
+    # A VM that is stopped has its disk.
+    spans = (*record.spans, *record.disks)
+    billed = {span.name for span in spans if span.until is None}
+    return billed | (accepted - {span.name for span in spans})
 
 
 def _unanswered_until(record: Record) -> float:

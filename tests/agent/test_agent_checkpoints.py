@@ -172,6 +172,17 @@ def test_retention_keeps_the_newest_complete_ones(lab: Lab) -> None:
     assert all("manifest.json" in lines[0] for lines in by_step.values())
 
 
+def test_the_last_save_of_a_done_job_removes_an_old_one_too(lab: Lab) -> None:
+    """It is committed at the end, outside of the loop that commits and removes while the job runs."""
+    for incarnation, steps in enumerate((10, 20, 30), 1):
+        machine = lab.machine(
+            f"m{incarnation}", INCARNATION=incarnation, HEARTBEAT_SECONDS=30, CHECKPOINT_KEEP=2, TARGET_STEPS=steps,
+            _STEPS=steps, _STEP_SECONDS=0.01,
+        )  # fmt: skip
+        assert machine.run_to_end().heartbeat()["phase"] == "done"
+    assert [name.split("/")[1] for name in lab.manifests()] == ["00000020", "00000030"]
+
+
 def test_framework_that_writes_to_the_bucket_is_only_read(lab: Lab) -> None:
     """With orbax in the bucket, a step counts once it has commit_success.txt; nothing is uploaded or restored."""
     lab.put("checkpoints/40/default/array", b"x")

@@ -301,6 +301,25 @@ def test_down_takes_a_list_that_failed_for_no_witness(lab, monkeypatch):
     assert lab.vms() == {}
 
 
+def test_down_does_not_believe_one_list_that_is_older_than_a_vm_that_was_stopped(lab, monkeypatch):
+    """Nothing runs any more, but its disk is billed: a list without it is asked again."""
+    lab.up()
+    lab.machines.report(phase="done")
+    lab.controller().run()
+    assert lab.vms()
+    controller = lab.controller()
+    adapter, looks = type(controller.cloud.vms), []
+    listed = adapter.labelled
+
+    def stale(self, *words):
+        looks.append(lab.clock.now())
+        return Absent() if len(looks) == 1 else listed(self, *words)
+
+    monkeypatch.setattr(adapter, "labelled", stale)
+    assert controller.sweep().machines() == ()
+    assert lab.vms() == {}
+
+
 def test_down_waits_for_nothing_that_was_seen_to_go(lab):
     """A deployment that is done, and a second `down`: no half minute for what is known to be gone."""
     controller = lab.up()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.engine.apply import Actor
 from tests.kit.figures import tell
 from tests.simulation.life import live
 
@@ -69,3 +70,18 @@ def test_a_seed_is_the_same_life_in_every_process(tmp_path):
             "`TPUCTL_PYTHONS=... pytest tests/simulation/test_seeds.py`.",
             {"seeds": len(TRACED), "bytes": f"{len(first):,}", "Python": ", ".join(sorted(set(versions)))},
         )  # fmt: skip
+
+
+def test_an_error_of_our_own_code_that_a_pass_survives_is_a_violation(monkeypatch):
+    """The loop goes on after it, so nothing else need show what it broke."""
+    calls, really = [], Actor._call
+
+    def breaks_once(self, change, world):
+        calls.append(change.name)
+        if len(calls) == 2:
+            raise KeyError(429)
+        return really(self, change, world)
+
+    monkeypatch.setattr(Actor, "_call", breaks_once)
+    assert "KeyError: 429" in live(2).problem
+    assert len(calls) > 2
