@@ -13,6 +13,8 @@ class Sign(Enum):
     ABSENT = "absent"
     WORKERS_STOPPED = "left"
     """Every worker of the TPU reports that it has stopped for good."""
+    OTHER_CODE = "other-code"
+    """A worker goes on reporting other code than was sent over SSH."""
     UNHEALTHY = "unhealthy"
     MAINTENANCE = "maintenance"
     PROVISIONING = "provisioning"

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from orchestrator.domain.bucket_grants import settling
-from orchestrator.domain.first_seen import of_node
+from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.observation import (
     Heartbeat,
     Node,
@@ -20,10 +20,12 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
-from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node
+from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node, lasted
 from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import MemorySpec, Spec
 
+OTHER_CODE_AFTER = 30.0
+"""Seconds for which a machine may report other code than was sent to it: it is being restarted."""
 OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 """Final phases: a worker that has reported one need not report any more."""
 BOOT_GRACE = 120.0
@@ -175,7 +177,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     if not record.job.uploaded:
         return _blocked("its code is not in the bucket yet")
     beats = world.known_heartbeats
-    reason = outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
+    reason = outdated(spec, world, record, node) or silent_worker(spec, world, record, node, beats)
     if reason is None:
         return _waiting_for(beats, expected_workers(spec, node))
     rule = LoopRule.JOB_PUSH if isinstance(reason, Due) else LoopRule.JOB_SILENT
@@ -202,13 +204,26 @@ def expected_workers(spec: Spec, node: Node) -> int:
     return len(node.workers) if spec.job.run_on == "tpu" else 1
 
 
-def outdated(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> Due | None:
+def outdated(spec: Spec, world: World, record: Record, node: Node) -> Due | None:
     """Return what the machines have to be given; None if code and settings are up to date."""
+    beats = world.known_heartbeats
     if record.job.settings_due:
         return Due.SETTINGS
     if record.job.pushed != push_mark(spec, record) and not _has_code(spec, record, node, beats):
         return Due.CODE
+    # What was sent while a machine booted can be too late for the agent that its startup script has begun with.
+    if lasted(record, world, of_node(record.node.incarnation, Sign.OTHER_CODE), OTHER_CODE_AFTER):
+        return Due.CODE
     return None
+
+
+def reports_other_code(world: World, record: Record) -> bool:
+    """Say whether a worker is at work with other code than was sent to it over SSH."""
+    at_work = (Phase.SETUP, Phase.RESTORE, Phase.RUN)
+    others = (b for b in world.known_heartbeats if b.phase in at_work and b.bundle != record.job.bundle)
+    sent = bool(record.job.bundle) and record.job.pushed.rpartition(":")[2] == record.job.bundle
+    # An old report says nothing of what was sent after it.
+    return sent and any(_silence(beat, world) < OTHER_CODE_AFTER for beat in others)
 
 
 def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> bool:

@@ -39,6 +39,7 @@ from orchestrator.domain.record import (
 )
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
+from orchestrator.planning.job import reports_other_code
 from orchestrator.planning.never_reported import learn_reports
 from orchestrator.planning.on_demand import learn_progress, refusal_of, span_spot
 from orchestrator.planning.preemption import workers_stopped
@@ -211,6 +212,11 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
         observed.add(BUCKET_ABSENT)
     elif not isinstance(world.bucket, Present):
         unobserved.add(BUCKET_ABSENT)
+    other = of_node(record.node.incarnation, Sign.OTHER_CODE)
+    if not isinstance(world.heartbeats, Present):
+        unobserved.add(other)
+    elif reports_other_code(world, record):
+        observed.add(other)
     if isinstance(world.nodes, Present):
         node = current_node(world, record)
         observed |= _node_doubts(node, record.node.incarnation)

@@ -1,9 +1,11 @@
 """Decisions about the job: when it is pushed, restarted, waited for."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.domain.observation import Absent, NodeState, Phase, Present, Unknown, VmState, Worker
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.spec import JobSpec, WatchSpec
 from orchestrator.domain.units import Duration
 from orchestrator.planning.job import (
@@ -14,6 +16,7 @@ from orchestrator.planning.job import (
     heartbeat_interval,
     push_mark,
 )
+from orchestrator.planning.update_record import learn
 from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 
@@ -115,3 +118,22 @@ def test_machines_that_boot_are_looked_at_again_soon():
     known = decide_job(spec(), world(), record(pushed="", settings_due=True))
     assert [change.kind for change in known.changes] == [Kind.JOB]
     assert known.wake_in is None
+
+
+@pytest.mark.parametrize(
+    ("told", "age", "again"),
+    [
+        ({}, 31, True),  # What was sent during its boot came too late for the agent that had begun.
+        ({}, 29, False),  # It is being restarted.
+        ({"phase": Phase.STOPPING}, 31, False),
+        ({"phase": Phase.DONE}, 31, False),
+        ({"bundle": "b"}, 31, False),
+        ({"updated": NOW - 31}, 31, False),  # Older than what was sent, perhaps.
+    ],
+)
+def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(told, age, again):
+    """Sent once is not enough: the machine would wait for a bundle that never comes, or train old code."""
+    seen = world(heartbeats=Present((beat(**{"phase": Phase.RESTORE, "bundle": "old", **told}),)))
+    first = learn(record(pushed="b"), replace(seen, observed_at=NOW - age))
+    step = decide_job(spec(), seen, learn(first, seen))
+    assert [(c.kind, c.verb) for c in step.changes] == ([(Kind.JOB, Verb.UPDATE)] if again else [])
