@@ -33,7 +33,7 @@ ALLOWED = {
 }
 TEXTS = [
     *(path for path in PYTHON if not path.is_relative_to(ROOT / "tests")),
-    *(ROOT / "templates").glob("*.j2"),
+    *(path for path in (ROOT / "templates").iterdir() if path.is_file()),
     ROOT / ".ci" / "run",
 ]
 EMULATOR_STANDS_ON = {"errors", "clock", "private_folders"}
@@ -182,16 +182,20 @@ def circling(graph):
 MAY_IMPORT_LATE = {
     "cli/main.py": ("click", "difflib", "orchestrator"),  # every command passes through it
     # Only the completion of a name, an error that the local cloud may explain, and --quiet ask for them.
-    "cli/options.py": ("orchestrator.app.state_folders", "orchestrator.app.known", "orchestrator.cli"),
+    "cli/options.py": (
+        "orchestrator.app.this_computer.state_folders",
+        "orchestrator.app.this_computer.known",
+        "orchestrator.cli",
+    ),
     # rich: 40 ms; `status` and --json print without it. The folder names the story of a bug.
-    "cli/console.py": ("rich", "orchestrator.app.state_folders"),
+    "cli/console.py": ("rich", "orchestrator.app.this_computer.state_folders"),
     "cli/views/event_lines.py": ("orchestrator.cli.views.live_line",),  # rich, only where somebody looks
     "ssh/fleet.py": ("orchestrator.ssh.connection",),  # fabric: 300 ms; few commands reach a machine
     "config/adapter.py": ("pydantic",),  # 100 ms; a deployment that is watched is shown without
     "config/document.py": ("ruamel",),  # 60 ms, the same
     "domain/units.py": ("pydantic_core",),  # pydantic calls these methods, so it is there by then
-    "engine/record_format.py": ("pydantic",),  # as in config
-    "engine/receivers.py": ("apprise",),  # an extra
+    "engine/records/record_format.py": ("pydantic",),  # as in config
+    "engine/publish/receivers.py": ("apprise",),  # an extra
     "report/page.py": ("jinja2", "markupsafe"),  # 60 ms; the loop and `status` write no page
     "scripts/render.py": ("jinja2",),  # the same
     "scripts/wheel.py": ("tomllib",),  # not in Python 3.10
@@ -203,8 +207,8 @@ MAY_IMPORT_LATE = {
         "orchestrator.app.local",
         "orchestrator.emulator.control",
         "orchestrator.app.notify",
-        "orchestrator.engine.outbox",
-        "orchestrator.engine.loop",
+        "orchestrator.engine.publish.outbox",
+        "orchestrator.engine.loop.loop",
     ),
     "app/expired.py": ("orchestrator.engine.endings", "orchestrator.engine.reconcile"),
     "app/loop/dashboard.py": ("uvicorn", "orchestrator.report.dashboard"),  # an extra

@@ -1,5 +1,5 @@
 """
-The policies that tpuctl's own, `orchestrator.planning.deadline`, is compared with, over the same situations.
+The policies that tpuctl's own, `orchestrator.planning.tpu.deadline`, is compared with, over the same situations.
 
 - greedy: spot as long as it is there, else wait; on demand to the end when the slack is nearly used up.
 - uniform: Uniform Progress (Can't Be Late, NSDI 2024): never behind a straight line from nothing to all.
@@ -9,8 +9,8 @@ All share one safety net: without a node, and with less slack than a sudden end 
 
 from enum import Enum
 
-from orchestrator.planning import deadline
-from orchestrator.planning.deadline import Mode, ModeChoice, Situation
+from orchestrator.planning.tpu import deadline
+from orchestrator.planning.tpu.deadline import Mode, ModeChoice, Situation
 
 
 class Policy(Enum):

@@ -32,9 +32,9 @@ from orchestrator.domain.plan import Kind, Plan, Verb
 from orchestrator.domain.ports import NodeOrder, StoredObject
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.engine import race_claim
+from orchestrator.engine.bucket import race_claim
 from orchestrator.errors import Retry
-from orchestrator.planning.next_zone import create_gate
+from orchestrator.planning.tpu.next_zone import create_gate
 
 EPOCH = 1.7e9
 """The time at which a replay begins, since 0 means "never" to the record."""

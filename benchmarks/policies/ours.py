@@ -23,7 +23,7 @@ from orchestrator.domain.units import Duration, Until
 from orchestrator.domain.updated import updated
 from orchestrator.engine import reconcile
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.loop import Watcher
+from orchestrator.engine.loop.loop import Watcher
 from orchestrator.threads import one_after_the_other
 from tests.kit.records import record_of
 

@@ -21,11 +21,11 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
-from orchestrator.engine.loop import Watcher
-from orchestrator.engine.many_loops import ManyLoops, Member
-from orchestrator.engine.record_store import RecordStore
+from orchestrator.engine.loop.loop import Watcher
+from orchestrator.engine.loop.many_loops import ManyLoops, Member
+from orchestrator.engine.records.journal import Journal
+from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.shared_lists import ZoneLists

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.known import spec_in
 from orchestrator.app.machines.workers import observe
 from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.app.same_place import check_place
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import SPEC_FILE
+from orchestrator.app.this_computer.known import spec_in
+from orchestrator.app.this_computer.same_place import check_place
+from orchestrator.app.this_computer.state_folders import SPEC_FILE
 from orchestrator.app.up import Goal, bring_up
 from orchestrator.domain import names
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm, Present, Unknown, World

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import state_folder
+from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.record import Record
-from orchestrator.engine.atomic_files import write_atomically
-from orchestrator.engine.record_format import adapter
+from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.record_format import adapter
 from orchestrator.pricing.spending import Spending
 
 BILLS = ".bills.json"

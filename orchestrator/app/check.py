@@ -6,8 +6,8 @@ from orchestrator.advice.preflight.findings import Finding, SourceFacts
 from orchestrator.advice.preflight.rules import preflight
 from orchestrator.app.choice import Choice
 from orchestrator.app.session import read_spec
-from orchestrator.app.source_facts import gather
-from orchestrator.app.source_folder import source_folder
+from orchestrator.app.source.source_facts import gather
+from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.ssh.local_data import size_of
 

@@ -9,8 +9,8 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.domain.amounts import size_text
 from orchestrator.domain.ports import Store
-from orchestrator.engine.checkpoints import StoredCheckpoint, faults_of, read_checkpoints
-from orchestrator.engine.unclaimed import UnclaimedFiles, read_unclaimed
+from orchestrator.engine.bucket.checkpoints import StoredCheckpoint, faults_of, read_checkpoints
+from orchestrator.engine.bucket.unclaimed import UnclaimedFiles, read_unclaimed
 from orchestrator.errors import NotFoundError
 
 

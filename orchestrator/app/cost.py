@@ -10,7 +10,7 @@ from orchestrator.contract.object_names import CACHES
 from orchestrator.domain.names import is_given_back
 from orchestrator.domain.observation import Present
 from orchestrator.domain.record import Record
-from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.pricing.spending import Spending, StoredAmount, spending
 

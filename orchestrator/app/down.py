@@ -11,18 +11,18 @@ from orchestrator.app.cost import spending_of
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import included_file
+from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.amounts import size_text, usd_text
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.adopt import Adoption
-from orchestrator.engine.delete import Leftover, Sweep
-from orchestrator.engine.delete_data import DataSweep
+from orchestrator.engine.bucket.unclaimed import read_unclaimed
+from orchestrator.engine.delete import Deletion, Leftover
+from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import observe
-from orchestrator.engine.unclaimed import read_unclaimed
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
 from orchestrator.planning.unclaimed import FETCH
 from orchestrator.pricing.bill import rate_now
@@ -81,13 +81,13 @@ def take_down(
         leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
         session.holding_lease("down", take_over=take_over),
     ):
-        sweep = Sweep(session.deployment, under_lease=take_over is None)
-        found = _announce(session, sweep, at_down, delete_data=delete_data)
+        deletion = Deletion(session.deployment, under_lease=take_over is None)
+        found = _announce(session, deletion, at_down, delete_data=delete_data)
         approve(session.spec.name, found.data_goes)
-        _give_back(session, sweep, _given_back(found.adopted, keep, at_down))
+        _give_back(session, deletion, _given_back(found.adopted, keep, at_down))
         reporter.now("everything that carries our label is being deleted")
         with reporter:
-            leftovers = delete_all(sweep, session.blueprint.bucket if delete_data else "")
+            leftovers = delete_all(deletion, session.blueprint.bucket if delete_data else "")
         # Only if lists prove that everything is deleted: leftovers are found by these files alone.
         if not leftovers:
             _forget(session, found.spent if delete_data else None, delete_data=delete_data)
@@ -112,23 +112,25 @@ class _Found:
     spent: Spending | None
 
 
-def _announce(session: Session, sweep: Sweep, at_down: str, *, delete_data: bool) -> _Found:
-    """Say what goes, what is given back and what stays; from here on *sweep* spares what was adopted."""
+def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data: bool) -> _Found:
+    """Say what goes, what is given back and what stays; from here on *deletion* spares what was adopted."""
     with session.reporter:
-        adopted = sweep.adopted()
+        adopted = deletion.adopted()
         returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
         undecided = {one.name for one in _given_back(adopted, lambda _: True, at_down)}
         fates = dict.fromkeys(undecided, "was adopted: given back unless you choose to delete it")
-        has_machines = _announce_machines(session, sweep, fates | dict.fromkeys(returning, "is given back"))
+        has_machines = _announce_machines(
+            session, deletion, fates | dict.fromkeys(returning, "is given back")
+        )
         has_data, data_goes = _announce_data(session, delete_data=delete_data)
         if not has_machines:
             session.reporter.say("  there are no machines")
-        strays = _elsewhere(session, sweep)
-    sweep.spares_adopted = True
-    sweep.approved = frozenset(node.name for node in adopted)
+        strays = _elsewhere(session, deletion)
+    deletion.spares_adopted = True
+    deletion.approved = frozenset(node.name for node in adopted)
     # Before the approval; once the machines are deleted, the record has no open spans to sum up. Adopted machines
     # stay billed unless the answer is to delete them.
-    saved, spent = _end_of_costs(session, sweep.approved), _spent(session)
+    saved, spent = _end_of_costs(session, deletion.approved), _spent(session)
     if spent is None and has_machines:
         session.reporter.say("  what it has cost is not known: no look at its machines is recorded")
     return _Found(has_data, data_goes, tuple(adopted), strays, saved, spent)
@@ -161,12 +163,12 @@ def _given_back(
     return returned + (unsaid if unsaid and keep(unsaid) else [])
 
 
-def _give_back(session: Session, sweep: Sweep, machines: Sequence[Node | Vm]) -> None:
+def _give_back(session: Session, deletion: Deletion, machines: Sequence[Node | Vm]) -> None:
     """Give adopted *machines* back, and say how each is deleted: its owner pays for it from now on."""
     if not machines:
         return
     with session.reporter:
-        troubles = give_back(session.deployment, sweep, machines)
+        troubles = give_back(session.deployment, deletion, machines)
     for text in troubles:
         session.reporter.say(f"  {text}")
     for one in machines:
@@ -174,12 +176,12 @@ def _give_back(session: Session, sweep: Sweep, machines: Sequence[Node | Vm]) ->
         session.reporter.say(f"  {_kind(one)} {one.name} is yours again, and billed. To delete it: {command}")
 
 
-def give_back(deployment: Deployment, sweep: Sweep, adopted: Sequence[Node | Vm]) -> tuple[str, ...]:
+def give_back(deployment: Deployment, deletion: Deletion, adopted: Sequence[Node | Vm]) -> tuple[str, ...]:
     """Stop the job on adopted machines and remove our labels; return the machines for which that failed."""
     adoption = Adoption(deployment, deployment.blueprint.public_key)
     # Record first: after a kill, a TPU without labels must not be taken for a lost one and replaced.
-    sweep.begin()
-    sweep.given_back = frozenset(node.name for node in adopted)
+    deletion.begin()
+    deletion.given_back = frozenset(node.name for node in adopted)
     world = observe(
         deployment.cloud,
         deployment.spec,
@@ -198,20 +200,22 @@ def give_back(deployment: Deployment, sweep: Sweep, adopted: Sequence[Node | Vm]
     return tuple(troubles)
 
 
-def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
+def delete_all(deletion: Deletion, bucket: str = "") -> list[Leftover]:
     """Delete the machines, then the *bucket* or, without one, close its record; return what is left."""
     # Recorded first, so that after a kill no watch recreates machines. The record is closed last.
-    sweep.begin()
-    leftovers = list(sweep.machines())
+    deletion.begin()
+    leftovers = list(deletion.machines())
     if not leftovers:
-        undeleted = DataSweep(sweep.deployment, sweep.close).delete(bucket) if bucket else sweep.close()
+        undeleted = (
+            DataDeletion(deletion.deployment, deletion.close).delete(bucket) if bucket else deletion.close()
+        )
         leftovers += [undeleted] if undeleted else []
     return leftovers
 
 
-def _announce_machines(session: Session, sweep: Sweep, fates: Mapping[str, str]) -> bool:
+def _announce_machines(session: Session, deletion: Deletion, fates: Mapping[str, str]) -> bool:
     """Name each machine, with its fate where it may stay (by name); return whether there are any."""
-    found = sweep.find()
+    found = deletion.find()
     for item in found:
         what = f"{item.kind} {item.name} {item.zone} {item.state}"
         session.reporter.say(f"  {what}, {fates[item.name]}" if item.name in fates else f"- {what}")
@@ -240,9 +244,9 @@ def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:
     return True, goes
 
 
-def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:
+def _elsewhere(session: Session, deletion: Deletion) -> tuple[Node | Vm, ...]:
     """Return machines with our label in zones that neither file nor record names, and report them; they stay."""
-    tpus, vms = sweep.elsewhere()
+    tpus, vms = deletion.elsewhere()
     for kind, observed in (("TPU", tpus), ("VM", vms)):
         # Reported, because silence would read as "nothing there".
         if isinstance(observed, Unknown):

@@ -6,21 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.app.known import billed
 from orchestrator.app.reporter import Reporter, Style
-from orchestrator.app.same_place import store_account
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import SPEC_FILE, state_folder
-from orchestrator.app.status.quick import keep_mark
+from orchestrator.app.this_computer.known import billed
+from orchestrator.app.this_computer.quick_status import keep_mark
+from orchestrator.app.this_computer.same_place import store_account
+from orchestrator.app.this_computer.state_folders import SPEC_FILE, state_folder
 from orchestrator.config.adapter import dump, restore
 from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Unknown
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.atomic_files import disk_trouble, write_atomically
-from orchestrator.engine.observe import FAULTS, as_error
-from orchestrator.engine.record_format import decode
+from orchestrator.engine.observe import PASS_ERRORS, as_error
+from orchestrator.engine.records.atomic_files import disk_trouble, write_atomically
+from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import LeaseHeldError, TpuctlError
 
 # Most commands check for expired deployments and find none, so these imports come late.
@@ -70,7 +70,7 @@ def sweep_expired(session: Session) -> None:
                 say(f"  not now: {why}")
         except LeaseHeldError as held:
             say(f"  left to its holder: {held.message}")
-        except FAULTS as fault:
+        except PASS_ERRORS as fault:
             # Whatever fails, even by a bug: the user's command is about another deployment.
             say(f"  not now: {as_error(fault).message}")
 

@@ -11,7 +11,7 @@ from typing import Literal
 from orchestrator.app.choice import Choice
 from orchestrator.app.plan import project_offline
 from orchestrator.app.session import read_spec
-from orchestrator.app.source_folder import source_folder
+from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError

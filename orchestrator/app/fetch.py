@@ -7,9 +7,9 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session, open_session
 from orchestrator.domain.amounts import size_text
-from orchestrator.engine import unclaimed
-from orchestrator.engine.checkpoints import read_checkpoints
-from orchestrator.engine.fetch import Parcel, fetch, newest, parcel_of
+from orchestrator.engine.bucket import unclaimed
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
+from orchestrator.engine.bucket.fetch import Parcel, fetch, newest, parcel_of
 from orchestrator.errors import NotFoundError, UsageError
 from orchestrator.planning.unclaimed import FETCH
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.advice.preflight.findings import SourceFacts
 from orchestrator.advice.preflight.needs import missing_packages
-from orchestrator.app.source_facts import gather
+from orchestrator.app.source.source_facts import gather
 from orchestrator.config.document import LARGEST_BYTES
 from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.others.conversion import Conversion

@@ -9,10 +9,10 @@ from orchestrator.app.outage import Outage
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.domain.events import Event
-from orchestrator.engine.event_log import new_events
-from orchestrator.engine.job_logs import JobLog
+from orchestrator.engine.bucket.job_logs import JobLog
+from orchestrator.engine.publish.event_log import new_events
 from orchestrator.errors import Retry, TpuctlError, UsageError
-from orchestrator.planning.tpu_types import most_workers
+from orchestrator.planning.tpu.tpu_types import most_workers
 
 FOLLOW_SECONDS = 2.0
 

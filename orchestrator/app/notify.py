@@ -8,7 +8,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.config.rules.notify import ENVIRONMENT
 from orchestrator.domain.secret_refs import reference
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.receivers import Apprise, Hook, Webhook, try_all
+from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.notifications import Notification
 

@@ -9,16 +9,16 @@ from orchestrator.advice.preflight.rules import preflight
 from orchestrator.advice.preview import Preview, preview
 from orchestrator.app.check import Checked
 from orchestrator.app.choice import Choice
-from orchestrator.app.job_data import check_sources, read_data, with_code
 from orchestrator.app.plan_file import foresee_now, write_plan
 from orchestrator.app.prices import catalog_for
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.same_place import check_place
-from orchestrator.app.sent import Sent, what_is_sent
 from orchestrator.app.session import Session, read_spec
-from orchestrator.app.source_facts import gather
-from orchestrator.app.source_folder import source_folder
-from orchestrator.app.state_folders import is_known
+from orchestrator.app.source.job_data import check_sources, read_data, with_code
+from orchestrator.app.source.sent import Sent, what_is_sent
+from orchestrator.app.source.source_facts import gather
+from orchestrator.app.source.source_folder import source_folder
+from orchestrator.app.this_computer.same_place import check_place
+from orchestrator.app.this_computer.state_folders import is_known
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.ports import CloudAccount

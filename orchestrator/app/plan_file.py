@@ -9,16 +9,16 @@ from orchestrator import __version__
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.wanted import as_wanted, ended, trained
+from orchestrator.app.source.wanted import as_wanted, ended, trained
 from orchestrator.config.adapter import dump, restore
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.checksum import CHECKSUM, checksum, with_checksum
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record
-from orchestrator.engine.atomic_files import write_atomically
-from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.observe import observe
+from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import UsageError
 from orchestrator.planning.approval import Approved, needs_same_cloud, observations_of, refuse_moved
 from orchestrator.planning.forecast import foresee

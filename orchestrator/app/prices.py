@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.app.clouds import clients_of
-from orchestrator.app.state_folders import state_folder
+from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.config.shipped_catalog import shipped_catalog, use_catalog
 from orchestrator.domain.catalog import Catalog, Price
-from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import NotFoundError
 from orchestrator.google.billing_catalog import read_skus
 from orchestrator.pricing.skus import prices_of

@@ -5,11 +5,11 @@ from enum import Enum
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import remember, sweep_expired
-from orchestrator.app.job_data import check_sources, read_data, say_what_is_sent, send_data
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
+from orchestrator.app.source.job_data import check_sources, read_data, say_what_is_sent, send_data
+from orchestrator.app.source.wanted import build_artifacts, ended, want
 from orchestrator.app.status.status import observe_now
-from orchestrator.app.wanted import build_artifacts, ended, want
 from orchestrator.contract.object_names import BUNDLES
 from orchestrator.domain.job_progress import common_step
 from orchestrator.domain.lease import PUSH
@@ -19,8 +19,8 @@ from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.artifacts import agent_file, bundle_file
-from orchestrator.engine.heartbeats import read_heartbeats
-from orchestrator.engine.loop import OUTAGE
+from orchestrator.engine.bucket.heartbeats import read_heartbeats
+from orchestrator.engine.loop.loop import OUTAGE
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import AuthError, JobFailedError, UsageError
 from orchestrator.planning.decide import decide

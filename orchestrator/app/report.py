@@ -15,12 +15,12 @@ from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import first_incarnations, lives
 from orchestrator.domain.spec import VmSpec
-from orchestrator.engine.atomic_files import write_atomically
-from orchestrator.engine.checkpoints import read_checkpoints
-from orchestrator.engine.event_log import read_events
-from orchestrator.engine.heartbeats import Heartbeats
-from orchestrator.engine.job_logs import JobLog, LogTail
-from orchestrator.engine.published_status import Point, read_curve
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
+from orchestrator.engine.bucket.heartbeats import Heartbeats
+from orchestrator.engine.bucket.job_logs import JobLog, LogTail
+from orchestrator.engine.publish.event_log import read_events
+from orchestrator.engine.publish.published_status import Point, read_curve
+from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import spending

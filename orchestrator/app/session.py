@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.clouds import local_adapter
-from orchestrator.app.known import spec_of
-from orchestrator.app.loop.holder import process_ended, this_process
-from orchestrator.app.loop.process_lock import only_here
 from orchestrator.app.prices import catalog_for
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.same_place import check_place, check_record, own_agent
-from orchestrator.app.state_folders import on_machine, own_address, record_key, state_folder
+from orchestrator.app.this_computer.holder import process_ended, this_process
+from orchestrator.app.this_computer.known import spec_of
+from orchestrator.app.this_computer.process_lock import only_here
+from orchestrator.app.this_computer.same_place import check_place, check_record, own_agent
+from orchestrator.app.this_computer.state_folders import on_machine, own_address, record_key, state_folder
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
@@ -31,12 +31,12 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.address import Address, address_on_machine, local_folder, read_address
 from orchestrator.engine.blueprint import ROOT, Blueprint
-from orchestrator.engine.create_budget_file import CreateBudgetFile
 from orchestrator.engine.deployment import Deployment, any_plan
-from orchestrator.engine.event_log import EventLog
-from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
-from orchestrator.engine.record_store import RecordStore
+from orchestrator.engine.publish.event_log import EventLog
+from orchestrator.engine.records.create_budget_file import CreateBudgetFile
+from orchestrator.engine.records.journal import Journal
+from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, TpuctlError, UsageError
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
@@ -48,9 +48,9 @@ from orchestrator.ssh.ssh_settings import SshSettings
 
 # Every command makes a session, and most use few parts, so their imports come late.
 if TYPE_CHECKING:
-    from orchestrator.engine.loop import Watcher
-    from orchestrator.engine.outbox import Notifier
-    from orchestrator.engine.receivers import Apprise, Hook, Webhook
+    from orchestrator.engine.loop.loop import Watcher
+    from orchestrator.engine.publish.outbox import Notifier
+    from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook
 
 
 def read_spec(choice: Choice, *, fleet: bool = False) -> tuple[Path, Spec]:
@@ -273,7 +273,7 @@ class Session:
     def notifier(self) -> "Notifier":
         """Return the sender of notifications; hooks run on the user's computer only, not in the loop on the VM."""
         from orchestrator.app.notify import receivers_in_earnest
-        from orchestrator.engine.outbox import Notifier
+        from orchestrator.engine.publish.outbox import Notifier
 
         def receivers() -> "list[Webhook | Apprise | Hook]":
             # Evaluated late, when the lease has set the holder. A stored spec has no folder for hooks.
@@ -291,7 +291,7 @@ class Session:
 
         The loop ends if the cloud does not answer for *patience* seconds.
         """
-        from orchestrator.engine.loop import Watcher
+        from orchestrator.engine.loop.loop import Watcher
 
         return Watcher(replace(self.deployment, approve=approve, only=only, stays=stays), patience)
 

@@ -21,15 +21,15 @@ from orchestrator.app.doctor.diagnose import diagnose
 from orchestrator.app.explain import explained
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
-from orchestrator.app.state_folders import bug_prefix
 from orchestrator.app.status.status import newest
+from orchestrator.app.this_computer.state_folders import bug_prefix
 from orchestrator.config.adapter import dump
 from orchestrator.contract.redaction import Redactor
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.control import running
-from orchestrator.engine.atomic_files import write_atomically
-from orchestrator.engine.event_log import read_events
-from orchestrator.engine.job_logs import JobLog
+from orchestrator.engine.bucket.job_logs import JobLog
+from orchestrator.engine.publish.event_log import read_events
+from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.scripts.wheel import requirements
 

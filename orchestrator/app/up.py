@@ -8,7 +8,10 @@ from pathlib import Path
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import remember, sweep_expired
-from orchestrator.app.job_data import (
+from orchestrator.app.plan_file import check, foresee_up, open_approved
+from orchestrator.app.reporter import Reporter, leaving
+from orchestrator.app.session import Session
+from orchestrator.app.source.job_data import (
     bucket_is_there,
     check_sources,
     first_bucket,
@@ -16,21 +19,18 @@ from orchestrator.app.job_data import (
     say_what_is_sent,
     send_data,
 )
-from orchestrator.app.plan_file import check, foresee_up, open_approved
-from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.app.same_place import check_place
-from orchestrator.app.session import Session
-from orchestrator.app.wanted import as_wanted, build_artifacts, ended, trained
+from orchestrator.app.source.wanted import as_wanted, build_artifacts, ended, trained
+from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.domain import names
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import MAKING, FailedChange, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record
 from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
+from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.endings import raise_hopeless, raise_outcome, raise_stockout
-from orchestrator.engine.heartbeats import read_heartbeats
-from orchestrator.engine.loop import OUTAGE, Watcher
+from orchestrator.engine.loop.loop import OUTAGE, Watcher
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others

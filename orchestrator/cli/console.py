@@ -18,7 +18,7 @@ import click
 from orchestrator import __version__
 from orchestrator.contract.redaction import masked
 from orchestrator.domain.clean_text import clean, indented
-from orchestrator.engine.atomic_files import disk_trouble
+from orchestrator.engine.records.atomic_files import disk_trouble
 from orchestrator.errors import TpuctlError
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
 def story_of(error: Exception) -> str:
     """Write a bug's traceback to a file and return the path; texts that look like tokens are masked."""
     # Mode 0600 and an unpredictable name, as tracebacks contain paths and values.
-    from orchestrator.app.state_folders import bug_prefix
+    from orchestrator.app.this_computer.state_folders import bug_prefix
 
     with tempfile.NamedTemporaryFile("w", prefix=bug_prefix(), suffix=".txt", delete=False) as file:
         file.write(f"tpuctl {__version__}, Python {platform.python_version()}, {platform.platform()}\n")

@@ -88,7 +88,7 @@ def refuse_misplaced(root: click.Context, command: click.Command) -> None:
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the deployments whose name starts with *incomplete*, each with its project."""
     # Every --help imports this module, and only shell completion needs the folders.
-    from orchestrator.app.state_folders import known_files
+    from orchestrator.app.this_computer.state_folders import known_files
 
     cloud = str(ctx.params.get("cloud") or os.environ.get("TPUCTL_CLOUD") or "gcp")
     folders = (path.parent for path in known_files(cloud))
@@ -117,7 +117,7 @@ def deployment_options(function: F) -> Callable[..., Any]:
         except (AuthError, UsageError) as error:
             # TPUCTL_CLOUD is set in one shell only and easily forgotten in another.
             if cloud == "gcp" and error.code in _PERHAPS_LOCAL:
-                from orchestrator.app.known import on_local_cloud
+                from orchestrator.app.this_computer.known import on_local_cloud
 
                 name = on_local_cloud(choice, more.get("name"))
                 if name:

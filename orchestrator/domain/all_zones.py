@@ -64,7 +64,7 @@ def both(one: Observed[tuple[T, ...]], other: Observed[tuple[T, ...]]) -> Observ
 
 def expected_in(record: Record, zones: Sequence[str]) -> tuple[str, ...]:
     """Return the *zones* in which the record expects a TPU; there only the zone's own list proves absence."""
-    racing = {rival.zone for rival in record.race.rivals}
+    racing = {candidate.zone for candidate in record.race.candidates}
     running = {span.zone for span in record.spans if span.kind is Kind.NODE and span.until is None}
     newest = {record.node.zone} if record.node.incarnation else set()
     # A list over all zones may be older than a zone's own, so it proves presence and never absence.

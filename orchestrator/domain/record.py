@@ -147,13 +147,13 @@ class RaceRecord:
     """
     Remember the race of the newest TPU, and whether it is known to have won.
 
-    *rivals* are the other TPUs that may exist. A *round* above the newest TPU is a race of its successors;
+    *candidates* are the other TPUs that may exist. A *round* above the newest TPU is a race of its successors;
     the newest TPU works until one of them wins.
     """
 
     round: int = 0
     claimed: bool = False
-    rivals: tuple[Candidate, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -279,9 +279,9 @@ def current_node(world: World, record: Record) -> Node | None:
 
 def newest_incarnation(record: Record) -> int:
     """Return the largest number ever assigned to a TPU; the next TPU gets a larger one."""
-    rivals = (r.incarnation for r in record.race.rivals)
+    candidates = (r.incarnation for r in record.race.candidates)
     # Over everything that is known: with a reused number, an old TPU's report could pass for the new one's.
-    return max(record.node.highest, record.node.incarnation, *rivals, 0)
+    return max(record.node.highest, record.node.incarnation, *candidates, 0)
 
 
 def next_incarnation(record: Record) -> int:
@@ -336,11 +336,13 @@ def as_absent(record: Record, incarnation: int | None) -> Record:
     """Return the record of a TPU that certainly does not exist: its create has failed, or its deletion is done."""
     if incarnation == record.node.incarnation:
         return replace(record, node=replace(record.node, accepted=False, requested_at=0.0))
-    rivals = tuple(rival for rival in record.race.rivals if rival.incarnation != incarnation)
-    return replace(record, race=replace(record.race, rivals=rivals))
+    candidates = tuple(
+        candidate for candidate in record.race.candidates if candidate.incarnation != incarnation
+    )
+    return replace(record, race=replace(record.race, candidates=candidates))
 
 
-def succeeded(record: Record) -> bool:
+def has_successors(record: Record) -> bool:
     """Say whether successors of the newest TPU were requested beside it, none of which has won yet."""
     return 0 < record.node.incarnation < record.race.round and not record.race.claimed
 

@@ -29,10 +29,10 @@ from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.record import next_incarnation
 from orchestrator.engine.deliver import START_SECONDS, node_hosts
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.loop import wait_until
+from orchestrator.engine.loop.loop import wait_until
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import RemoteError, TpuctlError, TransientError, UsageError
-from orchestrator.planning.race import accepted, asked_for
+from orchestrator.planning.tpu.race import accepted, asked_for
 from orchestrator.scripts.render import begin_script, stop_seconds
 
 UPDATE_SECONDS = 180.0

@@ -18,7 +18,7 @@ from orchestrator.domain.record import Record, Refusal, current_node, forgiven
 from orchestrator.engine.artifacts import find_artifacts, upload
 from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.observe import FAULTS, as_error
+from orchestrator.engine.observe import PASS_ERRORS, as_error
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import (
@@ -33,9 +33,9 @@ from orchestrator.errors import (
 )
 from orchestrator.planning.intent import intended
 from orchestrator.planning.job import latest_try, push_mark
-from orchestrator.planning.on_demand import refusal_of
-from orchestrator.planning.race import accepted, refused
 from orchestrator.planning.sidecars import with_settings
+from orchestrator.planning.tpu.on_demand import refusal_of
+from orchestrator.planning.tpu.race import accepted, refused
 
 REMOTE_PAUSE = 3.0
 """Seconds before unreachable machines are tried again."""
@@ -130,7 +130,7 @@ class Actor:
         # Another tpuctl is at work: not even the result may be written.
         except LeaseHeldError:
             raise
-        except FAULTS as fault:
+        except PASS_ERRORS as fault:
             # A fault of ours fails this change only, because one of the others may be a deletion that stops a bill.
             error = as_error(fault)
             self._refused(change, error, world)

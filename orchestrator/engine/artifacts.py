@@ -10,7 +10,7 @@ from orchestrator.contract.uv_pin import PROGRAMS, object_name
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record
-from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import NotFoundError, TpuctlError
 
 DIGEST = re.compile("[0-9a-f]{64}")

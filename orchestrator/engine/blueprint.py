@@ -14,7 +14,7 @@ from orchestrator.domain.scopes import node_scopes, vm_scopes
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
 from orchestrator.planning.job import heartbeat_interval
-from orchestrator.planning.tpu_types import current_type
+from orchestrator.planning.tpu.tpu_types import current_type
 from orchestrator.scripts.render import MachineTarget, Scripts, machine_scripts, sidecar_script
 
 ROOT = "/opt/tpuctl"

@@ -23,8 +23,8 @@ from orchestrator.domain.ports import Nodes, Vms
 from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, setting_aside
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.loop import wait_until
-from orchestrator.engine.observe import FAULTS, as_error, poll, zones_to_look_at
+from orchestrator.engine.loop.loop import wait_until
+from orchestrator.engine.observe import PASS_ERRORS, as_error, poll, zones_to_look_at
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.errors import (
     AuthError,
@@ -32,7 +32,8 @@ from orchestrator.errors import (
     TpuctlError,
     TransientError,
 )
-from orchestrator.planning.tpu import CREATE_DEADLINE, DELETE_AGAIN, DELETE_SETTLES
+from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
+from orchestrator.planning.tpu.lifecycle import DELETE_AGAIN, DELETE_SETTLES
 
 M = TypeVar("M", Node, Vm)
 
@@ -55,7 +56,7 @@ def closed(record: Record, now: float) -> Record:
     return replace(
         record,
         node=replace(setting_aside(record), zone="", requested_at=0.0),
-        race=replace(record.race, round=0, claimed=False, rivals=()),
+        race=replace(record.race, round=0, claimed=False, candidates=()),
         vm=replace(record.vm, accepted=False),
         operations=(),
         refusals=(),
@@ -79,7 +80,7 @@ class Leftover:
 
 def _known_machines(spec: Spec, record: Record) -> set[str]:
     """Return the names of what exists by the record: a first list without it may be older than the machine."""
-    asked_for: tuple[NodeRecord | Candidate, ...] = (record.node, *record.race.rivals)
+    asked_for: tuple[NodeRecord | Candidate, ...] = (record.node, *record.race.candidates)
     accepted = {names.node_name(spec, one.incarnation) for one in asked_for if one.accepted}
     accepted |= {names.vm_name(spec)} if record.vm.accepted and spec.vm != "none" else set()
     # A VM that is stopped has its disk.
@@ -90,17 +91,17 @@ def _known_machines(spec: Spec, record: Record) -> set[str]:
 
 def _unanswered_until(record: Record) -> float:
     """Return when a creation whose answer was lost can no longer take effect, in seconds since the epoch; or 0."""
-    unsure = [rival.requested_at for rival in record.race.rivals if not rival.accepted]
+    unsure = [candidate.requested_at for candidate in record.race.candidates if not candidate.accepted]
     if not record.node.accepted and not record.refusals and record.node.requested_at > 0:
         unsure.append(record.node.requested_at)
     return max(unsure) + CONFIRMED_AFTER if unsure else 0.0
 
 
-class Sweep:
+class Deletion:
     """
     Find and delete the machines of one deployment by their label, whatever the record says.
 
-    *under_lease* stops the sweep when another tpuctl takes the lease; `down --take-over` continues without
+    *under_lease* stops the deletion when another tpuctl takes the lease; `down --take-over` continues without
     it. With *spares_adopted* an adopted machine is deleted only if its name is in *approved*, and is returned
     as a leftover otherwise: a killed command may have set its labels late. Names in *given_back* are ignored.
     """
@@ -222,7 +223,7 @@ class Sweep:
             for machine in machines:
                 if not self._spared(machine):
                     self._delete(machine)
-            # Count what may still appear: one empty list does not end the sweep.
+            # Count what may still appear: one empty list does not end the deletion.
             doubts = self._not_certain({m.name for m in machines}, complete=len(machines) == len(listed))
             leftovers = (*(leftover for leftover, _ in listed), *self._on_their_way(), *doubts)
             # Spared machines stay until the user approves their deletion, so waiting for them is pointless.
@@ -242,7 +243,7 @@ class Sweep:
         """Raise LeaseHeldError if another tpuctl has the lease; a bucket that does not answer stops no deletion."""
         try:
             self._lease.keep()
-        # Any other error ends the sweep: the lease belongs to another process now.
+        # Any other error ends the deletion: the lease belongs to another process now.
         except (TransientError, AuthError):
             return
 
@@ -323,7 +324,7 @@ class Sweep:
                 self._gone.add(name)  # The API answered 404: it does not exist.
             else:
                 self._deletions[name] = replace(operation, started_at=self._clock.now())
-        except FAULTS as fault:
+        except PASS_ERRORS as fault:
             # One failed deletion must not stop the others; the next round repeats it.
             error = as_error(fault)
             self._journal.result(entry, f"{error.code} {error.message}", in_bucket=False)

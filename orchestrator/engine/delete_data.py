@@ -9,15 +9,15 @@ from orchestrator.domain.observation import Bucket, Present, Unknown
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.engine.delete import Leftover
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.loop import wait_until
-from orchestrator.engine.record_format import decode
+from orchestrator.engine.loop.loop import wait_until
+from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import TpuctlError, TransientError
 
 BUCKET_SECONDS = 20.0
 """Seconds to retry the deletion of a bucket with objects that cannot be deleted yet."""
 
 
-class DataSweep:
+class DataDeletion:
     """Delete the data of one deployment; *close* records that its machines are deleted and returns a leftover."""
 
     def __init__(self, deployment: Deployment, close: Callable[[], Leftover | None]) -> None:

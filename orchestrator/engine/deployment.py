@@ -11,10 +11,10 @@ from orchestrator.domain.ports import Cloud
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
-from orchestrator.engine.record_store import RecordStore
-from orchestrator.planning.create_budget import CreateBudget, Unlimited
+from orchestrator.engine.records.journal import Journal
+from orchestrator.engine.records.record_store import RecordStore
+from orchestrator.planning.tpu.create_budget import CreateBudget, Unlimited
 
 
 def any_plan(_: Plan) -> None:

@@ -18,7 +18,7 @@ from orchestrator.errors import (
     UnclaimedError,
     UsageError,
 )
-from orchestrator.planning.next_zone import hopeless
+from orchestrator.planning.tpu.next_zone import hopeless
 from orchestrator.planning.unclaimed import FETCH
 
 

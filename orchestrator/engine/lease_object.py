@@ -19,7 +19,7 @@ from orchestrator.contract.object_names import LEASE, LEASE_WISH
 from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, Holder, held_by
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.engine.held import is_released, release
-from orchestrator.engine.record_store import RecordStore, bucket_refused
+from orchestrator.engine.records.record_store import RecordStore, bucket_refused
 from orchestrator.errors import (
     AuthError,
     LeaseHeldError,

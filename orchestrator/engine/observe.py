@@ -28,11 +28,11 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Cloud, Nodes, Vms
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.heartbeats import Heartbeats
+from orchestrator.engine.bucket.heartbeats import Heartbeats
+from orchestrator.engine.bucket.race_claim import read_claim, round_to_look_up
 from orchestrator.engine.queued_tpus import nodes_of
-from orchestrator.engine.race_claim import read_claim, round_to_look_up
 from orchestrator.errors import UNFORESEEN, Retry, TpuctlError, UnknownCloudError
-from orchestrator.planning.tpu_types import types_of
+from orchestrator.planning.tpu.tpu_types import types_of
 
 T = TypeVar("T")
 L = TypeVar("L", Bucket, Vm)
@@ -194,7 +194,7 @@ def unforeseen(error: Exception) -> str:
     return cut(f"{OWN_FAULT} ({type(error).__name__}: {error})", 300)
 
 
-FAULTS = (TpuctlError, *UNFORESEEN)
+PASS_ERRORS = (TpuctlError, *UNFORESEEN)
 """Everything that one part of a pass may raise without ending the others."""
 
 
@@ -207,5 +207,5 @@ def poll(adapter: Nodes | Vms, operation: Operation) -> OperationResult:
     """Poll one operation; any error, also a fault of ours, leaves the operation open."""
     try:
         return adapter.poll(operation)
-    except FAULTS as fault:
+    except PASS_ERRORS as fault:
         return OperationResult(operation, done=False, message=as_error(fault).message)

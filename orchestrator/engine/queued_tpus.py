@@ -25,7 +25,7 @@ from orchestrator.domain.queued_resource import QueuedResource
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import CapacityError, UsageError
-from orchestrator.planning.queued_tpu import merged
+from orchestrator.planning.tpu.queued_tpu import merged
 
 LAST_RESORT_WAIT = 1800.0
 """Seconds to wait for flex-start before on demand is requested (`watch.last_resort`)."""

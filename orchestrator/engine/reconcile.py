@@ -9,17 +9,17 @@ from orchestrator.domain.plan import FailedChange, Kind, Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.updated import updated
 from orchestrator.engine.apply import Actor
-from orchestrator.engine.capacity_memory import CapacityMemory
+from orchestrator.engine.bucket.heartbeats import Heartbeats
+from orchestrator.engine.bucket.race_claim import winner
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.observe import WideList, observe, unforeseen
-from orchestrator.engine.race_claim import winner
+from orchestrator.engine.records.capacity_memory import CapacityMemory
 from orchestrator.errors import UNFORESEEN, Retry
-from orchestrator.planning.create_budget import CreateBudget
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.news import news, preemption, start_from_zero
 from orchestrator.planning.termination import expiry
+from orchestrator.planning.tpu.create_budget import CreateBudget
 from orchestrator.planning.update_record import learn, not_older
 
 

@@ -43,7 +43,7 @@ def _nothing_to_do(spec: Spec, plan: Plan, record: Record) -> bool:
     # The absence of a VM that the file does not ask for is no doubt.
     unwanted = VM_ABSENT if spec.vm == "none" else None
     doubts = {key.state for key in record.first_seen if key != unwanted} - CALM_SIGNS
-    under_way = record.operations or record.refusals or record.race.rivals
+    under_way = record.operations or record.refusals or record.race.candidates
     return plan == Plan() and not doubts and not under_way and record.ssh.failed_since is None
 
 

@@ -23,8 +23,8 @@ from orchestrator.domain.record import JobRecord, Record
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import push_mark
-from orchestrator.planning.race import accepted, asked_for
 from orchestrator.planning.sidecars import with_settings
+from orchestrator.planning.tpu.race import accepted, asked_for
 from orchestrator.planning.update_record import learn
 
 PASSES = 10

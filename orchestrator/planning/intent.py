@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record, deletion_asked
-from orchestrator.planning.never_reported import with_boot_report, with_silent_tpu
-from orchestrator.planning.race import asked_for
+from orchestrator.planning.tpu.never_reported import with_boot_report, with_silent_tpu
+from orchestrator.planning.tpu.race import asked_for
 
 
 def intended(record: Record, changes: Sequence[Change], *, queued: bool, now: float) -> Record:

@@ -77,7 +77,7 @@ def _second(
     gone = {c.name for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.DELETE}
     asked = {o.name for o in record.operations if o.verb is Verb.DELETE}
     for node in world.known_nodes:
-        if _rivals(change, node, record) or _works_on(spec, change, node, world, record):
+        if _competes(change, node, record) or _works_on(spec, change, node, world, record):
             continue
         # A TPU that certainly ends does not count as a second one.
         going = node.state in GOING or of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
@@ -85,12 +85,12 @@ def _second(
             yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"
     twins = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
     racing = len({c.zone for c in twins}) == len(twins) and len({c.round or c.name for c in twins}) == 1
-    runners = [n for n in world.known_nodes if _rivals(change, n, record) and n.state not in GOING]
+    runners = [n for n in world.known_nodes if _competes(change, n, record) and n.state not in GOING]
     if len(twins) + len(runners) > (MOST_IN_A_RACE if racing and change.round else 1):
         yield "one TPU, never two", f"create {len(twins)} nodes at once beside {len(runners)}"
 
 
-def _rivals(change: Change, node: Node, record: Record) -> bool:
+def _competes(change: Change, node: Node, record: Record) -> bool:
     """Say whether *node* is in the same race as the TPU to create, and no winner is known."""
     return 0 < change.round == names.round_of(node.labels) and not (
         record.race.claimed and record.race.round == change.round
@@ -113,7 +113,9 @@ def _works_on(spec: Spec, change: Change, node: Node, world: World, record: Reco
 def _reused(spec: Spec, change: Change, record: Record) -> Iterator[tuple[str, str]]:
     """Find a reused name: a lost answer could then be taken for the wrong TPU's."""
     number = change.incarnation or 0
-    given = max(record.node.highest, record.node.incarnation, *(r.incarnation for r in record.race.rivals), 0)
+    given = max(
+        record.node.highest, record.node.incarnation, *(r.incarnation for r in record.race.candidates), 0
+    )
     again = number == record.node.incarnation and not record.node.accepted
     if not (number > given or again) or change.name != names.node_name(spec, number):
         yield (

@@ -8,7 +8,7 @@ from orchestrator.domain.maintenance import maintenance_text
 from orchestrator.domain.observation import NodeState, Phase, World
 from orchestrator.domain.record import TERMINAL, Record, current_node
 from orchestrator.domain.spec import Spec
-from orchestrator.planning.queued_tpu import has_failed, loss_text
+from orchestrator.planning.tpu.queued_tpu import has_failed, loss_text
 from orchestrator.planning.unclaimed import has_no_steps, lost_text
 
 

@@ -42,14 +42,14 @@ def check_record(record: Record) -> None:
         *record.deadline.on_demand,
         *record.deadline.flex_start,
         *record.silence.reports_at_boot,
-        *(r.incarnation for r in record.race.rivals),
+        *(r.incarnation for r in record.race.candidates),
         record.node.preemptions,
     )
     if not all(0 <= number <= MOST for number in numbers) or not 0 <= record.serial <= MOST_SERIAL:
         raise ValueError("a number that no TPU has")
     for name, pattern in _MARKS.items():
         _fits(name, getattr(record.job, name), pattern)
-    zones = (record.node.zone, *record.zones_used, *(r.zone for r in record.race.rivals))
+    zones = (record.node.zone, *record.zones_used, *(r.zone for r in record.race.candidates))
     spans = (*record.spans, *record.disks)
     for zone in (*zones, *(s.zone for s in spans), *(o.zone for o in record.operations)):
         _fits("zone", zone, _ZONE)

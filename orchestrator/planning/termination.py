@@ -17,8 +17,9 @@ from orchestrator.domain.plan import MAKING, Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import OVER, SILENCE, heartbeat_interval
-from orchestrator.planning.never_reported import all_silent
-from orchestrator.planning.tpu import CREATE_DEADLINE, delete_node, deleting
+from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
+from orchestrator.planning.tpu.lifecycle import delete_node, deleting
+from orchestrator.planning.tpu.never_reported import all_silent
 from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.planning.vm import give_up_start
 
@@ -149,7 +150,7 @@ def _surely_gone(world: World, record: Record) -> bool:
     asked_for = record.node.incarnation > 0 and record.node.requested_at > 0
     numbers = [
         *([record.node.incarnation] if asked_for else []),
-        *(r.incarnation for r in record.race.rivals),
+        *(r.incarnation for r in record.race.candidates),
     ]
     return all(surely_absent(record, world, number) for number in numbers)
 

@@ -32,20 +32,20 @@ from orchestrator.domain.record import (
     as_absent,
     current_node,
     forgiven,
+    has_successors,
     lasted,
     newest_incarnation,
-    succeeded,
     unrecorded_nodes,
 )
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 from orchestrator.planning.job import reports_other_code
-from orchestrator.planning.never_reported import learn_reports
-from orchestrator.planning.on_demand import learn_progress, refusal_of, span_spot
-from orchestrator.planning.preemption import workers_stopped
-from orchestrator.planning.queued_tpu import doubts as doubts_in_queue
-from orchestrator.planning.queued_tpu import learn_queue_failures
-from orchestrator.planning.race import found_again, learn_race
+from orchestrator.planning.tpu.never_reported import learn_reports
+from orchestrator.planning.tpu.on_demand import learn_progress, refusal_of, span_spot
+from orchestrator.planning.tpu.preemption import workers_stopped
+from orchestrator.planning.tpu.queued_tpu import doubts as doubts_in_queue
+from orchestrator.planning.tpu.queued_tpu import learn_queue_failures
+from orchestrator.planning.tpu.race import found_again, learn_race
 from orchestrator.planning.vm import vm_doubts
 from orchestrator.pricing.bill import billed_since, last_creating
 
@@ -168,8 +168,8 @@ def _learn_operation(record: Record, result: OperationResult, now: float) -> Rec
         accepted = record.vm.accepted and ended.verb is Verb.START
         record = replace(record, vm=replace(record.vm, accepted=accepted))
         return replace(record, refusals=_refused(record, result, now))
-    rival = any(r.incarnation == ended.incarnation for r in record.race.rivals)
-    if failed and what == (Kind.NODE, Verb.CREATE) and (newest or rival):
+    candidate = any(r.incarnation == ended.incarnation for r in record.race.candidates)
+    if failed and what == (Kind.NODE, Verb.CREATE) and (newest or candidate):
         record = replace(record, refusals=_refused(record, result, now))
     elif failed or what != (Kind.NODE, Verb.DELETE):
         return record
@@ -193,7 +193,7 @@ def _learn_success(record: Record, world: World) -> Record:
     if node is not None and node.state is NodeState.READY:
         # Only READY forgives, because an accepted create can still end in the same refusal. A working TPU does not
         # forgive refusals of its successors.
-        record = record if succeeded(record) else forgiven(record, Kind.NODE)
+        record = record if has_successors(record) else forgiven(record, Kind.NODE)
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
         record = forgiven(record, Kind.VM)
     return record
@@ -220,9 +220,9 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
     if isinstance(world.nodes, Present):
         node = current_node(world, record)
         observed |= _node_doubts(node, record.node.incarnation)
-        here = {n.incarnation: n for n in world.nodes.value} if record.race.rivals else {}
-        for rival in record.race.rivals:
-            observed |= _node_doubts(here.get(rival.incarnation), rival.incarnation)
+        here = {n.incarnation: n for n in world.nodes.value} if record.race.candidates else {}
+        for candidate in record.race.candidates:
+            observed |= _node_doubts(here.get(candidate.incarnation), candidate.incarnation)
         # An ended TPU does not come back, so a later unreadable report changes nothing.
         gone = of_node(record.node.incarnation, Sign.WORKERS_STOPPED)
         (observed if node is not None and workers_stopped(world, node) else unobserved).add(gone)
@@ -253,7 +253,7 @@ def _node_doubts(node: Node | None, incarnation: int) -> set[FirstSeen]:
 
 def _span(node: Node, record: Record, now: float) -> Span:
     """Return a TPU's new span, the start of its bill; its type is known only if the TPU may be in use."""
-    newest = {record.node.incarnation, *(r.incarnation for r in record.race.rivals)}
+    newest = {record.node.incarnation, *(r.incarnation for r in record.race.candidates)}
     tpu_type = record.node.type if node.incarnation in newest else ""
     spot = span_spot(record, node.name)
     return Span(Kind.NODE, node.name, node.zone, billed_since(node, record, now), spot=spot, type=tpu_type)
@@ -313,7 +313,7 @@ def not_older(world: World, record: Record) -> World:
 
 def made(record: Record, world: World) -> dict[FirstSeen, float]:
     """Return the creation times of the TPUs in question, by the API's clock."""
-    asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
+    asked = {record.node.incarnation, *(candidate.incarnation for candidate in record.race.candidates)}
     times = {
         _key(number): record.first_seen[_key(number)] for number in asked if _key(number) in record.first_seen
     }
@@ -335,9 +335,10 @@ def _key(incarnation: int | None) -> FirstSeen:
 def learn_capacity(record: Record, world: World) -> Record:
     """Return the record with news about the zones' capacity; each refusal, grant and loss counts once."""
     memories = _refusals(_shared(record.zone_memories, record, world), record)
-    racing = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)} - set(
-        record.deadline.on_demand
-    )
+    racing = {
+        record.node.incarnation,
+        *(candidate.incarnation for candidate in record.race.candidates),
+    } - set(record.deadline.on_demand)
     for node in world.known_nodes:
         if node.incarnation in racing:
             memories = _of_node(memories, node, record, world)

@@ -13,8 +13,8 @@ from orchestrator.domain.observation import Absent, Observed, Operation, Present
 from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.domain.spec import Spec
-from orchestrator.planning.next_zone import held_back
-from orchestrator.planning.tpu import CREATE_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
+from orchestrator.planning.tpu.next_zone import held_back
 
 COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 RAW_NAMES = frozenset((
-    "job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "minute", "mark",
-    "name", "word",
+    "boot", "job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "minute",
+    "mark", "name", "word",
 ))  # fmt: skip
 LONGEST_SCRIPT = 256 * 1024  # bytes; the limit of one metadata value (docs/facts.md 2.4)
 STOP_SECONDS = 60  # seconds that `start-job --restart` waits for the old agent, unless the grace is longer
@@ -117,7 +117,8 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
         "expire_cron": render("expire-cron.j2", values) if target.expires_at is not None else "",
         "minute": render("minute.sh.j2", values),
     }
-    startup = render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
+    embedded = {**files, "boot": shipped("boot.py").decode()}
+    startup = render("startup.sh.j2", {**values, **embedded, "mark": _mark(embedded)})
     # Google would refuse it only when the machine is created; here nothing has been requested yet.
     size = len(startup.encode())
     if size > LONGEST_SCRIPT:

@@ -25,7 +25,7 @@ from orchestrator.domain.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import job_digest
-from orchestrator.planning.queued_tpu import merged
+from orchestrator.planning.tpu.queued_tpu import merged
 from orchestrator.planning.update_record import learn
 from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.advice.preflight.findings import Level
 from orchestrator.advice.preflight.rules import RULES, preflight
-from orchestrator.app.source_facts import gather
+from orchestrator.app.source.source_facts import gather
 from orchestrator.config.load import load
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.ssh.local_data import size_of

@@ -12,8 +12,8 @@ from orchestrator.advice.preflight.code import read_code
 from orchestrator.advice.preflight.python_values import UNKNOWN
 from orchestrator.advice.preflight.rules import manual
 from orchestrator.advice.preflight.saves import best_interval, lost_share
-from orchestrator.app import source_facts
-from orchestrator.app.source_facts import gather
+from orchestrator.app.source import source_facts
+from orchestrator.app.source.source_facts import gather
 
 MANUAL = Path(__file__).parents[2] / "docs" / "checks.md"
 

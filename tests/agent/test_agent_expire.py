@@ -25,7 +25,7 @@ from orchestrator.domain.lease import LIFE
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata_tree import MachineView, answer
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.engine.record_format import encode
+from orchestrator.engine.records.record_format import encode
 from tests.agent.agent_lab import BUCKET, Lab, Machine
 from tests.emulator.cloud_kit import NODES, a_lab, node_body
 from tests.kit.records import record_of

@@ -22,7 +22,7 @@ from orchestrator.contract.interval import (
     zone_lives,
 )
 from orchestrator.domain.capacity import after_grant, after_loss
-from orchestrator.engine.capacity_memory import encoded
+from orchestrator.engine.records.capacity_memory import encoded
 from tests.agent.agent_lab import Lab
 
 HOUR = 3600.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.app.loop.holder import process_ended, this_process
+from orchestrator.app.this_computer.holder import process_ended, this_process
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 

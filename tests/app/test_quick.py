@@ -13,16 +13,16 @@ import pytest
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import _expired, remember
-from orchestrator.app.loop.holder import this_process
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import state_folder
-from orchestrator.app.status.quick import _may_be_over, keep_mark, published_on
+from orchestrator.app.this_computer.holder import this_process
+from orchestrator.app.this_computer.quick_status import _may_be_over, keep_mark, published_on
+from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.units import Duration
-from orchestrator.engine.published_status import Publisher
-from orchestrator.engine.record_format import encode
+from orchestrator.engine.publish.published_status import Publisher
+from orchestrator.engine.records.record_format import encode
 from tests.cli.cli_kit import environment, here
 from tests.cli.test_front_door import HEAVY
 from tests.kit.records import record_of

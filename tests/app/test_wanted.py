@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 
-from orchestrator.app.wanted import ended, want
+from orchestrator.app.source.wanted import ended, want
 from orchestrator.domain.observation import Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Record, Refusal, next_incarnation

@@ -19,7 +19,7 @@ from benchmarks.policies.market import Latency, Market, Stress
 from benchmarks.policies.replay import POLICIES, Task, replay
 from benchmarks.policies.trace import FOLDER, SETS, Trace, lives, read_csv
 from orchestrator.contract.interval import Life
-from orchestrator.engine.loop import Watcher
+from orchestrator.engine.loop.loop import Watcher
 
 TOLERANCE = 0.007
 """How far a model's kept/wall may lie from the published replay of the same rules."""

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.advice.doctor.facts import Group, Health, HealthFinding
 from orchestrator.app.doctor.google_facts import clock_ahead, find_login, side_by_side
-from orchestrator.app.login_here import gcloud_settings
+from orchestrator.app.this_computer.login_here import gcloud_settings
 from orchestrator.cli.views.doctor import EMULATED, show
 from orchestrator.domain.observation import Present, Unknown
 from orchestrator.errors import Retry

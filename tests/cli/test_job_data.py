@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.job_data import first_bucket
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.app.source.job_data import first_bucket
 from orchestrator.contract.object_names import DATA, RECORD
 from orchestrator.errors import UsageError
 from orchestrator.ssh.local_data import missing, scan, send

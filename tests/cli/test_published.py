@@ -8,13 +8,13 @@ import pytest
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import RECORD_KEY
+from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.contract.object_names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.lease import Holder
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine.published_copy import published_here
-from orchestrator.engine.published_status import Publisher
+from orchestrator.engine.publish.published_copy import published_here
+from orchestrator.engine.publish.published_status import Publisher
 from tests.kit.cloud import Cloud
 from tests.kit.user import Process, User
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.status.quick import aged
 from orchestrator.app.status.text import checkpoint_text, saved_text
 from orchestrator.app.status.top import DeploymentRow
+from orchestrator.app.this_computer.quick_status import aged
 from orchestrator.cli.views.event_lines import wanted
 from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, news_key, news_line, repeat
 from orchestrator.cli.views.status import job_text, painted, show, status_rows

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.engine.many_loops import TICK
+from orchestrator.engine.loop.many_loops import TICK
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.planning.calm import LONGEST
 from tests.kit.cloud import Cloud

@@ -23,10 +23,11 @@ from unittest import mock
 
 import requests
 
-from orchestrator.app.loop.holder import process_ended, this_process
-from orchestrator.app.loop.process_lock import only_here
+from orchestrator.app.this_computer.holder import process_ended, this_process
+from orchestrator.app.this_computer.process_lock import only_here
 from orchestrator.domain.ports import CloudAccount, PushResult, RunResult
-from orchestrator.engine import artifacts, atomic_files, journal, record_store
+from orchestrator.engine import artifacts
+from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from tests.crash import commands

@@ -13,7 +13,7 @@ from orchestrator.domain.lease import LIFE
 from orchestrator.domain.names import DEPLOYMENT_LABEL, vm_name, vm_zone
 from orchestrator.domain.plan import Kind
 from orchestrator.engine.adopt import Adoption, take_bucket, take_vm
-from orchestrator.engine.loop import Watcher
+from orchestrator.engine.loop.loop import Watcher
 from orchestrator.engine.observe import observe
 from orchestrator.errors import LeaseHeldError
 from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles, vm_lines, vm_obstacles
@@ -113,4 +113,4 @@ def watch(stage, spec, place=HERE):
 def down(stage, spec, place=HERE, *, data=False):
     """`tpuctl down`, with --delete-data if *data*; return what it says is left."""
     with process(stage, spec, place, forgiving=True) as made:
-        return delete_all(made.sweep(), stage.bucket if data else "")
+        return delete_all(made.deletion(), stage.bucket if data else "")

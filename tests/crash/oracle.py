@@ -6,9 +6,9 @@ from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Outcome
-from orchestrator.engine.checkpoints import read_checkpoints
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.observe import zones_to_look_at
-from orchestrator.engine.record_format import decode
+from orchestrator.engine.records.record_format import decode
 from tests.kit.wire import clients
 from tests.simulation import invariants
 from tests.simulation.invariants import Live

@@ -16,12 +16,8 @@ from pathlib import Path
 from unittest import mock
 
 from orchestrator.emulator.state import gate
-from orchestrator.engine import (
-    artifacts,
-    atomic_files,
-    journal,
-    record_store,
-)
+from orchestrator.engine import artifacts
+from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.threads import one_after_the_other
 from tests.crash.ports import Port, watched
 from tests.engine.engine_lab import PROJECT, Lab

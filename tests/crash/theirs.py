@@ -139,9 +139,9 @@ def check_folder_gone(stage, scenario, before):
 def given_back(stage, spec, place=HERE):
     """`down`, which keeps what was adopted."""
     with commands.process(stage, spec, place, forgiving=True) as made:
-        sweep = made.sweep()
-        give_back(made.deployment, sweep, sweep.adopted())
-        left = delete_all(sweep)
+        deletion = made.deletion()
+        give_back(made.deployment, deletion, deletion.adopted())
+        left = delete_all(deletion)
     assert left == [], f"down says that {left} is left"
 
 

@@ -21,10 +21,10 @@ from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Refusal
 from orchestrator.engine.delete import closed
-from orchestrator.engine.record_format import decode, encode
+from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.next_zone import next_zone
+from orchestrator.planning.tpu.next_zone import next_zone
 from orchestrator.planning.update_record import learn
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
 

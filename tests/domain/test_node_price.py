@@ -12,7 +12,7 @@ from orchestrator.domain.capacity import after_refusal
 from orchestrator.domain.catalog import Price
 from orchestrator.domain.node_price import FAR, Prices, egress_usd, prices
 from orchestrator.planning.forecast import forecast
-from orchestrator.planning.next_zone import next_zone, why_there, zone_order
+from orchestrator.planning.tpu.next_zone import next_zone, why_there, zone_order
 from orchestrator.pricing.cost import hourly
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import NOW, record

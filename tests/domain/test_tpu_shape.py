@@ -8,7 +8,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
-from orchestrator.engine.record_format import decode, encode
+from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.decide import decide
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import spending

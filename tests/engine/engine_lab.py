@@ -23,15 +23,15 @@ from orchestrator.emulator.state.machine import NoHosts
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.engine.delete import Sweep
+from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_outcome
-from orchestrator.engine.event_log import EventLog
-from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
-from orchestrator.engine.loop import Watcher, run
+from orchestrator.engine.loop.loop import Watcher, run
+from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.reconcile import Reconciler
-from orchestrator.engine.record_store import RecordStore
+from orchestrator.engine.records.journal import Journal
+from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
 from orchestrator.pricing.bill import spent
 from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
@@ -250,9 +250,9 @@ class Controller:
         """Run a single pass."""
         return self.reconciler.one_pass()
 
-    def sweep(self):
+    def deletion(self):
         """Return `down` for this deployment."""
-        return Sweep(self.deployment)
+        return Deletion(self.deployment)
 
     def kinds(self):
         """Return the kinds of the events so far."""

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.bucket_grants import GRANT_SETTLES
 from orchestrator.domain.observation import NodeState
-from orchestrator.planning.never_reported import SILENT_DEADLINE
+from orchestrator.planning.tpu.never_reported import SILENT_DEADLINE
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
 CREATE = "tpu.nodes.create"

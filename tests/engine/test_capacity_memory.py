@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator.contract import object_names
 from orchestrator.domain.capacity import ZoneMemory, after_grant, after_refusal, memory_of, merged
-from orchestrator.engine.capacity_memory import SPACING, decoded, encoded
-from orchestrator.engine.record_format import decode, encode
+from orchestrator.engine.records.capacity_memory import SPACING, decoded, encoded
+from orchestrator.engine.records.record_format import decode, encode
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
 SPEC = a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none")

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.domain.spec import CheckpointSpec
-from orchestrator.engine.checkpoints import faults_of, read_checkpoints
+from orchestrator.engine.bucket.checkpoints import faults_of, read_checkpoints
 from tests.agent import format_trees as trees
 from tests.google.cloud_kit import a_bucket, a_lab
 

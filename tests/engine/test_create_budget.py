@@ -5,9 +5,9 @@ import json
 import pytest
 from filelock import FileLock
 
-from orchestrator.engine import create_budget_file
-from orchestrator.engine.create_budget_file import CreateBudgetFile, limit_of
-from orchestrator.planning.create_budget import MOST_A_MINUTE, ZONE_PAUSE
+from orchestrator.engine.records import create_budget_file
+from orchestrator.engine.records.create_budget_file import CreateBudgetFile, limit_of
+from orchestrator.planning.tpu.create_budget import MOST_A_MINUTE, ZONE_PAUSE
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 from tests.planning.worlds import NOW
 

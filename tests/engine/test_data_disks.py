@@ -45,7 +45,7 @@ def test_down_leaves_the_disks(lab):
     make(lab, "text", "scratch")
     controller = lab.up(with_disks("text", "scratch:read-write"))
     assert disks(lab) == {"text": 1, "scratch": 1}
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert disks(lab) == {"text": 0, "scratch": 0}
     assert lab.cloud.calls["compute.disks.delete"] == 0
 

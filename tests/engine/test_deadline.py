@@ -5,7 +5,7 @@ import pytest
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.units import Duration, Until
 from orchestrator.errors import SpendStopError
-from orchestrator.planning.on_demand import deadline_status
+from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import spending
 from tests.engine.engine_lab import ZONE, Lab, a_spec

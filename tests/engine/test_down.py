@@ -9,7 +9,7 @@ from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import Absent, NodeState, Unknown
 from orchestrator.domain.ports import BucketOrder
 from orchestrator.domain.record import CONFIRMED_AFTER
-from orchestrator.engine.delete_data import DataSweep
+from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.errors import LeaseHeldError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 from tests.kit.records import changed
@@ -17,8 +17,8 @@ from tests.kit.records import changed
 
 def delete_data(controller, name):
     """Do what `down --delete-data` does with a bucket; return what is left of it."""
-    sweep = controller.sweep()
-    return DataSweep(sweep.deployment, sweep.close).delete(name)
+    deletion = controller.deletion()
+    return DataDeletion(deletion.deployment, deletion.close).delete(name)
 
 
 def stranger(controller, lab):
@@ -36,11 +36,11 @@ def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
     """Afterwards the list is empty; a second `down` makes no mutating call."""
     lab = Lab(tmp_path, latency=latency)
     controller = lab.up()
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert (lab.nodes(), lab.vms()) == ({}, {})
     assert lab.objects("bundles/")
     before = lab.mutations()
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert lab.mutations() == before
     assert before["tpu.nodes.delete"] == before["compute.instances.delete"] == 1
 
@@ -49,7 +49,7 @@ def test_a_deletion_that_fails_is_no_open_intent(lab):
     """The journal has the refusal beside what was tried: `explain` must not say that nobody knows how it ended."""
     controller = lab.up()
     lab.cloud.fail_next("compute.instances.delete", ["permission denied"])
-    controller.sweep().machines()
+    controller.deletion().machines()
     lines = [json.loads(line) for line in (lab.folder / "state" / "journal.jsonl").read_text().splitlines()]
     asked = [line["id"] for line in lines if line["part"] == "intent" and line["why"] == "down"]
     outcomes = {line["id"]: line["outcome"] for line in lines if line["part"] == "result"}
@@ -61,7 +61,7 @@ def test_a_deletion_that_is_done_at_once_is_not_doubted(tmp_path):
     lab = Lab(tmp_path, latency="instant")
     controller = lab.up()
     began = lab.clock.now()
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert (lab.nodes(), lab.vms()) == ({}, {})
     assert lab.clock.now() - began < CONFIRMED_AFTER
 
@@ -74,7 +74,7 @@ def test_down_in_the_middle_of_a_creation_leaves_nothing(tmp_path):
     controller.run(lambda _: lab.mutations()["tpu.nodes.create"] > 0)
     lab.wait(10)
     assert lab.nodes() == {"demo-tpu-g1": NodeState.CREATING}
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     lab.wait(3600)
     assert (lab.nodes(), lab.vms()) == ({}, {})
     assert 2 <= lab.mutations()["tpu.nodes.delete"] <= 10
@@ -99,7 +99,7 @@ def test_down_needs_no_record(lab):
     controller.cloud.buckets.delete(lab.bucket)
     elsewhere = lab.controller(state="another computer")
     assert elsewhere.record.node.incarnation == 0
-    assert elsewhere.sweep().machines() == ()
+    assert elsewhere.deletion().machines() == ()
     assert (lab.nodes(), lab.vms()) == ({}, {})
 
 
@@ -107,7 +107,7 @@ def test_down_looks_into_every_zone_ever_used(lab):
     """The file names another zone by now; the record still knows the old one."""
     lab.up(a_spec(tpu__zones=[OTHER_ZONE], vm__zone=ZONE))
     moved = lab.controller(a_spec())
-    assert moved.sweep().machines() == ()
+    assert moved.deletion().machines() == ()
     assert (lab.nodes(), lab.vms()) == ({}, {})
 
 
@@ -118,7 +118,7 @@ def test_down_looks_into_a_zone_whose_create_nobody_lived_to_see(lab):
     killed.one_pass()
     lab.wait(60)
     assert len(lab.nodes()) == 1
-    assert lab.controller(a_spec(vm="none")).sweep().machines() == ()
+    assert lab.controller(a_spec(vm="none")).deletion().machines() == ()
     assert lab.nodes() == {}
 
 
@@ -126,7 +126,7 @@ def test_down_leaves_other_deployments_alone(lab):
     """Another label means hands off, also in the same zone and project."""
     controller = lab.up()
     stranger(controller, lab)
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert set(lab.nodes()) == {"other-tpu-g7"}
     assert set(lab.vms()) == {"other-vm"}
 
@@ -135,7 +135,7 @@ def test_down_sweeps_what_no_record_knows(lab):
     """A node of an incarnation that nobody remembers goes too."""
     controller = lab.up()
     controller.cloud.nodes.create(controller.blueprint.node_order(controller.record, ZONE, 40))
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert lab.nodes() == {}
 
 
@@ -144,7 +144,7 @@ def test_down_survives_a_lost_answer(lab, method):
     """The list says what is left, whatever the calls have answered."""
     controller = lab.up()
     lab.cloud.fail_next(method, ["drop-answer"])
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert (lab.nodes(), lab.vms()) == ({}, {})
 
 
@@ -152,20 +152,20 @@ def test_down_lists_what_refuses_to_go(lab):
     """After its deadline `down` says what is left and in which state."""
     controller = lab.up()
     lab.change(denied_permissions=frozenset({"tpu.nodes.delete"}))
-    left = controller.sweep().machines()
+    left = controller.deletion().machines()
     assert [(item.kind, item.name, item.zone, item.state) for item in left] == [
         ("TPU", "demo-tpu-g1", ZONE, "READY")
     ]
     assert lab.mutations()["tpu.nodes.delete"] <= 12
     lab.change(denied_permissions=frozenset())
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
 
 
 def test_down_does_not_call_it_empty_when_it_cannot_look(lab):
     """A list that fails is an entry of its own, never "nothing left" (I7)."""
     controller = lab.up()
     lab.change(denied_permissions=frozenset({"tpu.nodes.list"}))
-    left = controller.sweep().machines()
+    left = controller.deletion().machines()
     assert [(item.kind, item.name) for item in left] == [("TPU", "?")]
     assert "demo-tpu-g1" in lab.nodes()
 
@@ -173,7 +173,7 @@ def test_down_does_not_call_it_empty_when_it_cannot_look(lab):
 def test_down_deletes_our_bucket_with_everything_in_it(lab):
     """With --delete-data nothing is left at all."""
     controller = lab.up()
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert delete_data(controller, lab.bucket) is None
     assert lab.objects() == []
     assert delete_data(controller, lab.bucket) is None
@@ -207,7 +207,7 @@ def test_down_waits_for_a_create_whose_answer_was_lost(lab):
     controller = lab.up()
     controller.records.update(lambda record: changed(record, accepted=False, requested_at=lab.clock.now()))
     begun = lab.clock.now()
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert lab.clock.now() - begun >= 30
 
 
@@ -224,40 +224,40 @@ def test_down_waits_for_an_order_that_is_still_running(lab, monkeypatch):
         return listed(self, *wanted) if lab.clock.now() - begun > 140 else Absent()
 
     monkeypatch.setattr(adapter, "labelled", late)
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     lab.wait(300)
     assert (lab.nodes(), lab.vms()) == ({}, {})
 
 
 def test_down_says_first_that_the_deployment_goes(lab):
     """Killed in the middle, it leaves a record that no `watch` takes for a deployment to keep alive."""
-    lab.up().sweep().begin()
+    lab.up().deletion().begin()
     assert lab.controller(state="another computer").record.job.bundle == ""
 
 
 def test_down_that_slept_through_its_lease_deletes_nothing_of_its_successor(lab):
     """A laptop closed in the middle of `down` wakes when another computer has brought the deployment up again."""
-    sweep = lab.up().sweep()
-    sweep.begin()
+    deletion = lab.up().deletion()
+    deletion.begin()
     lab.clock.advance(LIFE + 1)
     lab.controller(state="another computer", beside=True, who="there").up()
     before = lab.mutations()
     with pytest.raises(LeaseHeldError, match="there holds the lease"):
-        sweep.machines()
+        deletion.machines()
     assert lab.mutations() == before
 
 
 def test_down_is_not_done_before_the_record_is_closed(lab):
     """A bucket that refuses for a while is asked again; one that refuses for a minute is said to be left."""
     controller = lab.up()
-    sweep = controller.sweep()
-    sweep.begin()
-    sweep.machines()
+    deletion = controller.deletion()
+    deletion.begin()
+    deletion.machines()
     controller.lease.keep()
     lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 5)
-    assert sweep.close() is None
+    assert deletion.close() is None
     assert lab.controller(state="another computer").record.node.incarnation == 2
-    later = lab.up().sweep()
+    later = lab.up().deletion()
     lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 500)
     left = later.close()
     assert (left.kind, left.name) == ("record", ".tpuctl/record.json")
@@ -267,7 +267,7 @@ def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, mo
     """A replica that does not know the node yet, or no more, is asked again half a minute later."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up()
-    sweep, listed = controller.sweep(), type(controller.cloud.nodes).labelled
+    deletion, listed = controller.deletion(), type(controller.cloud.nodes).labelled
     looks = []
 
     def stale(self, *words):
@@ -275,7 +275,7 @@ def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, mo
         return Absent() if len(looks) in {1, 3} else listed(self, *words)
 
     monkeypatch.setattr(type(controller.cloud.nodes), "labelled", stale)
-    assert sweep.machines() == ()
+    assert deletion.machines() == ()
     assert lab.nodes() == {}
     assert len(looks) > 3
 
@@ -283,7 +283,7 @@ def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, mo
 def test_down_takes_a_list_that_failed_for_no_witness(lab, monkeypatch):
     """No answer, and half a minute later a list that is too old: that is one absence, not two."""
     controller = lab.up()
-    sweep, adapter = controller.sweep(), type(controller.cloud.vms)
+    deletion, adapter = controller.deletion(), type(controller.cloud.vms)
     listed, looks = adapter.labelled, []
     lab.cloud.fail_next("compute.instances.delete", ["permission denied"])
 
@@ -297,7 +297,7 @@ def test_down_takes_a_list_that_failed_for_no_witness(lab, monkeypatch):
         return listed(self, *words)
 
     monkeypatch.setattr(adapter, "labelled", seen)
-    assert sweep.machines() == ()
+    assert deletion.machines() == ()
     assert lab.vms() == {}
 
 
@@ -316,7 +316,7 @@ def test_down_does_not_believe_one_list_that_is_older_than_a_vm_that_was_stopped
         return Absent() if len(looks) == 1 else listed(self, *words)
 
     monkeypatch.setattr(adapter, "labelled", stale)
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert lab.vms() == {}
 
 
@@ -327,9 +327,9 @@ def test_down_waits_for_nothing_that_was_seen_to_go(lab):
     lab.controller().run()
     start = lab.clock.now()
     controller = lab.controller()
-    assert controller.sweep().machines() == ()
-    controller.sweep().close()
-    assert lab.controller().sweep().machines() == ()
+    assert controller.deletion().machines() == ()
+    controller.deletion().close()
+    assert lab.controller().deletion().machines() == ()
     assert lab.clock.now() - start < 20
 
 
@@ -342,7 +342,7 @@ def test_the_numbers_of_tpus_go_on_without_a_gap_after_down(tmp_path, strategy):
         controller = lab.up(wanted)
         assert list(lab.nodes()) == [f"demo-tpu-g{number}"]
         for _ in range(number):
-            again = lab.controller(wanted).sweep()
+            again = lab.controller(wanted).deletion()
             assert again.machines() == ()
             assert again.close() is None
     assert controller.record.node.incarnation == 3
@@ -351,8 +351,8 @@ def test_the_numbers_of_tpus_go_on_without_a_gap_after_down(tmp_path, strategy):
 def test_a_number_that_was_asked_for_is_not_set_aside_again(lab):
     """The create after `down` is refused and its TPU certainly absent: the next `down` sets another one aside."""
     controller = lab.up()
-    controller.sweep().machines()
-    controller.sweep().close()
+    controller.deletion().machines()
+    controller.deletion().close()
     again = lab.controller()
     again.want()
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
@@ -361,8 +361,8 @@ def test_a_number_that_was_asked_for_is_not_set_aside_again(lab):
     assert asked >= 2
     assert lab.nodes() == {}
     lab.change(stockouts=frozenset())
-    again.sweep().machines()
-    again.sweep().close()
+    again.deletion().machines()
+    again.deletion().close()
     lab.up()
     (name,) = lab.nodes()
     assert int(name.rpartition("-g")[2]) > asked
@@ -380,13 +380,13 @@ def test_down_names_machines_of_our_label_in_zones_that_nobody_names(lab):
     controller.cloud.vms.create(replace(controller.blueprint.vm_order(controller.record), zone="us-east5-a"))
     lab.wait(5)
     lab.cloud.set_zone_state("us-west4-a", "unreachable")
-    sweep = controller.sweep()
+    deletion = controller.deletion()
     before = lab.cloud.calls.copy()
-    tpus, vms = sweep.elsewhere()
+    tpus, vms = deletion.elsewhere()
     assert lab.cloud.calls - before == {"tpu.nodes.list": 1, "compute.instances.aggregatedList": 1}
     assert [(node.name, node.zone) for node in tpus.value.found] == [("demo-tpu-g7", OTHER_ZONE)]
     assert tpus.value.unreachable == ("us-west4-a",)
     assert [(vm.name, vm.zone) for vm in vms.value.found] == [("demo-vm", "us-east5-a")]
-    assert sweep.machines() == ()
+    assert deletion.machines() == ()
     assert set(lab.nodes()) == {"demo-tpu-g7"}
     assert [vm.zone for vm in lab.cloud.kernel.state.instances.values()] == ["us-east5-a"]

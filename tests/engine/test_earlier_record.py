@@ -30,8 +30,8 @@ from orchestrator.domain.record import (
     VmRecord,
     newest_incarnation,
 )
-from orchestrator.engine.rebuild_record import rebuilt
-from orchestrator.engine.record_format import STORED, decode, encode
+from orchestrator.engine.records.rebuild_record import rebuilt
+from orchestrator.engine.records.record_format import STORED, decode, encode
 from orchestrator.errors import Retry
 from tests.engine.engine_lab import PROJECT, Lab
 
@@ -66,7 +66,7 @@ def test_every_value_has_its_place_in_the_nested_record(left):
         incarnation=3, zone=HERE, type="v5litepod-4", requested_at=REQUESTED,
         highest=4, shape=Shape("v5litepod-1", "v2-alpha-tpuv5-lite", True, True), preemptions=1,
     )  # fmt: skip
-    assert left.race == RaceRecord(3, rivals=(Candidate(4, THERE, REQUESTED, accepted=True),))
+    assert left.race == RaceRecord(3, candidates=(Candidate(4, THERE, REQUESTED, accepted=True),))
     assert (left.vm, left.ssh) == (VmRecord(accepted=True), SshRecord())
     assert left.bucket == BucketRecord(
         observed=True, ready=True, grants="2:::0:0", granted_at=1795477712.4837377

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import run
-from orchestrator.engine.atomic_files import append_synced, disk_trouble, write_atomically
+from orchestrator.engine.records.atomic_files import append_synced, disk_trouble, write_atomically
 from orchestrator.errors import DiskError
 
 PATH = Path("/somewhere/record.json")

@@ -93,5 +93,5 @@ def test_a_controller_that_dies_at_the_create_leaves_one_order(lab, moment):
 def test_down_leaves_nothing(lab):
     """The order goes by v2, by force, with its node."""
     controller = lab.up(flex())
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert (lab.queued(), lab.nodes()) == ({}, {})

@@ -16,9 +16,9 @@ from orchestrator.domain.observation import Heartbeat, Phase, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.spec import EVENTS, NotifySpec
-from orchestrator.engine import receivers
-from orchestrator.engine.outbox import OUTBOX, PAUSES, SENT, Outbox, Postman
-from orchestrator.engine.receivers import Apprise, Hook, Webhook, try_all
+from orchestrator.engine.publish import receivers
+from orchestrator.engine.publish.outbox import OUTBOX, PAUSES, SENT, Outbox, Postman
+from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import PreconditionError, TransientError
 from orchestrator.planning.notifications import Notification, due, stopped
 from tests.kit.records import changed, record_of

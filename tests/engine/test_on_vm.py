@@ -13,7 +13,7 @@ import pytest
 from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.scopes import CLOUD_PLATFORM, STORAGE
-from orchestrator.engine import loop_on_vm
+from orchestrator.engine.loop import loop_on_vm
 from orchestrator.errors import RemoteError, UsageError
 from orchestrator.scripts.render import loop_script
 from tests.scripts.render_kit import Box, serve

@@ -4,8 +4,8 @@ import gzip
 import hashlib
 import platform
 
-from orchestrator.app import wanted
 from orchestrator.app.reporter import Reporter
+from orchestrator.app.source import wanted
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.contract.uv_pin import PROGRAMS, object_name
 from orchestrator.domain.spec import VmSpec

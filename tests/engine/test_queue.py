@@ -126,7 +126,7 @@ def test_down_leaves_nothing_in_the_queue(tmp_path, wait):
     controller = lab.controller(queued())
     controller.want()
     controller.run(seconds=wait, passes=1000)
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     assert (lab.queued(), lab.nodes()) == ({}, {})
 
 
@@ -139,7 +139,7 @@ def test_down_finds_an_order_without_record_and_bucket(lab):
     controller.cloud.buckets.delete(lab.bucket)
     elsewhere = lab.controller(a_spec(vm="none"), state="another computer")
     assert elsewhere.record == record_of(fence=elsewhere.record.fence)
-    assert elsewhere.sweep().machines() == ()
+    assert elsewhere.deletion().machines() == ()
     assert lab.queued() == {}
 
 

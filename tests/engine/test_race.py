@@ -40,7 +40,7 @@ def settled(lab, controller):
     assert state is NodeState.READY
     assert [job.endswith(name) for job in jobs(lab)] == [True], jobs(lab)
     assert name == f"demo-tpu-g{controller.record.node.incarnation}"
-    assert controller.record.race.rivals == ()
+    assert controller.record.race.candidates == ()
     return name
 
 
@@ -159,9 +159,9 @@ def test_down_in_the_middle_of_a_race_leaves_nothing(slow):
     controller.want()
     controller.one_pass()
     controller.one_pass()
-    sweep = slow.controller(RACE).sweep()
-    sweep.begin()
-    assert sweep.machines() == ()
+    deletion = slow.controller(RACE).deletion()
+    deletion.begin()
+    assert deletion.machines() == ()
     slow.wait(600)
     assert slow.nodes() == {}
 

@@ -121,10 +121,10 @@ def test_a_down_that_could_not_read_the_record_forgets_nothing_of_it(lab, monkey
         silent.setattr(GcsStore, "read", _no_answer)
         down = lab.controller(state="another computer", forgiving=True)
     assert down.record.node.incarnation == 0
-    sweep = down.sweep()
-    sweep.begin()
-    assert sweep.machines() == ()
-    assert sweep.close() is None
+    deletion = down.deletion()
+    deletion.begin()
+    assert deletion.machines() == ()
+    assert deletion.close() is None
     lab.controller(state="another computer").up()
     assert list(lab.nodes()) == ["demo-tpu-g3"]
 
@@ -134,10 +134,10 @@ def test_a_down_that_can_never_read_the_record_says_so_and_writes_none(lab, monk
     lab.up()
     monkeypatch.setattr(GcsStore, "read", _no_answer)
     down = lab.controller(state="another computer", forgiving=True)
-    sweep = down.sweep()
-    sweep.begin()
-    assert sweep.machines() == ()
-    assert sweep.close().kind == "record"
+    deletion = down.deletion()
+    deletion.begin()
+    assert deletion.machines() == ()
+    assert deletion.close().kind == "record"
     assert not (lab.folder / "another computer" / "record.json").exists()
 
 
@@ -189,7 +189,7 @@ def test_every_mutating_call_has_its_intent_before_and_its_result_after(lab):
     controller.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.up()
-    controller.sweep().machines()
+    controller.deletion().machines()
     assert len(seen) >= 7
     intents, results = entries("intent"), entries("result")
     assert sorted(e["id"] for e in intents) == sorted(e["id"] for e in results)

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlError
-from orchestrator.planning.tpu import CREATE_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
 from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, Lab, a_spec
 
 BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
@@ -328,7 +328,7 @@ def test_a_stranger_with_the_vms_name_is_refused_and_left_alone(lab, running):
     assert controller.one_pass().plan.outcome is Outcome.DONE
     lab.clock.advance(5)
     assert lab.vms() == before
-    assert [left.name for left in controller.sweep().machines()] == []
+    assert [left.name for left in controller.deletion().machines()] == []
     assert lab.vms() == before
     assert lab.mutations()["compute.instances.start"] == 0
 

@@ -56,7 +56,7 @@ def test_down_sweeps_both_regions_also_after_the_file_names_one(lab):
     lab.wait(120)
     assert where(lab) == [AWAY]
     other = lab.controller(a_spec(vm="none"))
-    assert other.sweep().machines() == ()
+    assert other.deletion().machines() == ()
     assert where(lab) == []
 
 
@@ -84,7 +84,7 @@ def test_a_kill_around_a_create_leaves_one_tpu_in_one_of_the_regions(tmp_path, m
     controller.run(lambda r: r.plan.settled)
     assert list(lab.nodes().values()) == [NodeState.READY]
     assert where(lab) == [AWAY]
-    assert lab.controller(SPEC).sweep().machines() == ()
+    assert lab.controller(SPEC).deletion().machines() == ()
     assert where(lab) == []
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from orchestrator.domain.observation import Unknown
-from orchestrator.engine.loop import Watcher
+from orchestrator.engine.loop.loop import Watcher
 from orchestrator.errors import TransientError
 from tests.engine.engine_lab import a_spec
 

@@ -1,8 +1,8 @@
 """Events and the job's log: written to the bucket by one process, read back by another."""
 
-from orchestrator.engine import job_logs
-from orchestrator.engine.event_log import read_events
-from orchestrator.engine.job_logs import JobLog, LogTail
+from orchestrator.engine.bucket import job_logs
+from orchestrator.engine.bucket.job_logs import JobLog, LogTail
+from orchestrator.engine.publish.event_log import read_events
 
 
 def test_events_are_stored_and_read_back_in_order(lab):

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from orchestrator.engine import atomic_files
+from orchestrator.engine.records import atomic_files
 from orchestrator.threads import one_after_the_other
 from tests.engine.engine_lab import Lab
 
@@ -57,7 +57,7 @@ def test_notes_are_on_the_disk_before_each_call(tmp_path, disk):
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.up()
-    controller.sweep().machines()
+    controller.deletion().machines()
     methods = {what.split()[0] for what, _, _ in calls}
     assert {"POST", "DELETE"} <= methods
     assert len(calls) >= 6

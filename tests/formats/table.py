@@ -16,7 +16,7 @@ from orchestrator.agent.settings import read_settings
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine.checkpoints import read_checkpoints
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from tests.agent.agent_lab import BUCKET, Lab, running_lab
 from tests.formats.layouts import LAYOUTS, Layout, Save, steps
 

@@ -49,7 +49,7 @@ class Checks:
         return [one for one in found if one.name.startswith(name)]
 
     def findable(self, name, zones):
-        """Record machines of a deployment that a sweep of *zones* would not find (I1)."""
+        """Record machines of a deployment that a deletion of *zones* would not find (I1)."""
         self.blame(invariants.i1_findable(self.live(f"{name}-"), name, zones))
 
     def gone(self, name):

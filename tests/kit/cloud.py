@@ -15,15 +15,17 @@ from filelock import FileLock
 
 from orchestrator.app import session
 from orchestrator.app.fleet import sessions
-from orchestrator.app.loop import holder, process_lock, watch_all
+from orchestrator.app.loop import watch_all
 from orchestrator.app.status import status
+from orchestrator.app.this_computer import holder, process_lock
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine import atomic_files, journal, lease_object
+from orchestrator.engine import lease_object
+from orchestrator.engine.records import atomic_files, journal
 from orchestrator.errors import TpuctlError
 from orchestrator.threads import one_after_the_other
 from tests.contract.discovery import Witness

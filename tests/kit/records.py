@@ -3,7 +3,7 @@
 from typing import Any
 
 from orchestrator.domain.record import Record
-from orchestrator.engine.record_format import states_of, with_stored
+from orchestrator.engine.records.record_format import states_of, with_stored
 
 STORED = {
     "bucket_observed": "bucket_seen",

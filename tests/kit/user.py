@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from unittest.mock import patch
 
-from orchestrator.app.state_folders import RECORD_KEY
+from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.cli.main import run
 from tests.kit.cloud import Kill
 

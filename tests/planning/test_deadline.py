@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.policies.compared import Policy, choose
-from orchestrator.planning.deadline import Mode, Offer, Situation, life_of, on_time, share_of
+from orchestrator.planning.tpu.deadline import Mode, Offer, Situation, life_of, on_time, share_of
 
 HOUR = 3600.0
 CHEAP = Offer("a", 1.0, up=True, share=0.9, life=6 * HOUR)

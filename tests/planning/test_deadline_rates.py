@@ -10,9 +10,9 @@ from orchestrator.domain.catalog import Price
 from orchestrator.domain.node_price import Prices, prices
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.planning.deadline import Mode
 from orchestrator.planning.decide import decide
-from orchestrator.planning.on_demand import SPOT_PRICE, situation, to_leave
+from orchestrator.planning.tpu.deadline import Mode
+from orchestrator.planning.tpu.on_demand import SPOT_PRICE, situation, to_leave
 from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, world
 

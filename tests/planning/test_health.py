@@ -9,7 +9,7 @@ from orchestrator.domain.observation import NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.planning.decide import decide
-from orchestrator.planning.tpu import SICK_DEADLINE
+from orchestrator.planning.tpu.judgement import SICK_DEADLINE
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
 SILENT = Present((beat(updated=NOW - 200),))

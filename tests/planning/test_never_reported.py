@@ -8,7 +8,7 @@ from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.record import Candidate, Span
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.decide import decide
-from orchestrator.planning.never_reported import (
+from orchestrator.planning.tpu.never_reported import (
     SILENT_DEADLINE,
     SILENT_TIME,
     SILENT_TPUS,

@@ -13,7 +13,7 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Refusal
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.next_zone import (
+from orchestrator.planning.tpu.next_zone import (
     FIRST_DELAY,
     LONGEST_DELAY,
     LONGEST_GOING,
@@ -23,7 +23,7 @@ from orchestrator.planning.next_zone import (
     hopeless,
     next_zone,
 )
-from orchestrator.planning.on_demand import of_mode
+from orchestrator.planning.tpu.on_demand import of_mode
 from orchestrator.planning.update_record import learn
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world
 

@@ -13,9 +13,9 @@ from orchestrator.domain.record import Refusal, Span
 from orchestrator.domain.units import Duration, Until
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.next_zone import hopeless
-from orchestrator.planning.on_demand import deadline_status, learn_progress, situation
-from orchestrator.planning.queued_tpu import merged
+from orchestrator.planning.tpu.next_zone import hopeless
+from orchestrator.planning.tpu.on_demand import deadline_status, learn_progress, situation
+from orchestrator.planning.tpu.queued_tpu import merged
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
 

@@ -10,7 +10,7 @@ from orchestrator.domain.queued_resource import ENDED, QueuedResource, QueuedSta
 from orchestrator.domain.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.queued_tpu import (
+from orchestrator.planning.tpu.queued_tpu import (
     CLOCKS,
     PROVISIONING_DEADLINE,
     loss_text,

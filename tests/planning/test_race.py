@@ -20,7 +20,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.invariants import broken
-from orchestrator.planning.race import asked_for, candidates, undecided, width
+from orchestrator.planning.tpu.race import asked_for, current_candidates, undecided, width
 from orchestrator.planning.update_record import learn
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, node, record, spec, world
@@ -88,9 +88,9 @@ def test_the_record_finds_every_candidate_in_whatever_order_they_were_asked_for(
         for number in order:
             made = asked_for(made, ZONES[number - 1], number, 1, NOW)
         assert made.node.incarnation == order[0]
-        assert {made.node.incarnation, *(c.incarnation for c in candidates(made))} == {1, 2, 3}
+        assert {made.node.incarnation, *(c.incarnation for c in current_candidates(made))} == {1, 2, 3}
         assert newest_incarnation(made) == 3
-    assert candidates(asked_for(made, ZONES[0], 4, 4, NOW)) == ()
+    assert current_candidates(asked_for(made, ZONES[0], 4, 4, NOW)) == ()
 
 
 def test_nothing_is_deleted_nor_pushed_before_the_winner_is_known():
@@ -129,7 +129,7 @@ def test_the_one_that_is_ready_leads():
     """The controller names the first READY TPU, so that one has to be the newest for the record."""
     made = learn(running(), seen(racer(1), racer(2), racer(3, NodeState.READY)))
     assert (made.node.incarnation, made.node.zone) == (3, ZONES[2])
-    assert {c.incarnation for c in candidates(made)} == {1, 2}
+    assert {c.incarnation for c in current_candidates(made)} == {1, 2}
 
 
 def test_a_refused_leader_gives_way_and_a_refused_rival_leaves():
@@ -140,7 +140,7 @@ def test_a_refused_leader_gives_way_and_a_refused_rival_leaves():
         left = [racer(n) for n in (1, 2, 3) if n != failed]
         made = learn(running(operations=(order,)), seen(*left, operations=(result,)))
         assert made.node.incarnation == leader
-        assert failed not in {c.incarnation for c in made.race.rivals}
+        assert failed not in {c.incarnation for c in made.race.candidates}
         assert [r.zone for r in made.refusals] == [ZONES[failed - 1]]
 
 
@@ -181,9 +181,9 @@ def test_losers_are_remembered_until_they_are_surely_gone():
     won = running(claimed=True)
     gone = {f"node:{n}:absent": NOW - 40 for n in (2, 3)}
     now = seen(racer(1, NodeState.READY))
-    assert len(learn(won, now).race.rivals) == 2
-    assert learn(changed(won, first_seen=gone), now).race.rivals == ()
-    assert len(learn(changed(won, first_seen=gone), replace(now, nodes=Unknown("503"))).race.rivals) == 2
+    assert len(learn(won, now).race.candidates) == 2
+    assert learn(changed(won, first_seen=gone), now).race.candidates == ()
+    assert len(learn(changed(won, first_seen=gone), replace(now, nodes=Unknown("503"))).race.candidates) == 2
 
 
 def test_a_race_that_the_record_has_lost_is_found_again_by_its_labels():
@@ -191,7 +191,7 @@ def test_a_race_that_the_record_has_lost_is_found_again_by_its_labels():
     now = seen(racer(1), racer(2), racer(3))
     made = learn(record(incarnation=0, zone="", accepted=False, requested_at=0.0), now)
     assert (made.race.round, undecided(made)) == (1, True)
-    assert {made.node.incarnation, *(c.incarnation for c in candidates(made))} == {1, 2, 3}
+    assert {made.node.incarnation, *(c.incarnation for c in current_candidates(made))} == {1, 2, 3}
     assert deletes(decide(RACE, now, made)) == []
 
 

@@ -7,15 +7,15 @@ import pytest
 from orchestrator.contract.preemption_notice import REPORT_COUNTS
 from orchestrator.domain.observation import Absent, Claim, NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.record import Candidate, Refusal, race_to_win, succeeded
+from orchestrator.domain.record import Candidate, Refusal, has_successors, race_to_win
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.forecast import foresee
 from orchestrator.planning.intent import intended
 from orchestrator.planning.invariants import broken
-from orchestrator.planning.next_zone import hopeless
-from orchestrator.planning.preemption import still_saving
-from orchestrator.planning.race import candidates, undecided
+from orchestrator.planning.tpu.next_zone import hopeless
+from orchestrator.planning.tpu.preemption import still_saving
+from orchestrator.planning.tpu.race import current_candidates, undecided
 from orchestrator.planning.update_record import learn
 from tests.kit.records import changed
 from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
@@ -59,7 +59,7 @@ def test_at_the_notice_the_next_one_is_asked_for_and_the_old_one_saves_on():
     assert broken(spec(), plan, now, record()) is None
     noted = intended(record(), plan.changes, queued=False, now=NOW)
     assert (noted.node.incarnation, noted.race.round) == (1, 2)
-    assert succeeded(noted)
+    assert has_successors(noted)
     assert not undecided(noted)
     assert [race_to_win(noted, number) for number in (1, 2)] == [0, 2]
 
@@ -157,7 +157,7 @@ def test_a_refused_successor_is_asked_for_anew_after_its_pause():
 def test_a_successor_that_was_never_made_is_forgotten():
     """A process was killed between its intent and the call: the TPU that works waits for nobody."""
     known = asked(first_seen={"node:1:ready": NOW - 900, "node:2:absent": NOW - 31})
-    assert candidates(learn(known, seen(FIRST))) == ()
+    assert current_candidates(learn(known, seen(FIRST))) == ()
 
 
 def test_a_successor_that_never_comes_makes_room_for_another():

@@ -16,8 +16,8 @@ from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.race import asked_for
-from orchestrator.planning.tpu_types import next_type
+from orchestrator.planning.tpu.race import asked_for
+from orchestrator.planning.tpu.tpu_types import next_type
 from orchestrator.planning.update_record import learn
 from orchestrator.pricing.bill import spent
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown, VmState
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.planning.termination import wind_down
-from orchestrator.planning.tpu import CREATE_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
 from orchestrator.planning.update_record import learn
 from orchestrator.planning.vm import decide_vm
 from tests.kit.records import changed, record_of

@@ -14,11 +14,11 @@ import traceback
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.app.loop.holder import process_ended, this_process
-from orchestrator.app.loop.process_lock import only_here
+from orchestrator.app.this_computer.holder import process_ended, this_process
+from orchestrator.app.this_computer.process_lock import only_here
 from orchestrator.clock import SystemClock
 from orchestrator.engine.lease_object import Lease
-from orchestrator.engine.record_store import RecordStore
+from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, TransientError
 from tests.kit.records import changed
 

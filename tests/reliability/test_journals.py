@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.contract.object_names import HEARTBEAT, JOURNAL, RECORD
 from orchestrator.domain.observation import NodeState
-from orchestrator.engine.rebuild_record import _entry, rebuilt
-from orchestrator.engine.record_format import stored_values
+from orchestrator.engine.records.rebuild_record import _entry, rebuilt
+from orchestrator.engine.records.record_format import stored_values
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 from tests.kit.figures import tell
@@ -73,7 +73,7 @@ class Story:
         self.lab.controller(self.spec).one_pass()
 
     def down_and_up(self):
-        self.lab.controller(self.spec).sweep().machines()
+        self.lab.controller(self.spec).deletion().machines()
         self.lab.up(self.spec)
 
     def keep(self, entries):

@@ -31,7 +31,7 @@ from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSet
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.lease_object import Lease
-from orchestrator.engine.record_format import decode, encode
+from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.errors import LeaseHeldError, PreconditionError
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.objects import GcsStore

@@ -13,19 +13,19 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.app import expired
-from orchestrator.app.loop.holder import process_ended, this_process
+from orchestrator.app.this_computer.holder import process_ended, this_process
 from orchestrator.config.adapter import dump, restore
 from orchestrator.contract.object_names import JOURNAL, LEASE, RECORD
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record
-from orchestrator.engine import atomic_files
-from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
-from orchestrator.engine.rebuild_record import _entry, rebuilt
-from orchestrator.engine.record_format import encode, stored_values
-from orchestrator.engine.record_store import RecordStore
+from orchestrator.engine.records import atomic_files
+from orchestrator.engine.records.journal import Journal
+from orchestrator.engine.records.rebuild_record import _entry, rebuilt
+from orchestrator.engine.records.record_format import encode, stored_values
+from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
 from orchestrator.google.objects import GcsStore
 from tests.engine.engine_lab import Lab, a_spec

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.engine import atomic_files
+from orchestrator.engine.records import atomic_files
 
 G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
 

@@ -1,6 +1,6 @@
 """Machines that come up and never report, such as those whose service account may not use the bucket."""
 
-from orchestrator.planning.never_reported import START_DEADLINE
+from orchestrator.planning.tpu.never_reported import START_DEADLINE
 
 HOUR = 3600.0
 

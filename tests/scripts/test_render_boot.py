@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.domain.observation import Phase
 from orchestrator.domain.ports import StoredObject
-from orchestrator.engine.heartbeats import parse_heartbeat
+from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.scripts.render import begin_script, machine_scripts
 from tests.scripts.render_kit import AGENT, DIGEST, Box, cloud, make_spec, make_target
 

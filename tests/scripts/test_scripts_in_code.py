@@ -13,8 +13,9 @@ from orchestrator.app.machines import ssh_proxy, workers
 from orchestrator.app.selftest import probes
 from orchestrator.emulator.machines import apt_standin, docker_standin, machine_python, standin
 from orchestrator.emulator.machines.start_module import shell_command
-from orchestrator.engine import adopt, loop_on_vm
+from orchestrator.engine import adopt
 from orchestrator.engine.fleet import slurm
+from orchestrator.engine.loop import loop_on_vm
 from orchestrator.ssh import copy, elevate, tree, upload
 
 ROOT = Path(__file__).parents[2] / "orchestrator"
@@ -62,8 +63,8 @@ SCRIPTS = {
     "app/machines/workers.py IN_JOB": workers.IN_JOB,
     "app/selftest/probes.py PROBE": probes.PROBE,
     "app/selftest/probes.py CHIPS": probes.CHIPS,
-    "engine/loop_on_vm.py _INSTALL": installs(),
-    "engine/loop_on_vm.py _CALL": loop_on_vm._filled(loop_on_vm._CALL, VERB="status"),
+    "engine/loop/loop_on_vm.py _INSTALL": installs(),
+    "engine/loop/loop_on_vm.py _CALL": loop_on_vm._filled(loop_on_vm._CALL, VERB="status"),
     "engine/fleet/slurm.py _RUN": slurm._RUN.replace("@FOLDER@", slurm.FOLDER).replace(
         "@WORDS@", "queue 'a b'"
     ),

@@ -24,7 +24,8 @@ from orchestrator.emulator.client import shorten
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.state.secrets import Secrets
-from orchestrator.engine import artifacts, journal, record_store
+from orchestrator.engine import artifacts
+from orchestrator.engine.records import journal, record_store
 from orchestrator.google.secret_manager import SecretManager
 from orchestrator.ssh.run import CommandAnswer
 from tests.crash.stage import storage_parts
@@ -79,7 +80,7 @@ class CanaryCloud(Cloud):
                 *(patch.object(*change) for change in changes),
                 patch("orchestrator.app.secret.open_manager", self._manager),
                 patch("orchestrator.app.notify.open_manager", self._manager),
-                patch("orchestrator.engine.outbox.Postman", Postman),
+                patch("orchestrator.engine.publish.outbox.Postman", Postman),
             ]
             for one in patches:
                 one.start()

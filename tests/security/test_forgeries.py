@@ -20,10 +20,10 @@ from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.record import Candidate
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine import reconcile
-from orchestrator.engine.heartbeats import Heartbeats, _readers, parse_heartbeat, worker_of
-from orchestrator.engine.loop import WakeObject
-from orchestrator.engine.published_status import read_curve
-from orchestrator.engine.race_claim import read_claim
+from orchestrator.engine.bucket.heartbeats import Heartbeats, _readers, parse_heartbeat, worker_of
+from orchestrator.engine.bucket.race_claim import read_claim
+from orchestrator.engine.loop.wake_object import WakeObject
+from orchestrator.engine.publish.published_status import read_curve
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import learn
 from orchestrator.pricing.spending import spending

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.app import same_place
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.same_place import ACCOUNT, check_place, store_account
-from orchestrator.app.state_folders import SPEC_FILE, state_folder
+from orchestrator.app.this_computer import same_place
+from orchestrator.app.this_computer.same_place import ACCOUNT, check_place, store_account
+from orchestrator.app.this_computer.state_folders import SPEC_FILE, state_folder
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.domain.observation import Absent
 from orchestrator.domain.plan import Outcome
-from orchestrator.engine.record_format import encode
+from orchestrator.engine.records.record_format import encode
 from orchestrator.errors import UsageError
 from orchestrator.planning.termination import judge_end
 from tests.kit.records import record_of

@@ -19,8 +19,8 @@ from orchestrator.contract.json_values import json_object
 from orchestrator.contract.machine_errors import TornError
 from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
-from orchestrator.engine.checkpoints import read_checkpoints
-from orchestrator.engine.fetch import Parcel, fetch
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
+from orchestrator.engine.bucket.fetch import Parcel, fetch
 from orchestrator.errors import TransientError
 from tests.security.test_forgeries import EVIL
 

@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from orchestrator.app import support
-from orchestrator.app.state_folders import bug_prefix
+from orchestrator.app.this_computer.state_folders import bug_prefix
 from orchestrator.contract.object_names import FETCHED
-from orchestrator.engine import fetch
+from orchestrator.engine.bucket import fetch
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.uv_program import cache_folder, shared_folder

@@ -20,7 +20,7 @@ from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import BucketSpec
-from orchestrator.engine.delete_data import DataSweep
+from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from tests.emulator.cloud_kit import node_body, vm_body
@@ -73,9 +73,9 @@ def test_an_adopted_bucket_is_never_changed_weakened_or_deleted(fields, tmp_path
     controller = lab.up(a_spec(bucket__name="theirs", bucket__adopt=True))
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.up()
-    assert controller.sweep().machines() == ()
-    sweep = controller.sweep()
-    left = DataSweep(sweep.deployment, sweep.close).delete("theirs")
+    assert controller.deletion().machines() == ()
+    deletion = controller.deletion()
+    left = DataDeletion(deletion.deployment, deletion.close).delete("theirs")
     assert left is not None
     assert settings(lab) == before
     assert lab.get("their/data") == b"precious"
@@ -153,7 +153,7 @@ def test_no_forged_record_or_journal_deletes_what_is_not_ours(tmp_path):
     controller = lab.up()
     whole = json.loads(lab.get(RECORD))
     crowd(lab)
-    assert controller.sweep().machines() == ()
+    assert controller.deletion().machines() == ()
     others = (set(lab.nodes()), set(lab.vms()))
     assert others == (set(FOREIGN_NODES), set(FOREIGN_VMS))
     refused, store = 0, controller.cloud.store
@@ -175,7 +175,7 @@ def test_no_forged_record_or_journal_deletes_what_is_not_ours(tmp_path):
             one.one_pass()
             lab.wait(30)
             one.one_pass()
-            one.sweep().machines()
+            one.deletion().machines()
         except TpuctlError:
             refused += 1
         lab.wait(60)

@@ -8,7 +8,7 @@ from orchestrator.agent.gang import Attempt, Gang
 from orchestrator.agent.loop import _count
 from orchestrator.agent.peers import _has_ended
 from orchestrator.contract.machine_errors import TransientError
-from orchestrator.engine import loop_on_vm
+from orchestrator.engine.loop import loop_on_vm
 from orchestrator.errors import RemoteError
 
 EVIL = (b"[" * 100_000, b"[]", b"1", b"null", b"\xff", b"{}", b'{"attempt": []}')

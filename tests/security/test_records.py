@@ -9,11 +9,11 @@ from orchestrator.domain.checksum import Origin, origin_of, proven, with_checksu
 from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Span
-from orchestrator.engine import record_format
 from orchestrator.engine.artifacts import bundle_file, find_artifacts
-from orchestrator.engine.delete import Sweep
-from orchestrator.engine.record_format import decode, encode
-from orchestrator.engine.record_store import RecordStore
+from orchestrator.engine.delete import Deletion
+from orchestrator.engine.records import record_format
+from orchestrator.engine.records.record_format import decode, encode
+from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import ConflictError, DamagedRecordError, LeaseHeldError, TpuctlError
 from tests.engine.engine_lab import Lab, a_spec
 from tests.engine.stand_ins import DIGEST
@@ -178,9 +178,9 @@ def test_down_deletes_whatever_the_record_says(lab, changes):
     lab.put(RECORD, json.dumps(with_checksum({**body, **changes})).encode())
     (lab.folder / "fresh").mkdir()
     controller = lab.controller(state="fresh", forgiving=True)
-    sweep = Sweep(controller.deployment)
-    sweep.begin()
-    assert sweep.machines() == ()
+    deletion = Deletion(controller.deployment)
+    deletion.begin()
+    assert deletion.machines() == ()
     assert lab.nodes() == lab.vms() == {}
 
 
@@ -197,12 +197,12 @@ def test_down_goes_on_without_the_lease_when_the_user_says_so(lab):
     controller.lease.release()
     controller.cloud.store.write = racing
     with pytest.raises(LeaseHeldError):
-        Sweep(controller.deployment).begin()
-    sweep = Sweep(controller.deployment, under_lease=False)
-    sweep.begin()
-    assert sweep.machines() == ()
+        Deletion(controller.deployment).begin()
+    deletion = Deletion(controller.deployment, under_lease=False)
+    deletion.begin()
+    assert deletion.machines() == ()
     assert lab.nodes() == lab.vms() == {}
-    assert sweep.close().kind == "record"
+    assert deletion.close().kind == "record"
 
 
 def test_a_file_that_is_not_what_its_name_says_is_not_sent(lab):

@@ -8,9 +8,9 @@ import pytest
 from orchestrator.domain.job_progress import Progress, seconds_remaining, with_reports
 from orchestrator.domain.observation import Phase
 from orchestrator.domain.ports import StoredObject
-from orchestrator.engine.heartbeats import parse_heartbeat
-from orchestrator.engine.rebuild_record import UNTOLD, rebuilt
-from orchestrator.engine.record_format import decode, encode
+from orchestrator.engine.bucket.heartbeats import parse_heartbeat
+from orchestrator.engine.records.rebuild_record import UNTOLD, rebuilt
+from orchestrator.engine.records.record_format import decode, encode
 from tests.engine.engine_lab import Lab, a_spec
 from tests.kit.records import record_of
 from tests.planning.worlds import NOW, beat, node

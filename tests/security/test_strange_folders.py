@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.machine import venv
-from orchestrator.app import local, state_folders
+from orchestrator.app import local
+from orchestrator.app.this_computer import state_folders
 from orchestrator.cli import update
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.trusted_folder import untrusted

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from orchestrator.app import support
-from orchestrator.app.state_folders import bug_prefix
+from orchestrator.app.this_computer.state_folders import bug_prefix
 from orchestrator.domain.events import Event
 from orchestrator.domain.ports import StoredObject
 from orchestrator.emulator.state.storage.stored import Preconditions

@@ -2,7 +2,7 @@
 
 from orchestrator.app.loop import watch
 from orchestrator.cli.views import job_progress
-from orchestrator.engine.outbox import Notifier
+from orchestrator.engine.publish.outbox import Notifier
 
 
 def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(user, monkeypatch):

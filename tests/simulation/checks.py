@@ -9,7 +9,7 @@ from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.emulator.state.instance import Status
 from orchestrator.emulator.state.node import DEAD, Health, NodeState
 from orchestrator.engine.observe import zones_to_look_at
-from orchestrator.planning.race import WIDEST, races
+from orchestrator.planning.tpu.race import WIDEST, races
 from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants
 from tests.simulation.invariants import Live, Violation

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
-from orchestrator.app import wanted
-from orchestrator.engine import many_loops
+from orchestrator.app.source import wanted
+from orchestrator.engine.loop import many_loops
 from tests.kit.figures import commit, tell
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY

@@ -45,7 +45,7 @@ def i1_findable(live, deployment, zones):
         for one in live
         if one.labels.get(names.DEPLOYMENT_LABEL) != deployment or one.zone not in zones
     ]
-    return f"no sweep would find {', '.join(lost)}" if lost else ""
+    return f"no deletion would find {', '.join(lost)}" if lost else ""
 
 
 def i1_gone(live):

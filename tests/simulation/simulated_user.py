@@ -9,7 +9,7 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import Goal, pass_until, record_wanted
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.endings import raise_outcome
-from orchestrator.engine.loop import run
+from orchestrator.engine.loop.loop import run
 from orchestrator.errors import (
     JobFailedError,
     LeaseHeldError,
@@ -117,7 +117,7 @@ class SimulatedUser:
     def _down(self, process):
         controller = Controller(self.world, self.spec, process, "down", forgiving=True)
         with controller.holding_lease():
-            left = delete_all(controller.sweep(), controller.deployment.bucket if self.deleting else "")
+            left = delete_all(controller.deletion(), controller.deployment.bucket if self.deleting else "")
             if self.deleting and not left:
                 shutil.rmtree(controller.folder, ignore_errors=True)
         if left:

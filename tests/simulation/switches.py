@@ -9,10 +9,13 @@ from orchestrator.contract import object_names
 from orchestrator.domain import names, record
 from orchestrator.domain.observation import Claim, Phase, Present
 from orchestrator.domain.plan import Plan
-from orchestrator.engine import apply, delete, journal, lease_object, loop, observe, reconcile, record_store
+from orchestrator.engine import apply, delete, lease_object, observe, reconcile
+from orchestrator.engine.loop import loop
+from orchestrator.engine.records import journal, record_store
 from orchestrator.errors import TransientError
 from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, observations
-from orchestrator.planning import calm, decide, next_zone, termination, tpu, vm
+from orchestrator.planning import calm, decide, termination, vm
+from orchestrator.planning.tpu import lifecycle, next_zone
 from orchestrator.ssh import watchdog
 from tests.kit.records import changed
 from tests.simulation import machines
@@ -138,7 +141,7 @@ MECHANISMS = {
         ((names, "node_name", lambda spec, incarnation: f"{spec.name}-tpu"),),
         (f"{ENGINE}recover.py::test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass",)),
     "M3 the sweep of older incarnations": Switch(
-        ((tpu, "deleting", lambda *_: True),),
+        ((lifecycle, "deleting", lambda *_: True),),
         (f"{PLANNING}decide.py::test_nodes_of_older_incarnations_are_deleted",)),
     "M3 zones of earlier files are looked at": Switch(
         ((observe, "zones_to_look_at", lambda spec, record: spec.tpu.zones),
@@ -175,10 +178,10 @@ MECHANISMS = {
         ((decide, "wind_down", lambda world, record, outcome, reason, **_: Plan((), (), outcome, reason)),),
         (f"{ENGINE}end.py::test_a_done_job_leaves_nothing_billed_and_nothing_to_do",)),
     "M6 the record says first that the deployment goes": Switch(
-        ((delete.Sweep, "begin", lambda self: None),),
+        ((delete.Deletion, "begin", lambda self: None),),
         (f"{ENGINE}down.py::test_down_says_first_that_the_deployment_goes",)),
     "M6 down waits for what is on its way": Switch(
-        ((delete.Sweep, "_on_their_way", lambda self: ()),),
+        ((delete.Deletion, "_on_their_way", lambda self: ()),),
         (f"{ENGINE}down.py::test_down_waits_for_a_create_whose_answer_was_lost",)),
     "I6 TPUs that never report are not paid for without end": Switch(
         ((termination, "all_silent", lambda *_: None),),
@@ -198,7 +201,7 @@ MECHANISMS = {
         ("tests/ssh/test_run.py::test_a_command_that_takes_too_long_is_cut_at_its_deadline",),
         patience=20.0),
     "M8 a create has a limit": Switch(
-        ((tpu, "CREATE_DEADLINE", NEVER),),
+        ((lifecycle, "CREATE_DEADLINE", NEVER),),
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
     "M9 the TPU's own timer": Switch(
         ((expire, "stays", lambda seen: "never"),),

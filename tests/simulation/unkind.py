@@ -18,7 +18,7 @@ from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.observation import Present
 from orchestrator.engine import apply, delete, observe, routes
-from orchestrator.engine.delete import Sweep
+from orchestrator.engine.delete import Deletion
 from orchestrator.engine.queued_tpus import NodesInQueue
 from orchestrator.errors import Retry
 from orchestrator.google import (
@@ -32,7 +32,8 @@ from orchestrator.google import (
     project_probe,
 )
 from orchestrator.google.refusal import Failure
-from orchestrator.planning import never_reported, news, next_zone, termination, tpu
+from orchestrator.planning import news, termination
+from orchestrator.planning.tpu import lifecycle, never_reported, next_zone
 from orchestrator.scripts import render
 from tests.simulation.switch import Switch
 
@@ -81,7 +82,7 @@ def _asked_is_gone(node, world, record):
     return of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
 
 
-def _asked_once(self, item, ask=Sweep._delete):
+def _asked_once(self, item, ask=Deletion._delete):
     if item.name not in self._asked:
         ask(self, item)
 
@@ -108,13 +109,13 @@ UNKIND = {
         ((venv, "install_command", lambda layout, agent: None),),
         (f"{AGENT}agent_venv.py::test_one_of_many_makes_it_and_a_killed_install_is_made_again",)),
     "U2 a report counts for more than the health": Switch(
-        ((tpu, "reports", lambda *_: False),),
+        ((lifecycle, "reports", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_reports_is_kept",)),
     "U2 born sick and silent": Switch(
-        ((tpu, "nothing_reported", lambda world: False),),
+        ((lifecycle, "nothing_reported", lambda world: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 three times in a zone": Switch(
-        ((tpu, "often_silent", lambda *_: False),),
+        ((lifecycle, "often_silent", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 a maintenance is told": Switch(
         ((news, "maintenance_text", lambda *_: ""),),
@@ -162,13 +163,13 @@ UNKIND = {
         ((apply.Actor, "_first_vm", lambda self, changes: []),),
         (f"{REFUSALS}test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed",)),
     "U12 a report counts for more than the state": Switch(
-        ((tpu, "reports", lambda *_: False),),
+        ((lifecycle, "reports", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_works_while_the_api_says_creating_is_kept",)),
     "U13 the loop asks again for a deletion that had no effect": Switch(
-        ((tpu, "deleting", _asked_is_gone), (termination, "deleting", _asked_is_gone)),
+        ((lifecycle, "deleting", _asked_is_gone), (termination, "deleting", _asked_is_gone)),
         ("tests/engine/test_down.py::test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made",)),
     "U13 down asks again for a deletion that had no effect": Switch(
-        ((Sweep, "_delete", _asked_once),),
+        ((Deletion, "_delete", _asked_once),),
         ("tests/engine/test_down.py::test_down_in_the_middle_of_a_creation_leaves_nothing",)),
     "U14 a family of images that is gone": Switch(
         ((project_probe.Probe, "vm_image", lambda self, machine, image="": Present(machine)),),

@@ -21,7 +21,7 @@ from random import Random
 from types import SimpleNamespace
 
 from orchestrator.engine.artifacts import agent_file, bundle_file
-from orchestrator.planning.tpu import CREATE_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
 from tests.kit.figures import commit, tell
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY

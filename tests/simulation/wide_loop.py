@@ -7,17 +7,17 @@ time to live ends, or until a day is over; one that waits looks at growing dista
 when its poll would have.
 """
 
-from orchestrator.app.wanted import want
+from orchestrator.app.source.wanted import want
 from orchestrator.domain.lease import Holder
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.engine.delete import Sweep
+from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_bucket_gone, raise_hopeless
-from orchestrator.engine.event_log import EventLog
-from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
-from orchestrator.engine.loop import BLIND_PASSES, Watcher, blind
-from orchestrator.engine.record_store import RecordStore
+from orchestrator.engine.loop.loop import BLIND_PASSES, Watcher, blind
+from orchestrator.engine.publish.event_log import EventLog
+from orchestrator.engine.records.journal import Journal
+from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
 from orchestrator.planning.job import job_digest
 from orchestrator.pricing.bill import spent
@@ -223,4 +223,4 @@ class Loop:
             self.lease.acquire()
             self.records.load(forgiving=True)
             self.checks.began(self)
-            return Sweep(self.deployment).machines()
+            return Deletion(self.deployment).machines()

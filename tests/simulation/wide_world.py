@@ -22,7 +22,7 @@ from orchestrator.emulator.http.dispatch import call_target_of
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.kernel import CallTarget
-from orchestrator.engine import journal, record_store
+from orchestrator.engine.records import journal, record_store
 from orchestrator.threads import one_after_the_other
 from tests.kit.quick_clients import QUICK
 from tests.kit.wire import PROJECT, WIRE

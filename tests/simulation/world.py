@@ -28,23 +28,19 @@ from orchestrator.domain.ports import LARGEST, CloudAccount
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
-from orchestrator.engine import (
-    atomic_files,
-    journal,
-    lease_object,
-    loop,
-    record_store,
-)
+from orchestrator.engine import lease_object
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.engine.delete import Sweep
+from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.event_log import EventLog
-from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
-from orchestrator.engine.loop import Watcher
-from orchestrator.engine.record_format import decode
-from orchestrator.engine.record_store import RecordStore
+from orchestrator.engine.loop import loop
+from orchestrator.engine.loop.loop import Watcher
+from orchestrator.engine.publish.event_log import EventLog
+from orchestrator.engine.records import atomic_files, journal, record_store
+from orchestrator.engine.records.journal import Journal
+from orchestrator.engine.records.record_format import decode
+from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.pricing.bill import spent
 from orchestrator.threads import one_after_the_other
 from tests.kit.quick_clients import QUICK
@@ -332,6 +328,6 @@ class Controller:
         watcher.reconciler.one_pass = told
         return watcher
 
-    def sweep(self):
+    def deletion(self):
         """Return what `down` does."""
-        return Sweep(self.deployment)
+        return Deletion(self.deployment)

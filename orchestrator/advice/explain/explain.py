@@ -20,11 +20,11 @@ from orchestrator.domain.plan import LoopRule, Outcome, Step
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, current_node
 from orchestrator.errors import Retry
 from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job
-from orchestrator.planning.never_reported import SILENT_DEADLINE, START_DEADLINE
-from orchestrator.planning.next_zone import FIRST_DELAY, LONGEST_DELAY, QUOTA_TRIES
-from orchestrator.planning.queued_tpu import PROVISIONING_DEADLINE
 from orchestrator.planning.save_interval import reported_interval
-from orchestrator.planning.tpu import CREATE_DEADLINE, REPAIR_DEADLINE, SICK_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_DEADLINE, REPAIR_DEADLINE, SICK_DEADLINE
+from orchestrator.planning.tpu.never_reported import SILENT_DEADLINE, START_DEADLINE
+from orchestrator.planning.tpu.next_zone import FIRST_DELAY, LONGEST_DELAY, QUOTA_TRIES
+from orchestrator.planning.tpu.queued_tpu import PROVISIONING_DEADLINE
 from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted, uncommitted_text
 
 _ENDS = {

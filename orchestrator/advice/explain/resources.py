@@ -28,8 +28,9 @@ from orchestrator.domain.plan import Kind, LoopRule, Step
 from orchestrator.domain.record import Record, Refusal, current_node
 from orchestrator.planning.decide import decide_bucket
 from orchestrator.planning.drift import drift_notes
-from orchestrator.planning.next_zone import create_gate, full_zones, hopeless, next_zone, remembered
-from orchestrator.planning.tpu import decide_node, judge_node
+from orchestrator.planning.tpu.judgement import judge_node
+from orchestrator.planning.tpu.lifecycle import decide_node
+from orchestrator.planning.tpu.next_zone import create_gate, full_zones, hopeless, next_zone, remembered
 from orchestrator.planning.vm import decide_vm
 
 LAST_REFUSALS = 3
@@ -117,9 +118,9 @@ def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence,
     if record.node.requested_at:
         text = f"TPU #{record.node.incarnation} requested in {record.node.zone}"
         found.append(Evidence("record", record.node.requested_at, text))
-    for rival in record.race.rivals:
-        text = f"TPU #{rival.incarnation} requested in {rival.zone}, in race {record.race.round}"
-        found.append(Evidence("record", rival.requested_at, text))
+    for candidate in record.race.candidates:
+        text = f"TPU #{candidate.incarnation} requested in {candidate.zone}, in race {record.race.round}"
+        found.append(Evidence("record", candidate.requested_at, text))
     found += [Evidence("record", *known) for known in remembered(facts.spec, record)]
     for operation in record.operations:
         if operation.kind is Kind.NODE:

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.advice.doctor.facts import Computer, KnownDeployment, Local
-from orchestrator.app.state_folders import SPEC_FILE, state_path
+from orchestrator.app.this_computer.state_folders import SPEC_FILE, state_path
 from orchestrator.config.adapter import restore
 from orchestrator.domain.checksum import verified
 from orchestrator.emulator.address import address_on_machine, local_folder, read_address
 from orchestrator.emulator.machines.namespace import available
 from orchestrator.emulator.start_options import PORTS, load_options
-from orchestrator.engine.record_format import decode
+from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import TpuctlError
 
 LIBRARIES = ("google-cloud-tpu", "google-cloud-compute", "google-cloud-storage", "fabric", "paramiko")

@@ -10,7 +10,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.doctor.computer_facts import look_at_computer, look_at_local
 from orchestrator.app.doctor.google_facts import look_at_google
 from orchestrator.app.session import read_spec
-from orchestrator.app.source_folder import source_folder
+from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec

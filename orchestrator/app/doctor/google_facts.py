@@ -13,7 +13,7 @@ from orchestrator.advice.doctor.facts import Google, Login
 from orchestrator.advice.doctor.google import IAP_RANGE
 from orchestrator.app.choice import Choice
 from orchestrator.app.clouds import local_settings
-from orchestrator.app.login_here import credentials_file, gcloud_settings, read_credentials
+from orchestrator.app.this_computer.login_here import credentials_file, gcloud_settings, read_credentials
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names, tpu_quota
 from orchestrator.domain.data_spec import bucket_sources

@@ -14,10 +14,10 @@ from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
-from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.fleet import orders as fleet_orders
 from orchestrator.engine.fleet.history import FleetHistory, read_collected
-from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.bill import Account, Amount, bill, jobs_remaining, running
 from orchestrator.planning.fleet.deployments import Controller, node_names

@@ -6,7 +6,7 @@ write to the bucket can write anything there.
 """
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.login_here import account_here
+from orchestrator.app.this_computer.login_here import account_here
 from orchestrator.errors import UsageError
 from orchestrator.planning.fleet.deployments import Order
 from orchestrator.planning.fleet.team import Team

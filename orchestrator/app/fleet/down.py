@@ -14,7 +14,7 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
-from orchestrator.engine.delete import Sweep
+from orchestrator.engine.delete import Deletion
 from orchestrator.errors import LeftoverError, TpuctlError
 from orchestrator.planning.fleet.deployments import Controller, node_names, node_spec
 
@@ -72,7 +72,7 @@ def fleet_down(
     if fleet.head.records.current.job.bundle:
         # First: from here on no watch, wherever it runs, requests another node.
         with fleet.head.holding_lease("down"):
-            Sweep(fleet.head.deployment).begin()
+            Deletion(fleet.head.deployment).begin()
     nowhere = Controller("", fleet.port, "")
     ends = for_each({name: partial(end_node, fleet, name, nowhere) for name in names})
     leftovers |= {name: why for name, end in ends.items() if (why := remaining(end))}

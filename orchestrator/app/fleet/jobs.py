@@ -8,10 +8,10 @@ from pathlib import Path
 from orchestrator.app.choice import Choice
 from orchestrator.app.fleet.caller import caller, check_owner
 from orchestrator.app.fleet.sessions import Fleet
-from orchestrator.app.job_data import read_data, send_data, with_code
 from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.app.source_folder import source_folder
-from orchestrator.app.wanted import need_python
+from orchestrator.app.source.job_data import read_data, send_data, with_code
+from orchestrator.app.source.source_folder import source_folder
+from orchestrator.app.source.wanted import need_python
 from orchestrator.config.fleet_job import JobFile, read_job
 from orchestrator.config.layers import overrides_of
 from orchestrator.contract.object_names import BUNDLES, JOBS

@@ -17,10 +17,10 @@ from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.domain.amounts import size_text
 from orchestrator.domain.ports import Store
-from orchestrator.engine import unclaimed
-from orchestrator.engine.checkpoints import read_checkpoints
-from orchestrator.engine.fetch import Parcel, fetch, parcel_of
-from orchestrator.engine.job_logs import JobLog
+from orchestrator.engine.bucket import unclaimed
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
+from orchestrator.engine.bucket.fetch import Parcel, fetch, parcel_of
+from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.errors import NotFoundError
 from orchestrator.planning.fleet.deployments import Order
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from orchestrator import threads
 from orchestrator.app.choice import Choice
-from orchestrator.app.known import spec_in
 from orchestrator.app.machines.workers import observe, the_vm
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, Together, read_spec
-from orchestrator.app.state_folders import SPEC_FILE, known_files, state_folder, state_path
+from orchestrator.app.this_computer.known import spec_in
+from orchestrator.app.this_computer.state_folders import SPEC_FILE, known_files, state_folder, state_path
 from orchestrator.clock import SystemClock
 from orchestrator.contract.object_names import ENGINE, NODES, RECORD
 from orchestrator.domain.events import Event
@@ -24,12 +24,12 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Host
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.fleet import orders as fleet_orders
 from orchestrator.engine.fleet.orders import ReadOrders
 from orchestrator.engine.fleet.slurm import Slurm
-from orchestrator.engine.record_format import decode
-from orchestrator.engine.record_store import RecordStore
+from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.record_format import decode
+from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import (
     DiskError,

@@ -15,7 +15,7 @@ from orchestrator.app.up import want
 from orchestrator.contract.node_list import node_list
 from orchestrator.engine.fleet import orders as fleet_orders
 from orchestrator.engine.fleet.slurm import Slurm
-from orchestrator.engine.observe import FAULTS, as_error
+from orchestrator.engine.observe import PASS_ERRORS, as_error
 from orchestrator.planning.fleet.deployments import Controller, node_names
 from orchestrator.planning.fleet.gang import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks
 from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode, free_since, nodes_missing, resize
@@ -139,7 +139,7 @@ class Sizing:
     def _safely(self, name: str, call: Callable[[], object]) -> None:
         try:
             call()
-        except (*FAULTS, OSError) as fault:
+        except (*PASS_ERRORS, OSError) as fault:
             # Any error: the next look finds the node's actual state.
             why = as_error(fault).message
             if self._said.get(name) != why:

@@ -18,9 +18,9 @@ from orchestrator.domain import names
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind, Verb
 from orchestrator.engine.fleet.slurm import Slurm
-from orchestrator.engine.loop import run
-from orchestrator.engine.many_loops import Chore, Member
-from orchestrator.engine.observe import FAULTS, as_error
+from orchestrator.engine.loop.loop import run
+from orchestrator.engine.loop.many_loops import Chore, Member
+from orchestrator.engine.observe import PASS_ERRORS, as_error
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, RemoteError, TpuctlError
 from orchestrator.planning.fleet.deployments import Controller
@@ -196,7 +196,7 @@ class FleetWatch(WatchAll[Reporter]):
             if self._sizing is not None:
                 self._sizing.observe(slurm)
             self._said = ""
-        except (*FAULTS, OSError) as fault:
+        except (*PASS_ERRORS, OSError) as fault:
             # The VM may be coming back; what was not reported now is reported then.
             error = as_error(fault)
             if error.message != self._said:

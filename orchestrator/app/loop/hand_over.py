@@ -5,19 +5,19 @@ from dataclasses import dataclass, replace
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import stored_spec
-from orchestrator.app.known import spec_in
 from orchestrator.app.machines.workers import observe
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import RECORD_KEY, SPEC_FILE
+from orchestrator.app.this_computer.known import spec_in
+from orchestrator.app.this_computer.state_folders import RECORD_KEY, SPEC_FILE
 from orchestrator.config.adapter import document_of
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
 from orchestrator.domain.observation import Present, VmState
 from orchestrator.domain.ports import Host
-from orchestrator.engine import loop_on_vm
 from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.held import current
+from orchestrator.engine.loop import loop_on_vm
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import HostKeyError, NoGcloudError, NotFoundError, RemoteError, UsageError
 from orchestrator.private_folders import private_folder

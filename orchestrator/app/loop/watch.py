@@ -20,8 +20,8 @@ from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_hopeless, raise_outcome
 from orchestrator.engine.held import current
-from orchestrator.engine.loop import Passes, Pause, Watcher, run
-from orchestrator.engine.published_status import Publisher, read_curve
+from orchestrator.engine.loop.loop import Passes, Pause, Watcher, run
+from orchestrator.engine.publish.published_status import Publisher, read_curve
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
 from orchestrator.report.summary import Summary

@@ -11,12 +11,12 @@ from pathlib import Path
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import included_file
+from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.config.load import find
 from orchestrator.contract.replacing import replacing
 from orchestrator.emulator.machines.start_module import command
 from orchestrator.errors import UsageError
-from orchestrator.planning.tpu_types import most_workers
+from orchestrator.planning.tpu.tpu_types import most_workers
 from orchestrator.private_folders import private_file, private_folder
 from orchestrator.ssh.client_config import NamedHost, client_config, plain_path
 

@@ -12,10 +12,10 @@ from orchestrator.contract.formats.base import Format, SavedState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome
-from orchestrator.engine.checkpoint_digests import read_prints
-from orchestrator.engine.checkpoints import read_checkpoints
-from orchestrator.engine.heartbeats import Heartbeats
-from orchestrator.engine.job_logs import JobLog
+from orchestrator.engine.bucket.checkpoint_digests import read_prints
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
+from orchestrator.engine.bucket.heartbeats import Heartbeats
+from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.errors import TpuctlError, TransientError
 from orchestrator.report.curve import losses
 

@@ -16,9 +16,9 @@ from orchestrator.advice.selftest.recording import Recording, parse
 from orchestrator.app.rehearsal.stage import interruptible, undisturbed
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.selftest.steps import FOLDER, Run, RunCommand, WantedProofs, take_down
-from orchestrator.app.state_folders import state_folder
+from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.config.load import FILE_NAME
-from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import LeftoverError, UsageError
 from orchestrator.pricing.cost import Hourly, Meter, estimate
 

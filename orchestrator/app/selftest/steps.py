@@ -38,13 +38,13 @@ from orchestrator.app.selftest.probes import (
     still_there,
 )
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import state_folder
+from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.app.up import Goal, bring_up
 from orchestrator.config.load import FILE_NAME
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
-from orchestrator.engine.checkpoints import read_checkpoints
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
 from orchestrator.google.answer_hooks import listening
 from orchestrator.google.exchange_recorder import Recorder

@@ -6,10 +6,10 @@ from typing import Any
 from orchestrator.app.bills import last_bill
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
-from orchestrator.app.loop.holder import process_ended
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
-from orchestrator.app.status.quick import aged_status, keep_mark
+from orchestrator.app.this_computer.holder import process_ended
+from orchestrator.app.this_computer.quick_status import aged_status, keep_mark
 from orchestrator.domain import names
 from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.domain.lease import LIFE, LOOP, Holder
@@ -19,15 +19,15 @@ from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record, last_incarnation
 from orchestrator.engine.held import current
 from orchestrator.engine.observe import observe
-from orchestrator.engine.published_copy import Snapshot, published_here
-from orchestrator.engine.published_status import published
+from orchestrator.engine.publish.published_copy import Snapshot, published_here
+from orchestrator.engine.publish.published_status import published
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.dead_man import auto_delete_text
 from orchestrator.planning.decide import decide
-from orchestrator.planning.on_demand import deadline_status
-from orchestrator.planning.queued_tpu import state_text
 from orchestrator.planning.save_interval import reported_interval
 from orchestrator.planning.sidecars import sidecars
+from orchestrator.planning.tpu.on_demand import deadline_status
+from orchestrator.planning.tpu.queued_tpu import state_text
 from orchestrator.planning.unclaimed import brought_text, uncommitted, uncommitted_text
 from orchestrator.planning.update_record import learn
 

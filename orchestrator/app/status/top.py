@@ -7,12 +7,12 @@ from typing import Any
 
 from orchestrator import threads
 from orchestrator.app.choice import Choice
-from orchestrator.app.known import spec_in
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import known_files
 from orchestrator.app.status.status import newest
 from orchestrator.app.status.text import checkpoint_text, job_text
+from orchestrator.app.this_computer.known import spec_in
+from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.config.find import find
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.shared_lists import ZoneLists

@@ -208,7 +208,7 @@ def results(choice: Choice, output: Path | None, job: str) -> None:
     from orchestrator.app.fleet.account import results as found_results
     from orchestrator.cli.views import fleet_account as view
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.engine.atomic_files import write_atomically
+    from orchestrator.engine.records.atomic_files import write_atomically
 
     found, into = found_results(choice, job, EventPrinter())
     path = output or (Path(into) if into else None)

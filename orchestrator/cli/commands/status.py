@@ -28,7 +28,7 @@ def command(
     `status --all -w` on a terminal has keys: arrows select, Enter shows the details, s sorts by the next column,
     r reverses the order, q ends it.
     """
-    from orchestrator.app.status.quick import aged_status, published_on
+    from orchestrator.app.this_computer.quick_status import aged_status, published_on
     from orchestrator.cli.views import status as view
 
     if everything and (name or choice.file or choice.settings or wide or fresh):

@@ -10,8 +10,8 @@ from orchestrator.contract.limits import COLLECTED_BYTES, LARGEST_INT, REPORTS
 from orchestrator.contract.object_names import COLLECTED, ENDS, HEARTBEAT, JOBS, STARTS
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.ports import Store
+from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.engine.fleet.orders import PHASES
-from orchestrator.engine.heartbeats import parse_heartbeat
 from orchestrator.planning.fleet.deployments import Order, task_folder
 from orchestrator.planning.fleet.use import JobHistory, Start, TaskEnd
 

@@ -14,7 +14,7 @@ from orchestrator.contract.object_names import (
 )
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
-from orchestrator.engine.record_format import adapter
+from orchestrator.engine.records.record_format import adapter
 from orchestrator.errors import ConflictError, NotFoundError, PreconditionError, TpuctlError
 from orchestrator.planning.fleet.deployments import Order
 from orchestrator.planning.fleet.team import Team

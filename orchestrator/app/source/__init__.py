@@ -1,0 +1,1 @@
+"""Prepare what is sent to machines: code, data and agent."""

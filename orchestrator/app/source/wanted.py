@@ -1,0 +1,180 @@
+"""Build what is pushed, the code bundle and the agent, and record it as wanted."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.app.source.job_data import with_code
+from orchestrator.app.source.source_folder import source_folder
+from orchestrator.domain.bucket_grants import grants_mark
+from orchestrator.domain.observation import Heartbeat, Observed, Phase, Present
+from orchestrator.domain.plan import Outcome
+from orchestrator.domain.ports import Store
+from orchestrator.domain.record import Record, setting_aside
+from orchestrator.domain.spec import Spec, VmSpec
+from orchestrator.domain.tpu_shape import reshaped, shape_of
+from orchestrator.emulator.machines.machine_python import interpreters
+from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
+from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.google.bodies import ARM_MACHINES
+from orchestrator.planning.job import job_digest, with_digest_of_today
+from orchestrator.planning.tpu.race import newest_refused
+from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
+from orchestrator.private_folders import private_folder
+from orchestrator.scripts import agent_zipapp, uv_program
+from orchestrator.ssh.bundle import build
+from orchestrator.ssh.local_data import DataSet
+
+MOST_STARTS = 100
+"""Starts of a deployment that are remembered; reports of older ones are not read."""
+
+
+def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[str, str]:
+    """Build bundle and agent in the deployment's folder; return their sha256. *sets* are the job's data."""
+    if session.choice.cloud == "local":
+        need_python(session.spec)
+    private_folder(session.bundles)
+    source = source_folder(session.path, session.spec)
+    bundle = build(source, session.bundles, more=with_code(sets))
+    wanted = bundle_file(session.bundles, bundle.digest)
+    if bundle.path != wanted:
+        # One rename, so that a parallel push of the same code finds the whole file or none.
+        bundle.path.replace(wanted)
+    fresh = session.bundles / "agent.new"
+    digest = agent_zipapp.build(fresh)
+    Path(fresh).replace(agent_file(session.bundles, digest))
+    if session.choice.cloud != "local":
+        bring_uv(session.spec, session.bundles, session.reporter)
+    return bundle.digest, digest
+
+
+def need_python(spec: Spec) -> None:
+    """Raise UsageError if this computer, whose interpreters local machines use, lacks `job.python`."""
+    wanted, here = spec.job.python, interpreters(os.environ)
+    if wanted and ".".join(wanted.split(".")[:2]) not in here:
+        raise UsageError(
+            f"job.python is {wanted}, and local machines use this computer's interpreters: it has "
+            f"{', '.join(here)}",
+            hint=f"run: uv python install {wanted} (or pyenv install), or change job.python",
+            changed="nothing was created",
+        )
+
+
+def bring_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
+    """
+    Put uv, the program of `tpuctl-venv`, where uploads are taken from; two builds if the VM has Arm processors.
+
+    A failure is reported only; the machine tells a job that needs uv what to do. Local machines use this
+    computer's.
+    """
+    arm = isinstance(spec.vm, VmSpec) and spec.vm.machine.partition("-")[0] in ARM_MACHINES
+    for machine in ("x86_64", *(("aarch64",) if arm else ())):
+        try:
+            uv_program.packed(machine, folder)
+        except TpuctlError as error:
+            reporter.say(
+                f"warning: {error.message}. Jobs that use tpuctl-venv will fail; {error.hint}",
+                style="warning",
+            )
+
+
+def ended(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record: Record) -> Record:
+    """Return the record with the end that the workers report, if no watcher has recorded it."""
+    found = beats.value if isinstance(beats, Present) else ()
+    if record.outcome or not found:
+        return record
+    # "Done" without a committed step is only a claim; what is saved decides.
+    saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
+    if saved and len(found) == found[0].workers:
+        return replace(record, outcome=Outcome.DONE, reason="all workers report that the job is done")
+    unclaimed = ended_unclaimed(found)
+    if unclaimed:
+        reason = unclaimed_text(spec.job.checkpoint, unclaimed)
+        return replace(record, outcome=Outcome.UNCLAIMED, reason=reason)
+    failed = any(b.phase is Phase.FAILED for b in found)
+    return replace(record, outcome=Outcome.FAILED) if failed else record
+
+
+def trained(spec: Spec, store: Store, record: Record) -> str:
+    """Return why the job has nothing left to train, "" if it has or if that is unknown."""
+    target = spec.job.target_steps
+    if record.outcome is not Outcome.DONE or not target:
+        return ""
+    try:
+        found = read_checkpoints(store, spec.job.checkpoint)
+    except TpuctlError:
+        return ""
+    # A count of saves says nothing about steps.
+    step = next((one.step for one in found if one.complete and not one.counted), 0)
+    return f"checkpoint {step} has reached job.target_steps ({target})" if step >= target else ""
+
+
+def as_wanted(
+    spec: Spec, record: Record, bundle: str, agent: str, now: float, *, complete: str = ""
+) -> Record:
+    """
+    Return the record with all that `up` wants: code, agent, the job's settings, the TPU's shape.
+
+    *complete* is the result of `trained`; with it, the job stays done whatever has changed.
+    """
+    # If the file's permissions differ from those of the bucket's machines, these are granted first.
+    ready = record.bucket.ready and record.bucket.grants == grants_mark(spec)
+    record = replace(record, bucket=replace(record.bucket, ready=ready))
+    record = reshaped(with_digest_of_today(spec, record), shape_of(spec))
+    record = want(record, bundle, agent, job_digest(spec), now, complete=complete)
+    return replace(record, reason=complete) if complete else record
+
+
+def want(record: Record, bundle: str, agent: str, job: str, now: float, *, complete: str = "") -> Record:
+    """
+    Return the record with what `up` wants: code, agent and the digest of the job's settings.
+
+    New code or settings reopen an ended deployment, unless its training is *complete*, and are pushed to
+    running machines.
+    """
+    # Its refusals are forgotten below: what was clearly refused must not be taken for a request without an answer.
+    if newest_refused(record):
+        record = replace(record, node=replace(record.node, requested_at=0.0))
+    # A new agent only means an upgrade of tpuctl, which is no reason to train again.
+    changed = (bundle, job) != (record.job.bundle, record.job.settings)
+    # Machines that took everything from the bucket were never pushed to, but have the old settings too.
+    asked = record.job.settings != "" and (record.node.accepted or record.node.requested_at > 0)
+    due = record.job.settings_due or ((record.job.pushed != "" or asked) and record.job.settings != job)
+    begun = record.starts if record.started_at else started(record, now)
+    record = replace(
+        record,
+        job=replace(record.job, bundle=bundle, agent=agent, settings=job, settings_due=due),
+        started_at=record.started_at or now,
+        starts=begun,
+    )
+    # `up` after a failure or a used-up budget means "try again"; a done job starts again only for new code.
+    over = record.outcome in {Outcome.FAILED, Outcome.SPENT}
+    done = record.outcome in {Outcome.DONE, Outcome.UNCLAIMED}
+    # A TPU for a job that is fully trained would be billed in vain.
+    if over or (done and changed and not complete):
+        return replace(
+            record,
+            outcome=None,
+            reason="",
+            refusals=(),
+            started_at=now,
+            starts=started(record, now),
+            # A new incarnation, since the name of a former TPU is never reused (decision 1).
+            node=setting_aside(record),
+            race=replace(record.race, round=0, claimed=False),
+            operations=(),
+            ssh=replace(record.ssh, failed_since=None),
+            job=replace(record.job, settings_due=False),
+            silence=replace(record.silence, never_reported=()),
+        )
+    return replace(record, refusals=())
+
+
+def started(record: Record, now: float) -> tuple[float, ...]:
+    """Return the start times of the deployment, with *now* as the newest one."""
+    # A record from before start times were stored has at least the last one.
+    known = record.starts or ((record.started_at,) if record.started_at else ())
+    return (*known, now)[-MOST_STARTS:] if now not in known else known

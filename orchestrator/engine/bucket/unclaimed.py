@@ -1,0 +1,132 @@
+"""List the files in the bucket that no checkpoint contains, which agents uploaded before their machines ended."""
+
+from dataclasses import dataclass
+
+from orchestrator.contract import limits
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.object_names import UNCLAIMED
+from orchestrator.contract.unclaimed_manifest import Unclaimed, Why, parse, parse_name
+from orchestrator.domain.ports import Store
+from orchestrator.engine.bucket.bounded_read import read_first
+from orchestrator.engine.bucket.fetch import Parcel, inside
+from orchestrator.errors import NotFoundError
+
+MOST_FOLDERS = 8
+"""Top folders of the bucket that are listed one by one."""
+WORDS = {
+    Why.ENDED: "the job ended with status 0, nothing was committed",
+    Why.BESIDE: "they lay beside the checkpoints of a job that is done",
+    Why.FAILED: "the job was given up",
+    Why.NOTICE: "the machine was taken away",
+}
+
+
+@dataclass(frozen=True)
+class UnclaimedFiles:
+    """Hold the unclaimed files of one incarnation, from all of its workers."""
+
+    incarnation: int
+    parts: tuple[Unclaimed, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Say whether every worker has uploaded all of its files."""
+        workers = {one.worker for one in self.parts}
+        return workers == set(range(self.parts[0].workers)) and all(one.complete for one in self.parts)
+
+    @property
+    def size(self) -> int:
+        """Return the size of all files in bytes."""
+        return sum(one.size for one in self.parts)
+
+    @property
+    def count(self) -> int:
+        """Return the number of files of all workers."""
+        return sum(len(one.files) for one in self.parts)
+
+    @property
+    def why(self) -> str:
+        """Return, in words, when the files were uploaded."""
+        return WORDS[self.parts[0].why]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what `tpuctl checkpoints list --json` prints."""
+        return {
+            "incarnation": self.incarnation,
+            "complete": self.complete,
+            "moment": self.parts[0].why.value,
+            "at": max(one.at for one in self.parts),
+            "size": self.size,
+            "files": [stored.name for one in self.parts for stored in one.files],
+            "skipped": [{"name": s.name, "why": s.why.value} for one in self.parts for s in one.skipped],
+        }
+
+
+def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
+    """
+    Return the unclaimed files, newest incarnation first; empty without a bucket. Raise TpuctlError.
+
+    Unreadable manifests are ignored; of more than the limit, the newest incarnations are read.
+    """
+    try:
+        held = [(place, one) for one in store.list(UNCLAIMED) if (place := parse_name(one.name))]
+    except NotFoundError:
+        return []
+    newest = [one for _, one in sorted(held, key=lambda pair: pair[0], reverse=True)]
+    bodies = read_first(store, newest, limits.MANIFESTS)
+    found: dict[int, list[Unclaimed]] = {}
+    for name, body in bodies.items():
+        try:
+            one = parse(body.data, name) if body is not None else None
+        except TornError:
+            continue
+        if one is not None and (one.incarnation, one.worker) == parse_name(name) and one.files:
+            found.setdefault(one.incarnation, []).append(one)
+    return [
+        UnclaimedFiles(number, tuple(sorted(found[number], key=lambda one: one.worker)))
+        for number in sorted(found, reverse=True)
+    ]
+
+
+def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFiles:
+    """Return the newest files, or those of *incarnation*; raise NotFoundError if there are none."""
+    match = [one for one in found if incarnation in {None, one.incarnation}]
+    if match:
+        return match[0]
+    whose = "" if incarnation is None else f" of TPU #{incarnation}"
+    raise NotFoundError(
+        f"there are no unclaimed files{whose}",
+        hint="see: tpuctl checkpoints",
+        changed="nothing was written",
+    )
+
+
+def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
+    """
+    Return the download for unclaimed files; with several workers each one has its own folder.
+
+    Sizes are those in the bucket, because a manifest may claim anything and the disk needs the real room.
+    Raise UsageError for a name that leads out of the folder, TpuctlError if the bucket cannot be read.
+    """
+    several = len(one.parts) > 1 or one.parts[0].workers > 1
+    files = [stored for part in one.parts for stored in part.files]
+    # A file may lie in no folder at all; then its own name is listed.
+    above = {"".join(stored.object.partition("/")[:2]) for stored in files}
+    prefixes = sorted(above) if len(above) <= MOST_FOLDERS else [""]
+    held = {found.name: found.size for prefix in prefixes for found in store.list(prefix)}
+    return Parcel(
+        what=f"what TPU #{one.incarnation} has left",
+        size=sum(held.get(stored.object, 0) for stored in files),
+        files=tuple(
+            (
+                stored.object,
+                stored.sha256,
+                # A manifest is written by a machine, so a name that leads out of the folder is refused.
+                inside(f"w{part.worker}/{stored.name}" if several else stored.name),
+            )
+            for part in one.parts
+            for stored in part.files
+        ),
+        details={"unclaimed": True, "incarnation": one.incarnation, "complete": one.complete},
+        again="copy the rest by hand with: gcloud storage cp -r",
+    )

@@ -1,0 +1,1 @@
+"""Repeat passes: for one deployment, for many, and on the VM."""

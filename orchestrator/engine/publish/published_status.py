@@ -1,0 +1,115 @@
+"""
+Publish a deployment's status and loss curve, so that readers need not ask the cloud.
+
+A snapshot is current while the process that wrote it holds the lease and lives. Nothing is changed on the
+ground of a snapshot.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.contract.limits import LARGEST_FLOAT, LARGEST_INT, LATEST_TIME
+from orchestrator.contract.object_names import CURVE, STATUS
+from orchestrator.domain.checksum import bytes_with_checksum, proven, verified
+from orchestrator.domain.lease import LIFE, Holder
+from orchestrator.domain.ports import Store
+from orchestrator.engine.held import current
+from orchestrator.engine.publish.published_copy import AHEAD, HERE, SCHEMA, Snapshot, counted
+from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
+
+REWRITE, SPACING = 60.0, 5.0
+"""Longest and shortest time between two writes to the bucket, in seconds."""
+POINTS = 600
+"""Most points of a curve; beyond that every second point is dropped."""
+Point = tuple[float, int, float | None, int]
+"""Seconds since the epoch, step, loss and incarnation."""
+
+
+@dataclass
+class Publisher:
+    """Write the status of one deployment to the bucket and to *folder*. Failures are ignored."""
+
+    store: Store
+    folder: Path
+    holder: str
+    key: bytes = b""
+    curve: list[Point] = field(default_factory=list)
+    _said: str = ""
+    _at: float = 0.0
+    _curve_at: float = 0.0
+    _drawn: int = 0
+
+    def publish(self, body: dict[str, Any], news: object, now: float, *, usable: bool) -> None:
+        """Publish *body* as observed at *now*: locally always, in a *usable* bucket when *news* has changed."""
+        envelope = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}
+        data = bytes_with_checksum(proven(envelope, self.key) if self.key else envelope)
+        with suppress(DiskError):
+            write_atomically(self.folder / HERE, data)
+        words = repr(news)
+        # One object takes one write a second; a snapshot that is not renewed becomes stale after FRESH seconds.
+        wait = SPACING if words != self._said else REWRITE
+        if not usable or now - self._at < wait:
+            return
+        with suppress(TpuctlError):
+            self.store.write(STATUS, data)
+            self._said, self._at = words, now
+
+    def draw(self, step: int, loss: float | None, incarnation: int, now: float, *, usable: bool) -> None:
+        """Add a point to the curve if *step* has changed; the bucket has it within a minute."""
+        if not self.curve or self.curve[-1][1] != step or self.curve[-1][3] != incarnation:
+            self.curve.append((round(now, 1), step, loss, incarnation))
+            if len(self.curve) > POINTS:
+                del self.curve[1:-1:2]
+        if usable and now - self._curve_at >= REWRITE:
+            self.save_curve(now)
+
+    def save_curve(self, now: float) -> None:
+        """Write the curve to the bucket if it has changed."""
+        if self.curve and self._drawn != hash(self.curve[-1]):
+            with suppress(TpuctlError):
+                self.store.write(CURVE, bytes_with_checksum({"schema": SCHEMA, "points": self.curve}))
+                self._curve_at, self._drawn = now, hash(self.curve[-1])
+
+    def withdraw(self) -> None:
+        """Delete the local copy, because the loop ends."""
+        with suppress(OSError):
+            (self.folder / HERE).unlink(missing_ok=True)
+
+
+def read_curve(store: Store) -> list[Point]:
+    """Return the stored curve; an empty list if it cannot be read."""
+    try:
+        found = store.read(CURVE)
+        points = verified(found.data)["points"] if found else []
+        return [_point(*point) for point in points[:POINTS]]
+    except (TpuctlError, *UNFORESEEN):
+        return []
+
+
+def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
+    """Return a point of the curve; raise ValueError if a value is out of range."""
+    ok = (
+        0 <= float(at) <= LATEST_TIME
+        and 0 <= int(step) <= LARGEST_INT
+        and 0 <= int(incarnation) <= LARGEST_INT
+    )
+    if not ok or (loss is not None and not abs(float(loss)) <= LARGEST_FLOAT):
+        raise ValueError("no point of a curve")
+    return float(at), int(step), None if loss is None else float(loss), int(incarnation)
+
+
+def published(
+    store: Store, now: float, process_ended: Callable[[Holder], bool], key: bytes
+) -> Snapshot | None:
+    """Return the bucket's snapshot if a live holder of the lease wrote it under *key*; else None."""
+    lease = current(store)
+    # The lease first: the status of a loop that has ended must not pass for the present.
+    if lease is None or not -AHEAD <= now - lease.updated < LIFE:
+        return None
+    holder = Holder.from_json(lease.data)
+    found = None if process_ended(holder) else store.read(STATUS)
+    return None if found is None else counted(found.data, holder, now, found.updated, key)

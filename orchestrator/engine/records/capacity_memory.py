@@ -1,0 +1,87 @@
+"""
+Keep the capacity memory of zones in an object of its own, so that it survives a lost record.
+
+The record holds the same data and is newer: the object is written after changes, at most once a minute.
+"""
+
+from dataclasses import replace
+
+from orchestrator.contract.object_names import CAPACITY
+from orchestrator.domain.capacity import ZoneMemories, merged
+from orchestrator.domain.checksum import bytes_with_checksum, verified
+from orchestrator.domain.observation import Present, World
+from orchestrator.domain.ports import Store
+from orchestrator.domain.record import Record
+from orchestrator.engine.records.record_format import adapter
+from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
+
+SCHEMA = 1
+SPACING = 60.0
+"""Shortest time between two writes, in seconds."""
+
+
+class CapacityMemory:
+    """
+    Read and write the capacity memory. Failures are ignored: the memory only improves the choice of a zone.
+
+    The object is read at the first pass, and again after another deployment has written it.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._unread = True
+        self._generation = 0
+        self._stored: ZoneMemories = ()
+        self._tried_at = float("-inf")
+
+    def recalled(self, record: Record, world: World) -> Record:
+        """Return the record with the newer of each zone's entry, from the object or from the record."""
+        if not self._unread or not isinstance(world.bucket, Present):
+            return record
+        try:
+            found = self._store.read(CAPACITY)
+        except NotFoundError:
+            found = None
+        # Not marked as read: the next pass tries again, and `keep` writes nothing until then.
+        except TpuctlError:
+            return record
+        self._unread = False
+        self._generation = found.generation if found else 0
+        self._stored = decoded(found.data) if found else ()
+        memories = merged(record.zone_memories, self._stored, world.observed_at)
+        return record if memories is record.zone_memories else replace(record, zone_memories=memories)
+
+    def keep(self, memories: ZoneMemories, now: float) -> None:
+        """Write *memories* if they changed and the last attempt is at least SPACING ago. *now* is in seconds."""
+        # Not before the first read: an empty memory would overwrite what other deployments have learned.
+        if self._unread or memories == self._stored or 0 <= now - self._tried_at < SPACING:
+            return
+        self._tried_at = now
+        try:
+            # The precondition keeps us from overwriting what another deployment has written since our read.
+            self._generation = self._store.write(CAPACITY, encoded(memories), if_generation=self._generation)
+        except PreconditionError:
+            # Another deployment's write, or one of ours whose answer was lost.
+            self._unread = True
+        except TpuctlError:
+            return
+        else:
+            self._stored = memories
+
+
+def encoded(memories: ZoneMemories) -> bytes:
+    """Return the object's content: JSON with a checksum."""
+    body = {"schema": SCHEMA, "places": adapter(ZoneMemories).dump_python(memories, mode="json")}
+    return bytes_with_checksum(body)
+
+
+def decoded(data: bytes) -> ZoneMemories:
+    """Parse the object; return no memories if it is damaged or of another version."""
+    try:
+        body = verified(data)
+        memories: ZoneMemories = (
+            adapter(ZoneMemories).validate_python(body["places"]) if body["schema"] == SCHEMA else ()
+        )
+    except (ValueError, KeyError, TypeError):
+        return ()
+    return memories

@@ -1,0 +1,109 @@
+"""Keep the create budget in a file that all deployments of a project on this computer share."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from filelock import FileLock
+
+from orchestrator.domain.capacity import ZoneMemories, ZoneMemory
+from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.errors import DiskError
+from orchestrator.planning.tpu.create_budget import (
+    A_MINUTE,
+    MOST_A_MINUTE,
+    SHARED,
+    Ledger,
+    free_at,
+    with_create,
+    with_stockout,
+)
+from orchestrator.private_folders import private_folder
+
+LOCK_SECONDS = 10.0
+"""Seconds to wait for the file's lock. After that the create is made: a lock must not stop a deployment."""
+
+
+def limit_of(environ: Mapping[str, str]) -> int:
+    """Return the allowed creates per minute: TPUCTL_CREATES_A_MINUTE, or the default."""
+    text = environ.get("TPUCTL_CREATES_A_MINUTE", "")
+    # An invalid value must not switch the limit off.
+    return int(text) if text.isdigit() else A_MINUTE
+
+
+class CreateBudgetFile:
+    """Share the ledger in the file *path* with other processes; an unreadable file counts as empty."""
+
+    def __init__(self, path: Path, limit: int | None = None) -> None:
+        self._path = path
+        self._limit = min(MOST_A_MINUTE, max(1, limit_of(os.environ) if limit is None else limit))
+
+    def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
+        """Return until when zones are held back, in seconds since the epoch; zones that are free are left out."""
+        ledger = self._read()
+        times = {zone: free_at(ledger, zone, now, self._limit) for zone in zones}
+        return {zone: at for zone, at in times.items() if at > now}
+
+    def take(self, zone: str, now: float) -> float:
+        """Take one create in *zone* and return 0, or return until when the zone is held back and take none."""
+        with self._locked():
+            ledger = self._read()
+            until = free_at(ledger, zone, now, self._limit)
+            # Checked again under the lock: another process may have used the budget since the plan was made.
+            if until > now:
+                return until
+            self._write(with_create(ledger, zone, now))
+        return 0.0
+
+    def refused(self, zone: str, tpu_type: str, at: float) -> None:
+        """Record for all deployments that *zone* had no capacity for *tpu_type* at time *at*."""
+        with self._locked():
+            self._write(with_stockout(self._read(), zone, tpu_type, at))
+
+    def stockouts(self, tpu_type: str, now: float) -> ZoneMemories:
+        """Return the stockouts of *tpu_type* that any deployment on this computer has recorded."""
+        # Times in the future are ignored: another computer's clock may have written them.
+        return tuple(
+            p for p in self._read().stockouts if p.type == tpu_type and now - SHARED < p.out_at <= now
+        )
+
+    def _locked(self) -> "_Locked":
+        return _Locked(self._path.with_suffix(".lock"))
+
+    def _read(self) -> Ledger:
+        try:
+            body = json.loads(self._path.read_bytes())
+            creates = tuple((float(at), str(zone)) for at, zone in body["creates"])
+            stockouts = tuple(
+                ZoneMemory(str(zone), str(tpu_type), float(since), float(at))
+                for zone, tpu_type, since, at in body["stockouts"]
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return Ledger()
+        return Ledger(creates, stockouts)
+
+    def _write(self, ledger: Ledger) -> None:
+        rows = [[p.zone, p.type, p.out_since, p.out_at] for p in ledger.stockouts]
+        body = {"schema": 1, "creates": [list(create) for create in ledger.creates], "stockouts": rows}
+        with suppress(DiskError):  # a lost ledger costs refused calls, no money
+            write_atomically(self._path, json.dumps(body).encode())
+
+
+class _Locked:
+    """Hold the file's lock for a block, or continue without it after LOCK_SECONDS."""
+
+    def __init__(self, path: Path) -> None:
+        self._folder = path.parent
+        self._lock = FileLock(path)
+
+    def __enter__(self) -> None:
+        # The lock's Timeout is an OSError too.
+        with suppress(OSError):
+            private_folder(self._folder)
+            self._lock.acquire(timeout=LOCK_SECONDS)
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock.is_locked:
+            self._lock.release()

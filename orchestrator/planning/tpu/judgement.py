@@ -1,0 +1,191 @@
+"""Judge the newest TPU: whether it is kept, awaited, replaced, or overlapped by the next one."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.domain.first_seen import Sign, of_node
+from orchestrator.domain.observation import Node, NodeState, Unknown, World
+from orchestrator.domain.plan import Kind, LoopRule, Verb
+from orchestrator.domain.record import (
+    CONFIRMED_AFTER,
+    TERMINAL,
+    Record,
+    lasted,
+    surely_absent,
+)
+from orchestrator.domain.scopes import narrow
+from orchestrator.domain.spec import Spec
+from orchestrator.domain.tpu_shape import unwanted
+from orchestrator.errors import Retry
+from orchestrator.planning.job import NARROW, Unreachable, job_digest, out_of_reach, reports
+from orchestrator.planning.tpu.never_reported import (
+    LateReport,
+    late_to_report,
+    nothing_reported,
+    often_silent,
+)
+from orchestrator.planning.tpu.preemption import being_taken, stopped_for_good
+from orchestrator.planning.tpu.queued_tpu import judge_in_queue
+from orchestrator.planning.tpu.race import (
+    may_overlap,
+    undecided,
+)
+
+CREATE_DEADLINE = 1800.0
+"""Seconds that a node may stay CREATING; other tools allow 15 to 60 minutes (docs/facts.md 1.3)."""
+REPAIR_DEADLINE = 300.0
+"""Seconds that a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
+SICK_DEADLINE = 480.0
+"""Seconds that a node which has reported before may be unhealthy and silent before it is replaced."""
+
+
+class NodeVerdict(Enum):
+    """
+    Name what happens to the current node.
+
+    CREATE repeats the request under the same name while nothing exists under it; REPLACE requests a TPU under
+    a new name, whether or not the node still exists; OVERLAP does the same and keeps this one until the next
+    is READY.
+    """
+
+    KEEP = "keep"
+    WAIT = "wait"
+    CREATE = "create"
+    REPLACE = "replace"
+    OVERLAP = "overlap"
+
+
+@dataclass(frozen=True)
+class NodeJudgement:
+    """Hold a verdict on the current node, the rule that has reached it, and its reason in words."""
+
+    verdict: NodeVerdict
+    rule: LoopRule
+    why: str = ""
+
+    @property
+    def silent(self) -> bool:
+        """Say whether the TPU is judged because its machines do not report."""
+        return self.rule in {
+            LoopRule.TPU_UNHEALTHY,
+            LoopRule.TPU_UNREACHABLE,
+            LoopRule.TPU_NEVER_REPORTED,
+        }
+
+
+def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> NodeJudgement:
+    """Return the verdict on the current node, from its state and the time it has been in it."""
+    if node is None:
+        return _judge_missing(world, record)
+    state = node.state
+    # The queue comes first: its node may still look healthy after the queued resource has failed.
+    place = judge_in_queue(node, world, record)
+    if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
+        lost = place is not None and place.lost
+        # A request that leaves the queue in time has no machine to lose.
+        rule = LoopRule.TPU_QUEUED if lost and state is NodeState.CREATING else LoopRule.TPU_LOST
+        why = place.why if place is not None and lost else f"{node.name} is {state.name}"
+        return NodeJudgement(NodeVerdict.REPLACE, rule, why)
+    # Reports of the machines precede the API's state, which lags behind a preemption notice.
+    if stopped_for_good(spec, world, node):
+        # What that means for the job's work is told by the event of the preemption (`planning/news.py`).
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_PREEMPTED, f"{node.name} is being preempted")
+    if unwanted(record):
+        why = f"tpuctl.yaml wants another TPU: {record.node.shape}"
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_UNWANTED, why)
+    # Compare with the last `up`: editing the file alone must not cost a running job its TPU.
+    if narrow(spec, "tpu", node.scopes) and record.job.settings == job_digest(spec):
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_UNWANTED, NARROW)
+    # Waiting in the queue is no fault, however long it takes.
+    if place is not None:
+        return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_QUEUED, place.why)
+    if state is NodeState.STOPPED:
+        why = "it is STOPPED; a spot node cannot be started again"
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_LOST, why)
+    if reports(spec, world, node) or (state is NodeState.READY and node.healthy):
+        # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
+        return _judge_ready(spec, node, world, record)
+    if state is NodeState.READY:
+        return _judge_sick(spec, node, world, record)
+    return _judge_passing(state, world, record)
+
+
+def _judge_passing(state: NodeState, world: World, record: Record) -> NodeJudgement:
+    """Judge a node that is not READY and whose machines do not report."""
+    key = of_node(record.node.incarnation, state)
+    if state is NodeState.CREATING:
+        late = lasted(record, world, key, CREATE_DEADLINE)
+        why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min" if late else "CREATING"
+        return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_CREATING, why)
+    late = lasted(record, world, key, REPAIR_DEADLINE)
+    why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min" if late else state.name
+    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_PASSING, why)
+
+
+def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
+    """
+    Judge a READY node that the API calls unhealthy and whose machines do not report.
+
+    One that has never reported was probably broken from the start and is replaced at once, unless that has
+    happened often in its zone. With health TIMEOUT it may still be warming up; maintenance ends by itself.
+    """
+    why = f"unhealthy: {node.health}"
+    # Heartbeats could not be read: Unknown is not silent.
+    if isinstance(world.heartbeats, Unknown):
+        return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
+    lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
+    if lost is not None:
+        return NodeJudgement(NodeVerdict.REPLACE, _rule_of(lost), f"{why}, and {lost.text}")
+    born = spec.job.run_on == "tpu" and nothing_reported(world)
+    if born and (node.timed_out or often_silent(spec, record, node.zone)):
+        return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
+    patience = CONFIRMED_AFTER if born else SICK_DEADLINE
+    late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
+    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
+
+
+def _rule_of(lost: Unreachable | LateReport) -> LoopRule:
+    return LoopRule.TPU_UNREACHABLE if isinstance(lost, Unreachable) else LoopRule.TPU_NEVER_REPORTED
+
+
+def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
+    lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
+    if lost is not None:
+        return NodeJudgement(NodeVerdict.REPLACE, _rule_of(lost), f"READY, but {lost.text}")
+    # Its end is certain, so the next one is created while this one saves.
+    if may_overlap(spec) and being_taken(world, node) and not undecided(record):
+        return NodeJudgement(NodeVerdict.OVERLAP, LoopRule.TPU_NEXT, "it is being preempted, and saves")
+    well = node.state is NodeState.READY and node.healthy
+    return NodeJudgement(NodeVerdict.KEEP, LoopRule.TPU_READY if well else LoopRule.TPU_REPORTS)
+
+
+def _judge_missing(world: World, record: Record) -> NodeJudgement:
+    number = record.node.incarnation
+    if number == 0:
+        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_MAKE, "there is none yet")
+    refused = [r for r in record.refusals if r.kind is Kind.NODE]
+    if record.race.round:
+        refused = [r for r in refused if r.zone == record.node.zone]
+    if refused and not record.node.accepted:
+        # A create whose answer was lost may have made the node: repeated under the same name, it stays one node.
+        unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
+        why = f"TPU #{number} was refused ({refused[-1].retry.value})"
+        if refused[-1].full:
+            why = f"TPU #{number} had to wait for the quota of another TPU of this deployment"
+        return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, LoopRule.TPU_MAKE, why)
+    if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_MAKE, "there is none now")
+    if not record.node.accepted:
+        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_MAKE, "there is none yet")
+    # Lists may lag behind the create: while its operation runs, an absence proves nothing.
+    if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
+        late = world.observed_at - record.node.requested_at >= CREATE_DEADLINE
+        verdict, why = (
+            NodeVerdict.REPLACE if late else NodeVerdict.WAIT,
+            "create accepted, nothing to see yet",
+        )
+        return NodeJudgement(verdict, LoopRule.TPU_CREATING, why)
+    if surely_absent(record, world, number):
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_MAKE, "it has vanished")
+    why = "not listed; checking once more before it counts as gone"
+    return NodeJudgement(NodeVerdict.WAIT, LoopRule.ABSENT_ONCE, why)

@@ -1,0 +1,183 @@
+"""Decide when and where to request the next node: zone order, back-off by class of refusal, giving up."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+from orchestrator.contract.backoff import Backoff
+from orchestrator.domain.capacity import holds_one, memory_of, order, passed_over, zone_summary
+from orchestrator.domain.first_seen import Sign, of_name
+from orchestrator.domain.node_price import Prices
+from orchestrator.domain.observation import World
+from orchestrator.domain.plan import Kind, LoopRule, Step
+from orchestrator.domain.record import Record, Refusal, has_successors
+from orchestrator.domain.spec import Spec
+from orchestrator.errors import Retry
+
+FIRST_DELAY = {
+    Retry.CAPACITY: 5.0,
+    Retry.QUOTA: 5.0,
+    Retry.TRANSIENT: 2.0,
+    Retry.UNKNOWN: 10.0,
+    Retry.PERMANENT: 60.0,
+}
+LONGEST_DELAY = {
+    Retry.CAPACITY: 60.0,
+    Retry.QUOTA: 120.0,
+    Retry.TRANSIENT: 60.0,
+    Retry.UNKNOWN: 200.0,
+    Retry.PERMANENT: 200.0,
+}
+LONGEST_PAUSE = 1.5 * max(LONGEST_DELAY.values())
+"""Longest pause in seconds; jitter may add half of a delay to it."""
+LONGEST_GOING = 600.0
+"""Seconds that remembered quota blocks a create while a node is deleted; then quota is tried again."""
+NO_PRICES = Prices()
+# A deletion frees quota within minutes, so one refusal for quota does not end the search.
+QUOTA_TRIES = 5
+UNKNOWN_TRIES = 8
+
+
+def next_zone(
+    spec: Spec, record: Record, now: float, prices: Prices = NO_PRICES, full: Sequence[str] = ()
+) -> str:
+    """Return the zone for the next node; zones in *full* count as zones that have refused."""
+    zones, refused = zone_order(spec, record, now, prices), _refused_zones(record)
+    # Counted once, even if the zone has also refused for quota.
+    full = [zone for zone in full if zone not in refused]
+    return min(zones, key=[*refused, *full].count)
+
+
+def full_zones(spec: Spec, world: World, record: Record) -> tuple[str, ...]:
+    """Return the zones whose quota is still held by one of our TPUs."""
+    return tuple(zone for zone in spec.tpu.zones if quota_held(world, record, zone))
+
+
+def zone_order(spec: Spec, record: Record, now: float, prices: Prices = NO_PRICES) -> tuple[str, ...]:
+    """
+    Return the zones in the order of requests: by the memory of zones, then by the number of recent refusals.
+
+    Among equal zones, one beside the bucket comes first.
+    """
+    near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
+    ranked = order(spec.tpu.zones, record.zone_memories, record.node.type, now, record.node.zone, near, fares)
+    return tuple(sorted(ranked, key=_refused_zones(record).count))
+
+
+def _refused_zones(record: Record) -> list[str]:
+    elsewhere = {Retry.CAPACITY, Retry.QUOTA}
+    return [r.zone for r in record.refusals if r.kind is Kind.NODE and r.retry in elsewhere]
+
+
+def _nearness(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
+    return {zone: prices.nearness(record.node.type, zone, spot=spec.tpu.spot) for zone in spec.tpu.zones}
+
+
+def _fares(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
+    """Return each zone's extra price over the cheapest one that is as near; distance always outweighs price."""
+    fares = prices.fares(record.node.type, spec.tpu.zones, spot=spec.tpu.spot)
+    beside = {zone: prices.egress.get(zone, 0.0) == 0.0 for zone in fares}
+    return {
+        zone: fare - min(fares[z] for z in fares if beside[z] == beside[zone]) for zone, fare in fares.items()
+    }
+
+
+def why_there(spec: Spec, record: Record, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
+    """Return why *zone* precedes zones that the file names earlier; empty if it skips none."""
+    near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
+    text = passed_over(spec.tpu.zones, record.zone_memories, record.node.type, now, zone, near, fares)
+    matters = record.zone_memories or min(near.values()) < 1.0 or any(fares.values())
+    return f"; {text}" if text and matters else ""
+
+
+def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:
+    """Return what is remembered of the file's zones, each with the time of its last event."""
+    found = (memory_of(record.zone_memories, zone, record.node.type) for zone in spec.tpu.zones)
+    known = [one for one in found if one.out_at or one.granted_at]
+    return [(max(one.out_at, one.granted_at), f"{one.zone}: {zone_summary(one)}") for one in known]
+
+
+def quota_held(world: World, record: Record, zone: str) -> bool:
+    """
+    Say whether one of our nodes that is being deleted in *zone* holds the quota for the next one.
+
+    True if quota has refused the last create beside it, or one beside an earlier node, and the deletion is
+    not overdue.
+    """
+    refused = [r.retry for r in record.refusals if r.kind is Kind.NODE and r.zone == zone]
+    old = [n for n in world.known_nodes if n.zone == zone]
+    # Our own TPU holds the quota: until it is deleted, every request would only add a refusal.
+    if old and refused[-1:] == [Retry.QUOTA]:
+        return True
+    since = (record.first_seen.get(of_name(n.name, Sign.DELETION_ASKED), world.observed_at) for n in old)
+    going = any(world.observed_at - asked < LONGEST_GOING for asked in since)
+    return going and holds_one(record.zone_memories, zone, record.node.type, world.observed_at)
+
+
+def waits_for_quota(zone: str) -> Step:
+    """Return a step that waits for the deletion of our own node, whose quota the next one needs."""
+    text = f"TPU: quota in {zone} holds one TPU; waits for the old one to go"
+    return Step(waiting=text, wake_in=5.0, rule=LoopRule.REFUSED_WAIT)
+
+
+def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -> float:
+    """
+    Return the earliest time to request *kind* in *zone* again, in seconds since the epoch.
+
+    The pause doubles, up to its cap, with each refusal of the last one's class since a success; refusals of
+    other classes do not reset the count. Jitter makes it up to half shorter or longer.
+    """
+    here = [r for r in record.refusals if r.zone == zone and r.kind is kind]
+    if not here:
+        return 0.0
+    last = here[-1]
+    alike = sum(1 for r in here if r.retry is last.retry)
+    delay = Backoff(FIRST_DELAY[last.retry], LONGEST_DELAY[last.retry]).after(alike)
+    return last.at + delay * (0.5 + _fraction(spec, record, last))
+
+
+def _fraction(spec: Spec, record: Record, last: Refusal) -> float:
+    """
+    Return a number from 0 to 1 that is stable over passes and differs between deployments and refusals.
+
+    It spreads the next requests of deployments that were refused at the same moment over the whole delay.
+    """
+    text = f"{spec.name} {record.node.incarnation} {last.kind.value} {last.zone} {last.at!r}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+
+
+def hopeless(record: Record) -> Refusal | None:
+    """
+    Return the refusal after which another request is pointless, or None.
+
+    Stockouts pass by themselves and are retried without end; a missing permission does not. A zone without
+    quota ends nothing while another zone only lacks capacity, nor does a refusal beside a TPU that works.
+    """
+    if has_successors(record):
+        return None
+    # A deadline may request on demand without quota for it; spot continues without.
+    refusals = [r for r in record.refusals if not r.on_demand]
+    if any(r.kind is Kind.NODE and r.retry is Retry.CAPACITY for r in refusals):
+        return next((r for r in reversed(refusals) if r.retry is Retry.PERMANENT), None)
+    limits = {Retry.PERMANENT: 1, Retry.QUOTA: QUOTA_TRIES, Retry.UNKNOWN: UNKNOWN_TRIES}
+    # Counted in total, not in a row, because refusals of several zones alternate.
+    alike = Counter((r.kind, r.retry) for r in refusals)
+    for last in reversed(refusals):
+        if last.retry in limits and alike[last.kind, last.retry] >= limits[last.retry]:
+            return last
+    return None
+
+
+def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = "") -> Step | None:
+    """Return the wait after refusals of *kind*, or None if it may be requested now."""
+    final = hopeless(record)
+    if final is not None:
+        return Step(waiting=f"{kind.title}: not requested again ({final.text})", rule=LoopRule.REFUSED_FINAL)
+    gate = create_gate(spec, record, zone, kind) - world.observed_at
+    held = world.held.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
+    if held > max(0.0, gate):
+        text = f"TPU: held back for {held:.0f} s by the create budget"
+        return Step(waiting=text, wake_in=held, rule=LoopRule.TPU_MAKE)
+    if gate <= 0:
+        return None
+    return Step(waiting=f"{kind.title}: next try in {gate:.0f} s", wake_in=gate, rule=LoopRule.REFUSED_WAIT)
