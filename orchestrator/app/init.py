@@ -1,5 +1,6 @@
 """Write a first deployment file, copy an example, or convert another tool's file."""
 
+import functools
 import json
 import os
 import re
@@ -35,11 +36,17 @@ _BY_MACHINE = frozenset({"torch", "torch-xla", "torchvision", "jax", "jaxlib", "
 """Packages of which a TPU needs another build than the one that the plain name brings."""
 
 
-def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Path:
-    """Write a commented deployment file and its schema, or copy *recipe*; return the deployment file's path."""
+def write_first_files(
+    folder: Path, recipe: str | None, name: str | None, *, everything: bool = False
+) -> Path:
+    """
+    Write a commented deployment file and its schema, or copy *recipe*; return the deployment file's path.
+
+    With *everything* the file shows all settings, not only those of a first job.
+    """
     schema = json.dumps(json_schema(), indent=2) + "\n"
     if recipe is None:
-        text = _for_what_is_there(folder, name or _name_of(folder))
+        text = _for_what_is_there(folder, name or _name_of(folder), everything=everything)
         files = {FILE_NAME: text.encode()}
     else:
         files = _copies(_example(recipe))
@@ -56,20 +63,21 @@ def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Pat
     return folder / FILE_NAME
 
 
-def _for_what_is_there(folder: Path, name: str) -> str:
+def _for_what_is_there(folder: Path, name: str, *, everything: bool) -> str:
     """Return the first deployment file, with the command and the setup that *folder* calls for."""
+    first = functools.partial(init_text, name, everything=everything)
     setup = f"pip install -r {REQUIREMENTS}" if (folder / REQUIREMENTS).is_file() else ""
     try:
         facts = gather(folder)
     except UsageError:
         # Not there yet, or too large to be pushed, which `plan` says better.
-        return init_text(name, setup=setup)
+        return first(setup=setup)
     command = _command(facts)
-    text = init_text(name, command=command, setup=setup)
+    text = first(command=command, setup=setup)
     missing = None if setup else missing_packages(read(text.encode(), FILE_NAME, environ={}), facts)
     if missing is None or missing.installs or not missing.where or _BY_MACHINE & missing.where.keys():
         return text
-    return init_text(name, command=command, setup=missing.command)
+    return first(command=command, setup=missing.command)
 
 
 def _command(facts: SourceFacts) -> str:

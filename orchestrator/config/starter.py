@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import inf
 from textwrap import wrap
 from typing import Any
@@ -40,6 +40,11 @@ FIRST_TYPE = "v5litepod-4"
 """The largest type of v5e that Google lets a new project have (docs/facts.md 1.6)."""
 
 ORDER = ("name", "project", "tpu", "vm", "bucket", "job", "service_account", "watch")
+FIRST_SETTINGS = frozenset({
+    "name", "project", "tpu.type", "tpu.zones", "tpu.spot", "job.command", "job.setup", "job.env",
+    "job.checkpoint.keep", "job.checkpoint.every", "job.target_steps", "watch.budget_usd", "watch.ttl",
+})  # fmt: skip
+"""Settings that the short file shows, beside those that are given: what people ask for at their first job."""
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
 _WORDS = ("null", "true", "false", "yes", "no", "on", "off")
@@ -54,10 +59,12 @@ def init_text(
     project: str | None = None,
     command: str = "",
     setup: str = "",
+    everything: bool = False,
 ) -> str:
     """
-    Return a deployment file with every setting and its description; defaults are commented out.
+    Return a deployment file with the description of each setting; defaults are commented out.
 
+    It has the settings of FIRST_SETTINGS, or with *everything* all of them.
     *command* and *setup* take the place of a blank recipe's. Without *tpu_type* it is one that a new project
     may have, without *zone* the cheapest documented one. Raise UsageError for an unknown recipe, and
     ConfigError when name, type, zone or project do not fit: what is returned validates.
@@ -79,7 +86,8 @@ def init_text(
     if recipe == "blank":
         given = {"job.command": command, "job.setup": setup}
         values |= {key: text for key, text in given.items() if text}
-    text = "\n".join(_file(values)) + "\n"
+    shown = settings().keys() if everything else FIRST_SETTINGS | values.keys()
+    text = "\n".join(_file(values, shown)) + "\n"
     # Without variables: the file must not be valid in this terminal only.
     read(text.encode(), FILE_NAME, environ={})
     return text
@@ -98,19 +106,29 @@ def first_zone(tpu_type: str) -> str:
     return min(zones, key=rank) if zones else next(iter(catalog.zones))
 
 
-def _file(values: Mapping[str, Any]) -> Iterator[str]:
+def _file(values: Mapping[str, Any], shown: Collection[str]) -> Iterator[str]:
     yield f"# yaml-language-server: $schema={SCHEMA_FILE}"
     yield "#"
     yield "# A deployment of tpuctl. What is commented out shows the default."
     yield "# Any setting can be given for one run: --set tpu.spot=false, or TPUCTL_TPU__SPOT=false."
+    if len(shown) < len(settings()):
+        yield "# These are the settings of a first job. All of them: tpuctl config show --all, docs/tpuctl-yaml.md,"
+        yield "# or a new file by tpuctl init --all-settings."
     # A fleet needs another kind of file, described in docs/fleet.md.
-    keys = [name for name in keys_in("") if name != "fleet"]
+    keys = [name for name in keys_in("") if name != "fleet" and _is_shown(name, shown)]
     for key in sorted(keys, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
         yield ""
-        yield from _setting(key, values, "", off=False)
+        yield from _setting(key, values, "", shown, off=False)
 
 
-def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> Iterator[str]:
+def _is_shown(key: str, shown: Collection[str]) -> bool:
+    """Say whether a setting, or one of its section, is shown."""
+    return any(name == key or name.startswith(f"{key}.") for name in shown)
+
+
+def _setting(
+    key: str, values: Mapping[str, Any], indent: str, shown: Collection[str], *, off: bool
+) -> Iterator[str]:
     """Yield the lines of one setting; *off* says that its section is commented out as a whole."""
     setting = settings()[key]
     given = any(name == key or name.startswith(f"{key}.") for name in values)
@@ -123,14 +141,16 @@ def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> 
         # Alternatives to that word stay comments when the first sign is removed.
         inside = f"# {indent}  "
         for name in keys_in(key):
-            for line in _setting(f"{key}.{name}", values, f"{indent}  ", off=True):
+            for line in _setting(f"{key}.{name}", values, f"{indent}  ", shown, off=True):
                 yield inside + "# " + line.removeprefix(inside).removeprefix("# ")
         return
     if setting.section:
         yield f"{start}{setting.name}:"
         # A commented section keeps its shape: remove the first "# " of each line to enable it.
         for name in keys_in(key):
-            lines = _setting(f"{key}.{name}", values, f"{indent}  ", off=off or not given)
+            if not _is_shown(f"{key}.{name}", shown):
+                continue
+            lines = _setting(f"{key}.{name}", values, f"{indent}  ", shown, off=off or not given)
             yield from (_shift(line, indent) if not off and not given else line for line in lines)
         return
     yield f"{start}{setting.name}: {yaml_value(values.get(key, setting.default))}"

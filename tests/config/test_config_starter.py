@@ -14,7 +14,7 @@ from orchestrator.config.load import FILE_NAME, load, read
 from orchestrator.config.schema import SCHEMA_ID, describe, json_schema
 from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.config.starter import RECIPES, init_text
+from orchestrator.config.starter import FIRST_SETTINGS, RECIPES, init_text
 from orchestrator.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +47,8 @@ def test_what_init_and_the_examples_ask_for_fits_a_new_project():
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_setting_stands_there_with_its_description(recipe):
-    """The file is its own manual."""
-    text = init_text("my-model", recipe)
+    """With all settings the file is its own manual."""
+    text = init_text("my-model", recipe, everything=True)
     prose = re.sub(r"\s*\n[ #]*", " ", text)
     # A file with `fleet` describes something else.
     mine = [setting for key, setting in settings().items() if key.partition(".")[0] != "fleet"]
@@ -57,13 +57,28 @@ def test_every_setting_stands_there_with_its_description(recipe):
         assert describe(setting.key) in prose
 
 
-def test_taking_the_comment_signs_away_changes_nothing():
+@pytest.mark.parametrize("everything", [False, True])
+def test_taking_the_comment_signs_away_changes_nothing(everything):
     """What is commented out is the default, so the file with all of it in force means the same."""
-    text = init_text("my-model", project="p-1")
+    text = init_text("my-model", project="p-1", everything=everything)
     bare = re.sub(r"^( *)# ( *\w+:( .*[^.])?)$", r"\1\2", text, flags=re.MULTILINE)
     kept = [line for line in bare.splitlines() if not re.match(r" *#", line)]
     assert len(kept) > len([line for line in text.splitlines() if line and "#" not in line])
     assert read("\n".join(kept).encode(), "x", environ={}) == read(text.encode(), "x", environ={})
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_short_file_is_read_in_a_minute(recipe):
+    """It has what a first job needs, says where the rest is, and means the same as the long one."""
+    short, whole = init_text("my-model", recipe), init_text("my-model", recipe, everything=True)
+    assert len(short.splitlines()) <= 70
+    assert "tpuctl init --all-settings" in short
+    assert "tpuctl init --all-settings" not in whole
+    assert {
+        key for key in FIRST_SETTINGS if not re.search(rf"^[ #]*{key.split('.')[-1]}:", short, re.MULTILINE)
+    } == set()
+    assert settings().keys() >= FIRST_SETTINGS
+    assert read(short.encode(), "x", environ={}) == read(whole.encode(), "x", environ={})
 
 
 @pytest.mark.parametrize("recipe", [None, *EXAMPLES])

@@ -21,11 +21,21 @@ from orchestrator.errors import UsageError
     type=click.Path(path_type=Path, dir_okay=False),
     help="Convert a task of SkyPilot or dstack, or a script that calls xpk or tpunicorn. It is not run.",
 )
+@click.option(
+    "--all-settings",
+    "everything",
+    is_flag=True,
+    help="Show all settings in the file, not only the first ones.",
+)
 @click.option("--name", help="Name of the deployment. Default: the folder's name, or the recipe's.")
 @json_option
-def command(folder: Path, recipe: str | None, other: Path | None, name: str | None, as_json: bool) -> None:
+def command(
+    folder: Path, recipe: str | None, other: Path | None, name: str | None, everything: bool, as_json: bool
+) -> None:
     """
     Write a commented tpuctl.yaml into FOLDER, with its schema for editors, or copy an example.
+
+    The file shows the settings of a first job; with --all-settings it shows every one, with its default.
 
     The file runs the program in FOLDER (train.py, or the only one), and installs requirements.txt, or else the
     packages that it imports. The program finds the folder to save to in the environment variable
@@ -34,8 +44,14 @@ def command(folder: Path, recipe: str | None, other: Path | None, name: str | No
     """
     from orchestrator.app.init import write_converted, write_first_files
 
+    if everything and (recipe or other):
+        also = "--recipe" if recipe else "--from"
+        raise UsageError(
+            f"--all-settings and {also} exclude each other", hint="leave one of them out",
+            changed="nothing was written", code="TPU-101",
+        )  # fmt: skip
     if other is None:
-        file = write_first_files(folder, recipe, name)
+        file = write_first_files(folder, recipe, name, everything=everything)
         if as_json:
             print_json("init", {"file": str(file), "recipe": recipe})
         else:
