@@ -10,7 +10,7 @@ from orchestrator.emulator.http.dispatch import Call, body_of, dispatch, named
 from orchestrator.emulator.http.metadata_tree import items_json
 from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response, Router
-from orchestrator.emulator.state import body_shapes, constraints, vm_rules
+from orchestrator.emulator.state import api_errors, body_shapes, constraints, vm_rules
 from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.body_shapes import Shape, check_shape
 from orchestrator.emulator.state.operation import Api, Operation
@@ -127,7 +127,7 @@ def _operations(cloud: LocalCloud) -> Table:
 def _once(cloud: LocalCloud, call: Call, act: Callable[[], Operation]) -> Response:
     """Answer a changing call; a repeated requestId returns the same operation."""
     name, request_id = f"{call.request.method} {call.request.path}", call.request.query.get("requestId", "")
-    operation = once(cloud.kernel, name, request_id, body_of(call.request), act, vm_rules.invalid)
+    operation = once(cloud.kernel, name, request_id, body_of(call.request), act, api_errors.invalid)
     return Response.of(operation_json(cloud.settings.project, operation))
 
 
@@ -232,7 +232,7 @@ class OperationRequests:
         found = self._cloud.kernel.find_operation(Api.COMPUTE, scope, name)
         by_id = [op for op in self._all() if str(op.numeric_id) == name and op.scope == scope]
         if found is None and not by_id:
-            raise vm_rules.missing(f"projects/{self._cloud.settings.project}/{scope}/operations/{name}")
+            raise api_errors.missing(f"projects/{self._cloud.settings.project}/{scope}/operations/{name}")
         return found or by_id[0]
 
     def _shown(self, operation: Operation) -> dict[str, Any]:

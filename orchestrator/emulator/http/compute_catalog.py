@@ -8,7 +8,7 @@ from orchestrator.emulator.http.compute_shapes import disk_json, link, named_res
 from orchestrator.emulator.http.dispatch import Call
 from orchestrator.emulator.http.paging import Shown, aggregated, listed, out_of_reach
 from orchestrator.emulator.http.router import Response
-from orchestrator.emulator.state import tables, vm_rules
+from orchestrator.emulator.state import api_errors, tables, vm_rules
 from orchestrator.emulator.state.identifiers import compute_timestamp
 from orchestrator.emulator.state.network import Vpc
 from orchestrator.emulator.state.tables import VmType
@@ -41,7 +41,7 @@ class Collection(Generic[T]):
     def get(self, call: Call) -> Response:
         location, known = self._found_at(call)
         if call.name not in known:
-            raise vm_rules.missing(f"{self._path(location)}/{call.name}")
+            raise api_errors.missing(f"{self._path(location)}/{call.name}")
         return Response.of(self._show(location, known[call.name]))
 
     def list(self, call: Call) -> Response:
@@ -72,7 +72,7 @@ class Collection(Generic[T]):
         if call.zone:
             vm_rules.check_zone(self._cloud.kernel, call.zone)
         elif call.region and call.region not in tables.regions():
-            raise vm_rules.missing(f"projects/{self._cloud.settings.project}/regions/{call.region}")
+            raise api_errors.missing(f"projects/{self._cloud.settings.project}/regions/{call.region}")
         location = call.zone or call.region
         return location, self._found(location)
 

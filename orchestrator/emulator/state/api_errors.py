@@ -150,3 +150,13 @@ def _quota_info(values: Mapping[str, object]) -> Details:
         "dimensions": {"region": values.get("region", "")},
     }
     return ({"quotaInfo": info},)
+
+
+def invalid(text: str) -> ApiError:
+    """Return Compute Engine's 400 for a request with wrong values."""
+    return ApiError(400, "invalid", text)
+
+
+def missing(path: str) -> ApiError:
+    """Return Compute Engine's 404 for the resource *path* (from `projects/` on)."""
+    return ApiError(404, "notFound", f"The resource '{path}' was not found")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from orchestrator.emulator.state import tables, vm_rules
+from orchestrator.emulator.state import api_errors, tables
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.kernel import CallTarget, Kernel
@@ -111,14 +111,14 @@ class Network:
     def firewall(self, name: str) -> dict[str, Any]:
         """Return a rule. Raise ApiError 404."""
         if name not in self._kernel.state.firewalls:
-            raise vm_rules.missing(self._path(name))
+            raise api_errors.missing(self._path(name))
         return self._kernel.state.firewalls[name]
 
     def insert_firewall(self, body: Mapping[str, Any]) -> Operation:
         """Create a rule from *body* (JSON of Firewall). Raise ApiError 400, 409."""
         name = str(body.get("name", ""))
         if not is_rfc1035(name):
-            raise vm_rules.invalid(f"Invalid value for field 'resource.name': '{name}'.")
+            raise api_errors.invalid(f"Invalid value for field 'resource.name': '{name}'.")
         if name in self._kernel.state.firewalls:
             raise ApiError(409, "alreadyExists", f"The resource '{self._path(name)}' already exists")
         rule = self._keep(body)

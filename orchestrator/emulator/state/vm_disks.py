@@ -8,7 +8,7 @@ content is lost.
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.emulator.state import node_disks, tables, vm_rules
+from orchestrator.emulator.state import api_errors, node_disks, tables, vm_rules
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.billing import Usage, per_hour
 from orchestrator.emulator.state.identifiers import is_rfc1035
@@ -35,7 +35,7 @@ class VmDisks:
         vm_rules.check_zone(self._kernel, zone)
         disk = self._kernel.state.disks.get((zone, name))
         if disk is None:
-            raise vm_rules.missing(self.path(zone, name))
+            raise api_errors.missing(self.path(zone, name))
         return disk
 
     def path(self, zone: str, name: str) -> str:
@@ -52,13 +52,13 @@ class VmDisks:
         kernel, target = self._kernel, CallTarget(zone, str(body.get("name", "")))
         vm_rules.check_zone(kernel, zone)
         if not is_rfc1035(target.name):
-            raise vm_rules.invalid(f"Invalid value for field 'resource.name': '{target.name}'.")
+            raise api_errors.invalid(f"Invalid value for field 'resource.name': '{target.name}'.")
         path = self.path(zone, target.name)
         if (zone, target.name) in kernel.state.disks:
             raise ApiError(409, "alreadyExists", f"The resource '{path}' already exists")
         size, kind = str(body.get("sizeGb") or 500), str(body.get("type") or "pd-standard")
         if not size.isdigit():
-            raise vm_rules.invalid(f"Invalid value for field 'resource.sizeGb': '{size}'.")
+            raise api_errors.invalid(f"Invalid value for field 'resource.sizeGb': '{size}'.")
         labels = dict(body.get("labels") or {})
         kind = kind.rpartition("/")[2]
         made = Disk(
@@ -87,11 +87,11 @@ class VmDisks:
         """Return the disks that *body* asks for, without changing anything. Raise ApiError."""
         wanted = body.get("disks") or []
         if not wanted:
-            raise vm_rules.invalid("Invalid value for field 'resource.disks': at least one disk is needed.")
+            raise api_errors.invalid("Invalid value for field 'resource.disks': at least one disk is needed.")
         planned = [self._plan_one(instance, disk, index) for index, disk in enumerate(wanted)]
         names = [disk.name for disk, _ in planned]
         if len(set(names)) != len(names) or not planned[0][1].boot:
-            raise vm_rules.invalid(
+            raise api_errors.invalid(
                 "Invalid value for field 'resource.disks': names must differ, the first boots."
             )
         return planned

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from orchestrator.emulator.state import tables
-from orchestrator.emulator.state.api_errors import ApiError, compute_case
+from orchestrator.emulator.state.api_errors import ApiError, compute_case, invalid, missing
 from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import CallTarget, Kernel
@@ -25,15 +25,6 @@ FAMILIES = {
     "ubuntu-os-cloud": ("ubuntu-2204-lts", "ubuntu-2404-lts-amd64", "ubuntu-2404-lts-arm64"),
     "ubuntu-os-accelerator-images": ("ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e",),
 }
-
-
-def invalid(text: str) -> ApiError:
-    return ApiError(400, "invalid", text)
-
-
-def missing(path: str) -> ApiError:
-    """Return the 404 for the resource *path* (from `projects/` on)."""
-    return ApiError(404, "notFound", f"The resource '{path}' was not found")
 
 
 def check_zone(kernel: Kernel, zone: str) -> None:

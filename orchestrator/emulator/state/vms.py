@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.emulator.state import constraints, tables, vm_rules
+from orchestrator.emulator.state import api_errors, constraints, tables, vm_rules
 from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.identifiers import fingerprint
 from orchestrator.emulator.state.instance import Action, Instance, Status
@@ -121,7 +121,7 @@ class ComputeVms:
     def delete(self, zone: str, name: str) -> Operation:
         instance = self.get(zone, name)
         if instance.body.get("deletionProtection"):
-            raise vm_rules.invalid(f"The resource '{instance.path}' is protected against deletion.")
+            raise api_errors.invalid(f"The resource '{instance.path}' is protected against deletion.")
         operation = self.life.begin(instance, "delete")
         if operation.planned:
             self._kernel.proceed(operation, 0.0, "vm.done")
