@@ -29,7 +29,7 @@ FORBIDDEN = {
 }
 ALLOWED = {
     "orchestrator/emulator/state/world.py": r"^\s*(import|from) pickle",  # reads what it wrote itself
-    "orchestrator/contract/formats/pickled.py": r"^\s*(import|from) pickle",  # it builds no foreign object
+    "orchestrator/contract/formats/reading/pickled.py": r"^\s*(import|from) pickle",  # it builds no foreign object
 }
 TEXTS = [
     *(path for path in PYTHON if not path.is_relative_to(ROOT / "tests")),
@@ -193,7 +193,7 @@ MAY_IMPORT_LATE = {
     "ssh/fleet.py": ("orchestrator.ssh.connection",),  # fabric: 300 ms; few commands reach a machine
     "config/adapter.py": ("pydantic",),  # 100 ms; a deployment that is watched is shown without
     "config/document.py": ("ruamel",),  # 60 ms, the same
-    "domain/units.py": ("pydantic_core",),  # pydantic calls these methods, so it is there by then
+    "domain/text/units.py": ("pydantic_core",),  # pydantic calls these methods, so it is there by then
     "engine/records/record_format.py": ("pydantic",),  # as in config
     "engine/publish/receivers.py": ("apprise",),  # an extra
     "report/page.py": ("jinja2", "markupsafe"),  # 60 ms; the loop and `status` write no page

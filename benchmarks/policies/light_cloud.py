@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from benchmarks.policies.ledger import Ledger
-from orchestrator.contract import object_names
+from orchestrator.contract.bucket import object_names
 from orchestrator.domain import names
 from orchestrator.domain.catalog import Price
-from orchestrator.domain.node_price import Prices
+from orchestrator.domain.machines.node_price import Prices
 from orchestrator.domain.observation import (
     Absent,
     Bucket,

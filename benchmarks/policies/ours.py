@@ -19,7 +19,7 @@ from orchestrator.domain.observation import World
 from orchestrator.domain.ports import NodeOrder
 from orchestrator.domain.record import Record, race_to_win
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec, WatchSpec
-from orchestrator.domain.units import Duration, Until
+from orchestrator.domain.text.units import Duration, Until
 from orchestrator.domain.updated import updated
 from orchestrator.engine import reconcile
 from orchestrator.engine.deployment import Deployment

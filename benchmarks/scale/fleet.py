@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.scale.zones import ENDPOINT, PROJECT, ZONES, Zones, name_of
 from orchestrator.clock import VirtualClock
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.contract.object_names import HEARTBEAT
+from orchestrator.contract.bucket.object_names import HEARTBEAT
 from orchestrator.domain import names
 from orchestrator.domain.lease import Holder
 from orchestrator.domain.observation import Absent, Bucket, Present
@@ -21,7 +21,7 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.lease.lease_object import Lease
 from orchestrator.engine.loop.loop import Watcher
 from orchestrator.engine.loop.many_loops import ManyLoops, Member
 from orchestrator.engine.records.journal import Journal

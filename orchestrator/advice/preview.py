@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from orchestrator.contract.image_names import is_googles
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import shares_account
-from orchestrator.domain.capacity import ZoneMemories
 from orchestrator.domain.catalog import Accelerator, Catalog
-from orchestrator.domain.data_disks import disk_lines
-from orchestrator.domain.node_price import ways_to_bucket
-from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.domain.record import Span
-from orchestrator.domain.scopes import (
+from orchestrator.domain.machines.capacity import ZoneMemories
+from orchestrator.domain.machines.data_disks import disk_lines
+from orchestrator.domain.machines.node_price import ways_to_bucket
+from orchestrator.domain.machines.scopes import (
     BUCKET_ROLE,
     LOOP_ROLES,
     PULLER_ROLE,
@@ -22,9 +20,11 @@ from orchestrator.domain.scopes import (
     node_scopes,
     vm_scopes,
 )
-from orchestrator.domain.secret_refs import grant_line, job_secrets, secret_lines, secret_names
+from orchestrator.domain.machines.tpu_quota import beyond_a_new_project
+from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.record import Span
+from orchestrator.domain.source.secret_refs import grant_line, job_secrets, secret_lines, secret_names
 from orchestrator.domain.spec import Spec, TpuSpec
-from orchestrator.domain.tpu_quota import beyond_a_new_project
 from orchestrator.planning.dead_man import legs
 from orchestrator.planning.save_interval import SaveInterval, foreseen_interval
 from orchestrator.planning.sidecars import sidecars

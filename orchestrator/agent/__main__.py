@@ -17,6 +17,8 @@ from orchestrator.agent.attempt.bundle import fetch
 from orchestrator.agent.attempt.enter import enter, program
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.fleet.share import follow
+from orchestrator.agent.fleet.task import run_task
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.loop import Agent
 from orchestrator.agent.machine import apt, ray
@@ -27,8 +29,6 @@ from orchestrator.agent.machine.venv import main as venv
 from orchestrator.agent.parts import wire
 from orchestrator.agent.rehearsal import check, for_job, for_setup, trusted
 from orchestrator.agent.settings import layout_of, read_settings
-from orchestrator.agent.share import follow
-from orchestrator.agent.task import run_task
 from orchestrator.agent.threads import say
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT

@@ -26,10 +26,10 @@ from orchestrator.agent.machine.docker import LABEL, docker, mark_of
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.rehearsal import FILES, for_setup, is_rehearsal
 from orchestrator.agent.settings import Settings
+from orchestrator.contract.bucket.object_names import IMAGES
 from orchestrator.contract.image_names import host_of, is_googles, repository_of
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
-from orchestrator.contract.object_names import IMAGES
 from orchestrator.contract.replacing import replacing, write_atomically
 
 OURS = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", "SHELL", "USER", "LOGNAME", "TMPDIR", "MAIL")

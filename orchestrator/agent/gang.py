@@ -15,12 +15,12 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.settings import Settings
-from orchestrator.contract.claim import claim_name, claim_of, named_by
-from orchestrator.contract.completeness import Checkpoint, made_progress
+from orchestrator.contract.bucket.claim import claim_name, claim_of, named_by
+from orchestrator.contract.bucket.completeness import Checkpoint, made_progress
+from orchestrator.contract.bucket.manifest import folder_name, parse_name
+from orchestrator.contract.bucket.object_names import GANG, HEARTBEAT
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import PreconditionError, TransientError
-from orchestrator.contract.manifest import folder_name, parse_name
-from orchestrator.contract.object_names import GANG, HEARTBEAT
 from orchestrator.contract.preemption_notice import AT_REST, REPORT_COUNTS
 
 EXCUSES = 5

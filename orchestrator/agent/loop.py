@@ -11,10 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Callable, List, Optional
 
-from orchestrator.agent import record as records
-from orchestrator.agent.advance import Advance
+from orchestrator.agent.attempt import record as records
+from orchestrator.agent.attempt.advance import Advance
 from orchestrator.agent.attempt.finish import Finish
 from orchestrator.agent.attempt.last_commit import last_commit
+from orchestrator.agent.attempt.peers import LAST_LOG
 from orchestrator.agent.attempt.play import Player
 from orchestrator.agent.attempt.rescue import Uncommitted
 from orchestrator.agent.checkpoints.catalogue import retain
@@ -26,7 +27,6 @@ from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted, obey_s
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.peers import LAST_LOG
 from orchestrator.agent.rehearsal import check
 from orchestrator.agent.threads import Pause, Repeater, say
 from orchestrator.contract.agent_lines import agent_line

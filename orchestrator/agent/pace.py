@@ -10,8 +10,10 @@ from statistics import median
 from typing import Any, List, Optional, Tuple
 
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.heartbeat import Status
+from orchestrator.agent.reports.heartbeat import Status
 from orchestrator.agent.settings import Settings
+from orchestrator.contract.bucket.object_names import CAPACITY
+from orchestrator.contract.bucket.object_names import HEARTBEAT as PREFIX
 from orchestrator.contract.interval import (
     PRIOR_SAVE,
     RECENT,
@@ -21,8 +23,6 @@ from orchestrator.contract.interval import (
     saving_interval,
     zone_lives,
 )
-from orchestrator.contract.object_names import CAPACITY
-from orchestrator.contract.object_names import HEARTBEAT as PREFIX
 from orchestrator.contract.replacing import write_atomically
 
 WORTH_TELLING = 0.05

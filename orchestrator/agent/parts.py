@@ -17,19 +17,19 @@ from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.container import Container
 from orchestrator.agent.gang import Gang
-from orchestrator.agent.heartbeat import HeartbeatWriter, Status
-from orchestrator.agent.logs import JobLog, LogShipper
 from orchestrator.agent.machine.secrets import Secrets
 from orchestrator.agent.orders import Orders
 from orchestrator.agent.pace import Pace
 from orchestrator.agent.rehearsal import trusted
+from orchestrator.agent.reports.heartbeat import HeartbeatWriter, Status
+from orchestrator.agent.reports.logs import JobLog, LogShipper
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.backoff import Backoff
-from orchestrator.contract.completeness import Checkpoint
+from orchestrator.contract.bucket.completeness import Checkpoint
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.machine_errors import AgentError, FinalError
-from orchestrator.contract.redaction import Redactor
+from orchestrator.contract.secrets.redaction import Redactor
 
 T = TypeVar("T")
 PAUSES = Backoff(0.5, 15.0)

@@ -7,8 +7,8 @@ from typing import Any
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.domain.amounts import size_text
 from orchestrator.domain.ports import Store
+from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket.checkpoints import StoredCheckpoint, faults_of, read_checkpoints
 from orchestrator.engine.bucket.unclaimed import UnclaimedFiles, read_unclaimed
 from orchestrator.errors import NotFoundError

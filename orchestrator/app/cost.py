@@ -6,7 +6,7 @@ from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
 from orchestrator.app.status.status import observe_now
-from orchestrator.contract.object_names import CACHES
+from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.domain.names import is_given_back
 from orchestrator.domain.observation import Present
 from orchestrator.domain.record import Record

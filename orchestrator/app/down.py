@@ -14,8 +14,8 @@ from orchestrator.app.session import Session
 from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
-from orchestrator.domain.amounts import size_text, usd_text
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
+from orchestrator.domain.text.amounts import size_text, usd_text
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.adopt import Adoption
 from orchestrator.engine.bucket.unclaimed import read_unclaimed

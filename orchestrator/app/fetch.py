@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session, open_session
-from orchestrator.domain.amounts import size_text
+from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import unclaimed
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Parcel, fetch, newest, parcel_of

@@ -17,7 +17,7 @@ from orchestrator.config.others.conversion import Conversion
 from orchestrator.config.others.recognise import convert
 from orchestrator.config.schema import SCHEMA_FILE, json_schema
 from orchestrator.config.starter import init_text
-from orchestrator.domain.suggest import did_you_mean
+from orchestrator.domain.text.suggest import did_you_mean
 from orchestrator.errors import UsageError
 
 REQUIREMENTS = "requirements.txt"

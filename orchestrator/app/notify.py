@@ -6,7 +6,7 @@ from pathlib import Path
 from orchestrator.app.secret import open_manager
 from orchestrator.clock import SystemClock
 from orchestrator.config.rules.notify import ENVIRONMENT
-from orchestrator.domain.secret_refs import reference
+from orchestrator.domain.source.secret_refs import reference
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import TpuctlError, UsageError

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from orchestrator.clock import Clock
 from orchestrator.contract.backoff import Backoff
-from orchestrator.domain.amounts import span_text
+from orchestrator.domain.text.amounts import span_text
 from orchestrator.errors import TpuctlError
 
 LONGEST = 60.0

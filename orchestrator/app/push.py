@@ -10,13 +10,13 @@ from orchestrator.app.session import Session
 from orchestrator.app.source.job_data import check_sources, read_data, say_what_is_sent, send_data
 from orchestrator.app.source.wanted import build_artifacts, ended, want
 from orchestrator.app.status.status import observe_now
-from orchestrator.contract.object_names import BUNDLES
+from orchestrator.contract.bucket.object_names import BUNDLES
 from orchestrator.domain.job_progress import common_step
 from orchestrator.domain.lease import PUSH
+from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.plan import Kind, Outcome, Plan
 from orchestrator.domain.record import Record, current_node
-from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.bucket.heartbeats import read_heartbeats

@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.app.clouds import clients_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.config.load import find, load
-from orchestrator.domain.secret_refs import SCHEME, job_secrets, reference
+from orchestrator.domain.source.secret_refs import SCHEME, job_secrets, reference
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
 from orchestrator.google.secret_manager import SecretManager, Stored

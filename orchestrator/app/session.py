@@ -32,7 +32,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.emulator.address import Address, address_on_machine, local_folder, read_address
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.deployment import Deployment, any_plan
-from orchestrator.engine.lease_object import Lease, claim_record
+from orchestrator.engine.lease.lease_object import Lease, claim_record
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.records.create_budget_file import CreateBudgetFile
 from orchestrator.engine.records.journal import Journal

@@ -24,7 +24,7 @@ from orchestrator.app.session import Session, open_session
 from orchestrator.app.status.status import newest
 from orchestrator.app.this_computer.state_folders import bug_prefix
 from orchestrator.config.adapter import dump
-from orchestrator.contract.redaction import Redactor
+from orchestrator.contract.secrets.redaction import Redactor
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.control import running
 from orchestrator.engine.bucket.job_logs import JobLog

@@ -22,10 +22,10 @@ from orchestrator.app.source.job_data import (
 from orchestrator.app.source.wanted import as_wanted, build_artifacts, ended, trained
 from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.domain import names
+from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import MAKING, FailedChange, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record
-from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.deployment import Deployment, any_plan

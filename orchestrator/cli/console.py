@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator import __version__
-from orchestrator.contract.redaction import masked
-from orchestrator.domain.clean_text import clean, indented
+from orchestrator.contract.secrets.redaction import masked
+from orchestrator.domain.text.clean_text import clean, indented
 from orchestrator.engine.records.atomic_files import disk_trouble
 from orchestrator.errors import TpuctlError
 

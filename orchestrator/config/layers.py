@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.config.complaints import Complaint
 from orchestrator.config.document import Document
 from orchestrator.config.setting_types import Path, Setting, at, settings
-from orchestrator.domain.suggest import did_you_mean
+from orchestrator.domain.text.suggest import did_you_mean
 from orchestrator.errors import UsageError
 
 PREFIX = "TPUCTL_"

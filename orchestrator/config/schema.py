@@ -14,7 +14,7 @@ from orchestrator.config.rules.sidecar import HIGHEST_PORT, LOWEST_PORT
 from orchestrator.config.setting_types import Setting, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 
 SCHEMA_ID = "urn:tpuctl:deployment-file"
 SCHEMA_FILE = "tpuctl.schema.json"

@@ -11,8 +11,8 @@ from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.schema import SCHEMA_FILE, describe
 from orchestrator.config.setting_types import keys_in, settings
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.suggest import did_you_mean, join
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.suggest import did_you_mean, join
+from orchestrator.domain.text.units import Duration
 from orchestrator.errors import UsageError
 
 RECIPES: Mapping[str, Mapping[str, Any]] = {

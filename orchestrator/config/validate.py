@@ -17,7 +17,7 @@ from orchestrator.config.setting_types import Path, dotted, keys_in, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.wording import Wording, reword
 from orchestrator.domain.spec import FLEET_COMMAND, Spec
-from orchestrator.domain.suggest import closest
+from orchestrator.domain.text.suggest import closest
 
 _NAME = "[key]"  # pydantic's last path element for a mapping's key
 # Valid together, so that rules which compare two settings do not complain about a stand-in.

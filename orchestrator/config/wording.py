@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.config.setting_types import Path, Setting, dotted, keys_in, settings
-from orchestrator.domain.suggest import did_you_mean, join
+from orchestrator.domain.text.suggest import did_you_mean, join
 
 _EXPECTED = {
     "tuple": "a list",

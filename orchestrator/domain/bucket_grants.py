@@ -8,8 +8,8 @@ journal, status, code and data. Google evaluates the condition for each object (
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.contract.object_names import BUNDLES, CLAIM, DATA, GANG, HEARTBEAT, STATE, WAKE
-from orchestrator.domain.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
+from orchestrator.contract.bucket.object_names import BUNDLES, CLAIM, DATA, GANG, HEARTBEAT, STATE, WAKE
+from orchestrator.domain.machines.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.domain.spec import Spec, VmSpec
 
 CONTROLLED = (STATE, BUNDLES, DATA)

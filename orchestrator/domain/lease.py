@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 
-from orchestrator.contract.limits import LATEST_TIME
+from orchestrator.contract.bucket.limits import LATEST_TIME
 from orchestrator.domain.checksum import bytes_with_checksum, verified
-from orchestrator.domain.clean_text import cut
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.errors import LeaseHeldError
 
 # LIFE > SAFE > RENEWAL: a holder stops acting 20 s before another may take over, which covers a slow answer and

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from orchestrator.contract.object_names import NODES
+from orchestrator.contract.bucket.object_names import NODES
 from orchestrator.domain.spec import Spec
 
 # Written on billed resources: after a rename of these labels, running machines would not be found any more.

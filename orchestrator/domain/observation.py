@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
-from orchestrator.domain.capacity import ZoneMemories
-from orchestrator.domain.maintenance import Maintenance
-from orchestrator.domain.node_price import Prices
+from orchestrator.domain.machines.capacity import ZoneMemories
+from orchestrator.domain.machines.maintenance import Maintenance
+from orchestrator.domain.machines.node_price import Prices
+from orchestrator.domain.machines.queued_resource import QueuedResource
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.queued_resource import QueuedResource
 from orchestrator.errors import Retry
 
 T = TypeVar("T")

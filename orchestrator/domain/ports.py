@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.domain.all_zones import Survey
-from orchestrator.domain.data_disks import DataDisk
+from orchestrator.domain.machines.data_disks import DataDisk
+from orchestrator.domain.machines.queued_resource import QueuedResource
 from orchestrator.domain.observation import (
     Bucket,
     ForeignBucket,
@@ -22,7 +23,6 @@ from orchestrator.domain.observation import (
     OperationResult,
     Vm,
 )
-from orchestrator.domain.queued_resource import QueuedResource
 
 
 @dataclass(frozen=True)

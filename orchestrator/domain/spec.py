@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orchestrator.domain.units import Duration, Until
+from orchestrator.domain.text.units import Duration, Until
 
 STRICT = {"extra": "forbid"}
 FLEET_COMMAND = "true"

@@ -16,8 +16,8 @@ from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Response, Router, split_target
 from orchestrator.emulator.http.storage_access import Callers, MachineOf, nobody
 from orchestrator.emulator.state.cloud_settings import CloudSettings
-from orchestrator.emulator.state.machine import NoHosts
 from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.emulator.state.world import LocalCloud
 
 BASE = "http://cloud.invalid"

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.emulator.http.metadata_server import MetadataServer
 from orchestrator.emulator.http.metadata_tree import MachineView
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.emulator.state.world import LocalCloud
 
 

@@ -5,11 +5,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.contract.object_names import BUNDLES
+from orchestrator.contract.bucket.object_names import BUNDLES
 from orchestrator.contract.uv_pin import PROGRAMS, object_name
-from orchestrator.domain.clean_text import cut
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import NotFoundError, TpuctlError
 

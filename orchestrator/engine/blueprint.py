@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import vm_account
-from orchestrator.domain.data_disks import data_disks
+from orchestrator.domain.machines.data_disks import data_disks
+from orchestrator.domain.machines.queued_resource import LONGEST_RUN
+from orchestrator.domain.machines.scopes import node_scopes, vm_scopes
 from orchestrator.domain.observation import Node
 from orchestrator.domain.ports import BucketOrder, CloudAccount, NetworkInterface, NodeOrder, VmOrder
-from orchestrator.domain.queued_resource import LONGEST_RUN
 from orchestrator.domain.record import Record, race_to_win
-from orchestrator.domain.scopes import node_scopes, vm_scopes
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
 from orchestrator.planning.job import heartbeat_interval

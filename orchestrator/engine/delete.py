@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from orchestrator.contract.object_names import RECORD
+from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, outside
 from orchestrator.domain.events import Event, EventKind

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from orchestrator.contract.object_names import LEASE, OURS, RECORD
+from orchestrator.contract.bucket.object_names import LEASE, OURS, RECORD
 from orchestrator.domain import names
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import Bucket, Present, Unknown

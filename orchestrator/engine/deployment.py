@@ -11,7 +11,7 @@ from orchestrator.domain.ports import Cloud
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.lease.lease_object import Lease
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.planning.tpu.create_budget import CreateBudget, Unlimited

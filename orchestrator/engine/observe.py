@@ -8,8 +8,7 @@ from orchestrator import threads
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import both, expected_in, within
-from orchestrator.domain.clean_text import cut
-from orchestrator.domain.node_price import Prices, prices
+from orchestrator.domain.machines.node_price import Prices, prices
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
@@ -28,6 +27,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Cloud, Nodes, Vms
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.race_claim import read_claim, round_to_look_up
 from orchestrator.engine.queued_tpus import nodes_of

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.domain.all_zones import Everywhere, Survey
+from orchestrator.domain.machines.queued_resource import QueuedResource
 from orchestrator.domain.observation import (
     Absent,
     ForeignNode,
@@ -21,7 +22,6 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Cloud, NodeOrder, Nodes
-from orchestrator.domain.queued_resource import QueuedResource
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import CapacityError, UsageError

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from orchestrator.domain.maintenance import FIELD, Maintenance, maintenance_of
+from orchestrator.domain.machines.maintenance import FIELD, Maintenance, maintenance_of
 from orchestrator.google.lean_imports import imported
 
 _OPERATION = frozenset({"name", "metadata", "done", "error", "response"})

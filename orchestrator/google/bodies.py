@@ -7,7 +7,7 @@ The VM is an Ubuntu machine, labelled, with a limited life.
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.domain.data_disks import DataDisk
+from orchestrator.domain.machines.data_disks import DataDisk
 from orchestrator.domain.names import region_of
 from orchestrator.domain.ports import NetworkInterface, NodeOrder, VmOrder
 

@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Any
 
 from orchestrator.domain.bucket_grants import TITLE, Grant, grants
+from orchestrator.domain.machines.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.domain.names import ADOPTED_LABEL, DEPLOYMENT_LABEL
 from orchestrator.domain.observation import Bucket, ForeignBucket, Observed
 from orchestrator.domain.ports import BucketOrder
-from orchestrator.domain.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.vm_machine_types import instead
+from orchestrator.domain.machines.vm_machine_types import instead
 from orchestrator.errors import QuotaError
 from orchestrator.google.refusal import Failure
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
-from orchestrator.domain.maintenance import Maintenance
+from orchestrator.domain.machines.maintenance import Maintenance
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import (
     ForeignNode,

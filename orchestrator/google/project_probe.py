@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Network
 from typing import Any, TypeVar
 
+from orchestrator.domain.machines.vm_machine_types import CpuQuota
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Observed
 from orchestrator.domain.ports import NetworkInterface
-from orchestrator.domain.vm_machine_types import CpuQuota
 from orchestrator.google.bodies import IMAGE_PROJECT, image_family
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
+from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Observed, Operation, OperationResult
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import NodeOrder
-from orchestrator.domain.queued_resource import QueuedResource, QueuedState
 from orchestrator.errors import NotFoundError
 from orchestrator.google import operations
 from orchestrator.google.bodies import queued_body, queued_json

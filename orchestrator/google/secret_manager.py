@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from orchestrator.domain.secret_refs import ACCESS_ROLE, SecretRef
+from orchestrator.domain.source.secret_refs import ACCESS_ROLE, SecretRef
 from orchestrator.errors import AuthError, MissingPermissionError, NotFoundError, UsageError
 from orchestrator.google.clients import Clients
 from orchestrator.google.rest import Rest

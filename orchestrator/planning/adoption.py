@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain import names
+from orchestrator.domain.machines.scopes import CLOUD_PLATFORM, STORAGE, vm_scopes
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm, NodeState, VmState
-from orchestrator.domain.scopes import CLOUD_PLATFORM, STORAGE, vm_scopes
 from orchestrator.domain.spec import Spec
 
 _STORAGE_SCOPES = (CLOUD_PLATFORM, STORAGE, "https://www.googleapis.com/auth/devstorage.full_control")

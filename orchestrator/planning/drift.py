@@ -1,8 +1,8 @@
 """Report differences that `up` does not change although the file asks for it: a VM's disk may hold data."""
 
+from orchestrator.domain.machines.scopes import CLOUD_PLATFORM, vm_scopes
 from orchestrator.domain.names import takes_vm, vm_name
 from orchestrator.domain.observation import Absent, Present, Vm, VmState, World
-from orchestrator.domain.scopes import CLOUD_PLATFORM, vm_scopes
 from orchestrator.domain.spec import Spec
 
 

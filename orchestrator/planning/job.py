@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import Sign, of_node
+from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import (
     Heartbeat,
     Node,
@@ -21,7 +22,6 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node, lasted
-from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import MemorySpec, Spec
 
 OTHER_CODE_AFTER = 30.0

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.first_seen import Sign, of_node
-from orchestrator.domain.maintenance import maintenance_text
+from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import NodeState, Phase, World
 from orchestrator.domain.record import TERMINAL, Record, current_node
 from orchestrator.domain.spec import Spec

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.contract.redaction import masked
+from orchestrator.contract.secrets.redaction import masked
 from orchestrator.domain.observation import Heartbeat, Phase, World
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.contract.limits import LATEST_TIME
+from orchestrator.contract.bucket.limits import LATEST_TIME
 from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record

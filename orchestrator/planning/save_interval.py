@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.contract.interval import PRIOR_SAVE, ZoneLives, expected_life, saving_interval
-from orchestrator.domain.amounts import span_text
-from orchestrator.domain.capacity import ZoneMemories, memory_of
+from orchestrator.domain.machines.capacity import ZoneMemories, memory_of
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.text.amounts import span_text
 
 IGNORED = 2.0
 """Ratio of actual to requested interval from which on the job counts as ignoring the interval."""

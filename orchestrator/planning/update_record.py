@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from orchestrator.domain.capacity import (
+from orchestrator.domain.first_seen import BUCKET_ABSENT, FirstSeen, Sign, of_name, of_node
+from orchestrator.domain.machines.capacity import (
     ZoneMemories,
     after_full,
     after_grant,
@@ -10,7 +11,6 @@ from orchestrator.domain.capacity import (
     after_refusal,
     memory_of,
 )
-from orchestrator.domain.first_seen import BUCKET_ABSENT, FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.observation import (
     Absent,
     Node,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator import __version__
-from orchestrator.domain.amounts import span_text
+from orchestrator.domain.text.amounts import span_text
 from orchestrator.planning.fleet.bill import Account, Amount, lost_steps, queue_curve, state_of
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 from orchestrator.report import drawing

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import __version__
-from orchestrator.domain.amounts import rate_text, span_text
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
+from orchestrator.domain.text.amounts import rate_text, span_text
 from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import drawing
 from orchestrator.report.curve import Losses

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.contract.limits import LARGEST_INT
-from orchestrator.domain.clean_text import cut
+from orchestrator.contract.bucket.limits import LARGEST_INT
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.planning.fleet.bill import Amount, Bill, lost_steps, state_of
 from orchestrator.planning.fleet.use import JobHistory
 

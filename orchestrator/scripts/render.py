@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.config.rules.progress_patterns import progress_text
-from orchestrator.contract.object_names import JOBS
+from orchestrator.contract.bucket.object_names import JOBS
 from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT
-from orchestrator.domain.data_disks import DataDisk
+from orchestrator.domain.machines.data_disks import DataDisk
 from orchestrator.domain.names import prefix_of
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from orchestrator.contract.replacing import replacing
-from orchestrator.domain.key_files import SMALL, keys_in
+from orchestrator.domain.source.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.ssh.source_files import LIMIT, KeyFound, SourceEntry, key_refusal, survey

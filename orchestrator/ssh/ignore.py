@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from orchestrator.contract.object_names import DATA_LIST
-from orchestrator.domain.key_files import KEY_FILES
+from orchestrator.contract.bucket.object_names import DATA_LIST
+from orchestrator.domain.source.key_files import KEY_FILES
 from orchestrator.errors import UsageError
 
 FILES = (".gitignore", ".tpuctlignore")

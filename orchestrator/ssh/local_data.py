@@ -13,7 +13,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from orchestrator.contract.object_names import DATA
+from orchestrator.contract.bucket.object_names import DATA
 from orchestrator.contract.replacing import replacing
 from orchestrator.domain.ports import Store
 from orchestrator.errors import UsageError

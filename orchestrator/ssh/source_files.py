@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.contract.object_names import FETCHED
-from orchestrator.domain.key_files import SMALL, keys_in
+from orchestrator.contract.bucket.object_names import FETCHED
+from orchestrator.domain.source.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 from orchestrator.ssh.ignore import IgnoreReason, IgnoreVerdict, Rules, first_rules
 

@@ -15,7 +15,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.billing import BillLine
 from orchestrator.emulator.state.cloud_settings import CloudSettings
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 
 PROJECT = "test-project"
 SERVED = frozenset({"tpu.googleapis.com", "compute.googleapis.com", "storage.googleapis.com"})

@@ -19,9 +19,9 @@ from orchestrator.advice.doctor.facts import (
 )
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.all_zones import Everywhere
+from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
+from orchestrator.domain.machines.vm_machine_types import CpuQuota
 from orchestrator.domain.observation import Absent, Bucket, Node, NodeState, Present, Unknown, Vm, VmState
-from orchestrator.domain.queued_resource import QueuedResource, QueuedState
-from orchestrator.domain.vm_machine_types import CpuQuota
 from orchestrator.errors import Retry
 from tests.planning.planning_kit import make_spec
 

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.advice.explain.explain import RULES, explain, manual
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
+from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
@@ -19,9 +20,8 @@ from orchestrator.domain.observation import (
     VmState,
 )
 from orchestrator.domain.plan import Kind, LoopRule, Verb
-from orchestrator.domain.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.record import Candidate, Refusal, Shape
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import job_digest

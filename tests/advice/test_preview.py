@@ -6,8 +6,8 @@ from dataclasses import replace
 from orchestrator.advice.preview import preview
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
+from orchestrator.domain.machines.scopes import MACHINE_SCOPES, node_scopes
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.domain.scopes import MACHINE_SCOPES, node_scopes
 from tests.planning.planning_kit import make_spec
 
 NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g3", "there is none yet", "europe-west4-a", 3)

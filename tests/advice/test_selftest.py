@@ -16,7 +16,7 @@ from orchestrator.advice.selftest.recording import (
 )
 from orchestrator.app.selftest.selftest import NO_TPU, limits
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.tpu_quota import beyond
+from orchestrator.domain.machines.tpu_quota import beyond
 from orchestrator.pricing.cost import hourly
 from tests.planning.planning_kit import make_spec
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.contract.object_names import BUNDLES, DATA, DATA_LIST
+from orchestrator.contract.bucket.object_names import BUNDLES, DATA, DATA_LIST
 from orchestrator.emulator.state.storage.objects import Source
 from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.agent.agent_lab import BUCKET, TRAIN, Lab

@@ -20,7 +20,7 @@ from orchestrator.agent.machine.expire import (
     stays,
     turn,
 )
-from orchestrator.contract.object_names import LEASE, RECORD
+from orchestrator.contract.bucket.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata_tree import MachineView, answer

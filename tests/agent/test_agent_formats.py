@@ -10,8 +10,8 @@ from orchestrator.agent.checkpoints.local import LocalCheckpoints, LocalStep
 from orchestrator.agent.settings import CheckpointSettings
 from orchestrator.contract.formats.base import Listing, SavedState, Unit
 from orchestrator.contract.formats.choose import format_of
-from orchestrator.contract.formats.pickled import updates_in
-from orchestrator.contract.formats.whole import h5_fault
+from orchestrator.contract.formats.reading.pickled import updates_in
+from orchestrator.contract.formats.reading.whole import h5_fault
 from tests.agent import format_trees as trees
 
 NAMES = ("marker", "orbax", "hf", "fairseq", "tf", "keras", "torch")

@@ -21,7 +21,7 @@ from orchestrator.contract.interval import (
     saving_interval,
     zone_lives,
 )
-from orchestrator.domain.capacity import after_grant, after_loss
+from orchestrator.domain.machines.capacity import after_grant, after_loss
 from orchestrator.engine.records.capacity_memory import encoded
 from tests.agent.agent_lab import Lab
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from orchestrator.agent.attempt.play import STALL_GRACE
-from orchestrator.agent.task import AGAIN, LEASE
+from orchestrator.agent.fleet.task import AGAIN, LEASE
 from orchestrator.scripts.render import shipped
 from tests.agent.agent_lab import Lab
 from tests.agent.test_agent_task import claims, committed, node, start

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from orchestrator.agent.parts import wire
-from orchestrator.agent.progress import Known, ProgressReader, StepRate, known
+from orchestrator.agent.reports.progress import Known, ProgressReader, StepRate, known
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.printed.choice import Printed
 from tests.agent.agent_lab import Lab

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.advance import ALIKE
+from orchestrator.agent.attempt.advance import ALIKE
 from orchestrator.agent.gang import EXCUSES, Attempt, next_attempt
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, settle
-from orchestrator.contract.completeness import Checkpoint
+from orchestrator.contract.bucket.completeness import Checkpoint
 from orchestrator.contract.formats.choose import format_of
 from tests.agent import format_trees as trees
 from tests.agent.agent_lab import Lab, Machine

@@ -13,11 +13,11 @@ from orchestrator.agent import outcome
 from orchestrator.agent.attempt.bundle import unpack
 from orchestrator.agent.gang import Attempt, next_attempt
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge
-from orchestrator.agent.progress import ProgressReader, read_progress
-from orchestrator.contract.completeness import Checkpoint, completed_by, disposable, made_progress
+from orchestrator.agent.reports.progress import ProgressReader, read_progress
+from orchestrator.contract.bucket.completeness import Checkpoint, completed_by, disposable, made_progress
+from orchestrator.contract.bucket.manifest import Manifest, StoredFile, parse
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import Manifest, StoredFile, parse
 
 SOURCES = sorted(p for room in (agent, contract) for p in Path(room.__file__).parent.rglob("*.py"))
 

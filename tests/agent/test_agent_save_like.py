@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.contract.formats.choose import NAMES, format_of
-from orchestrator.contract.formats.save_like import save_folder_like, save_like
+from orchestrator.contract.formats.reading.save_like import save_folder_like, save_like
 
 
 @pytest.mark.parametrize(

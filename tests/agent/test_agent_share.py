@@ -7,9 +7,9 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.agent.share import SHARE
-from orchestrator.agent.task import AGAIN
-from orchestrator.contract.object_names import BUNDLES, ENDS, ORDERS, STARTS
+from orchestrator.agent.fleet.share import SHARE
+from orchestrator.agent.fleet.task import AGAIN
+from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, ORDERS, STARTS
 from tests.agent.agent_lab import Lab, Machine, is_alive
 
 JOB, TASK = "jobs/wide/", "jobs/wide/tasks/0/"

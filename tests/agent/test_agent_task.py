@@ -7,11 +7,11 @@ from pathlib import Path
 
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.fleet.task import AGAIN, claim
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import read_settings
-from orchestrator.agent.task import AGAIN, claim
-from orchestrator.contract.limits import COLLECTED_BYTES
-from orchestrator.contract.object_names import BUNDLES, COLLECTED, ENDS, STARTS
+from orchestrator.contract.bucket.limits import COLLECTED_BYTES
+from orchestrator.contract.bucket.object_names import BUNDLES, COLLECTED, ENDS, STARTS
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from tests.agent.agent_lab import BUCKET, Lab, Machine
 from tests.agent.test_agent_caches import SETUP, WORKS

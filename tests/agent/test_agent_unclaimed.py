@@ -14,7 +14,7 @@ import pytest
 from orchestrator.agent.checkpoints.leftovers import leftovers, stray_in
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.contract.unclaimed_manifest import (
+from orchestrator.contract.bucket.unclaimed_manifest import (
     Unclaimed,
     UnclaimedFile,
     Why,

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.agent.cloud import transfers
 from orchestrator.agent.cloud.transfers import PARTS, StoredPart, joined_crc
-from orchestrator.contract.completeness import judge
+from orchestrator.contract.bucket.completeness import judge
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Response
 from orchestrator.emulator.state.storage.stored import Preconditions

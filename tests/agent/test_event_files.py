@@ -18,7 +18,7 @@ from orchestrator.agent.checkpoints.event_files import (
     scalar,
 )
 from orchestrator.agent.parts import wire
-from orchestrator.agent.progress import ProgressReader
+from orchestrator.agent.reports.progress import ProgressReader
 from orchestrator.agent.settings import read_settings
 from tests.agent.agent_lab import BUCKET, running_lab
 

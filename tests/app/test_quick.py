@@ -20,7 +20,7 @@ from orchestrator.app.this_computer.quick_status import _may_be_over, keep_mark,
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.engine.publish.published_status import Publisher
 from orchestrator.engine.records.record_format import encode
 from tests.cli.cli_kit import environment, here

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from tests.cli.cli_kit import document, here
 
 FILE = """\

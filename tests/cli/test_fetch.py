@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.contract.manifest import file_name, manifest_name
-from orchestrator.contract.object_names import FETCHED
+from orchestrator.contract.bucket.manifest import file_name, manifest_name
+from orchestrator.contract.bucket.object_names import FETCHED
 from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.google import objects
 from tests.cli.cli_kit import document, here
@@ -147,7 +147,7 @@ def test_a_slice_has_a_folder_for_each_worker(bucket, capsys, tmp_path):
     """Both workers may have a file of one name."""
     import hashlib
 
-    from orchestrator.contract.manifest import Manifest, StoredFile
+    from orchestrator.contract.bucket.manifest import Manifest, StoredFile
 
     for worker in (0, 1):
         data = b"part %d" % worker

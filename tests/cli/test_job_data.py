@@ -14,7 +14,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.source.job_data import first_bucket
-from orchestrator.contract.object_names import DATA, RECORD
+from orchestrator.contract.bucket.object_names import DATA, RECORD
 from orchestrator.errors import UsageError
 from orchestrator.ssh.local_data import missing, scan, send
 from tests.cli.cli_kit import document, environment, here, tpuctl

@@ -9,7 +9,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.this_computer.state_folders import RECORD_KEY
-from orchestrator.contract.object_names import CURVE, LEASE, LEASE_WISH, STATUS
+from orchestrator.contract.bucket.object_names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.lease import Holder
 from orchestrator.emulator.state.storage.stored import Preconditions

@@ -19,10 +19,10 @@ from orchestrator.cli.views.job_progress import ProgressLine, bar_of, live_text,
 from orchestrator.cli.views.status import resource_lines
 from orchestrator.cli.views.summary import redone_text, summary_lines
 from orchestrator.config.load import read
-from orchestrator.domain.amounts import span_text
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, World
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
+from orchestrator.domain.text.amounts import span_text
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, RemoteError
 from orchestrator.report.summary import LEGEND, PARTS, Recovery, Summary

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.config.rules.every_rule import RULES, check
 from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from tests.planning.planning_kit import make_spec
 
 FLEX = {"tpu__request": "flex-start", "tpu__spot": False, "tpu__zones": ["us-west4-a"]}

@@ -1,8 +1,8 @@
 """Cases about queued resources: orders, states, deadlines, deletions, faults."""
 
+from orchestrator.domain.machines.queued_resource import QueuedState
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.queued_resource import QueuedState
 from orchestrator.errors import Retry
 from tests.contract.ports_kit import NODE, case, each
 from tests.emulator.cloud_kit import node_body

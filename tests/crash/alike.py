@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 
-from orchestrator.contract import object_names
+from orchestrator.contract.bucket import object_names
 
 UNREAD = (object_names.EVENTS, object_names.LEASE, object_names.RECORD)
 """Objects that are told in another way below, or that nobody decides by."""

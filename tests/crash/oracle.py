@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.contract import object_names
+from orchestrator.contract.bucket import object_names
 from orchestrator.domain import names
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Outcome

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
-from orchestrator.contract.object_names import LEASE, RECORD
-from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name
-from orchestrator.contract.unclaimed_manifest import manifest_name as unclaimed_name
+from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.contract.bucket.object_names import LEASE, RECORD
+from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name
+from orchestrator.contract.bucket.unclaimed_manifest import manifest_name as unclaimed_name
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.capacity import (
+from orchestrator.domain.machines.capacity import (
     MOST_ZONES,
     ZoneMemory,
     after_grant,

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.load import read
 from orchestrator.config.rules.every_rule import check
-from orchestrator.domain.exposed_services import SAFE, exposures
+from orchestrator.domain.source.exposed_services import SAFE, exposures
 from tests.planning.planning_kit import make_spec
 
 OPEN = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.domain.maintenance import Maintenance, maintenance_of, maintenance_text
+from orchestrator.domain.machines.maintenance import Maintenance, maintenance_of, maintenance_text
 from orchestrator.domain.observation import Present
 from orchestrator.planning.decide import decide
 from tests.planning.worlds import NOW, node, record, spec, world

@@ -8,9 +8,9 @@ from orchestrator.advice.preview import preview
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
-from orchestrator.domain.capacity import after_refusal
 from orchestrator.domain.catalog import Price
-from orchestrator.domain.node_price import FAR, Prices, egress_usd, prices
+from orchestrator.domain.machines.capacity import after_refusal
+from orchestrator.domain.machines.node_price import FAR, Prices, egress_usd, prices
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.tpu.next_zone import next_zone, why_there, zone_order
 from orchestrator.pricing.cost import hourly

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.suggest import closest, did_you_mean, edits, join
+from orchestrator.domain.text.suggest import closest, did_you_mean, edits, join
 
 
 @pytest.mark.parametrize(

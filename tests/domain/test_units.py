@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 
 
 @pytest.mark.parametrize(

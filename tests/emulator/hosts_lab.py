@@ -18,7 +18,7 @@ from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.namespace import NamespaceHosts
 from orchestrator.emulator.machines.process import ProcessHosts
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 
 KINDS: dict[str, Callable[[HostSettings], MachineHosts]] = {
     "process": ProcessHosts,

@@ -12,7 +12,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.emulator.machine_room import MachineRoom
 from orchestrator.emulator.state.cloud_settings import PROFILES, CloudSettings
 from orchestrator.emulator.state.identifiers import fingerprint
-from orchestrator.emulator.state.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.emulator.state.world import LocalCloud
 from tests.emulator.cloud_kit import ZONE, node_body, vm_body
 from tests.emulator.hosts_lab import free_address, free_port

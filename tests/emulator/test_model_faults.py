@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, Where, cases
+from orchestrator.emulator.state.values import methods
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, VMS, a_lab, node_body
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.emulator.state.instance import Status
-from orchestrator.emulator.state.node import NodeState
+from orchestrator.emulator.state.values.instance import Status
+from orchestrator.emulator.state.values.node import NodeState
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, SPOT_NODE, SPOT_VM, VMS, a_lab, node_body, vm_body
 

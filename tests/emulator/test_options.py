@@ -15,7 +15,7 @@ from orchestrator.emulator.machines.environment import machine_environment
 from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.start_options import free_ports, load_options, save_options
 from orchestrator.emulator.state.cloud_settings import PROFILES
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 
 
 def test_notice_replaces_that_of_the_profile_and_is_kept(tmp_path):

@@ -5,8 +5,8 @@ import os
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.emulator.state.node import NodeState
-from orchestrator.emulator.state.queued import QueuedState as Q
+from orchestrator.emulator.state.values.node import NodeState
+from orchestrator.emulator.state.values.queued import QueuedState as Q
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, SPOT_NODE, a_lab, node_body
 from tests.emulator.queued_kit import QUEUED, an_active, queued_body, slices, spec

@@ -19,14 +19,14 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
-from orchestrator.emulator.state.machine import NoHosts
 from orchestrator.emulator.state.storage.stored import Preconditions
+from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_outcome
-from orchestrator.engine.lease_object import Lease, claim_record
+from orchestrator.engine.lease.lease_object import Lease, claim_record
 from orchestrator.engine.loop.loop import Watcher, run
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.reconcile import Reconciler

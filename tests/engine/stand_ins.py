@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.contract import object_names
+from orchestrator.contract.bucket import object_names
 from orchestrator.domain.ports import PushResult, RunResult
-from orchestrator.emulator.state.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoHosts
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.contract import object_names
-from orchestrator.domain.capacity import ZoneMemory, after_grant, after_refusal, memory_of, merged
+from orchestrator.contract.bucket import object_names
+from orchestrator.domain.machines.capacity import ZoneMemory, after_grant, after_refusal, memory_of, merged
 from orchestrator.engine.records.capacity_memory import SPACING, decoded, encoded
 from orchestrator.engine.records.record_format import decode, encode
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec

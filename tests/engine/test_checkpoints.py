@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.bucket.checkpoints import faults_of, read_checkpoints
 from tests.agent import format_trees as trees

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.units import Duration, Until
+from orchestrator.domain.text.units import Duration, Until
 from orchestrator.errors import SpendStopError
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.pricing.bill import spent

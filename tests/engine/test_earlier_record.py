@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.load import load
-from orchestrator.contract.object_names import JOURNAL
+from orchestrator.contract.bucket.object_names import JOURNAL
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import VM_HAS_RUN, Sign, of_name, of_node
 from orchestrator.domain.job_progress import Progress

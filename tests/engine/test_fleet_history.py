@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.contract.limits import COLLECTED_BYTES
+from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.history import FleetHistory, read_collected
 from orchestrator.planning.fleet.deployments import Order

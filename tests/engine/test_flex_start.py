@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.domain.observation import NodeState
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import Kill, Lab
 from tests.engine.test_queue import queued, ready

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from orchestrator.contract.object_names import LEASE
+from orchestrator.contract.bucket.object_names import LEASE
 from orchestrator.domain.lease import LIFE, RENEWAL, SAFE
-from orchestrator.engine.lease_object import YIELD_SECONDS
+from orchestrator.engine.lease.lease_object import YIELD_SECONDS
 from orchestrator.errors import LeaseHeldError, TransientError
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.contract import object_names
+from orchestrator.contract.bucket import object_names
 from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
 from orchestrator.pricing.bill import spent
 from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, Kill, Lab, a_spec

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.contract import object_names
+from orchestrator.contract.bucket import object_names
 from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import Kill, Lab, a_spec
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.contract.object_names import HEARTBEAT
+from orchestrator.contract.bucket.object_names import HEARTBEAT
 from orchestrator.domain.observation import Absent, Node, NodeState, Present, Unknown, Vm, VmState, Worker
 from orchestrator.domain.ports import Host, Iap, StoredObject
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys

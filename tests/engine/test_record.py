@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.contract.object_names import RECORD
+from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.errors import (

@@ -5,7 +5,7 @@ from typing import get_type_hints
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.contract.limits import LATEST_TIME
+from orchestrator.contract.bucket.limits import LATEST_TIME
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import NodeState, Operation

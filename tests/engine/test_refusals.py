@@ -358,6 +358,6 @@ def test_a_bucket_of_another_deployment_is_not_taken_over(lab):
 
 def test_every_refused_method_of_this_file_is_a_mutating_one():
     """The list of mutating methods that the tests count with is the one that the local cloud serves."""
-    from orchestrator.emulator.state import methods
+    from orchestrator.emulator.state.values import methods
 
     assert set(MUTATING) <= methods.ALL

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.contract import object_names
+from orchestrator.contract.bucket import object_names
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Kill, Lab, a_spec

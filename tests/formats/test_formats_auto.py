@@ -11,10 +11,10 @@ import pytest
 from orchestrator.agent.checkpoints import local
 from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.parts import Parts
-from orchestrator.contract.formats.inside import position_in
-from orchestrator.contract.formats.names import numbered
+from orchestrator.contract.bucket.manifest import parse
+from orchestrator.contract.formats.reading.inside import position_in
+from orchestrator.contract.formats.reading.names import numbered
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import parse
 from tests.agent.agent_lab import Lab, running_lab
 from tests.agent.format_trees import archive, safetensors
 from tests.formats.layouts import hugging_face, npz, old_torch

@@ -10,10 +10,10 @@ import pytest
 from orchestrator.agent.checkpoints.links import make_links
 from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.parts import Parts
-from orchestrator.contract.formats.faults import fault_of
-from orchestrator.contract.formats.saved_files import Found, among, group, main_of
+from orchestrator.contract.bucket.manifest import parse
+from orchestrator.contract.formats.reading.faults import fault_of
+from orchestrator.contract.formats.reading.saved_files import Found, among, group, main_of
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import parse
 from tests.agent.agent_lab import running_lab
 from tests.agent.format_trees import BYTES, archive, safetensors
 from tests.formats.layouts import Save, joblib

@@ -13,8 +13,8 @@ from orchestrator.domain.ports import BucketOrder, NodeOrder, VmOrder
 from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
-from orchestrator.emulator.state.machine import Machine
 from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.google.buckets import GcsBuckets
 from orchestrator.google.clients import Clients, CloudSettings

@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.domain.bucket_grants import not_controlled
+from orchestrator.domain.machines.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.domain.observation import Absent, Unknown
-from orchestrator.domain.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.errors import AuthError, ConflictError, Retry, TransientError
 from orchestrator.google.buckets import GcsBuckets, foreign_bucket
 from tests.google.cloud_kit import ACCOUNT, LABEL, a_bucket, a_lab

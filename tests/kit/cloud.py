@@ -24,7 +24,7 @@ from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine import lease_object
+from orchestrator.engine.lease import lease_object
 from orchestrator.engine.records import atomic_files, journal
 from orchestrator.errors import TpuctlError
 from orchestrator.threads import one_after_the_other

@@ -2,7 +2,7 @@
 Provide the nodes of a fleet: slurmd, and tasks that follow the agent's own rules of claim, fence and mark.
 
 A task's work is replaced: steps pass in virtual time, and saves are committed as the agent does.
-`agent/task.py` and `agent/gang.py` are real, over a transport without a network.
+`agent/fleet/task.py` and `agent/gang.py` are real, over a transport without a network.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from contextlib import ExitStack
 from io import StringIO
 from unittest.mock import patch
 
-from orchestrator.agent import task as agent_task
 from orchestrator.agent.cloud import metadata, storage
 from orchestrator.agent.cloud.transport import Reply
+from orchestrator.agent.fleet import task as agent_task
+from orchestrator.agent.fleet.share import bucket_of
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import read_settings
-from orchestrator.agent.share import bucket_of
+from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name, parse_name
+from orchestrator.contract.bucket.object_names import BUNDLES, CHECKPOINTS, ENDS, JOBS, TASKS
 from orchestrator.contract.machine_errors import AgentError, TransientError
-from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name, parse_name
-from orchestrator.contract.object_names import BUNDLES, CHECKPOINTS, ENDS, JOBS, TASKS
 from orchestrator.emulator.http.router import Request
 from tests.kit.slurm import SlurmModel
 

@@ -11,14 +11,14 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 
-from orchestrator.contract import object_names
-from orchestrator.contract.completeness import completed_by
+from orchestrator.contract.bucket import object_names
+from orchestrator.contract.bucket.completeness import completed_by
+from orchestrator.contract.bucket.manifest import Manifest, file_name, manifest_name, parse, parse_name
+from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import Manifest, file_name, manifest_name, parse, parse_name
-from orchestrator.contract.object_names import CHECKPOINTS, GANG
 from orchestrator.domain.ports import PushResult, RunResult
-from orchestrator.emulator.state.machine import NoHosts
 from orchestrator.emulator.state.storage.stored import Preconditions
+from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.run import CommandAnswer
 from tests.kit.fleet import STATE, FleetMachines

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.domain.maintenance import Maintenance
+from orchestrator.domain.machines.maintenance import Maintenance
 from orchestrator.domain.observation import Absent, NodeState, Operation, Phase, Present, Unknown, VmState
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Refusal
 from orchestrator.domain.spec import JobSpec, TpuSpec, WatchSpec
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.calm import LONGEST, calm_until
 from orchestrator.planning.decide import decide

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from orchestrator.advice.preview import preview
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.machines.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, SELF_DELETE_ROLE, node_scopes
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.ports import CloudAccount
-from orchestrator.domain.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, SELF_DELETE_ROLE, node_scopes
 from orchestrator.domain.spec import VmSpec, WatchSpec
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.planning.dead_man import auto_delete_text, legs
 from orchestrator.planning.termination import expiry

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.capacity import after_grant, after_loss, after_refusal
 from orchestrator.domain.catalog import Price
-from orchestrator.domain.node_price import Prices, prices
+from orchestrator.domain.machines.capacity import after_grant, after_loss, after_refusal
+from orchestrator.domain.machines.node_price import Prices, prices
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.planning.decide import decide

@@ -18,7 +18,7 @@ from orchestrator.domain.observation import (
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.record import Record, Refusal
 from orchestrator.domain.spec import BucketSpec, JobSpec, WatchSpec
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.judgement import CREATE_DEADLINE, REPAIR_DEADLINE

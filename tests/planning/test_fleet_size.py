@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from orchestrator.domain.spec import FleetSpec, JobSpec, UserSpec
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.planning.fleet.deployments import Order, Queued
 from orchestrator.planning.fleet.size import (
     FleetNode,

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.domain.observation import Absent, NodeState, Phase, Present, Unknown, VmState, Worker
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.spec import JobSpec, WatchSpec
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.planning.job import (
     BOOT_GRACE,
     LOOK_SOON,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.capacity import FULL_FOR, after_full, holds_one, memory_of, merged
+from orchestrator.domain.machines.capacity import FULL_FOR, after_full, holds_one, memory_of, merged
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Refusal

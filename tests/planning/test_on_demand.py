@@ -6,11 +6,11 @@ import pytest
 
 from orchestrator.config.rules.loop import RULES
 from orchestrator.domain.job_progress import Progress
+from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.record import Refusal, Span
-from orchestrator.domain.units import Duration, Until
+from orchestrator.domain.text.units import Duration, Until
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.next_zone import hopeless

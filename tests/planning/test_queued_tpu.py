@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.domain.machines.queued_resource import ENDED, QueuedResource, QueuedState
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.queued_resource import ENDED, QueuedResource, QueuedState
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.queued_tpu import (

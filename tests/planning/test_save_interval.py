@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.domain.capacity import after_loss
+from orchestrator.domain.machines.capacity import after_loss
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.planning.save_interval import SaveInterval, foreseen_interval, reported_interval
 from tests.planning.planning_kit import make_spec

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.load import read
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.capacity import after_grant, after_loss, after_refusal
+from orchestrator.domain.machines.capacity import after_grant, after_loss, after_refusal
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import CloudAccount

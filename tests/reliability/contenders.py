@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.app.this_computer.holder import process_ended, this_process
 from orchestrator.app.this_computer.process_lock import only_here
 from orchestrator.clock import SystemClock
-from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.lease.lease_object import Lease
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, TransientError
 from tests.kit.records import changed

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from orchestrator.contract.object_names import HEARTBEAT, JOURNAL, RECORD
+from orchestrator.contract.bucket.object_names import HEARTBEAT, JOURNAL, RECORD
 from orchestrator.domain.observation import NodeState
 from orchestrator.engine.records.rebuild_record import _entry, rebuilt
 from orchestrator.engine.records.record_format import stored_values

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.contract.object_names import LEASE, RECORD
+from orchestrator.contract.bucket.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
@@ -30,7 +30,7 @@ from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.lease.lease_object import Lease
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.errors import LeaseHeldError, PreconditionError
 from orchestrator.google.clients import Clients, CloudSettings

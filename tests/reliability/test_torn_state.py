@@ -15,12 +15,12 @@ import pytest
 from orchestrator.app import expired
 from orchestrator.app.this_computer.holder import process_ended, this_process
 from orchestrator.config.adapter import dump, restore
-from orchestrator.contract.object_names import JOURNAL, LEASE, RECORD
+from orchestrator.contract.bucket.object_names import JOURNAL, LEASE, RECORD
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record
-from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.lease.lease_object import Lease
 from orchestrator.engine.records import atomic_files
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.rebuild_record import _entry, rebuilt

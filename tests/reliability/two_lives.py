@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from orchestrator.agent import advance
+from orchestrator.agent.attempt import advance
 from orchestrator.agent.attempt.bring_back import bring_checkpoint
 from orchestrator.agent.checkpoints import commit, restore
 from orchestrator.agent.cloud.transport import Reply
@@ -27,8 +27,8 @@ from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.clock import VirtualClock
+from orchestrator.contract.bucket.manifest import parse_name
 from orchestrator.contract.machine_errors import AgentError
-from orchestrator.contract.manifest import parse_name
 from orchestrator.emulator.http.router import Request, Router
 from orchestrator.emulator.http.storage_json import route, storage_routes
 from orchestrator.emulator.state.storage.service import Storage

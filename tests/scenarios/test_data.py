@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.contract.object_names import RECORD
+from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.errors import HostKeyError

@@ -5,8 +5,14 @@ import json
 
 import pytest
 
-from orchestrator.contract.object_names import CAPACITY, RECORD
-from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name, manifest_name
+from orchestrator.contract.bucket.object_names import CAPACITY, RECORD
+from orchestrator.contract.bucket.unclaimed_manifest import (
+    Unclaimed,
+    UnclaimedFile,
+    Why,
+    folder_name,
+    manifest_name,
+)
 from tests.engine.engine_lab import QUOTA
 from tests.kit.user import Owner, User
 

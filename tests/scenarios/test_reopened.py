@@ -6,7 +6,7 @@ import json
 import pytest
 
 from orchestrator.config.load import load
-from orchestrator.contract.object_names import RECORD
+from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain.checksum import bytes_with_checksum, proven
 from orchestrator.planning.job import job_digest
 from tests.kit.cloud import PROJECT

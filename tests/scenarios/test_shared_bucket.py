@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.contract.object_names import RECORD
+from orchestrator.contract.bucket.object_names import RECORD
 from tests.kit.user import User
 
 BUCKET = "lab-bucket"

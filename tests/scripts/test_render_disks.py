@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.data_disks import DataDisk
+from orchestrator.domain.machines.data_disks import DataDisk
 from orchestrator.scripts.render import machine_scripts
 from tests.scripts.render_kit import Box, cloud, make_spec, make_target
 

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from apprise import apprise
 
-from orchestrator.contract.redaction import Redactor
+from orchestrator.contract.secrets.redaction import Redactor
 from orchestrator.emulator.client import shorten
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.http.secrets import secret_routes

@@ -18,7 +18,7 @@ from orchestrator.domain.bucket_grants import (
     not_controlled,
     shares_account,
 )
-from orchestrator.domain.scopes import CLOUD_PLATFORM, WRITER_ROLE
+from orchestrator.domain.machines.scopes import CLOUD_PLATFORM, WRITER_ROLE
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata_tree import token_of
 from orchestrator.emulator.http.router import Request, Router

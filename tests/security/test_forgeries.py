@@ -12,12 +12,12 @@ from orchestrator.advice.explain.explain import explain
 from orchestrator.advice.explain.explanation import DeploymentFacts
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.checksum import with_checksum
-from orchestrator.domain.clean_text import clean
 from orchestrator.domain.lease import Holder, held_by
 from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.record import Candidate
+from orchestrator.domain.text.clean_text import clean
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine import reconcile
 from orchestrator.engine.bucket.heartbeats import Heartbeats, _readers, parse_heartbeat, worker_of

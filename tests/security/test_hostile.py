@@ -21,8 +21,8 @@ import orchestrator
 from orchestrator.agent.attempt.bundle import unpack
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import parse
 from orchestrator.domain.spec import BucketSpec, CheckpointSpec
 from orchestrator.planning.job import job_digest
 from orchestrator.scripts.render import (
@@ -270,7 +270,7 @@ MAY_UNPICKLE = {
     name: {"pickle.Unpickler"}
     for name in (
         "emulator/state/world.py",
-        "contract/formats/pickled.py",
+        "contract/formats/reading/pickled.py",
     )
 }
 

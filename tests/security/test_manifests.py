@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.agent.checkpoints.links import make_links
-from orchestrator.contract import limits, manifest, unclaimed_manifest
-from orchestrator.contract.completeness import completed_by
+from orchestrator.contract.bucket import limits, manifest, unclaimed_manifest
+from orchestrator.contract.bucket.completeness import completed_by
 from orchestrator.contract.formats.keras import METADATA
-from orchestrator.contract.formats.whole import json_fault, safetensors_fault
+from orchestrator.contract.formats.reading.whole import json_fault, safetensors_fault
 from orchestrator.contract.json_values import json_object
 from orchestrator.contract.machine_errors import TornError
 from orchestrator.domain.ports import LARGEST, StoredObject

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.app import support
 from orchestrator.app.this_computer.state_folders import bug_prefix
-from orchestrator.contract.object_names import FETCHED
+from orchestrator.contract.bucket.object_names import FETCHED
 from orchestrator.engine.bucket import fetch
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder

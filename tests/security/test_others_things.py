@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.contract.object_names import EVENTS, HEARTBEAT, JOURNAL, RECORD
+from orchestrator.contract.bucket.object_names import EVENTS, HEARTBEAT, JOURNAL, RECORD
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Bucket, Present

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.agent.attempt.peers import _has_ended
 from orchestrator.agent.gang import Attempt, Gang
 from orchestrator.agent.loop import _count
-from orchestrator.agent.peers import _has_ended
 from orchestrator.contract.machine_errors import TransientError
 from orchestrator.engine.loop import loop_on_vm
 from orchestrator.errors import RemoteError

@@ -8,13 +8,13 @@ import textwrap
 
 import pytest
 
-from orchestrator.agent.heartbeat import Status
-from orchestrator.agent.logs import SEGMENT, JobLog
+from orchestrator.agent.reports.heartbeat import Status
+from orchestrator.agent.reports.logs import SEGMENT, JobLog
 from orchestrator.agent.settings import read_settings
 from orchestrator.cli import console
 from orchestrator.cli.main import run
-from orchestrator.contract.redaction import LONGEST_KEY, RedactedStream, Redactor, masked, shapes_in
-from orchestrator.contract.secret_forms import SHORTEST, forms_of
+from orchestrator.contract.secrets.redaction import LONGEST_KEY, RedactedStream, Redactor, masked, shapes_in
+from orchestrator.contract.secrets.secret_forms import SHORTEST, forms_of
 from orchestrator.errors import UsageError
 from tests.security.secret_kit import KEY, canaries, spellings
 

@@ -18,9 +18,9 @@ from orchestrator.app import secret
 from orchestrator.cli.main import run
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.contract.machine_errors import TransientError
-from orchestrator.contract.redaction import Redactor
-from orchestrator.domain.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, node_scopes, vm_scopes
-from orchestrator.domain.secret_refs import SecretRef, job_secrets, reference
+from orchestrator.contract.secrets.redaction import Redactor
+from orchestrator.domain.machines.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, node_scopes, vm_scopes
+from orchestrator.domain.source.secret_refs import SecretRef, job_secrets, reference
 from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata_tree import token_of

@@ -12,8 +12,8 @@ from orchestrator.app.machines.tunnel import address
 from orchestrator.cli.console import page, put, say, show_error
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.cli.views.logs import parts_of
-from orchestrator.domain.clean_text import clean
 from orchestrator.domain.events import Event
+from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import LeaseHeldError
 
 ATTACKS = [

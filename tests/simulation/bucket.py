@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 
-from orchestrator.contract import unclaimed_manifest
-from orchestrator.contract.completeness import completed_by
+from orchestrator.contract.bucket import unclaimed_manifest
+from orchestrator.contract.bucket.completeness import completed_by
+from orchestrator.contract.bucket.manifest import parse, parse_name
+from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import parse, parse_name
-from orchestrator.contract.object_names import CHECKPOINTS, GANG
 from orchestrator.domain.ports import StoredObject
 from orchestrator.emulator.state.storage.stored import Preconditions
 

@@ -3,11 +3,11 @@
 import re
 from collections import Counter, defaultdict
 
-from orchestrator.contract.unclaimed_manifest import ended_before
+from orchestrator.contract.bucket.unclaimed_manifest import ended_before
 from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.emulator.state.instance import Status
-from orchestrator.emulator.state.node import DEAD, Health, NodeState
+from orchestrator.emulator.state.values.instance import Status
+from orchestrator.emulator.state.values.node import DEAD, Health, NodeState
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.planning.tpu.race import WIDEST, races
 from orchestrator.pricing.cost import hourly

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from orchestrator.agent import task
+from orchestrator.agent.fleet import task
 from orchestrator.app.fleet import down, sessions, up, watch
 from orchestrator.app.session import Session
-from orchestrator.contract.object_names import GANG
+from orchestrator.contract.bucket.object_names import GANG
 from orchestrator.planning.fleet.deployments import unfinished
 from tests.simulation.switch import Switch
 

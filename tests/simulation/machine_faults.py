@@ -3,7 +3,7 @@
 import contextlib
 from dataclasses import replace
 
-from orchestrator.emulator.state.node import NodeState
+from orchestrator.emulator.state.values.node import NodeState
 from orchestrator.errors import LocalCloudError
 
 PASSING = ("REPAIRING", "RESTARTING", "HIDDEN", "UNKNOWN", "STOPPING")

@@ -14,13 +14,13 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 from orchestrator.agent.gang import next_attempt
-from orchestrator.contract import object_names, unclaimed_manifest
-from orchestrator.contract.completeness import disposable
-from orchestrator.contract.manifest import Manifest, StoredFile, manifest_name
-from orchestrator.contract.object_names import CHECKPOINTS, GANG
-from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, ended_before
+from orchestrator.contract.bucket import object_names, unclaimed_manifest
+from orchestrator.contract.bucket.completeness import disposable
+from orchestrator.contract.bucket.manifest import Manifest, StoredFile, manifest_name
+from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
+from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, ended_before
 from orchestrator.domain.ports import PushResult, RunResult
-from orchestrator.emulator.state.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.errors import RemoteError
 from orchestrator.scripts.render import begin_script
 from tests.simulation.bucket import Bucket

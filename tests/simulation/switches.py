@@ -5,11 +5,12 @@ from dataclasses import replace
 from orchestrator.agent import gang, outcome
 from orchestrator.agent.machine import expire
 from orchestrator.app import expired
-from orchestrator.contract import object_names
+from orchestrator.contract.bucket import object_names
 from orchestrator.domain import names, record
 from orchestrator.domain.observation import Claim, Phase, Present
 from orchestrator.domain.plan import Plan
-from orchestrator.engine import apply, delete, lease_object, observe, reconcile
+from orchestrator.engine import apply, delete, observe, reconcile
+from orchestrator.engine.lease import lease_object
 from orchestrator.engine.loop import loop
 from orchestrator.engine.records import journal, record_store
 from orchestrator.errors import TransientError

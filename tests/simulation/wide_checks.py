@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 
 from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.emulator.state.instance import Status
-from orchestrator.emulator.state.node import DEAD, Health, NodeState
+from orchestrator.emulator.state.values.instance import Status
+from orchestrator.emulator.state.values.node import DEAD, Health, NodeState
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants

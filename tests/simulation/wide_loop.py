@@ -13,7 +13,7 @@ from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_bucket_gone, raise_hopeless
-from orchestrator.engine.lease_object import Lease, claim_record
+from orchestrator.engine.lease.lease_object import Lease, claim_record
 from orchestrator.engine.loop.loop import BLIND_PASSES, Watcher, blind
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.records.journal import Journal

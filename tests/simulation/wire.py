@@ -13,11 +13,11 @@ import requests
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import Where, cases
-from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.stored import Preconditions
+from orchestrator.emulator.state.values import methods
+from orchestrator.emulator.state.values.faults import FaultKind, FaultSpec
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError
 from tests.simulation.virtual_threads import sleep
 

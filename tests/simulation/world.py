@@ -21,19 +21,19 @@ from google.api_core.retry import retry_base, retry_unary
 
 from orchestrator.clock import SteadyClock
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.contract import object_names
+from orchestrator.contract.bucket import object_names
 from orchestrator.domain import names
 from orchestrator.domain.lease import RENEWAL, Holder
 from orchestrator.domain.ports import LARGEST, CloudAccount
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
-from orchestrator.engine import lease_object
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.lease_object import Lease, claim_record
+from orchestrator.engine.lease import lease_object
+from orchestrator.engine.lease.lease_object import Lease, claim_record
 from orchestrator.engine.loop import loop
 from orchestrator.engine.loop.loop import Watcher
 from orchestrator.engine.publish.event_log import EventLog

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.contract.object_names import FETCHED
+from orchestrator.contract.bucket.object_names import FETCHED
 from orchestrator.errors import UsageError
 from orchestrator.ssh.bundle import build
 from orchestrator.ssh.source_files import survey_all

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.advance import ALIKE
+from orchestrator.agent.attempt.advance import ALIKE
 from tests.recipes.life import start_cloud
 from tests.stock.survive import committed, fill_in
 

@@ -12,9 +12,9 @@ from functools import wraps
 
 from orchestrator.domain.all_zones import Survey
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.machines.vm_machine_types import CpuQuota
 from orchestrator.domain.observation import Bucket, Node, Observed, Unknown, Vm
 from orchestrator.domain.spec import Spec
-from orchestrator.domain.vm_machine_types import CpuQuota
 
 # Unknown and not Absent: a question that was not asked must not look like a lack.
 NOT_ASKED = Unknown("nobody asked")

@@ -19,10 +19,10 @@ from orchestrator.advice.doctor.facts import (
 from orchestrator.advice.doctor.login import not_observed
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, deletion_command, outside
+from orchestrator.domain.machines.tpu_quota import taken
+from orchestrator.domain.machines.vm_machine_types import instead
 from orchestrator.domain.observation import Absent, Node, Observed, Present, Unknown, Vm
 from orchestrator.domain.spec import Spec
-from orchestrator.domain.tpu_quota import taken
-from orchestrator.domain.vm_machine_types import instead
 
 Machine = TypeVar("Machine", Node, Vm)
 _WORST_FIRST = (Health.BAD, Health.WARN, Health.UNKNOWN, Health.OK)

@@ -11,10 +11,10 @@ from orchestrator.advice.doctor.facts import (
     unknown,
     warn,
 )
-from orchestrator.domain import secret_refs
-from orchestrator.domain.data_spec import bucket_sources, grant_line
 from orchestrator.domain.observation import Absent, Present, Unknown
-from orchestrator.domain.secret_refs import ACCESS_ROLE, secret_names
+from orchestrator.domain.source import secret_refs
+from orchestrator.domain.source.data_spec import bucket_sources, grant_line
+from orchestrator.domain.source.secret_refs import ACCESS_ROLE, secret_names
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 

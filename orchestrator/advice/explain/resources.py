@@ -12,7 +12,7 @@ from orchestrator.advice.explain.explanation import (
 )
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import Sign, of_node
-from orchestrator.domain.maintenance import maintenance_text
+from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import (
     Absent,
     Bucket,

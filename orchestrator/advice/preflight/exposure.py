@@ -7,8 +7,8 @@ from typing import Final
 from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, rule
 from orchestrator.config.setting_types import dotted
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.exposed_services import JUPYTER, SAFE, exposures, job_texts
-from orchestrator.domain.scopes import SELF_DELETE_ROLE
+from orchestrator.domain.machines.scopes import SELF_DELETE_ROLE
+from orchestrator.domain.source.exposed_services import JUPYTER, SAFE, exposures, job_texts
 from orchestrator.domain.spec import Spec
 
 _SECRETS: Final = {

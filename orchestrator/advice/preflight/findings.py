@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.advice.preflight.code import Call, Code
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.exposed_services import joined
+from orchestrator.domain.source.exposed_services import joined
 from orchestrator.domain.spec import Spec
 
 

@@ -15,7 +15,7 @@ from orchestrator.advice.preflight.findings import (
     rule,
 )
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.exposed_services import joined
+from orchestrator.domain.source.exposed_services import joined
 from orchestrator.domain.spec import Spec
 
 _PACKAGE: Final = re.compile(r"([A-Za-z][\w.-]*)(?:\[[^]]*\])?\s*(==\s*([\w.+!-]+)|@|$|[<>~!=])")

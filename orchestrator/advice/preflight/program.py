@@ -8,7 +8,7 @@ from typing import Final
 
 from orchestrator.advice.preflight.code import Code, Import
 from orchestrator.advice.preflight.findings import SourceFacts
-from orchestrator.domain.exposed_services import joined
+from orchestrator.domain.source.exposed_services import joined
 from orchestrator.domain.spec import Spec
 
 # Not after a dollar or a slash: "$DIR/train.py" and /opt/train.py are not in the source folder.

@@ -8,7 +8,7 @@ from enum import Enum
 from orchestrator.advice.rehearsal.same_bytes import Prints
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Outcome
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 
 UNTOLD = frozenset({"", "commits"})
 """Values of `Heartbeat.progress_from` for a step that the job itself did not report."""

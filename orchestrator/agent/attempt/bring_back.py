@@ -17,10 +17,10 @@ from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import say
 from orchestrator.contract.agent_lines import agent_line
+from orchestrator.contract.bucket.manifest import is_plain
+from orchestrator.contract.bucket.unclaimed_manifest import SavedPlace, UnclaimedFile, outputs_before
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError, TransientError
-from orchestrator.contract.manifest import is_plain
-from orchestrator.contract.unclaimed_manifest import SavedPlace, UnclaimedFile, outputs_before
 
 
 def fetch_code(parts: Parts) -> None:

@@ -12,8 +12,8 @@ from typing import List
 
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout
+from orchestrator.contract.bucket.object_names import BUNDLES
 from orchestrator.contract.machine_errors import TornError, TransientError
-from orchestrator.contract.object_names import BUNDLES
 
 
 def fetch(layout: Layout, bucket: JobBucket, digest: str) -> None:

@@ -27,9 +27,9 @@ from orchestrator.agent.orders import JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import Task, each
+from orchestrator.contract.bucket.object_names import DATA, DATA_LIST
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
-from orchestrator.contract.object_names import DATA, DATA_LIST
 from orchestrator.contract.replacing import write_atomically
 
 PARALLEL = 8

@@ -15,7 +15,7 @@ from orchestrator.agent.rehearsal import for_job, trusted
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.job_variables import expanded
 from orchestrator.contract.machine_errors import AgentError
-from orchestrator.contract.redaction import Redactor
+from orchestrator.contract.secrets.redaction import Redactor
 
 
 def enter(settings: Settings, environ: Mapping[str, str]) -> Dict[str, str]:

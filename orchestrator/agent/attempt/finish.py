@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Optional
 
+from orchestrator.agent.attempt.peers import all_ended, first_ended
 from orchestrator.agent.attempt.play import Player
 from orchestrator.agent.attempt.rescue import Rescue
 from orchestrator.agent.checkpoints.catalogue import retain
@@ -16,11 +17,10 @@ from orchestrator.agent.gang import Attempt
 from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.peers import all_ended, first_ended
-from orchestrator.contract.completeness import Checkpoint
+from orchestrator.contract.bucket.completeness import Checkpoint
+from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, Why
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.preemption_notice import RESCUE
-from orchestrator.contract.unclaimed_manifest import Unclaimed, Why
 
 LEAST = 2.0
 LONGEST = 3600.0

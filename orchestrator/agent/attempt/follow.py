@@ -7,7 +7,15 @@ from typing import List, Optional
 
 from orchestrator.agent.attempt.stalls import SaveStalls
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.progress import COMMITS, EVENTS, Known, ProgressReader, StepRate, known, read_progress
+from orchestrator.agent.reports.progress import (
+    COMMITS,
+    EVENTS,
+    Known,
+    ProgressReader,
+    StepRate,
+    known,
+    read_progress,
+)
 from orchestrator.contract.printed.choice import Output
 from orchestrator.contract.printed.stream import Stream
 

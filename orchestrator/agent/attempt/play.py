@@ -7,13 +7,14 @@ import time
 from functools import partial
 from typing import Any, Mapping, Optional, TypeVar
 
-from orchestrator.agent import record as records
-from orchestrator.agent.advance import going_back_text
+from orchestrator.agent.attempt import record as records
+from orchestrator.agent.attempt.advance import going_back_text
 from orchestrator.agent.attempt.bring_back import bring_checkpoint, bring_image, bring_python, fetch_code
 from orchestrator.agent.attempt.data import bring_data
 from orchestrator.agent.attempt.follow import Follower
 from orchestrator.agent.attempt.job import Job, job_environ
 from orchestrator.agent.attempt.last_commit import commit_in_time, conclude
+from orchestrator.agent.attempt.record import StartRecord
 from orchestrator.agent.checkpoints.restore import NOTHING
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.machine.accelerator import obstacles
@@ -22,7 +23,6 @@ from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.orders import EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, with_last_line
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.record import StartRecord
 from orchestrator.agent.rehearsal import for_job, for_setup
 from orchestrator.agent.threads import Task, say
 from orchestrator.contract.agent_lines import agent_line, attempt_line

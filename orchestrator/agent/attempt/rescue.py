@@ -14,11 +14,8 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import PAUSES, Parts
 from orchestrator.agent.threads import say
-from orchestrator.contract.file_checksum import sha256_of
-from orchestrator.contract.formats.save_like import checkpoint_like, save_folder_like, save_like
-from orchestrator.contract.machine_errors import AgentError, FinalError, TornError
-from orchestrator.contract.object_names import UNCLAIMED
-from orchestrator.contract.unclaimed_manifest import (
+from orchestrator.contract.bucket.object_names import UNCLAIMED
+from orchestrator.contract.bucket.unclaimed_manifest import (
     SavedPlace,
     Skip,
     Skipped,
@@ -31,6 +28,9 @@ from orchestrator.contract.unclaimed_manifest import (
     parse,
     parse_name,
 )
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.formats.reading.save_like import checkpoint_like, save_folder_like, save_like
+from orchestrator.contract.machine_errors import AgentError, FinalError, TornError
 
 T = TypeVar("T")
 Call = Callable[[str, Callable[[], Any]], Any]

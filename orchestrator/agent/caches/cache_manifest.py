@@ -7,9 +7,9 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Mapping, Tuple
 
+from orchestrator.contract.bucket.manifest import LONGEST_NAME, LONGEST_PATH, SHA256, is_plain, size_of
+from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import LONGEST_NAME, LONGEST_PATH, SHA256, is_plain, size_of
-from orchestrator.contract.object_names import CACHES
 
 SCHEMA = 1
 ENVIRONMENT = "environment"

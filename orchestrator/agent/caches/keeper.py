@@ -34,16 +34,16 @@ from orchestrator.agent.caches.places import Cache, programs
 from orchestrator.agent.caches.warm_start import PARALLEL, Caches, Files
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
-from orchestrator.agent.heartbeat import Status
-from orchestrator.agent.logs import JobLog
 from orchestrator.agent.orders import Orders
 from orchestrator.agent.pace import LOOKS
+from orchestrator.agent.reports.heartbeat import Status
+from orchestrator.agent.reports.logs import JobLog
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import each
 from orchestrator.contract.agent_lines import agent_line
-from orchestrator.contract.limits import IN_MEMORY
+from orchestrator.contract.bucket.limits import IN_MEMORY
+from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
-from orchestrator.contract.object_names import CACHES
 
 AFTER_START = 60.0
 """Seconds after the start of a job without steps after which its packages are stored."""

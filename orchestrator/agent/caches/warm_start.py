@@ -26,11 +26,11 @@ from orchestrator.agent.caches.places import (
     programs,
 )
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.layout import read_json
-from orchestrator.agent.logs import JobLog
 from orchestrator.agent.machine.venv import PYTHON
 from orchestrator.agent.rehearsal import is_rehearsal
+from orchestrator.agent.reports.heartbeat import Status
+from orchestrator.agent.reports.logs import JobLog
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import each, say
 from orchestrator.contract.agent_lines import agent_line

@@ -9,12 +9,12 @@ from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import say
-from orchestrator.contract.completeness import Checkpoint, CheckpointVerdict, disposable, judge
+from orchestrator.contract.bucket.completeness import Checkpoint, CheckpointVerdict, disposable, judge
+from orchestrator.contract.bucket.manifest import Manifest, folder_name, manifest_name, parse, parse_name
+from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.contract.formats.base import Format, Listing, StoredStep
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
-from orchestrator.contract.manifest import Manifest, folder_name, manifest_name, parse, parse_name
-from orchestrator.contract.object_names import CHECKPOINTS
 
 SUSPECT = ".suspect"
 REPLACED = ".replaced"

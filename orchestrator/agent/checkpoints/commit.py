@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import List, Optional, Set, Tuple
 
+from orchestrator.agent.checkpoints import last_manifest
 from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.links import links_of
 from orchestrator.agent.checkpoints.local import (
@@ -20,17 +21,16 @@ from orchestrator.agent.checkpoints.local import (
     LocalStep,
     files_below,
 )
-from orchestrator.agent.checkpoints.newest import FILES, CommittedFiles, Newest, is_earlier, is_same, relevant
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Gang, SaveAgreement
-from orchestrator.agent.heartbeat import Status
+from orchestrator.agent.reports.heartbeat import Status
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import say
+from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name, parse
 from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.formats.outputs import outputs_in
-from orchestrator.contract.formats.saved_files import replaced_in_place
+from orchestrator.contract.formats.reading.saved_files import replaced_in_place
 from orchestrator.contract.machine_errors import FencedError, PreconditionError, TornError
-from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name, parse
 
 PARALLEL = 4
 BESIDES = 2
@@ -65,9 +65,9 @@ class Committer:
         self._lock = threading.Lock()
         self._attempt = 0
         self._floor: Optional[int] = None
-        self._newest = Newest(settings.worker, catalogue, local)
+        self._newest = last_manifest.LastManifest(settings.worker, catalogue, local)
         self._agreement = SaveAgreement(settings, bucket)
-        self._same = CommittedFiles()
+        self._same = last_manifest.CommittedFiles()
         self._before: Tuple[FileState, ...] = ()
         self._start = -1
         self._followed: Set[int] = set()
@@ -83,7 +83,7 @@ class Committer:
         """
         with self._lock:
             self._attempt, self._floor = attempt, floor
-            self._same = CommittedFiles()
+            self._same = last_manifest.CommittedFiles()
             # Files of an earlier start or of the bundle do not prove that this worker saves anything.
             self._before = files_below(self._local.folder) if starting and not self._in_bucket() else ()
             self._start, self._followed = -1 if floor is None else floor, set()
@@ -248,11 +248,11 @@ class Committer:
         A save with an earlier step is not committed: the job has started over.
         """
         states, chosen = self._local.files_of(step.unit), self._local.format.chosen
-        news, last = relevant(states, chosen), self._newest.manifest()
-        if news == self._same.relevant or (last is not None and is_earlier(step, last)):
+        news, last = last_manifest.relevant(states, chosen), self._newest.manifest()
+        if news == self._same.relevant or (last is not None and last_manifest.is_earlier(step, last)):
             return False
-        if last is not None and is_same(self._local.folder / step.unit.folder, news, last):
-            self._same = CommittedFiles.of(states, chosen)
+        if last is not None and last_manifest.is_same(self._local.folder / step.unit.folder, news, last):
+            self._same = last_manifest.CommittedFiles.of(states, chosen)
             return False
         then = self._same.then(states, chosen)
         return then.besides <= BESIDES and self._commit_step(step, self._number(step))
@@ -333,7 +333,7 @@ class Committer:
             return False
         try:
             manifest = parse(held.data, name)
-            if manifest.format == FILES and self._newest.gives_way(self._floor):
+            if manifest.format == last_manifest.FILES and self._newest.gives_way(self._floor):
                 return False
             if manifest.attempt == self._attempt:
                 return True

@@ -12,7 +12,9 @@ from orchestrator.agent.checkpoints.local import RESTORING, LocalCheckpoints
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.settings import Settings
-from orchestrator.contract.formats.save_like import (
+from orchestrator.contract.bucket.object_names import OURS
+from orchestrator.contract.bucket.unclaimed_manifest import SavedPlace, Skip, Skipped
+from orchestrator.contract.formats.reading.save_like import (
     LARGE,
     checkpoint_like,
     is_log,
@@ -20,8 +22,6 @@ from orchestrator.contract.formats.save_like import (
     save_folder_like,
     save_like,
 )
-from orchestrator.contract.object_names import OURS
-from orchestrator.contract.unclaimed_manifest import SavedPlace, Skip, Skipped
 
 MOST_FILES = 20000
 """Limit for the files to upload, and for the entries examined outside of the checkpoint folder."""

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Iterable, List, Tuple
 
+from orchestrator.contract.bucket.manifest import MOST_LINKS
 from orchestrator.contract.formats.base import Unit
-from orchestrator.contract.manifest import MOST_LINKS
 
 DEEPEST = 8
 

@@ -16,10 +16,10 @@ from orchestrator.agent.checkpoints.local import RESTORING, LocalCheckpoints
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.settings import Settings
+from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.machine_errors import SliceSizeError, TornError
-from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.replacing import sync_folder
 
 PARALLEL = 4

@@ -16,8 +16,8 @@ from orchestrator.agent.cloud import transfers
 from orchestrator.agent.cloud.metadata import Metadata, Tokens
 from orchestrator.agent.cloud.resumable import PART, ResumableUpload
 from orchestrator.agent.cloud.transport import Reply, Transport, retrying, seconds_of, time_of
+from orchestrator.contract.bucket.limits import IN_MEMORY
 from orchestrator.contract.file_checksum import digest_of
-from orchestrator.contract.limits import IN_MEMORY
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 
 DEFAULT_BASE = "https://storage.googleapis.com"

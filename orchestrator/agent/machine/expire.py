@@ -20,15 +20,15 @@ from urllib.parse import quote
 from orchestrator.agent.cloud.metadata import Metadata, Tokens
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import Reply, Transport, time_of
-from orchestrator.agent.heartbeat import heartbeat_name
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.rehearsal import tpu_endpoint
+from orchestrator.agent.reports.heartbeat import heartbeat_name
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import say
 from orchestrator.contract.backoff import Backoff
+from orchestrator.contract.bucket.object_names import LEASE, RECORD
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, FinalError, TransientError
-from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.replacing import write_atomically
 
 MARGIN = 300.0

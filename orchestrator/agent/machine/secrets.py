@@ -17,7 +17,7 @@ from orchestrator.agent.cloud.transport import Reply, Transport, retrying
 from orchestrator.agent.rehearsal import is_rehearsal, secret_endpoint
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, TransientError
-from orchestrator.contract.redaction import Redactor
+from orchestrator.contract.secrets.redaction import Redactor
 
 KEY = "TPUCTL_SECRETS"
 SCHEME = "secret://"

@@ -15,11 +15,12 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.clouds import local_settings
 from orchestrator.app.this_computer.login_here import credentials_file, gcloud_settings, read_credentials
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain import names, tpu_quota
-from orchestrator.domain.data_spec import bucket_sources
+from orchestrator.domain import names
+from orchestrator.domain.machines import tpu_quota
 from orchestrator.domain.observation import Absent, Observed, Present, Unknown
 from orchestrator.domain.ports import NetworkInterface
-from orchestrator.domain.secret_refs import secret_names
+from orchestrator.domain.source.data_spec import bucket_sources
+from orchestrator.domain.source.secret_refs import secret_names
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.address import address_on_machine, local_folder, read_address
 from orchestrator.errors import Retry, TpuctlError

@@ -14,7 +14,7 @@ from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.source.wanted import need_python
 from orchestrator.config.fleet_job import JobFile, read_job
 from orchestrator.config.layers import overrides_of
-from orchestrator.contract.object_names import BUNDLES, JOBS
+from orchestrator.contract.bucket.object_names import BUNDLES, JOBS
 from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.fleet import orders as fleet_orders

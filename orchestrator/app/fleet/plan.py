@@ -6,8 +6,8 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.fleet.jobs import fleet_to_read
 from orchestrator.app.fleet.sessions import FleetPrice
 from orchestrator.app.reporter import Reporter
+from orchestrator.domain.machines.tpu_quota import taken
 from orchestrator.domain.observation import Present
-from orchestrator.domain.tpu_quota import taken
 from orchestrator.google.project_probe import Probe
 from orchestrator.planning.fleet.size import Fit, fit
 

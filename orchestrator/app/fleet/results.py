@@ -15,8 +15,8 @@ from orchestrator.app.fleet.jobs import (
 )
 from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.domain.amounts import size_text
 from orchestrator.domain.ports import Store
+from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import unclaimed
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Parcel, fetch, parcel_of

@@ -17,7 +17,7 @@ from orchestrator.app.session import Session, Together, read_spec
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import SPEC_FILE, known_files, state_folder, state_path
 from orchestrator.clock import SystemClock
-from orchestrator.contract.object_names import ENGINE, NODES, RECORD
+from orchestrator.contract.bucket.object_names import ENGINE, NODES, RECORD
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import Kind

@@ -13,7 +13,7 @@ from orchestrator.app.report import ReportMemory, facts_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
 from orchestrator.app.status.top import Deployments
-from orchestrator.domain.clean_text import cut
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.errors import UsageError
 from orchestrator.report.page import LiveFacts, PageFacts, page
 

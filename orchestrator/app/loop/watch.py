@@ -19,7 +19,7 @@ from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_hopeless, raise_outcome
-from orchestrator.engine.held import current
+from orchestrator.engine.lease.held import current
 from orchestrator.engine.loop.loop import Passes, Pause, Watcher, run
 from orchestrator.engine.publish.published_status import Publisher, read_curve
 from orchestrator.engine.reconcile import Pass

@@ -9,8 +9,8 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.machines.workers import the_vm, worker_hosts
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.domain.amounts import size_text
 from orchestrator.domain.ports import Host
+from orchestrator.domain.text.amounts import size_text
 from orchestrator.errors import RemoteError, UsageError
 from orchestrator.ssh.copy import NEW_FOLDER, fetch, send
 from orchestrator.ssh.tree import Progress, TreeCopied, fetch_tree, send_tree

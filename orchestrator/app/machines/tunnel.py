@@ -15,9 +15,9 @@ from orchestrator.app.machines.workers import ended, may_pass, the_vm, worker_ho
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
-from orchestrator.domain.clean_text import cut
 from orchestrator.domain.ports import Host
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.deliver import deliver_sidecars
 from orchestrator.errors import (

@@ -11,7 +11,7 @@ from typing import TypeVar
 from orchestrator.advice.rehearsal.life import Injection, Kill, LifeSign, Moment, come
 from orchestrator.app.rehearsal.evidence import RunEvidence, newest_step
 from orchestrator.app.rehearsal.stage import Stage
-from orchestrator.contract.object_names import CHECKPOINTS
+from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.domain import names
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, VmState, World
 from orchestrator.domain.record import current_node

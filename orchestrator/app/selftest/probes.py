@@ -9,8 +9,8 @@ from orchestrator.advice.selftest.recording import RecordingRedactor, placeholde
 from orchestrator.app.session import Session
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey
+from orchestrator.domain.machines.tpu_quota import beyond, taken
 from orchestrator.domain.observation import Absent, Present, Unknown
-from orchestrator.domain.tpu_quota import beyond, taken
 from orchestrator.errors import Retry, TpuctlError
 from orchestrator.google.project_probe import Probe
 

@@ -7,12 +7,12 @@ from orchestrator.app.session import Session
 from orchestrator.app.source.sent import what_is_sent
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.this_computer.state_folders import state_folder
-from orchestrator.contract.object_names import DATA_LIST
-from orchestrator.domain.data_spec import bucket_sources
+from orchestrator.contract.bucket.object_names import DATA_LIST
 from orchestrator.domain.names import home_region
 from orchestrator.domain.observation import Absent, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.ports import Store
+from orchestrator.domain.source.data_spec import bucket_sources
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.apply import Actor
 from orchestrator.engine.reconcile import lease_in_new_bucket

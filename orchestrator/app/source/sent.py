@@ -11,8 +11,8 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
-from orchestrator.domain.amounts import size_text
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.text.amounts import size_text
 from orchestrator.ssh.local_data import DataSet
 from orchestrator.ssh.source_files import NotSent, SourceEntry, survey_all
 

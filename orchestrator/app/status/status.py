@@ -13,11 +13,11 @@ from orchestrator.app.this_computer.quick_status import aged_status, keep_mark
 from orchestrator.domain import names
 from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.domain.lease import LIFE, LOOP, Holder
-from orchestrator.domain.maintenance import maintenance_text
+from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record, last_incarnation
-from orchestrator.engine.held import current
+from orchestrator.engine.lease.held import current
 from orchestrator.engine.observe import observe
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
 from orchestrator.engine.publish.published_status import published

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.domain.amounts import rate_text, span_text
+from orchestrator.domain.text.amounts import rate_text, span_text
 
 
 def job_text(body: Mapping[str, Any]) -> str:

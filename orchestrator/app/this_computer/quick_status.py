@@ -17,7 +17,7 @@ from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.clock import SystemClock
 from orchestrator.config.find import find
 from orchestrator.domain.checksum import verified
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
 from orchestrator.errors import UsageError
 

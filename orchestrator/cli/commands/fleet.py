@@ -15,7 +15,7 @@ from orchestrator.cli.options import (
     output_option,
     yes_option,
 )
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.errors import UsageError
 
 user_option = click.option(

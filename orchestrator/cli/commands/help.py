@@ -9,7 +9,7 @@ import orchestrator
 from orchestrator.cli.console import columns, wrapped
 from orchestrator.cli.main import HELP_WIDTH, RENAMED
 from orchestrator.cli.options import Command
-from orchestrator.domain.suggest import did_you_mean
+from orchestrator.domain.text.suggest import did_you_mean
 from orchestrator.error_codes import CODES
 from orchestrator.errors import Retry, UsageError
 

@@ -6,7 +6,7 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.options import Command, WorkerNumber, deployment_options
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 
 
 def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:

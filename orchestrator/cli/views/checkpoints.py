@@ -5,8 +5,8 @@ import click
 from orchestrator.app.checkpoints import CheckpointListing, Row
 from orchestrator.app.fetch import Fetched
 from orchestrator.cli.console import print_json, put, say
-from orchestrator.domain.amounts import size_text, span_text
-from orchestrator.domain.clean_text import cut
+from orchestrator.domain.text.amounts import size_text, span_text
+from orchestrator.domain.text.clean_text import cut
 
 
 def show(listing: CheckpointListing) -> None:

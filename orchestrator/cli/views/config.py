@@ -9,7 +9,7 @@ import click
 
 from orchestrator.cli.console import print_json, talk
 from orchestrator.config.origins import ValueOrigin
-from orchestrator.domain.clean_text import clean
+from orchestrator.domain.text.clean_text import clean
 
 
 def show(path: Path, found: Sequence[ValueOrigin], *, everything: bool, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from orchestrator.app.bills import Cost
 from orchestrator.cli.console import page, print_json
-from orchestrator.domain.amounts import span_text, usd_text
+from orchestrator.domain.text.amounts import span_text, usd_text
 from orchestrator.pricing.spending import Spending, Use
 
 WIDTH = 80

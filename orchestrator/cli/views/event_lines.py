@@ -14,10 +14,10 @@ import click
 from orchestrator.app.reporter import Reporter, Style
 from orchestrator.cli import console
 from orchestrator.cli.console import talk
-from orchestrator.domain.amounts import span_text
-from orchestrator.domain.clean_text import clean, cut, indented
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind
+from orchestrator.domain.text.amounts import span_text
+from orchestrator.domain.text.clean_text import clean, cut, indented
 from orchestrator.errors import NotFoundError
 
 if TYPE_CHECKING:

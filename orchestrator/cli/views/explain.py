@@ -6,7 +6,7 @@ from rich.text import Text
 
 from orchestrator.advice.explain.explanation import Evidence, ExplainedPart, Explanation
 from orchestrator.cli.console import page
-from orchestrator.domain.amounts import span_text
+from orchestrator.domain.text.amounts import span_text
 
 WIDTH = 80
 _SOURCES = {

@@ -12,7 +12,7 @@ from orchestrator.app.fleet.status import FleetStatus, UserRow
 from orchestrator.app.fleet.up import FleetUp
 from orchestrator.cli.console import print_json, put, say, talk
 from orchestrator.cli.views.fleet_account import put_table
-from orchestrator.domain.amounts import size_text, span_text, usd_text
+from orchestrator.domain.text.amounts import size_text, span_text, usd_text
 from orchestrator.pricing.cost import Hourly
 
 

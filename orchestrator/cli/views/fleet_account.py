@@ -11,7 +11,7 @@ from orchestrator.app.fleet.account import QueueObserver
 from orchestrator.app.fleet.jobs import Queue
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
-from orchestrator.domain.amounts import span_text, usd_text
+from orchestrator.domain.text.amounts import span_text, usd_text
 from orchestrator.planning.fleet.bill import Account, Amount, by_user, lost_steps
 from orchestrator.planning.fleet.deployments import JobRow, TaskRow
 from orchestrator.planning.fleet.gate import Gate, Hold

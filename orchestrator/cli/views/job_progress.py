@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from orchestrator.cli.views.event_lines import EventPrinter
-from orchestrator.domain.amounts import rate_text, span_text, usd_text
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.job_progress import common_step, last_step, seconds_remaining
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.text.amounts import rate_text, span_text, usd_text
 from orchestrator.engine.reconcile import Pass
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted, uncommitted_text
 

@@ -8,10 +8,10 @@ from orchestrator.advice.preview import Preview
 from orchestrator.app.plan import Foreseen
 from orchestrator.cli.console import page, print_json, say
 from orchestrator.cli.views import check
+from orchestrator.domain.machines.scopes import node_scopes
 from orchestrator.domain.names import home_region
 from orchestrator.domain.plan import Change, Plan, Verb
-from orchestrator.domain.scopes import node_scopes
-from orchestrator.domain.suggest import join
+from orchestrator.domain.text.suggest import join
 from orchestrator.planning.dead_man import legs
 from orchestrator.pricing.cost import to_budget, to_ttl
 

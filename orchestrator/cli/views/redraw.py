@@ -19,8 +19,8 @@ from orchestrator.cli.console import SCHEMA_VERSION, put, talk
 from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted
 from orchestrator.clock import Clock
-from orchestrator.domain.amounts import usd_text
-from orchestrator.domain.clean_text import clean
+from orchestrator.domain.text.amounts import usd_text
+from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
 EVERY = 5.0

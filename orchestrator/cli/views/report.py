@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from orchestrator.cli.console import print_json, say, story_of, talk
-from orchestrator.contract.redaction import masked
+from orchestrator.contract.secrets.redaction import masked
 from orchestrator.report.page import PageFacts
 
 

@@ -11,8 +11,8 @@ import click
 from orchestrator.app.status.text import checkpoint_text, job_text, share_done
 from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.cli.views.paint import BAR, BOLD, DIM, END, bar, draws_blocks, state, wants_colour
-from orchestrator.domain.amounts import span_text, usd_text
-from orchestrator.domain.clean_text import clean
+from orchestrator.domain.text.amounts import span_text, usd_text
+from orchestrator.domain.text.clean_text import clean
 
 WIDTH = 80
 FEW = 4

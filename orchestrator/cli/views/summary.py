@@ -1,7 +1,7 @@
 """Show the figures of a finished run."""
 
 from orchestrator.cli.console import put
-from orchestrator.domain.amounts import span_text, usd_text
+from orchestrator.domain.text.amounts import span_text, usd_text
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Summary, untold_text
 
 UNKNOWN = "not known"

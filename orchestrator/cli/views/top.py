@@ -24,8 +24,8 @@ from orchestrator.cli.views.paint import state, wants_colour
 from orchestrator.cli.views.redraw import EVERY, redraws, repeat
 from orchestrator.cli.views.status import WIDTH, painted, status_rows
 from orchestrator.clock import SystemClock
-from orchestrator.domain.amounts import usd_text
-from orchestrator.domain.clean_text import clean
+from orchestrator.domain.text.amounts import usd_text
+from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
 TITLES = ("deployment", "state", "job", "checkpoint", "preempted", "cost")

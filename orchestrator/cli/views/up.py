@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from orchestrator.app.up import Goal, Up, UpPrice
 from orchestrator.cli.console import print_json, say
-from orchestrator.domain.amounts import usd_text
+from orchestrator.domain.text.amounts import usd_text
 from orchestrator.pricing.cost import to_budget
 
 

@@ -13,10 +13,10 @@ from orchestrator.config.setting_types import dotted, path_of
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.starter import FIRST_TYPE, ORDER, first_zone, yaml_value
 from orchestrator.contract.image_names import IMAGE
-from orchestrator.contract.redaction import masked, shapes_in
+from orchestrator.contract.secrets.redaction import masked, shapes_in
 from orchestrator.domain.catalog import region_zones
-from orchestrator.domain.clean_text import clean, cut
 from orchestrator.domain.names import region_of
+from orchestrator.domain.text.clean_text import clean, cut
 from orchestrator.errors import UsageError
 
 Verdict = Literal["mapped", "decide", "left out"]

@@ -10,9 +10,9 @@ from orchestrator.config.setting_types import at
 from orchestrator.contract.image_names import IMAGE
 from orchestrator.contract.preemption_notice import NOTICE
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.exposed_services import SAFE, exposures, job_texts
+from orchestrator.domain.source.exposed_services import SAFE, exposures, job_texts
 from orchestrator.domain.spec import ProgressSpec, Spec
-from orchestrator.domain.suggest import join
+from orchestrator.domain.text.suggest import join
 from orchestrator.pricing.cost import hourly
 
 HF_WAIT = 3

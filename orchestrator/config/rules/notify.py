@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.secret_refs import reference
+from orchestrator.domain.source.secret_refs import reference
 from orchestrator.domain.spec import Spec
 
 ENVIRONMENT = "env://"

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.config.setting_types import at
-from orchestrator.contract.object_names import OURS
+from orchestrator.contract.bucket.object_names import OURS
 from orchestrator.domain.catalog import Catalog, region_zones
+from orchestrator.domain.machines.vm_machine_types import instead
 from orchestrator.domain.names import region_of, regions, vm_zone
 from orchestrator.domain.spec import Spec
-from orchestrator.domain.suggest import did_you_mean, join
-from orchestrator.domain.vm_machine_types import instead
+from orchestrator.domain.text.suggest import did_you_mean, join
 
 # The longest derived name must fit into a cloud's limit of 63: `-vm`, `-tpu-gN`, the bucket's digest.
 NAME_LENGTH = 40

@@ -7,8 +7,8 @@ from orchestrator.config.rules.place import LABEL
 from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.data_disks import READS, WRITES, data_disks
-from orchestrator.domain.queued_resource import LONGEST_RUN
+from orchestrator.domain.machines.data_disks import READS, WRITES, data_disks
+from orchestrator.domain.machines.queued_resource import LONGEST_RUN
 from orchestrator.domain.spec import Spec
 
 _RESERVATION = re.compile(r"(?:projects/[^/]+/locations/([^/]+)/reservations/)?[A-Za-z0-9-]+")

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from orchestrator.config.rules.job import RESERVED, VARIABLE_PATTERN
 from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.config.setting_types import at
-from orchestrator.contract.redaction import shapes_in
+from orchestrator.contract.secrets.redaction import shapes_in
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.secret_refs import reference
+from orchestrator.domain.source.secret_refs import reference
 from orchestrator.domain.spec import Spec
 
 _HOW = "write secret://NAME, and store the value with: tpuctl secret set NAME"

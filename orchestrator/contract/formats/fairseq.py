@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import List
 
 from orchestrator.contract.formats.base import Format, Judgement, Unit, complete, entries, torn, unfinished
-from orchestrator.contract.formats.pickled import updates_in
-from orchestrator.contract.formats.whole import copy_over, zip_fault
+from orchestrator.contract.formats.reading.pickled import updates_in
+from orchestrator.contract.formats.reading.whole import copy_over, zip_fault
 
 LAST = "checkpoint_last.pt"
 _STAGING = ".tmp"

@@ -27,10 +27,10 @@ from orchestrator.contract.formats.base import (
     entries,
     torn,
 )
-from orchestrator.contract.formats.faults import fault_of
-from orchestrator.contract.formats.inside import position_in
-from orchestrator.contract.formats.names import NameKind, numbered
-from orchestrator.contract.formats.saved_files import (
+from orchestrator.contract.formats.reading.faults import fault_of
+from orchestrator.contract.formats.reading.inside import position_in
+from orchestrator.contract.formats.reading.names import NameKind, numbered
+from orchestrator.contract.formats.reading.saved_files import (
     Saves,
     among,
     base_of,

@@ -19,8 +19,8 @@ from orchestrator.contract.formats.base import (
     torn,
     unfinished,
 )
-from orchestrator.contract.formats.faults import fault_of
 from orchestrator.contract.formats.marker import folders_with, step_of
+from orchestrator.contract.formats.reading.faults import fault_of
 from orchestrator.contract.json_values import json_object, whole_number
 
 

@@ -21,7 +21,7 @@ from orchestrator.contract.formats.base import (
     torn,
     unfinished,
 )
-from orchestrator.contract.formats.whole import safetensors_fault, zip_fault
+from orchestrator.contract.formats.reading.whole import safetensors_fault, zip_fault
 from orchestrator.contract.json_values import json_object, whole_number
 from orchestrator.contract.preemption_notice import TRAINER_SAVES
 

@@ -20,7 +20,7 @@ from orchestrator.contract.formats.base import (
     torn,
     unfinished,
 )
-from orchestrator.contract.formats.whole import copy_over, h5_fault
+from orchestrator.contract.formats.reading.whole import copy_over, h5_fault
 from orchestrator.contract.json_values import json_object, json_value, whole_number
 
 WEIGHTS = "latest.weights.h5"

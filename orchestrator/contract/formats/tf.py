@@ -22,7 +22,7 @@ from orchestrator.contract.formats.base import (
     unfinished,
 )
 from orchestrator.contract.formats.marker import step_of
-from orchestrator.contract.formats.sstable import shard_sizes
+from orchestrator.contract.formats.reading.sstable import shard_sizes
 from orchestrator.contract.replacing import write_atomically
 
 POINTER = "checkpoint"

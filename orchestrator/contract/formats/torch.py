@@ -13,7 +13,7 @@ from typing import List, Optional
 
 from orchestrator.contract.formats.base import Format, Judgement, Unit, complete, entries, torn, unfinished
 from orchestrator.contract.formats.marker import step_of
-from orchestrator.contract.formats.whole import zip_fault
+from orchestrator.contract.formats.reading.whole import zip_fault
 from orchestrator.contract.json_values import json_object
 from orchestrator.contract.replacing import write_atomically
 

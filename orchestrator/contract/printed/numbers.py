@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from orchestrator.contract.limits import LARGEST_FLOAT
+from orchestrator.contract.bucket.limits import LARGEST_FLOAT
 
 COUNT = rb"(\d{1,3}(?:,\d{3}){1,4}|\d{1,12})(?!\d|\.\d|%)"
 """An integer, possibly with commas between thousands; not part of a longer number, fraction or percentage."""

@@ -10,11 +10,12 @@ from orchestrator.emulator.http.dispatch import Call, body_of, dispatch, named
 from orchestrator.emulator.http.metadata_tree import items_json
 from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response, Router
-from orchestrator.emulator.state import api_errors, body_shapes, constraints, vm_rules
+from orchestrator.emulator.state import api_errors, body_shapes, constraints
 from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.body_shapes import Shape, check_shape
-from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.replays import once
+from orchestrator.emulator.state.values.operation import Api, Operation
+from orchestrator.emulator.state.vm import vm_rules
 from orchestrator.emulator.state.world import LocalCloud
 
 _P = "/compute/v1/projects/{project}"

@@ -8,10 +8,11 @@ from orchestrator.emulator.http.compute_shapes import disk_json, link, named_res
 from orchestrator.emulator.http.dispatch import Call
 from orchestrator.emulator.http.paging import Shown, aggregated, listed, out_of_reach
 from orchestrator.emulator.http.router import Response
-from orchestrator.emulator.state import api_errors, tables, vm_rules
+from orchestrator.emulator.state import api_errors, tables
 from orchestrator.emulator.state.identifiers import compute_timestamp
 from orchestrator.emulator.state.network import Vpc
 from orchestrator.emulator.state.tables import VmType
+from orchestrator.emulator.state.vm import vm_rules
 from orchestrator.emulator.state.world import LocalCloud
 
 DISK_TYPES = ("pd-balanced", "pd-ssd", "pd-standard")

@@ -5,9 +5,9 @@ from typing import Any
 
 from orchestrator.emulator.http.error_bodies import compute_failure
 from orchestrator.emulator.state.identifiers import compute_timestamp, fingerprint
-from orchestrator.emulator.state.instance import Disk, Instance, Status
-from orchestrator.emulator.state.operation import Operation
 from orchestrator.emulator.state.tables import region_of
+from orchestrator.emulator.state.values.instance import Disk, Instance, Status
+from orchestrator.emulator.state.values.operation import Operation
 
 SITE = "https://www.googleapis.com/compute/v1/"
 

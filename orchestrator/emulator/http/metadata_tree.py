@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.emulator.state.world import LocalCloud
 
 PREFIX = "/computeMetadata/v1"

@@ -5,10 +5,10 @@ from typing import Any
 from orchestrator.emulator.http.error_bodies import tpu_status
 from orchestrator.emulator.state.body_shapes import ONLY_ALPHA
 from orchestrator.emulator.state.identifiers import timestamp
-from orchestrator.emulator.state.node import Health, Node
-from orchestrator.emulator.state.operation import Operation
-from orchestrator.emulator.state.queued import QueuedResource, QueuedState
 from orchestrator.emulator.state.slices import PORT
+from orchestrator.emulator.state.values.node import Health, Node
+from orchestrator.emulator.state.values.operation import Operation
+from orchestrator.emulator.state.values.queued import QueuedResource, QueuedState
 
 _TYPE = "type.googleapis.com/google.cloud.tpu.v2."
 

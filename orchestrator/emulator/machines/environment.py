@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.emulator.machines.host_settings import MARKER, SYSTEM_PATH, HostSettings
 from orchestrator.emulator.machines.machine_python import programs
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 
 # The last is the examples' folder of virtual environments, so that a replaced machine need not reinstall.
 INHERITED = ("LANG", "TZ", "TPUCTL_VENV_CACHE")

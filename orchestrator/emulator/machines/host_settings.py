@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.emulator.machines.machine_image import IMAGES, interpreter_for
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.private_folders import private_file
 
 MARKER = "TPUCTL_MACHINE"

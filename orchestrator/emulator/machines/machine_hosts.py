@@ -15,7 +15,7 @@ from orchestrator.emulator.machines.environment import machine_environment
 from orchestrator.emulator.machines.host_settings import MARKER, GuestConfig, HostSettings
 from orchestrator.emulator.machines.machine_image import GCLOUD
 from orchestrator.emulator.machines.standin import install_stand_ins, package_parent
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.private_folders import private_folder
 
 TRASH = ".trash"

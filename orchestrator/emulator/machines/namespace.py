@@ -18,7 +18,7 @@ from orchestrator.emulator.machines.host_settings import SYSTEM_PATH, GuestConfi
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import GCLOUD
 from orchestrator.emulator.machines.machine_python import base_interpreter
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 
 STATE = Path("/run/local-cloud")  # the guest's folder inside the machine
 DISKS = Path("/run/local-cloud-disks")  # the data disks inside the machine; /dev is the computer's own

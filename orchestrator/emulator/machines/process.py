@@ -13,7 +13,7 @@ from orchestrator.emulator.machines.docker_standin import install_docker
 from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import CRON
-from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.values.machine import Machine
 
 # The path of a Unix socket has at most 107 bytes (unix(7)), and Python creates its own below TMPDIR. A
 # machine's folder is longer, and managers and queues of multiprocessing would fail.

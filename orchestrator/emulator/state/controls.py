@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from orchestrator.emulator.state.faults import FaultKind
-from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import Kernel
-from orchestrator.emulator.state.node import DEAD, Health, Node, NodeState
-from orchestrator.emulator.state.queued import WAITING, Initiator, QueuedState
-from orchestrator.emulator.state.queued_life import INTERNAL, QueuedLife
 from orchestrator.emulator.state.tables import zone_types
-from orchestrator.emulator.state.tpu import TpuNodes
-from orchestrator.emulator.state.vms import ComputeVms
+from orchestrator.emulator.state.tpu.queued_life import INTERNAL, QueuedLife
+from orchestrator.emulator.state.tpu.tpu import TpuNodes
+from orchestrator.emulator.state.values.faults import FaultKind
+from orchestrator.emulator.state.values.instance import Instance, Status
+from orchestrator.emulator.state.values.node import DEAD, Health, Node, NodeState
+from orchestrator.emulator.state.values.queued import WAITING, Initiator, QueuedState
+from orchestrator.emulator.state.vm.vms import ComputeVms
 from orchestrator.errors import LocalCloudError
 
 _ODD_STATES = {state.name: state for state in NodeState}

@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
-from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, tpu_case
-from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.kernel import CallTarget
+from orchestrator.emulator.state.values import methods
+from orchestrator.emulator.state.values.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.world import LocalCloud
 
 T = TypeVar("T")

@@ -9,16 +9,16 @@ from random import Random
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, OperationError, cases, tpu_case
 from orchestrator.emulator.state.billing import Usage, close
 from orchestrator.emulator.state.cloud_settings import CloudSettings
-from orchestrator.emulator.state.faults import FaultKind, FaultSpec
-from orchestrator.emulator.state.instance import Disk, Instance
-from orchestrator.emulator.state.machine import Hosts, Machine
-from orchestrator.emulator.state.node import Node
-from orchestrator.emulator.state.operation import Api, Operation
-from orchestrator.emulator.state.queued import QueuedResource
+from orchestrator.emulator.state.values import methods
+from orchestrator.emulator.state.values.faults import FaultKind, FaultSpec
+from orchestrator.emulator.state.values.instance import Disk, Instance
+from orchestrator.emulator.state.values.machine import Hosts, Machine
+from orchestrator.emulator.state.values.node import Node
+from orchestrator.emulator.state.values.operation import Api, Operation
+from orchestrator.emulator.state.values.queued import QueuedResource
 from orchestrator.errors import LocalCloudError
 
 # Values for the texts of injected errors that the call itself does not have.

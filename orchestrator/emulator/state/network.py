@@ -9,7 +9,7 @@ from orchestrator.emulator.state import api_errors, tables
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.kernel import CallTarget, Kernel
-from orchestrator.emulator.state.operation import Api, Operation
+from orchestrator.emulator.state.values.operation import Api, Operation
 
 DEFAULT = "default"
 _DEFAULT_RULES = {

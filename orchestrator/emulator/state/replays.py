@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.kernel import Kernel
-from orchestrator.emulator.state.operation import Operation
+from orchestrator.emulator.state.values.operation import Operation
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 

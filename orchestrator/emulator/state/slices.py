@@ -1,8 +1,8 @@
 """Build the workers of a slice and the metadata of each."""
 
 from orchestrator.emulator.state.cloud_settings import CloudSettings
-from orchestrator.emulator.state.machine import Machine
-from orchestrator.emulator.state.node import Node
+from orchestrator.emulator.state.values.machine import Machine
+from orchestrator.emulator.state.values.node import Node
 
 PORT = 8470
 _CHIP_BOUNDS = {1: (1, 1, 1), 4: (2, 2, 1), 8: (2, 4, 1)}

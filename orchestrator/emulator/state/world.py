@@ -13,18 +13,18 @@ from orchestrator.emulator.state.api_errors import OperationError, compute_case
 from orchestrator.emulator.state.billing import BillLine, Usage, bill
 from orchestrator.emulator.state.cloud_settings import CloudSettings
 from orchestrator.emulator.state.controls import Controls, QueuedControls
-from orchestrator.emulator.state.faults import FaultKind, FaultSpec, check, check_method
-from orchestrator.emulator.state.instance import Attachment, Disk, Instance, Status
 from orchestrator.emulator.state.kernel import AddressPool, Event, Kernel, MachineState, State
-from orchestrator.emulator.state.machine import Hosts, Machine
 from orchestrator.emulator.state.network import Network
-from orchestrator.emulator.state.node import Health, Node, NodeState
-from orchestrator.emulator.state.operation import Api, Operation
-from orchestrator.emulator.state.queued import Initiator, QueuedResource, QueuedState
-from orchestrator.emulator.state.queued_calls import QueuedResources
 from orchestrator.emulator.state.tables import Accelerator, VmType
-from orchestrator.emulator.state.tpu import TpuNodes
-from orchestrator.emulator.state.vms import ComputeVms, VmChanges
+from orchestrator.emulator.state.tpu.queued_calls import QueuedResources
+from orchestrator.emulator.state.tpu.tpu import TpuNodes
+from orchestrator.emulator.state.values.faults import FaultKind, FaultSpec, check, check_method
+from orchestrator.emulator.state.values.instance import Attachment, Disk, Instance, Status
+from orchestrator.emulator.state.values.machine import Hosts, Machine
+from orchestrator.emulator.state.values.node import Health, Node, NodeState
+from orchestrator.emulator.state.values.operation import Api, Operation
+from orchestrator.emulator.state.values.queued import Initiator, QueuedResource, QueuedState
+from orchestrator.emulator.state.vm.vms import ComputeVms, VmChanges
 from orchestrator.errors import LocalCloudError
 
 _FORMAT = 1

@@ -1,1 +1,1 @@
-"""Read and write the objects of the bucket that machines and controller share: lease, heartbeats, checkpoints."""
+"""Read and write the objects of the bucket that machines share: heartbeats, checkpoints, logs, claims."""

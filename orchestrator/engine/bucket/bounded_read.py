@@ -1,10 +1,10 @@
-"""Read objects that machines write: in parallel, within the limits of `contract/limits.py`."""
+"""Read objects that machines write: in parallel, within the limits of `contract/bucket/limits.py`."""
 
 from collections.abc import Sequence
 from functools import partial
 
 from orchestrator import threads
-from orchestrator.contract.limits import Limit
+from orchestrator.contract.bucket.limits import Limit
 from orchestrator.domain.ports import Store, StoredObject
 
 PARALLEL = 16

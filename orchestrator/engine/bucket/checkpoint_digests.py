@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.advice.rehearsal.same_bytes import FilePrint, Prints
-from orchestrator.contract.object_names import CHECKPOINTS
+from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.checkpoints import StoredCheckpoint
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from orchestrator import threads
-from orchestrator.contract import limits
-from orchestrator.contract.completeness import judge
+from orchestrator.contract.bucket import limits
+from orchestrator.contract.bucket.completeness import judge
+from orchestrator.contract.bucket.manifest import file_name, parse_name
+from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.contract.formats.base import Listing, StoredStep
 from orchestrator.contract.formats.choose import format_of
-from orchestrator.contract.manifest import file_name, parse_name
-from orchestrator.contract.object_names import CHECKPOINTS
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.bucket.bounded_read import read_first

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from orchestrator import threads
+from orchestrator.contract.bucket.manifest import folder_name
+from orchestrator.contract.bucket.object_names import CHECKPOINTS, FETCHED
 from orchestrator.contract.file_checksum import sha256_of
-from orchestrator.contract.manifest import folder_name
-from orchestrator.contract.object_names import CHECKPOINTS, FETCHED
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.checkpoints import PARALLEL, StoredCheckpoint
 from orchestrator.errors import NotFoundError, TransientError, UsageError

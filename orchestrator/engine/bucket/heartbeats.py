@@ -15,7 +15,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any
 
-from orchestrator.contract.limits import (
+from orchestrator.contract.bucket.limits import (
     ALL_REPORTS,
     LARGEST_FLOAT,
     LARGEST_INT,
@@ -24,10 +24,10 @@ from orchestrator.contract.limits import (
     REPORTS,
     Limit,
 )
-from orchestrator.contract.object_names import HEARTBEAT
-from orchestrator.domain.clean_text import cut
+from orchestrator.contract.bucket.object_names import HEARTBEAT
 from orchestrator.domain.observation import Heartbeat, Observed, Phase, Present, Unknown
 from orchestrator.domain.ports import Store, StoredObject
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.bucket.bounded_read import read_first
 from orchestrator.errors import NotFoundError, TpuctlError
 

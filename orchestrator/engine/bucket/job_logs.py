@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from orchestrator.contract.limits import MOST_WORKERS
-from orchestrator.contract.object_names import LOGS
+from orchestrator.contract.bucket.limits import MOST_WORKERS
+from orchestrator.contract.bucket.object_names import LOGS
 from orchestrator.domain.ports import Store
 
 PIECE = 8 << 20

@@ -1,7 +1,7 @@
 """Read and write the object in the bucket that names the winner of a race; it is written once."""
 
-from orchestrator.contract import limits
-from orchestrator.contract.claim import claim_name, claim_of, named_by
+from orchestrator.contract.bucket import limits
+from orchestrator.contract.bucket.claim import claim_name, claim_of, named_by
 from orchestrator.contract.preemption_notice import SUCCESSOR_WAITS
 from orchestrator.domain.names import round_of
 from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Observed, Present, Unknown, World

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from orchestrator.contract import limits
+from orchestrator.contract.bucket import limits
+from orchestrator.contract.bucket.object_names import UNCLAIMED
+from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, Why, parse, parse_name
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.object_names import UNCLAIMED
-from orchestrator.contract.unclaimed_manifest import Unclaimed, Why, parse, parse_name
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.bounded_read import read_first
 from orchestrator.engine.bucket.fetch import Parcel, inside

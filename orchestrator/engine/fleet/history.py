@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from orchestrator import threads
-from orchestrator.contract.limits import COLLECTED_BYTES, LARGEST_INT, REPORTS
-from orchestrator.contract.object_names import COLLECTED, ENDS, HEARTBEAT, JOBS, STARTS
+from orchestrator.contract.bucket.limits import COLLECTED_BYTES, LARGEST_INT, REPORTS
+from orchestrator.contract.bucket.object_names import COLLECTED, ENDS, HEARTBEAT, JOBS, STARTS
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat

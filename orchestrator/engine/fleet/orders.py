@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from orchestrator.contract.object_names import (
+from orchestrator.contract.bucket.object_names import (
     EARLIER_ENDS,
     ENDS,
     JOBS,

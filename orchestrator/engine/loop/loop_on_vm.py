@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.contract.program_state import ProgramState, program_state
+from orchestrator.domain.machines.scopes import CLOUD_PLATFORM
 from orchestrator.domain.ports import Host, Remote
-from orchestrator.domain.scopes import CLOUD_PLATFORM
 from orchestrator.errors import RemoteError, UsageError
 
 FOLDER = "controller"

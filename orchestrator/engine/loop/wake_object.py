@@ -3,8 +3,8 @@
 import threading
 
 from orchestrator.clock import Clock
-from orchestrator.contract import limits
-from orchestrator.contract.object_names import HEARTBEAT, WAKE
+from orchestrator.contract.bucket import limits
+from orchestrator.contract.bucket.object_names import HEARTBEAT, WAKE
 from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import TpuctlError

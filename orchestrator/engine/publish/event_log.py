@@ -4,11 +4,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from orchestrator.contract import limits
-from orchestrator.contract.object_names import EVENTS
-from orchestrator.domain.clean_text import cut
+from orchestrator.contract.bucket import limits
+from orchestrator.contract.bucket.object_names import EVENTS
 from orchestrator.domain.events import Event, EventKind, Sink
 from orchestrator.domain.ports import Store
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.bucket.bounded_read import read_first
 from orchestrator.errors import UNFORESEEN, TpuctlError
 

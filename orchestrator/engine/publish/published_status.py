@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.contract.limits import LARGEST_FLOAT, LARGEST_INT, LATEST_TIME
-from orchestrator.contract.object_names import CURVE, STATUS
+from orchestrator.contract.bucket.limits import LARGEST_FLOAT, LARGEST_INT, LATEST_TIME
+from orchestrator.contract.bucket.object_names import CURVE, STATUS
 from orchestrator.domain.checksum import bytes_with_checksum, proven, verified
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.domain.ports import Store
-from orchestrator.engine.held import current
+from orchestrator.engine.lease.held import current
 from orchestrator.engine.publish.published_copy import AHEAD, HERE, SCHEMA, Snapshot, counted
 from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError

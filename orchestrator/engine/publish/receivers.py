@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from orchestrator.contract.redaction import masked
+from orchestrator.contract.secrets.redaction import masked
 from orchestrator.errors import TpuctlError, TransientError, UsageError
 from orchestrator.planning.notifications import Notification
 

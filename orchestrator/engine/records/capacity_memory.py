@@ -6,9 +6,9 @@ The record holds the same data and is newer: the object is written after changes
 
 from dataclasses import replace
 
-from orchestrator.contract.object_names import CAPACITY
-from orchestrator.domain.capacity import ZoneMemories, merged
+from orchestrator.contract.bucket.object_names import CAPACITY
 from orchestrator.domain.checksum import bytes_with_checksum, verified
+from orchestrator.domain.machines.capacity import ZoneMemories, merged
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from orchestrator.domain.capacity import ZoneMemories, ZoneMemory
+from orchestrator.domain.machines.capacity import ZoneMemories, ZoneMemory
 from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import DiskError
 from orchestrator.planning.tpu.create_budget import (

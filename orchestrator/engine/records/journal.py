@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.contract.object_names import JOURNAL
+from orchestrator.contract.bucket.object_names import JOURNAL
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Change, Verb
 from orchestrator.domain.ports import Store

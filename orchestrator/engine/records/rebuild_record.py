@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator import threads
-from orchestrator.contract.object_names import HEARTBEAT, JOURNAL
+from orchestrator.contract.bucket.object_names import HEARTBEAT, JOURNAL
 from orchestrator.domain.checksum import verified
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import Store

@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 from orchestrator.domain.checksum import bytes_with_checksum, checksum, proven
-from orchestrator.domain.clean_text import cut
 from orchestrator.domain.first_seen import (
     BUCKET_ABSENT,
     VM_ABSENT,
@@ -27,6 +26,7 @@ from orchestrator.domain.first_seen import (
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record, Refusal, Shape
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.errors import UNFORESEEN, ConflictError, DamagedRecordError, TpuctlError
 from orchestrator.planning.record_limits import check_record
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.contract.object_names import RECORD
+from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain.checksum import Origin, origin_of
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.record import Record

@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.contract.object_names import ENGINE, JOBS, NODES, TASKS
+from orchestrator.contract.bucket.object_names import ENGINE, JOBS, NODES, TASKS
 from orchestrator.domain.spec import BucketSpec, CheckpointSpec, FleetSpec, JobSpec, Spec
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 
 OLDEST_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
 """Image of the fleet's VM, as old as the TPUs' (docs/fleet.md), so that programs built there run on all nodes."""

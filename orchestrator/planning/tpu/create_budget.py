@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from orchestrator.domain.capacity import ZoneMemories, ZoneMemory
+from orchestrator.domain.machines.capacity import ZoneMemories, ZoneMemory
 
 # Deletions need room below the hundred writes as well: what cannot be deleted keeps costing.
 A_MINUTE, MOST_A_MINUTE = 60, 91

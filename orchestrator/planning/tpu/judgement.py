@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from orchestrator.domain.first_seen import Sign, of_node
+from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import Node, NodeState, Unknown, World
 from orchestrator.domain.plan import Kind, LoopRule, Verb
 from orchestrator.domain.record import (
@@ -13,7 +14,6 @@ from orchestrator.domain.record import (
     lasted,
     surely_absent,
 )
-from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.errors import Retry

@@ -11,8 +11,8 @@ from enum import Enum
 
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import settling
-from orchestrator.domain.capacity import after_refusal
 from orchestrator.domain.first_seen import of_node
+from orchestrator.domain.machines.capacity import after_refusal
 from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.plan import Change, Kind, Outcome
 from orchestrator.domain.record import Record, current_node

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from orchestrator.contract.backoff import Backoff
-from orchestrator.domain.capacity import holds_one, memory_of, order, passed_over, zone_summary
 from orchestrator.domain.first_seen import Sign, of_name
-from orchestrator.domain.node_price import Prices
+from orchestrator.domain.machines.capacity import holds_one, memory_of, order, passed_over, zone_summary
+from orchestrator.domain.machines.node_price import Prices
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Kind, LoopRule, Step
 from orchestrator.domain.record import Record, Refusal, has_successors

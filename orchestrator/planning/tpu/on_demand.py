@@ -11,16 +11,16 @@ from datetime import datetime, timezone
 from math import inf
 
 from orchestrator.contract.backoff import Backoff
-from orchestrator.domain.capacity import ZoneMemory, memory_of
 from orchestrator.domain.job_progress import with_reports
+from orchestrator.domain.machines.capacity import ZoneMemory, memory_of
+from orchestrator.domain.machines.node_price import Prices
+from orchestrator.domain.machines.queued_resource import IN_QUEUE
 from orchestrator.domain.names import incarnation_of
-from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import Node, NodeState, Present, World
 from orchestrator.domain.plan import Kind, Step
-from orchestrator.domain.queued_resource import IN_QUEUE
 from orchestrator.domain.record import TERMINAL, Record, Span, current_node
 from orchestrator.domain.spec import Spec
-from orchestrator.domain.units import Duration
+from orchestrator.domain.text.units import Duration
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 from orchestrator.planning.tpu.deadline import (

@@ -10,9 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from orchestrator.domain.first_seen import FirstSeen, Sign, of_node
+from orchestrator.domain.machines.queued_resource import (
+    ENDED,
+    IN_QUEUE,
+    LONGEST_RUN,
+    QueuedResource,
+    QueuedState,
+)
 from orchestrator.domain.observation import Node, NodeState, World
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.queued_resource import ENDED, IN_QUEUE, LONGEST_RUN, QueuedResource, QueuedState
 from orchestrator.domain.record import Record, Refusal, as_absent, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry

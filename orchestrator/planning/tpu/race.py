@@ -9,8 +9,8 @@ or by the controller for the first TPU that it observes READY. A TPU that is not
 from dataclasses import replace
 
 from orchestrator.domain import names
-from orchestrator.domain.data_disks import data_disks
 from orchestrator.domain.first_seen import Sign, of_name, of_node
+from orchestrator.domain.machines.data_disks import data_disks
 from orchestrator.domain.names import region_of, round_of
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb

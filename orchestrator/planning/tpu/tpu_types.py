@@ -1,7 +1,7 @@
 """Choose which TPU type is requested next, in order of preference."""
 
-from orchestrator.domain.capacity import memory_of, worth
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.machines.capacity import memory_of, worth
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 

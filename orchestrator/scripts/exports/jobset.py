@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.config.others.conversion import GKE
 from orchestrator.domain.catalog import Accelerator
 from orchestrator.domain.names import home_region
-from orchestrator.domain.secret_refs import job_secrets
+from orchestrator.domain.source.secret_refs import job_secrets
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
 from orchestrator.scripts.exports.documents import document

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.domain import names
-from orchestrator.domain.scopes import node_scopes, vm_scopes
-from orchestrator.domain.secret_refs import job_secrets
+from orchestrator.domain.machines.scopes import node_scopes, vm_scopes
+from orchestrator.domain.source.secret_refs import job_secrets
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
 from orchestrator.scripts.exports.job_script import grace, own_bucket, word

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.names import region_of
-from orchestrator.domain.secret_refs import job_secrets
+from orchestrator.domain.source.secret_refs import job_secrets
 from orchestrator.domain.spec import Spec
 from orchestrator.scripts.exports.documents import document
 from orchestrator.scripts.exports.job_script import JobHost, exports, folders, own_bucket, variables

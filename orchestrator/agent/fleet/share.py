@@ -1,0 +1,233 @@
+"""
+Run one task on several machines: Slurm starts it on one of them, and the others follow.
+
+The machine that Slurm started, worker 0 of all, writes each node's share of the task into that node's folder.
+Every other machine reads it there, and runs the same agent with the same claim as long as worker 0 reports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.reports.heartbeat import heartbeat_name
+from orchestrator.agent.settings import Settings, read_settings
+from orchestrator.agent.threads import say
+from orchestrator.contract.bucket.object_names import JOBS, NODES, ORDERS, SHARE, TASKS
+from orchestrator.contract.json_values import json_value
+from orchestrator.contract.machine_errors import AgentError, PreconditionError
+from orchestrator.contract.node_list import node_list
+from orchestrator.contract.preemption_notice import AT_REST
+from orchestrator.contract.replacing import write_atomically
+
+VARIABLE = "TPUCTL_SHARE"
+NODE_FOLDER = "TPUCTL_NODE_FOLDER"
+"""Set on machines that follow: the share, and their node's folder in the bucket."""
+MEGASCALE_PORT = "8081"
+"""Port of libtpu's coordinator of slices, as in Ray (ray.util.tpu) and GKE."""
+SILENT = 30.0
+"""Seconds (or four heartbeats, if that is longer) after which worker 0 of a task counts as lost."""
+FOLLOW = 2.0
+"""Seconds at most between two looks for a task: a gang waits for its last machine to find it."""
+STUCK = 120.0
+"""Seconds after which an agent that was asked to end is killed; the next start clears what its job left."""
+WELL = ("done", "unclaimed")
+
+
+@dataclass(frozen=True)
+class Share:
+    """
+    One node's share of a task: slice number *slice* of *slices*, from 0.
+
+    *incarnation* is the task's, *coordinator* the address of worker 0 of all, *at* the time of its claim.
+    """
+
+    job: str
+    task: str
+    incarnation: int
+    slice: int
+    slices: int
+    coordinator: str
+    heartbeat: float
+    at: float
+
+    def variables(self, environ: Mapping[str, str]) -> Dict[str, str]:
+        """Return the environment variables for agent and job on this machine of the node."""
+        hosts = environ.get("TPUCTL_WORKER_HOSTS", "")
+        own, count = int(environ.get("TPUCTL_WORKER_ID") or 0), int(environ.get("TPUCTL_WORKERS") or 1)
+        found = {
+            "TPUCTL_INCARNATION": str(self.incarnation),
+            "TPUCTL_WORKER_ID": str(self.slice * count + own),
+            "TPUCTL_WORKERS": str(self.slices * count),
+        }
+        if self.slices == 1:
+            # libtpu reads the metadata server, as on any other TPU.
+            return found
+        return {
+            **found,
+            "MEGASCALE_COORDINATOR_ADDRESS": self.coordinator,
+            "MEGASCALE_NUM_SLICES": str(self.slices),
+            "MEGASCALE_SLICE_ID": str(self.slice),
+            "MEGASCALE_PORT": MEGASCALE_PORT,
+            "TPU_WORKER_ID": str(own),
+            "TPU_WORKER_HOSTNAMES": hosts,
+        }
+
+
+def bucket_of(environ: Mapping[str, str], prefix: str) -> JobBucket:
+    """Return the part of the fleet's bucket below *prefix*."""
+    return JobBucket.from_environ(
+        environ["TPUCTL_BUCKET"], dict(environ, TPUCTL_PREFIX=prefix), Metadata.from_environ(environ)
+    )
+
+
+def nodes_of(environ: Mapping[str, str]) -> List[str]:
+    """Return the nodes that Slurm has given to a task: first the one on which it has started it."""
+    mine = environ.get("SLURMD_NODENAME", "")
+    return [mine, *(name for name in node_list(environ.get("SLURM_JOB_NODELIST", "")) if name != mine)]
+
+
+def give_out(environ: Mapping[str, str], settings: Settings, incarnation: int, at: float) -> Share:
+    """
+    Write the shares for all machines of the task; return that of this machine, which Slurm has started.
+
+    Raise AgentError if a later start already has one of the nodes: then this one is over.
+    """
+    mine, *others = nodes_of(environ)
+    job, task = environ["TPUCTL_JOB_PREFIX"][len(JOBS) :].rstrip("/"), environ["TPUCTL_TASK"]
+    first = environ.get("TPUCTL_WORKER_HOSTS", "").partition(",")[0]
+    own = Share(job, task, incarnation, 0, len(others) + 1, first, settings.heartbeat, at)
+    if others or int(environ.get("TPUCTL_WORKERS") or 1) > 1:
+        for number, name in enumerate([mine, *others]):
+            _write(bucket_of(environ, f"{NODES}{name}/"), name, replace(own, slice=number))
+    return own
+
+
+def _write(bucket: JobBucket, node: str, share: Share) -> None:
+    held = bucket.read(SHARE)
+    before = _share(held.data) if held is not None else None
+    # A machine that was cut off may resume here after Slurm has given its nodes to another start.
+    if before is not None and before.at > share.at:
+        raise AgentError(f"{node} has begun with {before.job}/{before.task} since")
+    data = json.dumps(asdict(share)).encode()
+    try:
+        bucket.write(SHARE, data, held.generation if held is not None else 0)
+    except PreconditionError as error:
+        # The write may have succeeded and only its answer was lost.
+        held = bucket.read(SHARE)
+        if held is None or held.data != data:
+            raise AgentError(f"another task has begun on {node} at this moment") from error
+
+
+def given(environ: Mapping[str, str]) -> Optional[Share]:
+    """Return the share that this process was started for, None if Slurm started it."""
+    return _share(environ[VARIABLE].encode()) if environ.get(VARIABLE) else None
+
+
+def _share(data: bytes) -> Optional[Share]:
+    value = json_value(data) or {}
+    try:
+        return Share(**{name: value[name] for name in Share.__dataclass_fields__})
+    except KeyError:
+        return None
+
+
+class Worker0:
+    """Observes, from another machine of the task, whether worker 0 still works on it."""
+
+    def __init__(self, environ: Mapping[str, str], node: str) -> None:
+        self._environ = environ
+        self._node = bucket_of(environ, node)
+        self._newest: Tuple[Optional[Share], int] = (None, 0)
+        self._since = time.monotonic()
+        self._task = ("", self._node)
+
+    def observe(self) -> Tuple[Optional[Share], str]:
+        """Return the node's share, and why worker 0 does not work on it, "" while it does."""
+        held = self._node.read(SHARE)
+        share = _share(held.data) if held is not None else None
+        if share is None:
+            return None, "there is none"
+        folder = f"{JOBS}{share.job}/{TASKS}{share.task}/"
+        if self._task[0] != folder:
+            self._task = (folder, bucket_of(self._environ, folder))
+        report = self._task[1].read(heartbeat_name(share.incarnation, 0))
+        now = (share, report.generation if report is not None else 0)
+        # Generations instead of times, because the clocks of two machines may differ.
+        if now != self._newest:
+            self._newest, self._since = now, time.monotonic()
+        said = (json_value(report.data) or {}) if report is not None else {}
+        if said.get("phase") in AT_REST:
+            return share, str(said["phase"])
+        if said.get("notice"):
+            return share, "asked to stop"
+        silent = time.monotonic() - self._since > max(SILENT, 4 * share.heartbeat)
+        return share, "silent" if silent else ""
+
+
+def leave_with(worker0: Worker0, share: Share, poll: float) -> None:
+    """Stop this agent in a thread, as Slurm stops worker 0, once worker 0 has stopped."""
+
+    def watch() -> None:
+        while True:
+            # In a thread that ends with the process; it has no event to wait for.
+            time.sleep(poll)
+            try:
+                now, why = worker0.observe()
+            except (AgentError, OSError) as error:
+                say(f"looking for worker 0: {error}")
+                continue
+            # After a successful end of worker 0 the others end by themselves, and may still upload files.
+            if now != share or (why and why not in WELL):
+                say(f"leaving {share.job}/{share.task}: worker 0: {why or 'another task'}")
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(STUCK)  # Usually the process, and this thread with it, ends during this sleep.
+                os._exit(1)
+
+    threading.Thread(target=watch, name="worker 0", daemon=True).start()
+
+
+def follow(environ: Mapping[str, str]) -> int:
+    """Run this machine's share of each task of its node. Never returns."""
+    settings = read_settings(environ)
+    worker0, own = Worker0(environ, environ["TPUCTL_PREFIX"]), int(environ.get("TPUCTL_WORKER_ID") or 0)
+    while True:
+        try:
+            share, why = worker0.observe()
+            # Worker 0 of all is started by Slurm.
+            if share is not None and not why and (share.slice, own) != (0, 0):
+                _run(environ, settings, share)
+        except (AgentError, OSError) as error:
+            say(f"looking for a task to follow: {error}")
+        # Runs as long as the machine; a signal ends it.
+        time.sleep(min(FOLLOW, settings.poll))
+
+
+def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> None:
+    """Run Slurm's script for worker 0 with the environment that Slurm gives it there."""
+    held = bucket_of(environ, "").read(f"{ORDERS}{share.job}.json")
+    order = (json_value(held.data) or {}).get("order", {}) if held is not None else {}
+    if not isinstance(order, dict) or not isinstance(order.get("script"), str):
+        raise AgentError(f"the job {share.job} cannot be read")
+    # In the folder where Slurm keeps its copies, as the script derives the machine's folder from its path.
+    script = settings.layout.root / "slurm" / "spool" / "share" / "slurm_script"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(script, order["script"])
+    subprocess.run(
+        ["bash", str(script)], check=False, stdin=subprocess.DEVNULL,
+        # A session of its own: a task survives a restart of this node's agent, as one started by Slurm does.
+        start_new_session=True,
+        env={
+            "PATH": environ["PATH"], "HOME": environ.get("HOME", "/root"),
+            "SLURM_ARRAY_TASK_ID": share.task, VARIABLE: json.dumps(asdict(share)),
+            NODE_FOLDER: environ["TPUCTL_PREFIX"],
+        },
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Report what the job does: heartbeat, log, progress."""

@@ -1,0 +1,265 @@
+"""Report this worker's state: a shared value, written to the bucket and to state/status.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from orchestrator.agent.cloud.storage import SECONDS, JobBucket
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.threads import say
+from orchestrator.contract.bucket.object_names import HEARTBEAT, WAKE
+from orchestrator.contract.json_values import json_value
+from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.replacing import write_atomically
+
+SCHEMA = 1
+_UNKNOWN = (
+    "step", "began_at", "loss", "rate", "total_steps", "committed_step", "committed_at", "resumed_from",
+    "exit_code", "progress_at", "save_every", "save_cost", "save_life", "save_apart", "save_stalled",
+    "commit_seconds", "unclaimed_complete",
+    "programs_back", "programs_compiled",
+)  # fmt: skip
+_UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
+_URGENT = ("phase", "committed_step", "notice", "preempted")
+_PASSING = ("boot", "restore")
+LATER = 1.25
+SOONEST = 2.0
+_INHERITED = ("attempt", "starts")
+
+
+def heartbeat_name(incarnation: int, worker: int) -> str:
+    """Return the object name of a worker's heartbeat."""
+    return f"{HEARTBEAT}{incarnation}/{worker}"
+
+
+class Status:
+    """
+    The content of the heartbeat, changed by many threads; *changes* counts the changes.
+
+    *urgent* is called after a change that must be reported at once. *masked* removes secrets from a text.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._lock = threading.Lock()
+        self.changes = 0
+        self._troubles: Dict[str, str] = {}
+        self._timings: Dict[str, float] = {}
+        self._heartbeat = settings.heartbeat
+        self._fields: Dict[str, Any] = {
+            **dict.fromkeys(_UNKNOWN),
+            **dict.fromkeys(("attempt", "starts", "failures", "unclaimed_files", "unclaimed_bytes"), 0),
+            **dict.fromkeys(("notice", "preempted", "committed_counted"), False),
+            **dict.fromkeys(("progress_from", "save_cost_from", "message", "image", *_UNCOMMITTED), ""),
+            "schema": SCHEMA,
+            "deployment": settings.deployment,
+            "incarnation": settings.incarnation,
+            "worker": settings.worker,
+            "workers": settings.workers,
+            "bundle": settings.bundle,
+            "phase": "boot",
+            "committed_steps": [],
+            "host_keys": public_host_keys(),
+            "format": "" if settings.checkpoints.format == "auto" else settings.checkpoints.format,
+        }
+        self.urgent: Callable[[], None] = lambda: None
+        self.masked: Callable[[str], str] = str
+
+    def set(self, **changes: Any) -> None:
+        """Change fields of the report; a new message is also logged."""
+        with self._lock:
+            message, phase = changes.get("message"), changes.get("phase", self._fields["phase"])
+            is_news = bool(message) and message != self._fields["message"]
+            urgent = any(changes.get(key, self._fields[key]) != self._fields[key] for key in _URGENT)
+            self._fields.update(changes)
+            self.changes += 1
+        if is_news:
+            say(f"{phase}: {message}")
+        if urgent:
+            self.urgent()
+
+    def inherit(self, before: Mapping[str, Any]) -> None:
+        """Take counts from an earlier agent's heartbeat for fields that this agent has not set yet."""
+        with self._lock:
+            for key in _INHERITED:
+                self._fields[key] = self._fields[key] or before.get(key) or 0
+
+    def get(self, name: str) -> Any:
+        """Return one field of the next heartbeat; raise KeyError if there is no such field."""
+        with self._lock:
+            return self._fields[name]
+
+    def time(self, name: str, again: bool = True) -> None:
+        """Record the current time under *name* in `timings`; with *again* false, only the first time."""
+        with self._lock:
+            if again or name not in self._timings:
+                self._timings[name] = time.time()
+
+    def pause(self, now: float) -> float:
+        """
+        Return the seconds until the next report: a quarter of the time since the job's start, at most a heartbeat.
+
+        A person who waits for the first steps sees them within seconds; a long training costs no more reports.
+        """
+        with self._lock:
+            started = self._timings.get("spawned")
+        age = math.inf if started is None else now - started
+        return min(self._heartbeat, max(SOONEST, age / 4))
+
+    def trouble(self, source: str, text: str) -> None:
+        """Report what *source* cannot do at present; an empty text clears it."""
+        with self._lock:
+            before = self._troubles.get(source, "")
+            self._troubles[source] = text
+        if text and text != before:
+            say(f"{source}: {text}")
+        elif before and not text:
+            say(f"{source}: works again")
+
+    def body(self) -> Dict[str, Any]:
+        """Return the report as it is stored in the heartbeat."""
+        with self._lock:
+            troubles = [f"{source}: {text}" for source, text in sorted(self._troubles.items()) if text]
+            message = "; ".join(part for part in [self._fields["message"], *troubles] if part)
+            message = self.masked(message)[:2000]
+            return dict(self._fields, message=message, timings=dict(self._timings), at=time.time())
+
+
+class HeartbeatWriter:
+    """Writes the heartbeat at most once a second, the limit of Cloud Storage for one object."""
+
+    def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:
+        self._settings = settings
+        self._bucket = bucket
+        self._status = status
+        self._lock = threading.Lock()
+        self._name = heartbeat_name(settings.incarnation, settings.worker)
+        self._spacing = min(1.0, settings.heartbeat)
+        self._last = float("-inf")
+        self._reported_at = float("-inf")
+        self._reported = -1
+        self._before: Optional[Dict[str, Any]] = None
+        self._wake = WakeWriter(settings.incarnation, settings.worker, bucket)
+
+    def before(self) -> Dict[str, Any]:
+        """Return the last heartbeat of this worker's earlier agent, {} if there is none. Raise AgentError."""
+        with self._lock:
+            return self._read_before(SECONDS)
+
+    def report(self, seconds: Optional[float] = None, at_once: bool = False) -> None:
+        """
+        Write status.json and the heartbeat object, unless another thread has just written the same.
+
+        *seconds* bounds the upload. *at_once* skips the wait for further changes, since the job waits for
+        this call. Raise OSError or AgentError if either cannot be written.
+        """
+        asked, wanted = time.monotonic(), self._status.changes
+        if not at_once:
+            # One write a second is the limit, so changes that follow at once go into the same write.
+            time.sleep(self._gathers())
+        with self._lock:
+            if self._reported >= wanted if at_once else self._reported_at >= asked:
+                return
+            bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)
+            began = time.monotonic()
+            try:
+                write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
+            finally:
+                # Read before the first write overwrites it: a machine that lost its disk learns its past from it.
+                self._status.inherit(self._read_before(bound))
+                time.sleep(self._rest())  # sooner, the bucket answers 429
+                changes, body = self._status.changes, self._status.body()
+                self._bucket.write(self._name, _text(body).encode(), seconds=bound)
+                self._last, self._reported_at, self._reported = time.monotonic(), began, changes
+        # After the write: the controller that this wakes must find the new heartbeat.
+        self._wake.write_if_urgent(body, bound)
+
+    def _gathers(self) -> float:
+        """
+        Return the seconds to collect changes before a write.
+
+        A short phase is usually followed by the next one at once. Then only that is reported, and the job
+        does not wait a second until the object may be written again.
+        """
+        passing = self._status.get("phase") in _PASSING and not self._status.get("notice")
+        return self._spacing if passing else self._rest()
+
+    def _rest(self) -> float:
+        """Return the seconds until the object may be written again, also after a write of an earlier agent."""
+        if self._reported >= 0:
+            return max(0.0, self._last + self._spacing - time.monotonic())
+        at = (self._before or {}).get("at")
+        if not isinstance(at, (int, float)) or at > time.time():
+            return 0.0
+        # `at` is set before the upload, so the bucket's time of the write is slightly later.
+        return max(0.0, at + LATER * self._spacing - time.time())
+
+    def _read_before(self, seconds: float) -> Dict[str, Any]:
+        if self._before is None:
+            held = self._bucket.read(self._name, seconds)
+            self._before = json_value(held.data if held is not None else None) or {}
+        return self._before
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True)
+
+
+KEYS_FOLDER = "/etc/ssh"
+LONGEST_KEY = 1000
+"""Characters of the longest key accepted; an RSA key of 4096 bits has 716."""
+
+
+def public_host_keys(environ: Mapping[str, str] = os.environ) -> List[str]:
+    """Return the public host keys as lines such as `ssh-ed25519 AAAA...`, sorted; [] if unreadable."""
+    folder = Path(environ.get("TPUCTL_SSH_DIR") or KEYS_FOLDER)
+    found = []
+    for path in folder.glob("ssh_host_*_key.pub"):
+        try:
+            words = path.read_text().split()[:2]
+        except (OSError, ValueError):
+            continue
+        if len(words) == 2 and len(" ".join(words)) <= LONGEST_KEY:
+            found.append(" ".join(words))
+    return sorted(found)
+
+
+LONGEST_WAKE = 5.0
+_ENDS = ("done", "unclaimed", "failed")
+
+
+class WakeWriter:
+    """
+    Writes the wake object when the controller must not wait for its next poll of a heartbeat.
+
+    All workers of an incarnation share one object, so the controller reads one for all of them.
+    """
+
+    def __init__(self, incarnation: int, worker: int, bucket: JobBucket) -> None:
+        self._name = f"{WAKE}{incarnation}"
+        self._worker = worker
+        self._bucket = bucket
+        self._written: Tuple[Any, ...] = ()
+
+    def write_if_urgent(self, report: Mapping[str, Any], seconds: float) -> None:
+        """
+        Write the wake object if *report*, already in the bucket, has a new preemption notice or end of the job.
+
+        A failure is not retried: it only costs the time until the next poll.
+        """
+        news = (report["attempt"], report["phase"], report["notice"])
+        if news == self._written or not (report["notice"] or report["phase"] in _ENDS):
+            return
+        self._written = news
+        _attempt, phase, notice = news
+        text = {"worker": self._worker, "phase": phase, "notice": notice, "at": time.time()}
+        try:
+            # No precondition: if two workers write at once, either write wakes the controller.
+            self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(LONGEST_WAKE, seconds))
+        except (AgentError, OSError) as error:
+            say(f"wake: {error}")

@@ -1,0 +1,1 @@
+"""Read saved files without the frameworks: names, structure, content."""

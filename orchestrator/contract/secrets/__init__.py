@@ -1,0 +1,1 @@
+"""Mask secrets in all texts that are shown or stored."""

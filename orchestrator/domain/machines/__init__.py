@@ -1,0 +1,1 @@
+"""Define what is known of machines: capacity, price, quota, disks, maintenance."""

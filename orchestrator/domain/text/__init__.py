@@ -1,0 +1,1 @@
+"""Read and write text for people: units, amounts, suggestions, safe text."""

@@ -1,0 +1,1 @@
+"""Model Cloud TPU v2: nodes, queued resources, reservations."""

@@ -1,0 +1,1 @@
+"""Define the values of the local cloud: nodes, queued resources, VMs, operations, faults."""

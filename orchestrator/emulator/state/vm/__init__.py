@@ -1,0 +1,1 @@
+"""Model Compute Engine's VMs and their disks."""

@@ -1,0 +1,1 @@
+"""Hold the lease, so that only one process acts on a deployment."""
