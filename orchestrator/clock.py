@@ -2,7 +2,10 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
+
+from orchestrator.contract.backoff import growing
 
 
 class Clock(Protocol):
@@ -91,3 +94,18 @@ class VirtualClock:
     def set_by(self, seconds: float) -> None:
         """Change the time of day by *seconds* (negative: back) while no time passes."""
         self._now += seconds
+
+
+def wait_until(condition: Callable[[], bool], clock: Clock, seconds: float, pause: float) -> bool:
+    """
+    Call *condition* until it is True or *seconds* have passed; return its last answer.
+
+    The pauses start at *pause* seconds and grow to a twentieth of the time waited.
+    """
+    start = clock.monotonic()
+    while not condition():
+        waited = clock.monotonic() - start
+        if waited >= seconds:
+            return False
+        clock.wait(growing(pause, waited))
+    return True

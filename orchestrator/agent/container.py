@@ -26,6 +26,7 @@ from orchestrator.agent.machine.docker import LABEL, docker, mark_of
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.rehearsal import FILES, for_setup, is_rehearsal
 from orchestrator.agent.settings import Settings
+from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.object_names import IMAGES
 from orchestrator.contract.image_names import host_of, is_googles, repository_of
 from orchestrator.contract.json_values import json_value
@@ -39,7 +40,7 @@ OF_ATTEMPT = ("TPUCTL_JOB", "TPUCTL_ATTEMPT", "TPUCTL_RESUME", "TPUCTL_RESUME_ST
 """Variables of one attempt; a program started by hand must not report steps of the job."""
 PULL_SECONDS = 3600.0
 TRIES = 3
-BUSY_SECONDS = 1.0
+PAUSES = Backoff(1.0, 4.0)
 """Seconds between tries at a registry; longer failures are left to the next attempt."""
 
 
@@ -154,15 +155,13 @@ class Container:
             with replacing(Path(folder) / "config.json", 0o600) as file:
                 file.write(json.dumps(config).encode())
             environ = dict(for_setup(self._environ), DOCKER_CONFIG=folder)
-            for remaining in reversed(range(TRIES)):
-                try:
-                    docker(["pull", "--quiet", name], environ, PULL_SECONDS)
-                except AgentError:
-                    if not remaining:
-                        raise
-                    time.sleep(BUSY_SECONDS)  # A busy registry needs real time.
-                else:
-                    return
+
+            def failed(failures: int, error: BaseException) -> None:
+                if failures >= TRIES:
+                    raise error
+                time.sleep(PAUSES.after(failures))  # A busy registry needs real time.
+
+            retried(lambda: docker(["pull", "--quiet", name], environ, PULL_SECONDS), (AgentError,), failed)
 
     def _inspected(self, name: str) -> Optional[Mapping[str, Any]]:
         try:

@@ -24,7 +24,7 @@ from orchestrator.agent.rehearsal import trusted
 from orchestrator.agent.reports.heartbeat import HeartbeatWriter, Status
 from orchestrator.agent.reports.logs import JobLog, LogShipper
 from orchestrator.agent.settings import Settings
-from orchestrator.contract.backoff import Backoff
+from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.completeness import Checkpoint
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.formats.choose import format_of
@@ -73,21 +73,22 @@ class Parts:
 
         Raise FinalError and JobInterrupted.
         """
-        failures = 0
-        while True:
-            self.orders.check()
-            try:
-                value = call()
-            except FinalError:
-                self.status.trouble(doing, "")
-                raise
-            except (AgentError, OSError) as error:
-                self.status.trouble(doing, str(error))
-            else:
-                self.status.trouble(doing, "")
-                return value
-            failures += 1
+
+        def failed(failures: int, error: BaseException) -> None:
+            if isinstance(error, FinalError):
+                raise error
+            self.status.trouble(doing, str(error))
             self.orders.wait(PAUSES.after(failures))
+            self.orders.check()
+
+        self.orders.check()
+        try:
+            value = retried(call, (AgentError, OSError), failed)
+        except FinalError:
+            self.status.trouble(doing, "")
+            raise
+        self.status.trouble(doing, "")
+        return value
 
 
 def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from orchestrator.clock import wait_until
 from orchestrator.domain import names
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import (
@@ -29,7 +30,6 @@ from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.record import next_incarnation
 from orchestrator.engine.deliver import START_SECONDS, node_hosts
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.loop.loop import wait_until
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import RemoteError, TpuctlError, TransientError, UsageError
 from orchestrator.planning.tpu.race import accepted, asked_for

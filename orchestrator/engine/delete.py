@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from orchestrator.clock import wait_until
 from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, outside
@@ -23,7 +24,6 @@ from orchestrator.domain.ports import Nodes, Vms
 from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, setting_aside
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.loop.loop import wait_until
 from orchestrator.engine.observe import PASS_ERRORS, as_error, poll, zones_to_look_at
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.errors import (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from orchestrator.clock import wait_until
 from orchestrator.contract.bucket.object_names import LEASE, OURS, RECORD
 from orchestrator.domain import names
 from orchestrator.domain.events import Event, EventKind
@@ -9,7 +10,6 @@ from orchestrator.domain.observation import Bucket, Present, Unknown
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.engine.delete import Leftover
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.loop.loop import wait_until
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import TpuctlError, TransientError
 

@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
+from orchestrator.contract.backoff import growing
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.machines.scopes import narrow
@@ -192,7 +193,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
     change = Change(Kind.JOB, verb, spec.name, reason.text, node.zone, record.node.incarnation)
     # A machine that boots cannot be reached yet, and reports soon: what it is at is to be seen then.
-    return Step((change,), wake_in=None if beats else max(LOOK_SOON, _age(world, record) / 20), rule=rule)
+    return Step((change,), wake_in=None if beats else growing(LOOK_SOON, _age(world, record)), rule=rule)
 
 
 def _blocked(why: str) -> Step:

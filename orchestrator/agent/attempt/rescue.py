@@ -14,6 +14,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import PAUSES, Parts
 from orchestrator.agent.threads import say
+from orchestrator.contract.backoff import retried
 from orchestrator.contract.bucket.object_names import UNCLAIMED
 from orchestrator.contract.bucket.unclaimed_manifest import (
     SavedPlace,
@@ -240,20 +241,18 @@ class Rescue:
 
     def _hurried(self, doing: str, call: Callable[[], T]) -> T:
         """Run *call*, with retries until the time is over; then raise OutOfTimeError."""
-        failures = 0
-        while True:
-            try:
-                return call()
-            except FinalError:
-                raise
-            except (AgentError, OSError) as error:
-                remaining = (self._until or 0.0) - time.monotonic()
-                if remaining <= 0:
-                    raise OutOfTimeError(f"{doing}: {error}") from error
-                self._parts.status.trouble("unclaimed", f"{doing}: {error}")
-                failures += 1
-                # A plain sleep, since this agent is ending and ignores further orders.
-                time.sleep(min(PAUSES.after(failures), remaining))
+
+        def failed(failures: int, error: BaseException) -> None:
+            if isinstance(error, FinalError):
+                raise error
+            remaining = (self._until or 0.0) - time.monotonic()
+            if remaining <= 0:
+                raise OutOfTimeError(f"{doing}: {error}") from error
+            self._parts.status.trouble("unclaimed", f"{doing}: {error}")
+            # A plain sleep, since this agent is ending and ignores further orders.
+            time.sleep(min(PAUSES.after(failures), remaining))
+
+        return retried(call, (AgentError, OSError), failed)
 
 
 def read_manifests(bucket: JobBucket, incarnation: int) -> List[Unclaimed]:

@@ -13,7 +13,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import IO, Callable, Dict, Mapping, Optional, TypeVar, Union
 
-from orchestrator.contract.backoff import Backoff
+from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.machine_errors import TornError, TransientError
 
 BLOCK = 1 << 20
@@ -139,14 +139,12 @@ def retrying(call: Callable[[float], T], seconds: float) -> T:
     *call* gets the seconds left, as a bound for its own waiting.
     """
     end = time.monotonic() + seconds
-    failures = 0
-    while True:
-        try:
-            return call(max(1.0, end - time.monotonic()))
-        except TransientError:
-            failures += 1
-            # Full jitter, so that the machines of a slice do not all retry at the same moment after an outage.
-            pause = PAUSES.after(failures, _dice.random())
-            if time.monotonic() + pause >= end:
-                raise
-            time.sleep(pause)  # Real time, since the service needs it to recover.
+
+    def failed(failures: int, error: BaseException) -> None:
+        # Full jitter, so that the machines of a slice do not all retry at the same moment after an outage.
+        pause = PAUSES.after(failures, _dice.random())
+        if time.monotonic() + pause >= end:
+            raise error
+        time.sleep(pause)  # Real time, since the service needs it to recover.
+
+    return retried(lambda: call(max(1.0, end - time.monotonic())), (TransientError,), failed)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator import threads
 from orchestrator.app.choice import Choice
-from orchestrator.app.machines.workers import observe, the_vm
+from orchestrator.app.machines.workers import booting, observe, the_vm, when_reached
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, Together, read_spec
 from orchestrator.app.this_computer.known import spec_in
@@ -33,7 +33,6 @@ from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import (
     DiskError,
-    HostKeyError,
     NotFoundError,
     RemoteError,
     TpuctlError,
@@ -59,7 +58,6 @@ from orchestrator.scripts.render import shipped
 
 AT_ONCE = 16
 BOOT_SECONDS = 240.0
-LOOK_SECONDS = 2.0
 LIST_SECONDS = 3.0
 VM_HOST = "vm-host.json"
 """File beside the record: where the VM was reached last."""
@@ -247,18 +245,16 @@ class Fleet:
 
     def start_slurm(self, patience: float = BOOT_SECONDS) -> Controller:
         """Install Slurm on the VM and start its controller; wait up to *patience* seconds for a booting VM."""
-        script, end = shipped("slurm.sh"), self.head.clock.now() + patience
-        while True:
-            try:
-                slurm = Slurm(self.head.cloud.remote, the_vm(self.head))
-                engine = slurm.engine(script)
-                break
-            except (RemoteError, NotFoundError) as error:
-                # An unknown host key stays refused; any other error may come from the boot.
-                if isinstance(error, HostKeyError) or self.head.clock.now() > end:
-                    raise
-                self.reporter.now(f"waiting for the VM: {error.message}")
-                self.head.clock.wait(LOOK_SECONDS)
+        script = shipped("slurm.sh")
+
+        def install() -> tuple[Slurm, str]:
+            slurm = Slurm(self.head.cloud.remote, the_vm(self.head))
+            return slurm, slurm.engine(script)
+
+        slurm, engine = when_reached(
+            self.head.clock, install, patience, lambda error: not booting(error),
+            lambda why: self.reporter.now(f"waiting for the VM: {why}"),
+        )  # fmt: skip
         vm = observe(self.head).vm
         if not isinstance(vm, Present):
             raise RemoteError("the VM is not listed", hint="run: tpuctl fleet up")

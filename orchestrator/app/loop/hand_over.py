@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import stored_spec
-from orchestrator.app.machines.workers import observe
+from orchestrator.app.machines.workers import booting, observe, when_reached
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.this_computer.known import spec_in
@@ -19,7 +19,7 @@ from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.lease.held import current
 from orchestrator.engine.loop import loop_on_vm
 from orchestrator.engine.routes import vm_host
-from orchestrator.errors import HostKeyError, NoGcloudError, NotFoundError, RemoteError, UsageError
+from orchestrator.errors import RemoteError, UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import wheel
 from orchestrator.scripts.render import loop_script
@@ -99,19 +99,15 @@ def over(session: Session) -> bool:
 
 def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
     """Return the VM and the state of its loop; wait for a VM that boots."""
-    end, said = session.clock.now() + BOOT_SECONDS, False
-    while True:
-        try:
-            host = _host(session)
-            return host, loop_on_vm.observe(session.cloud.remote, host)
-        except (RemoteError, NotFoundError) as error:
-            # Waiting does not help here: an unknown key stays refused, and gcloud does not install itself.
-            if isinstance(error, HostKeyError | NoGcloudError) or session.clock.now() > end:
-                raise
-            if not said:
-                session.reporter.say(f"waiting for the VM: {error.message}")
-            said = True
-        session.clock.wait(2.0)
+
+    def ask() -> tuple[Host, loop_on_vm.LoopState]:
+        host = _host(session)
+        return host, loop_on_vm.observe(session.cloud.remote, host)
+
+    return when_reached(
+        session.clock, ask, BOOT_SECONDS, lambda error: not booting(error),
+        lambda why: session.reporter.say(f"waiting for the VM: {why}"),
+    )  # fmt: skip
 
 
 def _host(session: Session) -> Host:

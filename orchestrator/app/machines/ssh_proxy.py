@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.machines.ssh_config import KNOWN_HOSTS
-from orchestrator.app.machines.workers import ended, may_pass, the_vm, worker_host_of
+from orchestrator.app.machines.workers import ended, may_pass, the_vm, when_reached, worker_host_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.domain.ports import Host
-from orchestrator.errors import HostKeyError, TpuctlError, TransientError, UsageError
+from orchestrator.errors import HostKeyError, TransientError, UsageError
 from orchestrator.ssh.client_config import note_keys
 from orchestrator.ssh.proxy import ServerLine, hung_up
 
-PAUSE = 2.0
 LINK_SECONDS = 30.0
 _LINK = """
 root=${TPUCTL_ROOT:-}
@@ -34,21 +33,18 @@ def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> No
     """
     session = Session(choice, reporter, only_looks=True)
     find = _finder(session, machine)
-    until, said = session.clock.now() + seconds, ""
-    while True:
-        try:
-            over = ended(session)
-            if over is not None:
-                raise over
-            line = _line(session, find(), machine, reporter)
-            break
-        except TpuctlError as error:
-            if not may_pass(error) or session.clock.now() > until or hung_up(sys.stdin.fileno()):
-                raise
-            if error.message != said:
-                said = error.message
-                reporter.say(f"tpuctl: waiting for {session.spec.name}-{machine}: {said}")
-        session.clock.wait(PAUSE)
+
+    def connect() -> ServerLine:
+        over = ended(session)
+        if over is not None:
+            raise over
+        return _line(session, find(), machine, reporter)
+
+    line = when_reached(
+        session.clock, connect, seconds,
+        lambda error: not may_pass(error) or hung_up(sys.stdin.fileno()),
+        lambda why: reporter.say(f"tpuctl: waiting for {session.spec.name}-{machine}: {why}"),
+    )  # fmt: skip
     try:
         line.carry(sys.stdin.fileno(), sys.stdout.fileno())
     finally:

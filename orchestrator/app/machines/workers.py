@@ -1,21 +1,35 @@
 """Find the machines of a deployment with their pinned host keys, and run users' commands on them."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.clock import Clock
+from orchestrator.contract.backoff import retried
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.ports import Host
 from orchestrator.domain.record import TERMINAL, current_node
 from orchestrator.engine.observe import observe as observe_world
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
-from orchestrator.errors import NotFoundError, Retry, TpuctlError, TransientError, UsageError
+from orchestrator.errors import (
+    HostKeyError,
+    NoGcloudError,
+    NotFoundError,
+    RemoteError,
+    Retry,
+    TpuctlError,
+    TransientError,
+    UsageError,
+)
 from orchestrator.planning.update_record import learn
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import CommandAnswer
 
+T = TypeVar("T")
+PAUSE = 2.0
 IN_JOB = """
 cd "$1" || exit 1
 for file in job.env job.env.local; do
@@ -92,6 +106,39 @@ def ended(session: Session) -> UsageError | None:
 def may_pass(error: TpuctlError) -> bool:
     """Return whether a retry may succeed soon, because the machine boots or is being replaced."""
     return error.retry is Retry.TRANSIENT or isinstance(error, NotFoundError) or error.code == "TPU-131"
+
+
+def when_reached(
+    clock: Clock,
+    ask: Callable[[], T],
+    seconds: float,
+    hopeless: Callable[[TpuctlError], bool],
+    say: Callable[[str], None],
+) -> T:
+    """
+    Return what *ask* returns; repeat it for *seconds* while its machine boots or is replaced.
+
+    *say* gets each new reason to wait. Raise the last error, or one that is *hopeless*.
+    """
+    end, said = clock.now() + seconds, ""
+
+    def failed(_failures: int, error: BaseException) -> None:
+        nonlocal said
+        if not isinstance(error, TpuctlError) or hopeless(error) or clock.now() > end:
+            raise error
+        if error.message != said:
+            said = error.message
+            say(said)
+        clock.wait(PAUSE)
+
+    return retried(ask, (TpuctlError,), failed)
+
+
+def booting(error: TpuctlError) -> bool:
+    """Say whether a boot may end the error: an unknown key stays refused, and gcloud does not install itself."""
+    return isinstance(error, RemoteError | NotFoundError) and not isinstance(
+        error, HostKeyError | NoGcloudError
+    )
 
 
 def worker_hosts(session: Session) -> list[Host]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from orchestrator.clock import Clock
 from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.names import DEPLOYMENT_LABEL
@@ -300,18 +299,3 @@ def run(passes: Generator[Pause, None, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
-
-
-def wait_until(condition: Callable[[], bool], clock: Clock, seconds: float, pause: float) -> bool:
-    """
-    Call *condition* until it is True or *seconds* have passed; return its last answer.
-
-    The pauses start at *pause* seconds and grow to a twentieth of the time waited.
-    """
-    start = clock.monotonic()
-    while not condition():
-        waited = clock.monotonic() - start
-        if waited >= seconds:
-            return False
-        clock.wait(max(pause, waited / 20))
-    return True

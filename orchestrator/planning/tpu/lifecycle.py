@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from orchestrator.contract.backoff import growing
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import BUCKET_ABSENT, Sign, of_name
 from orchestrator.domain.observation import Absent, Node, NodeState, Unknown, World
@@ -95,7 +96,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     if judgement.verdict is NodeVerdict.WAIT:
         age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
-        return Step(changes, f"TPU: {judgement.why}", wake_in=max(5.0, age / 20), rule=rule)
+        return Step(changes, f"TPU: {judgement.why}", wake_in=growing(5.0, age), rule=rule)
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; looking once more before it counts as ours"
         return Step(tuple(removals), text, wake_in=5.0, rule=rule)
