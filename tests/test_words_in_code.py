@@ -67,6 +67,10 @@ TWINS = {
     "_place_at": "_position_at",
     "places_of": "paths_of",
     "rehearsed": "unbilled; a rehearsal is `tpuctl rehearse`",
+    "rivals": "candidates; `rivals` is their key in the stored record",
+    "Sweep": "Deletion; a sweep is a fleet's",
+    "succeeded": "has_successors, or what has succeeded",
+    "want": "with_wanted, record_for_the_watch",
     "with_budget": "with_create_budget",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""

@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any, List, Optional, Tuple
 
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.reports.heartbeat import Status
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.contract.bucket.object_names import CAPACITY
 from orchestrator.contract.bucket.object_names import HEARTBEAT as PREFIX
 from orchestrator.contract.interval import (

@@ -21,9 +21,9 @@ from orchestrator.agent.machine.secrets import Secrets
 from orchestrator.agent.orders import Orders
 from orchestrator.agent.pace import Pace
 from orchestrator.agent.rehearsal import trusted
-from orchestrator.agent.reports.heartbeat import HeartbeatWriter, Status
-from orchestrator.agent.reports.logs import JobLog, LogShipper
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status
+from orchestrator.agent.telemetry.logs import JobLog, LogShipper
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.completeness import Checkpoint
 from orchestrator.contract.formats.base import Format

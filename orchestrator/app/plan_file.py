@@ -9,7 +9,7 @@ from orchestrator import __version__
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.source.wanted import as_wanted, ended, trained
+from orchestrator.app.source.wanted import as_wanted, trained, with_reported_end
 from orchestrator.config.adapter import dump, restore
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.checksum import CHECKSUM, checksum, with_checksum
@@ -81,7 +81,7 @@ def foresee_up(session: Session, bundle: str, agent: str) -> tuple[Plan, World, 
     spec, known, now = session.spec, session.records.current, session.clock.now()
     # Exactly what `up` records before its first pass; otherwise every plan would be refused as outdated.
     store = session.cloud.store
-    over = ended(spec, read_heartbeats(store, known.node.incarnation), known)
+    over = with_reported_end(spec, read_heartbeats(store, known.node.incarnation), known)
     wanted = as_wanted(spec, over, bundle, agent, now, complete=trained(spec, store, over))
     # With that record, since a reopened deployment gets a new TPU and ignores the old one's end.
     world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)

@@ -8,7 +8,7 @@ from orchestrator.app.expired import remember, sweep_expired
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
 from orchestrator.app.source.job_data import check_sources, read_data, say_what_is_sent, send_data
-from orchestrator.app.source.wanted import build_artifacts, ended, want
+from orchestrator.app.source.wanted import build_artifacts, with_reported_end, with_wanted
 from orchestrator.app.status.status import observe_now
 from orchestrator.contract.bucket.object_names import BUNDLES
 from orchestrator.domain.job_progress import common_step
@@ -119,7 +119,9 @@ def _must_run(session: Session) -> None:
     if not record.job.bundle:
         raise _refused(f"{session.spec.name} is not up")
     # From the reports too: without a watcher the end of the job is not in the record.
-    over = ended(session.spec, read_heartbeats(session.cloud.store, record.node.incarnation), record)
+    over = with_reported_end(
+        session.spec, read_heartbeats(session.cloud.store, record.node.incarnation), record
+    )
     if over.outcome:
         raise _refused(f"the job of {session.spec.name} has finished ({over.outcome.value})")
 
@@ -141,7 +143,7 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
         raise _refused(f"{session.spec.name} has ended ({now.plan.reason})", more)
     _can_take(session.spec, now.world, now.record)
     before = with_digest_of_today(session.spec, now.record)
-    record = want(before, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
+    record = with_wanted(before, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
     changes = decide(session.spec, now.world, record, now.usd).changes
     if not wanted.new(before) and not any(c.kind is Kind.JOB for c in changes):
         return []
@@ -228,7 +230,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
 
 def _delivered(record: Record, wanted: WantedPush, mark: str, now: float) -> Record:
     """Return the record with new code in the bucket, and without a pause before the next try over SSH."""
-    record = want(record, wanted.bundle, wanted.agent, wanted.job, now)
+    record = with_wanted(record, wanted.bundle, wanted.agent, wanted.job, now)
     job, ssh = replace(record.job, uploaded=mark), replace(record.ssh, next_try_at=0.0)
     return replace(record, job=job, ssh=ssh)
 

@@ -55,7 +55,7 @@ class ReportMemory:
     """What repeated observations need not read again, as data read from the cloud is billed."""
 
     def __init__(self, store: Store) -> None:
-        self.reports = Heartbeats(store)
+        self.heartbeats = Heartbeats(store)
         self.log = JobLog(store, 0)
         self.tail = LogTail(store, 0, TAIL_LINES)
         self.printed = PrintedLines()
@@ -93,7 +93,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
             changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
     memory = memory or ReportMemory(session.store)
-    found = memory.reports.read(None)
+    found = memory.heartbeats.read(None)
     beats = found.value if isinstance(found, Present) else ()
     points = read_curve(session.store)
     return PageFacts(
@@ -101,7 +101,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
         record=record,
         beats=beats,
         events=read_events(session.store),
-        summary=summary_of(session, memory.reports),
+        summary=summary_of(session, memory.heartbeats),
         spending=spending(session.spec, session.catalog, record, beats, world.observed_at),
         losses=_losses(session, beats, memory, points),
         points=points,

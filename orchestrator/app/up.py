@@ -19,7 +19,7 @@ from orchestrator.app.source.job_data import (
     say_what_is_sent,
     send_data,
 )
-from orchestrator.app.source.wanted import as_wanted, build_artifacts, ended, trained
+from orchestrator.app.source.wanted import as_wanted, build_artifacts, trained, with_reported_end
 from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.domain import names
 from orchestrator.domain.machines.scopes import narrow
@@ -178,7 +178,7 @@ def _require_adopted_vm(session: Session, result: Pass) -> None:
         )  # fmt: skip
 
 
-def want(session: Session, began: float, still: Callable[[], bool]) -> bool:
+def record_for_the_watch(session: Session, began: float, still: Callable[[], bool]) -> bool:
     """
     Record that a deployment is wanted, and leave the passes to a watch; return False unless *still* holds.
 
@@ -285,10 +285,10 @@ def record_wanted(deployment: Deployment, bundle: str, agent: str) -> None:
     """Put what `up` wants into the record; the first pass stores it before it creates anything."""
     spec, records, now = deployment.spec, deployment.records, deployment.clock.now()
     beats = read_heartbeats(deployment.cloud.store, records.current.node.incarnation)
-    complete = trained(spec, deployment.cloud.store, ended(spec, beats, records.current))
+    complete = trained(spec, deployment.cloud.store, with_reported_end(spec, beats, records.current))
 
     def wanted(record: Record) -> Record:
-        return as_wanted(spec, ended(spec, beats, record), bundle, agent, now, complete=complete)
+        return as_wanted(spec, with_reported_end(spec, beats, record), bundle, agent, now, complete=complete)
 
     records.update_later(wanted)
 

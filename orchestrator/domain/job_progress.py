@@ -49,7 +49,7 @@ def _names_only_the_newest(beat: Heartbeat) -> bool:
     return beat.committed_step not in {None, beat.resumed_from, *beat.committed_steps}
 
 
-def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | None) -> Progress:
+def with_heartbeats(known: Progress, beats: tuple[Heartbeat, ...], node: Node | None) -> Progress:
     """Return the progress updated by the reports of the newest TPU's workers."""
     if not beats:
         return known

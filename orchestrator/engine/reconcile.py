@@ -41,7 +41,7 @@ class Reconciler:
         self._sink = deployment.sink
         self._actor = Actor(deployment)
         self._memory = CapacityMemory(deployment.cloud.memory)
-        self._reports = Heartbeats(deployment.cloud.store)
+        self._heartbeats = Heartbeats(deployment.cloud.store)
         self._wide = WideList()
         self._alarms: set[str] = set()
         self._stockouts_shared = 0.0
@@ -74,7 +74,7 @@ class Reconciler:
         deployment, record = self._deployment, self._records.current
         now = deployment.clock.now()
         world = observe(
-            deployment.cloud, deployment.spec, record, deployment.bucket, now, self._reports, self._wide
+            deployment.cloud, deployment.spec, record, deployment.bucket, now, self._heartbeats, self._wide
         )
         # A list may be older than our own create, so a new TPU that it lacks is not absent.
         world = not_older(world, record)
@@ -117,7 +117,7 @@ class Reconciler:
                 world = replace(world, claim=claim)
                 learned = learn(learned, world)
         except UNFORESEEN as error:
-            world = self._without_reports(world, error)
+            world = self._without_heartbeats(world, error)
             return world, learn(record, world)
         return world, learned
 
@@ -132,12 +132,12 @@ class Reconciler:
         try:
             plan = decide(spec, world, record, spent)
         except UNFORESEEN as error:
-            world = self._without_reports(world, error)
+            world = self._without_heartbeats(world, error)
             plan = decide(spec, world, record, spent)
         parts = self._deployment
         return world, self._guarded(plan, world, record).making(parts.only).leaving(parts.stays)
 
-    def _without_reports(self, world: World, error: Exception) -> World:
+    def _without_heartbeats(self, world: World, error: Exception) -> World:
         """Return the world without what machines wrote, and report it once; raise *error* if it had none before."""
         if isinstance(world.heartbeats, Unknown) and isinstance(world.claim, Unknown):
             raise error

@@ -261,10 +261,10 @@ def _of_use(spec: Spec, world: World, node: Node) -> bool:
         return True
     # While the machines report, a state such as CREATING or unhealthy does not matter.
     gone = node.state in TERMINAL or node.state in {NodeState.DELETING, NodeState.STOPPED}
-    return not gone and reports(spec, world, node)
+    return not gone and is_reporting(spec, world, node)
 
 
-def reports(spec: Spec, world: World, node: Node) -> bool:
+def is_reporting(spec: Spec, world: World, node: Node) -> bool:
     """
     Say whether a machine of *node* reports now: evidence that it is alive, whatever state the API shows.
 

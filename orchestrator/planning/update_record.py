@@ -40,7 +40,7 @@ from orchestrator.domain.record import (
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 from orchestrator.planning.job import reports_other_code
-from orchestrator.planning.tpu.never_reported import learn_reports
+from orchestrator.planning.tpu.never_reported import learn_first_heartbeats
 from orchestrator.planning.tpu.on_demand import learn_progress, refusal_of, span_spot
 from orchestrator.planning.tpu.preemption import workers_stopped
 from orchestrator.planning.tpu.queued_tpu import doubts as doubts_in_queue
@@ -68,7 +68,7 @@ def learn(record: Record, world: World) -> Record:
     record = learn_capacity(learn_queue_failures(learn_race(record, world), world), world)
     # After this pass's refusals: a resource that works now forgives all before it.
     record = _learn_success(record, world)
-    record = learn_reports(learn_progress(record, world), world)
+    record = learn_first_heartbeats(learn_progress(record, world), world)
     record = updated(record, spans=_spans(record, world, now), disks=_disks(record, world, now))
     # Last: everything above compares this pass with the doubtful states of the pass before.
     return updated(record, first_seen=_doubtful_since(record, world, now))

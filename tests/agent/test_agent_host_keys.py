@@ -1,6 +1,6 @@
 """What a machine's report tells of its host keys."""
 
-from orchestrator.agent.reports.heartbeat import public_host_keys
+from orchestrator.agent.telemetry.heartbeat import public_host_keys
 
 
 def test_the_report_holds_the_public_keys_without_their_comments(tmp_path):

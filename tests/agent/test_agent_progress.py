@@ -6,8 +6,8 @@ import time
 import pytest
 
 from orchestrator.agent.parts import wire
-from orchestrator.agent.reports.progress import Known, ProgressReader, StepRate, known
 from orchestrator.agent.settings import read_settings
+from orchestrator.agent.telemetry.progress import Known, ProgressReader, StepRate, known
 from orchestrator.contract.printed.choice import Printed
 from tests.agent.agent_lab import Lab
 from tests.agent.test_event_files import TENSORBOARDX

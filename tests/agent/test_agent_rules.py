@@ -13,7 +13,7 @@ from orchestrator.agent import outcome
 from orchestrator.agent.attempt.bundle import unpack
 from orchestrator.agent.gang import Attempt, next_attempt
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge
-from orchestrator.agent.reports.progress import ProgressReader, read_progress
+from orchestrator.agent.telemetry.progress import ProgressReader, read_progress
 from orchestrator.contract.bucket.completeness import Checkpoint, completed_by, disposable, made_progress
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, parse
 from orchestrator.contract.formats.marker import step_of

@@ -12,9 +12,9 @@ from orchestrator.agent.cloud import storage
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Attempt, Gang
-from orchestrator.agent.reports.heartbeat import HeartbeatWriter, Status, heartbeat_name
-from orchestrator.agent.reports.logs import SEGMENT, JobLog, LogShipper
 from orchestrator.agent.settings import Settings, read_settings
+from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
+from orchestrator.agent.telemetry.logs import SEGMENT, JobLog, LogShipper
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import BUCKET, Lab

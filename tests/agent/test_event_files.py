@@ -18,8 +18,8 @@ from orchestrator.agent.checkpoints.event_files import (
     scalar,
 )
 from orchestrator.agent.parts import wire
-from orchestrator.agent.reports.progress import ProgressReader
 from orchestrator.agent.settings import read_settings
+from orchestrator.agent.telemetry.progress import ProgressReader
 from tests.agent.agent_lab import BUCKET, running_lab
 
 TENSORBOARDX = (

@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 
-from orchestrator.app.source.wanted import ended, want
+from orchestrator.app.source.wanted import with_reported_end, with_wanted
 from orchestrator.domain.observation import Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Record, Refusal, next_incarnation
@@ -23,7 +23,7 @@ RUNNING = record(bundle="b", agent="a", job="j", pushed="b")
 
 def test_the_first_up_has_no_running_job_to_change():
     """Nothing was pushed yet, so there are no other settings anywhere."""
-    first = want(Record(), "b", "a", "j", NOW)
+    first = with_wanted(Record(), "b", "a", "j", NOW)
     assert (first.job.bundle, first.job.settings, first.job.settings_due, first.started_at) == (
         "b",
         "j",
@@ -34,31 +34,33 @@ def test_the_first_up_has_no_running_job_to_change():
 
 def test_other_settings_are_due_on_running_machines():
     """They stay due until a push has brought them."""
-    after = want(RUNNING, "b", "a", "k", NOW)
+    after = with_wanted(RUNNING, "b", "a", "k", NOW)
     assert after.job.settings_due
-    assert want(after, "b", "a", "k", NOW).job.settings_due
-    assert not want(RUNNING, "b", "a", "j", NOW).job.settings_due
+    assert with_wanted(after, "b", "a", "k", NOW).job.settings_due
+    assert not with_wanted(RUNNING, "b", "a", "j", NOW).job.settings_due
 
 
 def test_other_settings_reach_machines_that_took_the_code_from_the_bucket():
     """Nothing was ever pushed to these; machines that are not asked for yet are made with the new ones."""
     unpushed = changed(RUNNING, pushed="")
-    assert want(unpushed, "b", "a", "k", NOW).job.settings_due
-    assert not want(changed(unpushed, accepted=False, requested_at=0.0), "b", "a", "k", NOW).job.settings_due
+    assert with_wanted(unpushed, "b", "a", "k", NOW).job.settings_due
+    assert not with_wanted(
+        changed(unpushed, accepted=False, requested_at=0.0), "b", "a", "k", NOW
+    ).job.settings_due
 
 
 def test_a_failed_deployment_is_opened_again_under_a_new_incarnation():
     """The old incarnation's reports still say that it failed."""
-    again = want(changed(RUNNING, outcome=Outcome.FAILED), "b", "a", "j", NOW)
+    again = with_wanted(changed(RUNNING, outcome=Outcome.FAILED), "b", "a", "j", NOW)
     assert (again.outcome, again.node.incarnation, again.node.accepted) == (None, 2, False)
 
 
 def test_new_code_after_a_done_job_runs_on_the_tpu_of_the_next_number():
     """The deletion of TPU #1 is done: what follows is #2, also when `down` or another `up` lies between."""
     done = changed(RUNNING, outcome=Outcome.DONE, accepted=False, requested_at=0.0, highest=1)
-    again = want(done, "c", "a", "j", NOW)
+    again = with_wanted(done, "c", "a", "j", NOW)
     closing = closed(again, NOW)
-    reopened = want(changed(closing, outcome=Outcome.DONE), "d", "a", "j", NOW)
+    reopened = with_wanted(changed(closing, outcome=Outcome.DONE), "d", "a", "j", NOW)
     for one in (again, closing, reopened):
         assert (one.node.incarnation, next_incarnation(one)) == (2, 2)
         step = decide(spec(), world(nodes=Present(()), heartbeats=Present(())), one)
@@ -69,7 +71,7 @@ def test_new_code_after_a_done_job_runs_on_the_tpu_of_the_next_number():
 
 def test_another_shape_does_not_make_a_number_unwanted_that_nothing_was_requested_under():
     """A TPU that was set aside gets the shape that is wanted when it is requested."""
-    again = want(
+    again = with_wanted(
         changed(RUNNING, outcome=Outcome.DONE, accepted=False, requested_at=0.0, highest=1),
         "c",
         "a",
@@ -84,7 +86,7 @@ def test_a_type_that_is_changed_after_a_refusal_gets_a_number_of_its_own():
     """The refused request was for another type: its number is not requested again, and then deleted as unwanted."""
     refusal = Refusal(NOW - 10, ZONE, Retry.QUOTA)
     refused = changed(RUNNING, accepted=False, highest=1, refusals=(refusal,), shape=shape_of(spec()))
-    other = want(reshaped(refused, replace(shape_of(spec()), type="v5litepod-4")), "b", "a", "j", NOW)
+    other = with_wanted(reshaped(refused, replace(shape_of(spec()), type="v5litepod-4")), "b", "a", "j", NOW)
     (asked,) = decide(spec(), world(nodes=Present(()), heartbeats=Present(())), other).changes
     assert asked.incarnation == 2
     assert not unwanted(intended(other, [asked], queued=False, now=NOW))
@@ -99,9 +101,9 @@ def test_a_record_of_an_early_version_skips_a_number():
 def test_a_done_deployment_stays_done_until_something_changes():
     """A second `up` must not train for nothing."""
     done = changed(RUNNING, outcome=Outcome.DONE)
-    assert want(done, "b", "a", "j", NOW).outcome is Outcome.DONE
-    assert want(done, "c", "a", "j", NOW).outcome is None
-    assert want(done, "b", "a", "k", NOW).outcome is None
+    assert with_wanted(done, "b", "a", "j", NOW).outcome is Outcome.DONE
+    assert with_wanted(done, "c", "a", "j", NOW).outcome is None
+    assert with_wanted(done, "b", "a", "k", NOW).outcome is None
 
 
 def test_the_digest_follows_every_setting_of_the_job():
@@ -125,20 +127,20 @@ def test_the_digest_knows_no_defaults():
 
 def test_an_end_that_nobody_watched_is_taken_from_the_reports():
     """New settings for a job that ended meanwhile open a new incarnation instead of ending it once more."""
-    done = ended(spec(), Present((beat(phase=Phase.DONE),)), RUNNING)
+    done = with_reported_end(spec(), Present((beat(phase=Phase.DONE),)), RUNNING)
     assert done.outcome is Outcome.DONE
-    assert want(done, "b", "a", "k", NOW).node.incarnation == 2
+    assert with_wanted(done, "b", "a", "k", NOW).node.incarnation == 2
     lies = beat(phase=Phase.UNCLAIMED, unclaimed_files=1, uncommitted="a.pt")
-    left = ended(spec(), Present((lies,)), RUNNING)
+    left = with_reported_end(spec(), Present((lies,)), RUNNING)
     assert left.outcome is Outcome.UNCLAIMED
     assert "a.pt lies in unclaimed/" in left.reason
-    failed = ended(spec(), Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
-    assert want(failed, "b", "a", "j", NOW).node.incarnation == 2
+    failed = with_reported_end(spec(), Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
+    assert with_wanted(failed, "b", "a", "j", NOW).node.incarnation == 2
 
 
 def test_a_running_or_unknown_job_has_not_ended():
     """Half a slice that is done is not an end, and neither is silence."""
-    assert ended(spec(), Present((beat(phase=Phase.DONE, workers=2),)), RUNNING) == RUNNING
-    assert ended(spec(), Present((beat(),)), RUNNING) == RUNNING
-    assert ended(spec(), Present(()), RUNNING) == RUNNING
-    assert ended(spec(), Unknown("503"), RUNNING) == RUNNING
+    assert with_reported_end(spec(), Present((beat(phase=Phase.DONE, workers=2),)), RUNNING) == RUNNING
+    assert with_reported_end(spec(), Present((beat(),)), RUNNING) == RUNNING
+    assert with_reported_end(spec(), Present(()), RUNNING) == RUNNING
+    assert with_reported_end(spec(), Unknown("503"), RUNNING) == RUNNING

@@ -38,7 +38,7 @@ def test_log_and_reports_leave_the_bucket_once():
     session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportMemory(shelf)
 
     def read():
-        beats = memory.reports.read(None).value
+        beats = memory.heartbeats.read(None).value
         memory.tail.read()
         return report._losses(session, beats, memory, ())
 

@@ -8,9 +8,9 @@ import textwrap
 
 import pytest
 
-from orchestrator.agent.reports.heartbeat import Status
-from orchestrator.agent.reports.logs import SEGMENT, JobLog
 from orchestrator.agent.settings import read_settings
+from orchestrator.agent.telemetry.heartbeat import Status
+from orchestrator.agent.telemetry.logs import SEGMENT, JobLog
 from orchestrator.cli import console
 from orchestrator.cli.main import run
 from orchestrator.contract.secrets.redaction import LONGEST_KEY, RedactedStream, Redactor, masked, shapes_in

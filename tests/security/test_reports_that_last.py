@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.job_progress import Progress, seconds_remaining, with_reports
+from orchestrator.domain.job_progress import Progress, seconds_remaining, with_heartbeats
 from orchestrator.domain.observation import Phase
 from orchestrator.domain.ports import StoredObject
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
@@ -52,10 +52,10 @@ def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
     """A clock that is wrong, or lies, would make the deadline pay for on demand."""
     begun = {"first_step": NOW - 500}
     ahead = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=1e11, updated=NOW, timings=begun)
-    learned = with_reports(Progress(), (ahead,), node(created_at=NOW - 600))
+    learned = with_heartbeats(Progress(), (ahead,), node(created_at=NOW - 600))
     assert (learned.committed_at, learned.loss) == (NOW, 500)
     before = replace(ahead, timings={"first_step": 1.0})
-    assert with_reports(Progress(loss=30.0), (before,), node(created_at=NOW - 600)).loss == 30
+    assert with_heartbeats(Progress(loss=30.0), (before,), node(created_at=NOW - 600)).loss == 30
 
 
 def test_the_time_between_two_tpus_is_no_time_between_two_saves():
@@ -63,21 +63,21 @@ def test_the_time_between_two_tpus_is_no_time_between_two_saves():
     known = Progress(step=5, committed_at=NOW - 300_000, loss=30.0)
     first = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=NOW - 10, updated=NOW)
     for seen in (node(created_at=NOW - 600), None):
-        learned = with_reports(known, (first,), seen)
+        learned = with_heartbeats(known, (first,), seen)
         assert (learned.step, learned.committed_at, learned.loss) == (9, NOW - 10, 30.0)
 
 
 def test_steps_that_a_machine_has_made_up_end_with_it():
     """The deadline held all the work to be done, for good, and never paid for what was left."""
-    lied = with_reports(Progress(), (beat(phase=Phase.RUN, step=9, committed_step=2**52),), node())
+    lied = with_heartbeats(Progress(), (beat(phase=Phase.RUN, step=9, committed_step=2**52),), node())
     assert lied.step == 2**52
     boots = beat(2, phase=Phase.SETUP, step=None)
-    assert with_reports(lied, (boots,), node(2)).step == 2**52, "not known before the job runs"
+    assert with_heartbeats(lied, (boots,), node(2)).step == 2**52, "not known before the job runs"
     runs = (beat(phase=Phase.RUN, resumed_from=40), beat(1, phase=Phase.RUN, resumed_from=40))
-    again = with_reports(lied, runs, node(2))
+    again = with_heartbeats(lied, runs, node(2))
     assert again.step == 40
     saved = tuple(replace(one, committed_step=60, committed_at=NOW) for one in runs)
-    assert with_reports(again, saved, node(2)).step == 60
+    assert with_heartbeats(again, saved, node(2)).step == 60
 
 
 def test_a_time_that_nobody_lives_to_see_is_no_forecast():

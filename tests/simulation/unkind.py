@@ -109,7 +109,7 @@ UNKIND = {
         ((venv, "install_command", lambda layout, agent: None),),
         (f"{AGENT}agent_venv.py::test_one_of_many_makes_it_and_a_killed_install_is_made_again",)),
     "U2 a report counts for more than the health": Switch(
-        ((lifecycle, "reports", lambda *_: False),),
+        ((lifecycle, "is_reporting", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_reports_is_kept",)),
     "U2 born sick and silent": Switch(
         ((lifecycle, "nothing_reported", lambda world: False),),
@@ -163,7 +163,7 @@ UNKIND = {
         ((apply.Actor, "_first_vm", lambda self, changes: []),),
         (f"{REFUSALS}test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed",)),
     "U12 a report counts for more than the state": Switch(
-        ((lifecycle, "reports", lambda *_: False),),
+        ((lifecycle, "is_reporting", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_works_while_the_api_says_creating_is_kept",)),
     "U13 the loop asks again for a deletion that had no effect": Switch(
         ((lifecycle, "deleting", _asked_is_gone), (termination, "deleting", _asked_is_gone)),

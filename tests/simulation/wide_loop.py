@@ -7,7 +7,7 @@ time to live ends, or until a day is over; one that waits looks at growing dista
 when its poll would have.
 """
 
-from orchestrator.app.source.wanted import want
+from orchestrator.app.source.wanted import with_wanted
 from orchestrator.domain.lease import Holder
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
@@ -73,7 +73,7 @@ class Loop:
                     now = self.world.now()
                     digest = job_digest(self.spec)
                     self.records.update(
-                        lambda record: want(record, DIGEST["bundle"], DIGEST["agent"], digest, now)
+                        lambda record: with_wanted(record, DIGEST["bundle"], DIGEST["agent"], digest, now)
                     )
         except (Kill, TpuctlError) as error:
             self._dies(error)

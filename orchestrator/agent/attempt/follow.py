@@ -7,7 +7,7 @@ from typing import List, Optional
 
 from orchestrator.agent.attempt.stalls import SaveStalls
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.reports.progress import (
+from orchestrator.agent.telemetry.progress import (
     COMMITS,
     EVENTS,
     Known,

@@ -9,7 +9,7 @@ from typing import Dict, Optional
 
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.reports.heartbeat import heartbeat_name
+from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
 

@@ -36,9 +36,9 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.orders import Orders
 from orchestrator.agent.pace import LOOKS
-from orchestrator.agent.reports.heartbeat import Status
-from orchestrator.agent.reports.logs import JobLog
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.telemetry.heartbeat import Status
+from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.agent.threads import each
 from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.bucket.limits import IN_MEMORY

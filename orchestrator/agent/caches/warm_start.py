@@ -29,9 +29,9 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import read_json
 from orchestrator.agent.machine.venv import PYTHON
 from orchestrator.agent.rehearsal import is_rehearsal
-from orchestrator.agent.reports.heartbeat import Status
-from orchestrator.agent.reports.logs import JobLog
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.telemetry.heartbeat import Status
+from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.agent.threads import each, say
 from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.file_checksum import sha256_of

@@ -23,8 +23,8 @@ from orchestrator.agent.checkpoints.local import (
 )
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Gang, SaveAgreement
-from orchestrator.agent.reports.heartbeat import Status
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.threads import say
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name, parse
 from orchestrator.contract.formats.base import SavedState, Unit

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.reports.progress import ProgressReader
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.telemetry.progress import ProgressReader
 from orchestrator.contract.bucket.object_names import TENSORBOARD
 from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.protobuf import fields

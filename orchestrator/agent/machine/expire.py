@@ -22,8 +22,8 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import Reply, Transport, time_of
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.rehearsal import tpu_endpoint
-from orchestrator.agent.reports.heartbeat import heartbeat_name
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.agent.threads import say
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.bucket.object_names import LEASE, RECORD

@@ -11,7 +11,7 @@ from typing import Protocol
 from orchestrator import threads
 from orchestrator.app.fleet.down import end_node
 from orchestrator.app.fleet.sessions import AT_ONCE, Fleet
-from orchestrator.app.up import want
+from orchestrator.app.up import record_for_the_watch
 from orchestrator.contract.node_list import node_list
 from orchestrator.engine.fleet import orders as fleet_orders
 from orchestrator.engine.fleet.slurm import Slurm
@@ -155,7 +155,7 @@ class Sizing:
         session = self._fleet.node(name, self._fleet.controller(), zone)
         # A `down` writes first that the fleet goes, and then takes each node's lease: one of both sees the other.
         last = session.records.current.node.incarnation
-        if want(session, began, lambda: bool(self._fleet.began())):
+        if record_for_the_watch(session, began, lambda: bool(self._fleet.began())):
             self._watching.follow(self._fleet.path_of(name))
             if last:
                 # Its mark would be lifted as a kept node's is, and a task begin on a machine that is gone.
@@ -191,7 +191,7 @@ class Sizing:
         self._watching.leave(name)
         try:
             session = self._fleet.node(name, self._fleet.controller())
-            want(session, began, lambda: bool(self._fleet.began()))
+            record_for_the_watch(session, began, lambda: bool(self._fleet.began()))
         finally:
             if self._fleet.life(name) is NodeLife.UP:
                 self._watching.follow(self._fleet.path_of(name))

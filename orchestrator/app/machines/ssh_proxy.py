@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.machines.ssh_config import KNOWN_HOSTS
-from orchestrator.app.machines.workers import ended, may_pass, the_vm, when_reached, worker_host_of
+from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, when_reached, worker_host_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.domain.ports import Host
@@ -35,7 +35,7 @@ def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> No
     find = _finder(session, machine)
 
     def connect() -> ServerLine:
-        over = ended(session)
+        over = ended_error(session)
         if over is not None:
             raise over
         return _line(session, find(), machine, reporter)

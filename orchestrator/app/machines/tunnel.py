@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.machines.workers import ended, may_pass, the_vm, worker_host_of
+from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, worker_host_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
@@ -205,7 +205,7 @@ def _once(reporter: Reporter) -> Callable[[str], None]:
 
 def _over(session: Session, service: Service) -> UsageError | None:
     """Return an error if the deployment has ended, so that no machine will come back."""
-    over = ended(session)
+    over = ended_error(session)
     if over is not None and session.records.current.outcome and service.name == "tensorboard":
         logs = log_folder(session.spec, session.blueprint.bucket)
         tools = REQUIREMENTS[service.name]

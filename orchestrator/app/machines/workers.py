@@ -87,7 +87,7 @@ def observe(session: Session) -> World:
     )
 
 
-def ended(session: Session) -> UsageError | None:
+def ended_error(session: Session) -> UsageError | None:
     """Return an error if no machine will come back; None if one exists or will."""
     # The local cloud stops with its last machine; then only the local copy of the record remains.
     record = session.records.load(forgiving=session.choice.cloud == "local")

@@ -81,7 +81,7 @@ def bring_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
             )
 
 
-def ended(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record: Record) -> Record:
+def with_reported_end(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record: Record) -> Record:
     """Return the record with the end that the workers report, if no watcher has recorded it."""
     found = beats.value if isinstance(beats, Present) else ()
     if record.outcome or not found:
@@ -124,11 +124,13 @@ def as_wanted(
     ready = record.bucket.ready and record.bucket.grants == grants_mark(spec)
     record = replace(record, bucket=replace(record.bucket, ready=ready))
     record = reshaped(with_digest_of_today(spec, record), shape_of(spec))
-    record = want(record, bundle, agent, job_digest(spec), now, complete=complete)
+    record = with_wanted(record, bundle, agent, job_digest(spec), now, complete=complete)
     return replace(record, reason=complete) if complete else record
 
 
-def want(record: Record, bundle: str, agent: str, job: str, now: float, *, complete: str = "") -> Record:
+def with_wanted(
+    record: Record, bundle: str, agent: str, job: str, now: float, *, complete: str = ""
+) -> Record:
     """
     Return the record with what `up` wants: code, agent and the digest of the job's settings.
 

@@ -19,9 +19,9 @@ class Limit:
 MOST_WORKERS = 4096
 MANIFESTS = Limit(32 << 20, 20_000, 64 << 20)
 """A manifest of 32 MiB names about 200,000 files."""
-REPORTS = Limit(64 << 10, MOST_WORKERS, 4 << 20)
+HEARTBEATS = Limit(64 << 10, MOST_WORKERS, 4 << 20)
 """Heartbeats of one incarnation; each read of new ones costs money."""
-ALL_REPORTS = Limit(64 << 10, 100_000, 64 << 20)
+ALL_HEARTBEATS = Limit(64 << 10, 100_000, 64 << 20)
 """Heartbeats of all incarnations."""
 EVENTS = Limit(64 << 10, 20_000, 20_000 * (64 << 10))
 COLLECTED_BYTES = 64 << 10

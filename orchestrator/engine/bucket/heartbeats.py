@@ -16,12 +16,12 @@ from types import NoneType, UnionType
 from typing import Any
 
 from orchestrator.contract.bucket.limits import (
-    ALL_REPORTS,
+    ALL_HEARTBEATS,
+    HEARTBEATS,
     LARGEST_FLOAT,
     LARGEST_INT,
     LATEST_TIME,
     MOST_WORKERS,
-    REPORTS,
     Limit,
 )
 from orchestrator.contract.bucket.object_names import HEARTBEAT
@@ -49,7 +49,7 @@ def worker_of(name: str) -> tuple[int, int] | None:
 
 def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     """Parse one heartbeat; unknown fields are ignored. Raise ValueError if it does not fit the model."""
-    if stored.size > REPORTS.each or len(stored.data) > REPORTS.each:
+    if stored.size > HEARTBEATS.each or len(stored.data) > HEARTBEATS.each:
         raise ValueError(f"it has {max(stored.size, len(stored.data))} bytes")
     try:
         body = json.loads(stored.data)
@@ -176,7 +176,7 @@ class Heartbeats:
         """
         prefix = HEARTBEAT if incarnation is None else f"{HEARTBEAT}{incarnation}/"
         try:
-            limit = ALL_REPORTS if incarnation is None else REPORTS
+            limit = ALL_HEARTBEATS if incarnation is None else HEARTBEATS
             # A list shows generations and exact times, so only changed objects are read.
             self._learn(self._store.list(prefix, limit.many), limit)
         except NotFoundError:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from orchestrator import threads
-from orchestrator.contract.bucket.limits import COLLECTED_BYTES, LARGEST_INT, REPORTS
+from orchestrator.contract.bucket.limits import COLLECTED_BYTES, HEARTBEATS, LARGEST_INT
 from orchestrator.contract.bucket.object_names import COLLECTED, ENDS, HEARTBEAT, JOBS, STARTS
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.ports import Store
@@ -88,7 +88,7 @@ class FleetHistory:
             return self._final[key]
         # The incarnation and worker in the report must match the object's name.
         store = self._store.below(task_folder(job.order.name, start.task))
-        found = store.read(f"{HEARTBEAT}{start.incarnation}/0", limit=REPORTS.each + 1)
+        found = store.read(f"{HEARTBEAT}{start.incarnation}/0", limit=HEARTBEATS.each + 1)
         beat = None
         if found is not None:
             try:

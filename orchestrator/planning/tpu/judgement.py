@@ -17,7 +17,7 @@ from orchestrator.domain.record import (
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.errors import Retry
-from orchestrator.planning.job import NARROW, Unreachable, job_digest, out_of_reach, reports
+from orchestrator.planning.job import NARROW, Unreachable, is_reporting, job_digest, out_of_reach
 from orchestrator.planning.tpu.never_reported import (
     LateReport,
     late_to_report,
@@ -102,7 +102,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     if state is NodeState.STOPPED:
         why = "it is STOPPED; a spot node cannot be started again"
         return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_LOST, why)
-    if reports(spec, world, node) or (state is NodeState.READY and node.healthy):
+    if is_reporting(spec, world, node) or (state is NodeState.READY and node.healthy):
         # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
         return _judge_ready(spec, node, world, record)
     if state is NodeState.READY:

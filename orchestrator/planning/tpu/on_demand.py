@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from math import inf
 
 from orchestrator.contract.backoff import Backoff
-from orchestrator.domain.job_progress import with_reports
+from orchestrator.domain.job_progress import with_heartbeats
 from orchestrator.domain.machines.capacity import ZoneMemory, memory_of
 from orchestrator.domain.machines.node_price import Prices
 from orchestrator.domain.machines.queued_resource import IN_QUEUE
@@ -60,7 +60,7 @@ def due_at(spec: Spec, record: Record) -> float | None:
 
 def learn_progress(record: Record, world: World) -> Record:
     """Return the record with the progress that workers report, and the last refusal of spot."""
-    progress = with_reports(record.deadline.progress, world.known_heartbeats, current_node(world, record))
+    progress = with_heartbeats(record.deadline.progress, world.known_heartbeats, current_node(world, record))
     spot = (r for r in record.refusals if r.kind is Kind.NODE and not r.on_demand)
     refused = [r.at for r in spot if r.retry is Retry.CAPACITY]
     # Not in the future: the clock may have been wrong when the refusal was recorded.
