@@ -145,13 +145,13 @@ def _json_has_its_published_shape():
 
     printed, validators = console.print_json, {}
 
-    def print_json(kind, body):
+    def print_json(kind, body, **how):
         if kind not in validators:
             validators[kind] = _validator(kind)
         document = json.loads(json.dumps({"schema_version": console.SCHEMA_VERSION, "kind": kind, **body}))
         wrong = [f"{error.json_path}: {error.message}" for error in validators[kind].iter_errors(document)]
         assert not wrong, f"orchestrator/cli/views/documents.py describes {kind} otherwise: {wrong}"
-        printed(kind, body)
+        printed(kind, body, **how)
 
     console.print_json = print_json
     yield

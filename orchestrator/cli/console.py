@@ -35,11 +35,11 @@ _PADDED_END = re.compile(r"(?:\x1b\[[\d;]*m| )+(?=\n)")
 """Blanks and colour codes at the end of a line."""
 
 
-def print_json(kind: str, body: dict[str, Any]) -> None:
-    """Print one JSON document to stdout: indented on a terminal, otherwise on one line."""
+def print_json(kind: str, body: dict[str, Any], *, one_line: bool = False) -> None:
+    """Print one JSON document to stdout: indented on a terminal unless *one_line*, otherwise on one line."""
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, **body}
     # One line, so that the output of several commands can be appended and read line by line.
-    click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
+    click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() and not one_line else None))
 
 
 def columns() -> int:

@@ -1,13 +1,11 @@
 """Show something repeatedly: redrawn on a terminal, otherwise as lines for changes."""
 
-import json
 import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-import click
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -15,7 +13,7 @@ from rich.text import Text
 from orchestrator.app.choice import Choice
 from orchestrator.app.outage import Outage
 from orchestrator.app.status.text import job_text, saved_text
-from orchestrator.cli.console import SCHEMA_VERSION, put, talk
+from orchestrator.cli.console import print_json, put, talk
 from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted
 from orchestrator.clock import Clock
@@ -59,7 +57,7 @@ def repeat(
 ) -> None:  # fmt: skip
     """Observe until the end: *draw* returns the screen of a terminal, *news* the lines of a log."""
     if choice.as_json:
-        _stream(clock, observe, lambda body: _print_json(kind, body))
+        _stream(clock, observe, lambda body: print_json(kind, body, one_line=True))
     elif redraws():
         # The first answer takes seconds, in which an empty screen would look like a command that hangs.
         asking = Text("asking the cloud ...")
@@ -102,10 +100,6 @@ def _stream(clock: Clock, observe: Observe, show: Callable[[Any], None]) -> None
         if over:
             return
         clock.wait(EVERY)
-
-
-def _print_json(kind: str, body: Any) -> None:
-    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **body}))
 
 
 def news_key(body: dict[str, Any]) -> tuple[Any, ...]:
