@@ -23,10 +23,10 @@ def printed_kinds():
     """Yield the kind of each call of print_json in the package."""
     for path in sorted(Path(orchestrator.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print_json":
-                # A command that repeats itself passes its kind on.
-                if isinstance(node.args[0], ast.Constant):
-                    yield node.args[0].value
+            calls = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print_json"
+            # A command that repeats itself passes its kind on.
+            if calls and isinstance(node.args[0], ast.Constant):
+                yield node.args[0].value
 
 
 def test_every_kind_that_is_printed_is_described_and_no_other():
