@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from orchestrator.emulator.http.storage_json import route, storage_routes
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.emulator.http_fixture import serve
+from tests.kit.waiting import until
 
 BUCKET = "lab-bucket"
 PATIENCE = 120.0
@@ -260,10 +260,7 @@ class Machine:
 
     def until(self, wanted: Callable[[], object], what: str) -> None:
         """Wait until *wanted* is true."""
-        end = time.monotonic() + PATIENCE
-        while not wanted():
-            assert time.monotonic() < end, f"never: {what}\n{self.agent_log()}\n{self.status()}"
-            time.sleep(0.05)
+        until(wanted, what, PATIENCE, story=lambda: f"{self.agent_log()}\n{self.status()}")
 
     def until_committed(self, step: int) -> None:
         """Wait until the heartbeat shows this step or a later one as committed."""

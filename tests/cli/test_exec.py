@@ -4,12 +4,12 @@ import json
 import shutil
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.cli_kit import document, here, tpuctl
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.e2e
 FILE = """\
@@ -39,9 +39,7 @@ def cloud(tmp_path, monkeypatch, capsys):
 
 def preempt_when(begun: Path, folder: Path) -> None:
     """Take the machine of worker 1 away as soon as its command has begun; the node stays READY."""
-    until = time.monotonic() + 120
-    while not begun.exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    until(begun.exists, "the command on worker 1", 120, 0.02)
     variables = {"TPUCTL_LOCAL_DIR": str(folder / "cloud"), "TPUCTL_CLOUD": "local"}
     tpuctl("local", "preempt", "pair-tpu-g1", "--worker", "1", cwd=folder, **variables)
 

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from orchestrator.errors import UsageError
 from orchestrator.ssh.local_data import missing, scan, send
 from tests.cli.cli_kit import document, environment, here, tpuctl
 from tests.cli.test_checkpoints import FILE, bucket
+from tests.kit.waiting import until
 
 __all__ = ["bucket"]
 CONTENTS = {"train.bin": b"first" * 100, "deep/b.bin": b"second", "twin.bin": b"second"}
@@ -87,10 +87,11 @@ def test_up_killed_while_data_goes_up_is_repeated(bucket, tmp_path):
             [sys.executable, "-m", "orchestrator", "up"],
             cwd=tmp_path, env=environment(**local_cloud()), stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        end = time.monotonic() + 60
-        while len(held(bucket) & wanted) < 8 * number and process.poll() is None:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+
+        def sent(process=process, least=8 * number):
+            return len(held(bucket) & wanted) >= least or process.poll() is not None
+
+        until(sent, f"{8 * number} files in the bucket", 60, 0.01)
         process.kill()
         process.wait()
     done = tpuctl("up", cwd=tmp_path, **local_cloud())

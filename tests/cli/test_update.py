@@ -17,6 +17,7 @@ from orchestrator import __version__
 from orchestrator.cli import update
 from orchestrator.cli.update import DAY, INDEX, OFF, latest, newer, wanted
 from tests.cli.cli_kit import ROOT
+from tests.kit.waiting import until
 
 SAID = "tpuctl 99.1 is out"
 WORD = "no-such-command"
@@ -102,10 +103,7 @@ class Terminal:
 
     def looked_up(self):
         """Wait until the other process has written down what it has found."""
-        end = time.monotonic() + 120
-        while "latest" not in self.held():
-            assert time.monotonic() < end, "nobody has asked the index"
-            time.sleep(0.01)
+        until(lambda: "latest" in self.held(), "somebody has asked the index", 120, 0.01)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from filelock import FileLock
 from orchestrator.domain.checksum import verified
 from orchestrator.domain.lease import Holder
 from tests.cli.cli_kit import document, environment, here, tpuctl
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.e2e
 FILE = """\
@@ -92,8 +93,8 @@ def chosen(folder):
     return {"TPUCTL_LOCAL_DIR": str(folder.parent / "cloud"), "TPUCTL_CLOUD": "local"}
 
 
-def watch_on_a_terminal(folder, until, seconds=120):
-    """Start `watch` on a terminal; return the process, its terminal and what it wrote until *until* came."""
+def watch_on_a_terminal(folder, wanted, seconds=120):
+    """Start `watch` on a terminal; return the process, its terminal and what it wrote until *wanted* came."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "orchestrator", "watch"],
@@ -101,7 +102,7 @@ def watch_on_a_terminal(folder, until, seconds=120):
         stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, start_new_session=True,
     )  # fmt: skip
     os.close(theirs)
-    return process, ours, read_until(ours, until, seconds)
+    return process, ours, read_until(ours, wanted, seconds)
 
 
 def read_until(terminal, wanted, seconds=120):
@@ -143,10 +144,7 @@ def leads_to_the_other(folder):
         with opener.open(f"{place}page{query}") as answer:
             return answer.read().decode()
 
-    until = time.monotonic() + 120
-    while 'href="?deployment=other"' not in page():
-        assert time.monotonic() < until
-        time.sleep(0.5)
+    until(lambda: 'href="?deployment=other"' in page(), "the other deployment in the list", 120, 0.5)
     assert "<h1>other " in page("?deployment=other")
     assert 'href="?deployment=mine"' in page("?deployment=other")
     with pytest.raises(urllib.error.HTTPError):

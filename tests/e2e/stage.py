@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from orchestrator.emulator.control import call
 from orchestrator.emulator.start_options import Options, save_options
 from orchestrator.errors import LocalCloudError
 from tests.e2e.warm import Command, start
+from tests.kit.waiting import until
 
 REPO = Path(__file__).parents[2]
 EXAMPLE = REPO / "examples" / "numpy-lm"
@@ -163,11 +163,7 @@ class Stage:
         self, what: str, look: Callable[[], T], seconds: float = LOOK_SECONDS, pause: float = 0.4
     ) -> T:
         """Look until there is something and return it."""
-        end = time.monotonic() + seconds
-        while not (found := look()):
-            assert time.monotonic() < end, f"waited {seconds:.0f} s for: {what}\n{self.story()}"
-            time.sleep(pause)
-        return found
+        return until(look, what, seconds, pause, self.story)
 
     def story(self) -> str:
         """Return what the commands said last, for a failed test."""

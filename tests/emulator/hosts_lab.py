@@ -4,7 +4,6 @@ import asyncio
 import random
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.namespace import NamespaceHosts
 from orchestrator.emulator.machines.process import ProcessHosts
 from orchestrator.emulator.state.values.machine import Machine
+from tests.kit.waiting import until
 
 KINDS: dict[str, Callable[[HostSettings], MachineHosts]] = {
     "process": ProcessHosts,
@@ -74,15 +74,6 @@ def free_port(address: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def until(check: Callable[[], Any], seconds: float = 90.0) -> Any:
-    """Return the first true value of *check*; fail after *seconds*."""
-    deadline = time.monotonic() + seconds
-    while not (value := check()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-    return value
-
-
 class Lab:
     """One machine of one local cloud: its view, its hosts, and a user with a key."""
 
@@ -104,7 +95,7 @@ class Lab:
         """Boot the machine and wait for its host key."""
         self.view.guest_attributes.clear()
         self.hosts.boot(self.machine)
-        until(lambda: self.view.guest_attributes.get("hostkeys/ssh-ed25519"))
+        until(lambda: self.view.guest_attributes.get("hostkeys/ssh-ed25519"), "the machine's host key", 90)
 
     def known_hosts(self) -> asyncssh.SSHKnownHosts:
         """Return the pinned host key, as the guest attribute tells it."""

@@ -15,7 +15,8 @@ from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.machines.namespace import available
 from orchestrator.emulator.machines.process import ProcessHosts
 from orchestrator.errors import LocalCloudError
-from tests.emulator.hosts_lab import KINDS, lab, until
+from tests.emulator.hosts_lab import KINDS, lab
+from tests.kit.waiting import until
 
 
 def test_boot_runs_the_startup_script_as_the_metadata_says(make):
@@ -29,7 +30,7 @@ def test_boot_runs_the_startup_script_as_the_metadata_says(make):
     script = "  " + "\n".join([*lines, "exit 3"])
     with make(**{"startup-script": script}) as it:
         it.boot()
-        until(lambda: "Finished running startup scripts." in it.serial())
+        until(lambda: "Finished running startup scripts." in it.serial(), "the end of the startup script", 90)
         assert "startup-script: root is /" in it.serial()
         assert 'Script "startup-script" failed with error: exit status 3' in it.serial()
         assert it.output('cat "$TPUCTL_ROOT/file"') == "here"
@@ -65,7 +66,7 @@ def test_stop_kills_what_hides_and_keeps_the_disk(booted):
         f"setsid nohup env -i sleep {seconds} >/dev/null 2>&1 & nohup sleep {seconds} >/dev/null 2>&1 &"
         f" (setsid bash -c 'setsid sleep {seconds} & sleep {seconds}' >/dev/null 2>&1 &); echo kept > ~/file"
     )
-    until(lambda: len(sleepers(seconds)) == 4)
+    until(lambda: len(sleepers(seconds)) == 4, "four processes", 90)
     booted.hosts.stop(booted.machine.id)
     assert sleepers(seconds) == set()
     assert not booted.hosts.running(booted.machine.id)
@@ -91,12 +92,12 @@ def test_a_reboot_keeps_disk_and_host_key_and_runs_the_script_again(make):
     """A VM that is started again is the same machine."""
     with make(kind="vm", **{"startup-script": "echo boot >> $HOME/boots"}) as it:
         it.boot()
-        until(lambda: it.serial().count("Finished") == 1)
+        until(lambda: it.serial().count("Finished") == 1, "the first boot", 90)
         key = it.view.guest_attributes["hostkeys/ssh-ed25519"]
         it.output("echo mine > ~/file")
         it.hosts.stop(it.machine.id)
         it.boot()
-        until(lambda: it.serial().count("Finished") == 2)
+        until(lambda: it.serial().count("Finished") == 2, "the second boot", 90)
         assert it.view.guest_attributes["hostkeys/ssh-ed25519"] == key
         home = "/root" if it.hosts.kind == "namespace" else str(it.folder / "home/root")
         assert it.output(f"cat ~/file {home}/boots").split() == ["mine", "boot", "boot"]
@@ -109,9 +110,9 @@ def test_notice_runs_the_shutdown_script_then_terminates_the_job(make):
         job = 'trap "echo stopped > ~/job; exit" TERM; while :; do sleep 0.1; done'
         it.output(f"setsid bash -c '{job}' >/dev/null 2>&1 &")
         it.hosts.notice(it.machine.id)
-        until(lambda: "shutdown-script exit status 0" in it.serial())
+        until(lambda: "shutdown-script exit status 0" in it.serial(), "the shutdown script", 90)
         assert "shutdown-script: saving\r\nshutdown-script: saved" in it.serial()
-        until(lambda: not it.hosts.running(it.machine.id))
+        until(lambda: not it.hosts.running(it.machine.id), "the machine's end", 90)
         assert [p.read_text() for p in it.folder.rglob("home/ada/job")] == ["stopped\n"]
 
 

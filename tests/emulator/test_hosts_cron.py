@@ -9,7 +9,8 @@ import pytest
 from orchestrator.emulator.machines import cron, namespace
 from orchestrator.emulator.machines.namespace import NamespaceHosts, available
 from orchestrator.emulator.machines.process import ProcessHosts
-from tests.emulator.hosts_lab import lab, until
+from tests.emulator.hosts_lab import lab
+from tests.kit.waiting import until
 
 
 def test_a_cron_entry_under_flock_runs_once_at_a_time(tmp_path):
@@ -22,7 +23,7 @@ def test_a_cron_entry_under_flock_runs_once_at_a_time(tmp_path):
             f"'echo $HOME $TPUCTL_ROOT $(date +\\%s.\\%N) >> {out}; sleep 2.5'\n"
         )
         (it.folder / "etc/cron.d/tpuctl").write_text(entry)
-        until(lambda: out.exists() and len(out.read_text().splitlines()) >= 2)
+        until(lambda: out.exists() and len(out.read_text().splitlines()) >= 2, "two runs of the entry", 90)
         (it.folder / "etc/cron.d/tpuctl").unlink()
         lines = [line.split() for line in out.read_text().splitlines()]
         assert lines[0][:2] == [f"{it.folder}/home/root", f"{it.folder}/opt/tpuctl"]
@@ -40,7 +41,7 @@ def test_a_broken_crontab_is_reported_once_and_runs_nothing(tmp_path):
         (it.folder / "etc/cron.d/tpuctl").write_text(
             f"* * * * * root touch {tmp_path}/ran\n61 * * * * root true\n"
         )
-        until(lambda: "cron: Error:" in it.serial())
+        until(lambda: "cron: Error:" in it.serial(), "the complaint", 90)
         time.sleep(1.2)
         assert it.serial().count("cron: Error:") == 1
         assert not (tmp_path / "ran").exists()
@@ -57,7 +58,7 @@ def test_the_real_cron_runs_the_entry_under_flock(tmp_path):
     with lab(NamespaceHosts, tmp_path, **{"startup-script": script}) as it:
         it.boot()
         ran = it.folder / "disk/upper/opt/tpuctl/ran"
-        until(lambda: ran.exists() and "XLA_FLAGS" in ran.read_text(), seconds=150)
+        until(lambda: ran.exists() and "XLA_FLAGS" in ran.read_text(), "the real cron's first run", 150)
         shown = dict(line.partition("=")[::2] for line in ran.read_text().splitlines())
         assert shown["HOME"] == "/root"
         assert shown["TPUCTL_ROOT"] == "/opt/tpuctl"

@@ -6,7 +6,8 @@ import pytest
 
 from orchestrator.emulator.machines.host_settings import GuestConfig, HostSettings
 from orchestrator.emulator.machines.process import ProcessHosts
-from tests.emulator.hosts_lab import machine, until
+from tests.emulator.hosts_lab import machine
+from tests.kit.waiting import until
 
 
 @pytest.fixture
@@ -52,10 +53,10 @@ def test_a_machine_finds_its_disks_where_its_startup_script_looks(make):
         kept = it.hosts.settings.root.parent / "data-disks"
         saved = kept / "z-scratch-2/saved"
         it.boot()
-        until(saved.exists)
+        until(saved.exists, "the first boot's file", 90)
         assert saved.read_text() == "text\n"
         assert list((kept / "z-text-1").iterdir()) == []
         saved.unlink()
         it.hosts.stop(it.machine.id)
         it.boot()
-        until(saved.exists)
+        until(saved.exists, "the second boot's file", 90)

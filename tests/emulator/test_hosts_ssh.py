@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.emulator.control import standard_port_opens
 from orchestrator.emulator.machines.process import ProcessHosts
-from tests.emulator.hosts_lab import until
+from tests.kit.waiting import until
 
 
 def test_paramiko_logs_in_with_the_pinned_host_key(booted):
@@ -60,7 +60,7 @@ def test_keys_follow_the_metadata(booted):
         except asyncssh.PermissionDenied:
             return False
 
-    until(lambda: asyncio.run(welcome("bob", fresh)))
+    until(lambda: asyncio.run(welcome("bob", fresh)), "the login with the new key", 90)
     assert not asyncio.run(welcome("ada", booted.key))
 
 
@@ -106,7 +106,7 @@ def test_machines_listen_where_gcloud_looks(booted):
     """Gcloud has no setting for another port than 22."""
     if not standard_port_opens(booted.machine.address):
         pytest.skip("this user may not listen on port 22")
-    until(lambda: _greets(booted.machine.address, 22))
+    until(lambda: _greets(booted.machine.address, 22), "SSH at port 22", 90)
 
 
 def _greets(address: str, port: int) -> bool:

@@ -15,7 +15,8 @@ from orchestrator.emulator.machines.guest_metadata import (
 )
 from orchestrator.emulator.machines.process_table import members, table
 from orchestrator.emulator.machines.socket_owner import listening
-from tests.emulator.hosts_lab import free_address, until
+from tests.emulator.hosts_lab import free_address
+from tests.kit.waiting import until
 
 SQUATTER = """
 import os, socket, sys
@@ -114,7 +115,7 @@ def test_a_machine_ends_with_its_daemon(booted):
     assert len(alive) >= 4
     loop = booted.server._loop
     asyncio.run_coroutine_threadsafe(booted.server.close(), loop).result(10)
-    until(lambda: not alive & table().keys(), seconds=30)
+    until(lambda: not alive & table().keys(), "the end of the machine's processes", 30)
     assert not members(marker)
     assert not booted.hosts.running(booted.machine.id)
     assert "the machine ends with its daemon" in booted.serial()

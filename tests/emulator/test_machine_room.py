@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,6 +15,7 @@ from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.emulator.state.world import LocalCloud
 from tests.emulator.cloud_kit import ZONE, node_body, vm_body
 from tests.emulator.hosts_lab import free_address, free_port
+from tests.kit.waiting import until
 
 HOUR = 3600  # a poll that nobody wakes lasts longer than the client waits for it
 PATIENCE = 90.0
@@ -109,8 +109,7 @@ def test_a_change_wakes_who_waits(cloud, make, path, change):
     waiting = world.kernel.hosts.metadata._waiters
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(_get, address, port, path + query)
-        while not any(waiting.values()):
-            time.sleep(0.01)
+        until(lambda: any(waiting.values()), "the request waits", 90, 0.01)
         change(world)
         world.clock.advance(1)
         world.tick()

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -16,6 +15,7 @@ from orchestrator.domain.ports import Host, RunResult
 from orchestrator.engine.loop import loop_on_vm
 from orchestrator.errors import RemoteError, UsageError
 from orchestrator.scripts.render import loop_script
+from tests.kit.waiting import until
 from tests.scripts.render_kit import Box, serve
 
 HOST = Host("demo-vm", "10.0.0.1", ())
@@ -75,15 +75,14 @@ def packed(text="first", loop=LOOP):
 
 def running(machine, but=(), seconds=120.0):
     """Wait for the first words of a loop that is none of the processes *but*, and return them."""
-    log, end = machine.root / "log/watch.log", time.monotonic() + seconds
-    while True:
+    log = machine.root / "log/watch.log"
+
+    def live():
         lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
         pids = [words for words in lines if words[0].isdigit() and words[0] not in but]
-        live = [words for words in pids if Path(f"/proc/{words[0]}").exists()]
-        if live:
-            return live[-1]
-        assert time.monotonic() < end, lines
-        time.sleep(0.05)
+        return [words for words in pids if Path(f"/proc/{words[0]}").exists()]
+
+    return until(live, "another loop's words", seconds, story=lambda: log.exists() and log.read_text())[-1]
 
 
 def test_the_same_content_has_the_same_name():
@@ -151,7 +150,11 @@ def test_a_loop_that_ends_says_how(machine):
     """The person who waits for it hears of it."""
     loop_on_vm.install(machine, HOST, packed(loop="import sys\nsys.exit(6)\n"))
     loop_on_vm.start(machine, HOST)
-    end = time.monotonic() + 90
-    while (seen := loop_on_vm.observe(machine, HOST)).program != program_state("ended with status 6"):
-        assert time.monotonic() < end, seen
-    assert seen.program.phase is ProgramPhase.ENDED
+    ended = program_state("ended with status 6")
+    assert ended.phase is ProgramPhase.ENDED
+    until(
+        lambda: loop_on_vm.observe(machine, HOST).program == ended,
+        "the loop's end",
+        90,
+        story=lambda: loop_on_vm.observe(machine, HOST),
+    )

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from orchestrator.planning.fleet.deployments import After, Order
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.scripts.render import shipped
 from tests.kit.slurm import SlurmModel
+from tests.kit.waiting import until
 
 ENGINE = f"slurm-{'0' * 64}.tar.gz"
 NODE, OTHER = "demo-001", "demo-002"
@@ -99,14 +99,14 @@ class Model:
         """Kill the node's machine."""
         self.stub.alive = False
 
-    def until(self, holds):
+    def until(self, holds, what):
         """Wait until *holds*."""
         for _ in range(60):
             if holds():
                 return
             self.clock.advance(1)
             self.slurm.schedule()
-        pytest.fail("it never holds")
+        pytest.fail(f"never: {what}")
 
     def end(self):
         """End all of it."""
@@ -138,7 +138,7 @@ class Real:
             written({**SETTINGS, "FLEET_PORT": free_ports(1 + len([NODE, OTHER]))})
         )
         self.word("cron")
-        self.until(lambda: "UP" in self.word("call", "scontrol", "ping").stdout)
+        self.until(lambda: "UP" in self.word("call", "scontrol", "ping").stdout, "the controller is up")
 
     def word(self, *words):
         """Run a word of slurm.sh."""
@@ -193,12 +193,9 @@ class Real:
             with suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
 
-    def until(self, holds):
-        """Wait until *holds*."""
-        end = time.monotonic() + PATIENCE
-        while not holds():
-            assert time.monotonic() < end, "it never holds"
-            time.sleep(0.3)  # a real program's own time
+    def until(self, holds, what):
+        """Wait until *holds*; each look is a program of Slurm's."""
+        until(holds, what, PATIENCE, 0.3)
 
     def end(self):
         """End all that was started here."""
@@ -266,18 +263,23 @@ def test_the_queue_holds_and_orders_what_it_was_told(machine, slurm):
     slurm.correct(Correction("after", (third,), ()))
     assert [one.after for one in slurm.queue() if one.job == "three"] == [()]
     slurm.cancel([one for one in slurm.queue() if one.job != "two"])
-    machine.until(lambda: {one.job for one in slurm.queue()} == {"two"})
+    machine.until(lambda: {one.job for one in slurm.queue()} == {"two"}, "two is left")
     # A cancelled task is no good end: who waits for one waits on.
     assert [(one.state, one.after) for one in slurm.queue()] == [("PENDING", (After("afterok", first),))]
+
+
+def running(slurm):
+    """Return the nodes of the running tasks."""
+    return [one.node for one in slurm.queue() if one.state == "RUNNING"]
 
 
 def test_a_node_runs_a_task_is_drained_lost_and_comes_back(machine, slurm):
     """Only the machine that is named is lost; the mark of a drained one keeps its task, and new ones away."""
     assert (set(slurm.nodes()), slurm.node_states()[NODE].has_task) == ({NODE, OTHER}, False)
     machine.join(1)
-    machine.until(lambda: "IDLE" in slurm.node_states()[NODE].states)
+    machine.until(lambda: "IDLE" in slurm.node_states()[NODE].states, "the node is idle")
     submit(slurm, "one", [0, 1])
-    machine.until(lambda: [one.node for one in slurm.queue() if one.state == "RUNNING"] == [NODE])
+    machine.until(lambda: running(slurm) == [NODE], "the task runs")
     assert slurm.node_states()[NODE].has_task
     held = slurm.drain(NODE, 1)
     assert (held.going, held.has_task) == (True, True)
@@ -289,13 +291,13 @@ def test_a_node_runs_a_task_is_drained_lost_and_comes_back(machine, slurm):
     slurm.lost(NODE, 1)
     machine.until(lambda: rows(slurm, "state", "restarts", "node") == [
         ("one", 0, "PENDING", 1, ""), ("one", 1, "PENDING", 0, ""),
-    ])  # fmt: skip
+    ], "the task is back in the queue")  # fmt: skip
     assert (slurm.node_states()[NODE].has_task, "DOWN" in slurm.node_states()[NODE].states) == (False, True)
     slurm.tend()
     machine.join(2)
-    machine.until(lambda: [one.node for one in slurm.queue() if one.state == "RUNNING"] == [NODE])
+    machine.until(lambda: running(slurm) == [NODE], "the task runs")
     slurm.cancel(slurm.queue())
-    machine.until(lambda: not slurm.queue() and not slurm.node_states()[NODE].has_task)
+    machine.until(lambda: not slurm.queue() and not slurm.node_states()[NODE].has_task, "the task is gone")
     assert slurm.node_states()[NODE].busy_ago is not None
     assert slurm.drain(NODE, 2).going
     submit(slurm, "two", [0])

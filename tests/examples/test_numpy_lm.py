@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.emulator.start_options import free_ports
+from tests.kit.waiting import until
 
 np = pytest.importorskip("numpy", reason="numpy comes with tpuctl[local]")
 
@@ -50,11 +51,13 @@ class Run:
             self.process.kill()
 
     def until(self, pattern: str, seconds: float = 60) -> "Run":
-        deadline = time.monotonic() + seconds
-        while not re.search(pattern, self.text()):
-            assert time.monotonic() < deadline, self.text()
-            assert self.process.poll() is None, self.text()
-            time.sleep(0.01)
+        def printed() -> bool:
+            ended = self.process.poll() is not None
+            found = re.search(pattern, self.text()) is not None
+            assert found or not ended, self.text()
+            return found
+
+        until(printed, pattern, seconds, 0.01, self.text)
         return self
 
     def losses(self) -> dict[int, str]:

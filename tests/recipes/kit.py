@@ -7,8 +7,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from orchestrator.agent.machine.venv import install_command
 from orchestrator.emulator.machines.machine_python import package_sources
 from orchestrator.scripts import uv_program
 from orchestrator.scripts.agent_zipapp import build
+from tests.kit.waiting import until
 
 HELD = Path(__file__).parent / "held.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -87,15 +88,21 @@ class Run:
 
     def until(self, pattern: str, seconds: float = RUN_SECONDS) -> "Run":
         """Wait until its output matches."""
-        return self.wait_for(lambda: re.search(pattern, self.text(), re.MULTILINE) is not None, seconds)
+        printed = re.compile(pattern, re.MULTILINE)
+        return self.wait_for(lambda: printed.search(self.text()) is not None, seconds, pattern)
 
-    def wait_for(self, look: Callable[[], bool], seconds: float = RUN_SECONDS) -> "Run":
+    def wait_for(
+        self, look: Callable[[], bool], seconds: float = RUN_SECONDS, what: str = "what the run does"
+    ) -> "Run":
         """Wait until *look* says yes, while the run goes on."""
-        end = time.monotonic() + seconds
-        while not look():
-            assert self.process.poll() is None, f"it has ended:\n{self.text()[-6000:]}"
-            assert time.monotonic() < end, f"waited {seconds:g} s:\n{self.text()[-6000:]}"
-            time.sleep(0.02)
+
+        def seen() -> bool:
+            ended = self.process.poll() is not None
+            found = look()
+            assert found or not ended, f"it has ended:\n{self.text()[-6000:]}"
+            return found
+
+        until(seen, what, seconds, 0.02, lambda: self.text()[-6000:])
         return self
 
     def go_on(self) -> None:
@@ -105,14 +112,16 @@ class Run:
     def kill(self) -> None:
         """SIGKILL everything that carries this run's mark, wherever it moved, and see it gone."""
         mark = f"\0RECIPE_RUN={self.log}\0".encode()
-        while left := [pid for pid, environ in _environments() if mark in environ]:
+
+        def gone() -> bool:
+            left = [pid for pid, environ in _environments() if mark in environ]
             for pid in left:
-                try:
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
             self.process.poll()
-            time.sleep(0.02)
+            return not left
+
+        until(gone, "the end of the run's processes", RUN_SECONDS, 0.02)
         self.process.wait(10)
 
 

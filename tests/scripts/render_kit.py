@@ -6,7 +6,6 @@ import http.server
 import json
 import subprocess
 import threading
-import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import pytest
 
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
 from orchestrator.scripts.render import MachineTarget, Scripts
+from tests.kit.waiting import until
 
 AGENT = b"""
 import json, os, sys
@@ -141,10 +141,7 @@ class Box:
     def ran(self, verb: str = "run", seconds: float = 90) -> dict[str, str]:
         """Wait for the agent's trace and take it away; after a run also until the lock is free again."""
         path = self.root / f"state/ran-{verb}"
-        deadline = time.monotonic() + seconds
-        while not path.exists():
-            assert time.monotonic() < deadline, f"the agent was not asked to {verb}"
-            time.sleep(0.02)
+        until(path.exists, f"the agent is asked to {verb}", seconds, 0.02)
         seen = json.loads(path.read_text())
         path.unlink()
         if verb == "run":

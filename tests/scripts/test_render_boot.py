@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from orchestrator.domain.observation import Phase
 from orchestrator.domain.ports import StoredObject
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.scripts.render import begin_script, machine_scripts
+from tests.kit.waiting import until
 from tests.scripts.render_kit import AGENT, DIGEST, Box, cloud, make_spec, make_target
 
 __all__ = ["cloud"]
@@ -34,14 +34,6 @@ def started_with(part: str) -> list[int]:
             if part.encode() in path.read_bytes():
                 found.append(int(path.parent.name))
     return found
-
-
-def until(check: Callable[[], bool], seconds: float = 90) -> None:
-    """Wait until *check* holds."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -82,7 +74,7 @@ def test_the_first_act_of_a_boot_is_a_report(box, cloud):
     cloud.objects = {}
     box.cron.write_text("a file where a folder should be")
     assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 1
-    until(lambda: REPORT in cloud.written)
+    until(lambda: REPORT in cloud.written, "the first report", 90)
     beat = parse_heartbeat(StoredObject(REPORT, 1, 1, 5.0, cloud.written[REPORT]))
     assert (beat.phase, beat.script, beat.bundle) == (Phase.BOOT, True, "")
     assert (beat.incarnation, beat.worker, beat.workers) == (3, 2, 3)
@@ -97,14 +89,14 @@ def test_a_boot_goes_on_while_its_first_report_is_refused(box, cloud, status):
     box.ran()
     assert not cloud.written
     cloud.refuses = 0
-    until(lambda: bool(cloud.written))
+    until(lambda: bool(cloud.written), "the first report", 90)
 
 
 def test_a_later_boot_leaves_the_last_report_alone(box, cloud):
     """That of the agent says where the job was; a machine that lost its disk learns its past from it."""
     cloud.written[".tpuctl/heartbeat/3/0"] = b"the agent's"
     assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
-    until(lambda: not started_with("first_report\0bucket"))
+    until(lambda: not started_with("first_report\0bucket"), "the end of the first report", 90)
     assert cloud.written == {".tpuctl/heartbeat/3/0": b"the agent's"}
 
 
@@ -143,7 +135,7 @@ def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(box, scra
         seen = box.ran()  # nobody else starts it
     assert (seen["TPUCTL_INCARNATION"], "UNRELATED" in seen) == ("3", False)
     # The loop and the flock that holds its lock; the second boot's own flock may still be leaving.
-    until(lambda: len(started_with(f"{box.root}/minute\0run")) == 2)
+    until(lambda: len(started_with(f"{box.root}/minute\0run")) == 2, "one loop and its flock", 90)
 
 
 def test_where_there_is_cron_it_is_left_to_cron(box):
@@ -246,8 +238,7 @@ def test_agent_may_come_by_another_way(box, cloud):
     cloud.objects = {}
 
     def push() -> None:
-        while not (box.root / "job.env").exists():
-            time.sleep(0.02)
+        until((box.root / "job.env").exists, "the boot has come to the agent", 90)
         (box.root / "agent.tmp").write_bytes(AGENT)
         (box.root / "agent.tmp").rename(box.root / "agent.pyz")
 
@@ -296,8 +287,7 @@ def test_restart_replaces_only_what_was_started_with_other_files(box, newer):
     holder = subprocess.Popen(
         ["flock", box.root / "job.lock", "sh", "-c", 'touch "$0"; read -r word', held], stdin=subprocess.PIPE
     )
-    while not held.exists():
-        time.sleep(0.01)
+    until(held.exists, "the lock is held", 90)
     if newer:
         (box.root / "job.env.local").write_text(scripts.job_env)
         threading.Timer(1.0, lambda: holder.communicate(b"end\n")).start()

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -16,6 +15,7 @@ from orchestrator.domain.spec import JupyterSpec, SidecarsSpec, TensorboardSpec
 from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.render import machine_scripts, sidecar_script
 from tests.kit.sidecar_kit import fake_environments, free_port
+from tests.kit.waiting import until
 from tests.scripts.render_kit import Box, make_spec, make_target, serve
 
 
@@ -53,11 +53,14 @@ class Machine(Box):
 
     def until(self, name: str, word: str, seconds: float = 90) -> dict:
         """Wait until the state of a sidecar begins so."""
-        end = time.monotonic() + seconds
-        while not (found := self.state(name))["state"].startswith(word):
-            assert time.monotonic() < end, (found, self.log(name))
-            time.sleep(0.05)
-        return found
+
+        def found() -> dict | None:
+            state = self.state(name)
+            return state if state["state"].startswith(word) else None
+
+        return until(
+            found, f"{name} is {word}", seconds, story=lambda: f"{self.state(name)}\n{self.log(name)}"
+        )
 
     def log(self, name: str) -> str:
         """Return the log of a sidecar."""
@@ -65,16 +68,17 @@ class Machine(Box):
 
     def ask(self, port: int, path: str = "/", seconds: float = 90) -> dict:
         """Return what a server says of itself, when it answers."""
-        end = time.monotonic() + seconds
-        while True:
+
+        def said() -> list[dict]:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
-                    return json.load(answer)
+                    return [json.load(answer)]
             except urllib.error.HTTPError as error:
-                return {"status": error.code}
+                return [{"status": error.code}]
             except OSError:
-                assert time.monotonic() < end, f"nobody answers at {port}"
-                time.sleep(0.05)
+                return []
+
+        return until(said, f"an answer at {port}", seconds)[0]
 
     def processes(self) -> list[int]:
         """Return the processes of the machine's sidecars."""

@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from orchestrator.emulator.daemon import Daemon
 from orchestrator.emulator.machines.host_settings import MARKER
 from orchestrator.emulator.machines.process_table import members
 from orchestrator.emulator.start_options import load_options
+from tests.kit.waiting import until
 from tests.security.other_user import ROOT, as_nobody
 
 CHROMIUM = shutil.which("chromium")
@@ -140,7 +140,7 @@ def running(tmp_path_factory):
         patch.setenv("TPUCTL_LOCAL_DIR", str(folder))
         address, _ = ensure_running()
         assert curl(address, ZONE + "/instances", body(folder / "booted")) == 200
-        wait_for((folder / "booted").exists)
+        until((folder / "booted").exists, "the machine's startup script", 60)
         yield folder, address
         control.reset()
 
@@ -166,14 +166,6 @@ def curl(address, path, sent):
         [*words, "-d", json.dumps(sent), address.endpoint + path], capture_output=True, text=True, check=True
     )
     return int(done.stdout)
-
-
-def wait_for(condition, seconds=60.0):
-    """Wait until *condition* holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.e2e
@@ -238,14 +230,14 @@ def test_machines_of_a_daemon_that_was_killed_end_and_boot_again_at_the_next_sta
         address, _ = ensure_running()
         marker = f"{MARKER}={load_options(folder).cloud_id}/"
         assert curl(address, ZONE + "/instances", body(mark)) == 200
-        wait_for(mark.exists)
+        until(mark.exists, "the first boot", 60)
         os.kill(address.pid, signal.SIGKILL)
-        wait_for(lambda: not members(marker), seconds=20)
+        until(lambda: not members(marker), "the machine's end", 20)
         mark.unlink()
         again, started = ensure_running()
         assert started
         assert again.endpoint == address.endpoint
-        wait_for(mark.exists)
+        until(mark.exists, "the next boot", 60)
     finally:
         control.reset()
     assert not members(marker)
@@ -317,7 +309,7 @@ def test_a_web_page_in_a_real_browser_gets_nothing(running, tmp_path, host):
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
-        wait_for(lambda: "end" in told, seconds=120)
+        until(lambda: "end" in told, "the page's end", 120)
     finally:
         os.killpg(browser.pid, 9)
         browser.wait()

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.emulator.http.metadata_server import NAMES, _foreign
 from orchestrator.emulator.http.router import Request
-from tests.emulator.hosts_lab import until
+from tests.kit.waiting import until
 
 ADDRESS = "127.70.1.2"
 FLAVOR = {"metadata-flavor": "Google"}
@@ -90,7 +90,11 @@ def test_what_a_real_browser_sends_for_such_a_page_is_refused(tmp_path):
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
-        asked = until(lambda: [headers for path, headers in seen if path.startswith("/computeMetadata")])
+        asked = until(
+            lambda: [headers for path, headers in seen if path.startswith("/computeMetadata")],
+            "the page's request",
+            90,
+        )
     finally:
         os.killpg(browser.pid, 9)
         browser.wait()

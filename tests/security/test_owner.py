@@ -10,7 +10,8 @@ import pytest
 from orchestrator.emulator.machines import socket_owner
 from orchestrator.emulator.machines.process import ProcessHosts
 from orchestrator.emulator.machines.socket_owner import Holder, holder_of, listening
-from tests.emulator.hosts_lab import lab, until
+from tests.emulator.hosts_lab import lab
+from tests.kit.waiting import until
 from tests.security.other_user import ROOT, as_nobody
 
 NOBODY = 65534
@@ -24,7 +25,7 @@ def test_a_socket_that_nobody_holds_is_not_taken_for_roots():
         ends = peer, connection.getsockname()
         assert holder_of(*ends).uid == os.geteuid()
         client.close()
-        until(lambda: holder_of(*ends) is None)
+        until(lambda: holder_of(*ends) is None, "the end of the connection", 90)
         assert socket_owner._asked(*ends) is None or socket_owner._asked(*ends).uid == 0
         connection.close()
 

@@ -30,6 +30,7 @@ from orchestrator.ssh.bundle import build
 from orchestrator.ssh.fleet import Ssh, SshSettings
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
 from tests.kit.records import record_of
+from tests.kit.waiting import until
 from tests.scripts.render_kit import make_spec, make_target
 from tests.ssh.remote_machines import free_port, own_address
 from tests.ssh.toxics import Proxy
@@ -227,10 +228,7 @@ class ChaosMachine:
 
     def until(self, wanted: Any, what: str) -> None:
         """Wait until *wanted* is true; the machine is made of other processes."""
-        end = time.monotonic() + PATIENCE
-        while not wanted():
-            assert time.monotonic() < end, f"never: {what}"
-            time.sleep(0.01)
+        until(wanted, what, PATIENCE, 0.01)
 
     def stop(self) -> None:
         """End the server, the proxy and the job."""

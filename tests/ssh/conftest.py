@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from getpass import getuser
@@ -16,6 +15,7 @@ import pytest
 from orchestrator.domain.ports import Host
 from orchestrator.ssh.fleet import Ssh, SshSettings
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
+from tests.kit.waiting import until
 from tests.ssh.chaos_machine import Bench
 from tests.ssh.remote_machines import AsyncServers, Machine, free_port, own_address
 from tests.ssh.remote_relay import Relay
@@ -99,13 +99,14 @@ def openssh(tmp_path: Path, key: DeploymentKey) -> Iterator[Machine]:
     daemon = subprocess.Popen(
         [SSHD, "-D", "-e", "-f", str(folder / "config")], stderr=(folder / "log").open("w")
     )
-    until = time.monotonic() + 60
-    while "listening" not in (folder / "log").read_text() and time.monotonic() < until:
-        time.sleep(0.02)
+    log = (folder / "log").read_text
     text = host_key.export_public_key().decode().strip()
-    yield Machine(Host("demo-tpu-g1", address, (text,), port), root, daemon.terminate)
-    daemon.terminate()
-    daemon.wait(10)
+    try:
+        until(lambda: "listening" in log(), "sshd listens", 60, 0.02, log)
+        yield Machine(Host("demo-tpu-g1", address, (text,), port), root, daemon.terminate)
+    finally:
+        daemon.terminate()
+        daemon.wait(10)
 
 
 @pytest.fixture(params=["asyncssh", "openssh"])

@@ -14,6 +14,7 @@ from orchestrator.errors import RemoteError
 from orchestrator.ssh import upload
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.fleet import Ssh
+from tests.kit.waiting import until
 
 
 def test_a_push_puts_the_tree_under_its_digest_and_switches_current(any_machine, ssh, bundle_of):
@@ -203,6 +204,4 @@ def _remove(folder: Path) -> None:
 
 def _settle(machine) -> None:
     """Wait until the cut script has cleaned up after itself."""
-    until = time.monotonic() + 60
-    while machine.leftovers() and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: not machine.leftovers(), "the cut script's end", 60, 0.02, machine.leftovers)

@@ -14,6 +14,7 @@ import pytest
 from orchestrator.errors import RemoteError
 from orchestrator.ssh import run
 from orchestrator.ssh.fleet import Ssh
+from tests.kit.waiting import until
 
 
 def test_a_command_returns_its_code_its_output_and_its_errors(any_machine, ssh):
@@ -72,8 +73,7 @@ def test_one_lost_link_leaves_the_others_their_answers(
     other = servers.start("other", tmp_path / "other", key.public)
 
     def break_when_begun() -> None:
-        while not begun.exists():
-            time.sleep(0.01)
+        until(begun.exists, "the command has begun", 90, 0.01)
         bad.break_now()
 
     threading.Thread(target=break_when_begun, daemon=True).start()
