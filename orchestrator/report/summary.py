@@ -103,7 +103,7 @@ def summarise(
     recoveries = [_recovery(before, after, events) for before, after in ways]
     followed = {before.incarnation: after for before, after in ways}
     useful = sum(_useful_seconds(beat, followed.get(beat.incarnation)) for beat in chain)
-    untold = [_untold(before, after, events) for before, after in ways if before.phase in LIVING]
+    untold = [_untold(before, after, events) for before, after in ways if _trained_on(before)]
     known = redone if counted or not _lost(started) else None
     stopped = [beat.save_stalled for beat in chain if beat.save_stalled is not None]
     return Summary(
@@ -152,6 +152,13 @@ def _started(beat: Heartbeat) -> bool:
 def _lost(started: Sequence[Heartbeat]) -> bool:
     """Say whether a machine other than the newest has trained without reporting its steps."""
     return any(not counts(beat) for beat in started[:-1])
+
+
+def _trained_on(beat: Heartbeat) -> bool:
+    """Say whether a lost machine may have trained on after its last report."""
+    # Asked to stop, with its newest step committed: the job has made its last save.
+    saved = beat.phase is Phase.STOPPING and beat.committed_step is not None
+    return beat.phase in LIVING and not (saved and beat.committed_step == beat.step)
 
 
 def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> int | None:

@@ -51,10 +51,12 @@ def test_steps_redone_are_those_between_checkpoint_and_loss():
         ({"rate": 5.0}, 90, (0, True, 0)),
         ({"rate": None}, 50, (7, True, None)),
         ({"rate": 5.0, "phase": Phase.STOPPED}, 50, (7, False, 7)),
+        ({"rate": 5.0, "phase": Phase.STOPPING, "committed_step": 57}, 57, (0, False, 0)),
+        ({"rate": 5.0, "phase": Phase.STOPPING, "committed_step": 50}, 50, (7, True, 7 + 15)),
     ],
 )
 def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, counts):
-    """At most for the time until its loss was seen, here 3 s; one that reported its end has not."""
+    """At most for the time until its loss was seen, here 3 s; one that reported its end, or its last save, has not."""
     seen = [Event(T + 3, "preempted", "", {"incarnation": 1})]
     lost = replace(beat(1, 57), **before)
     found = summary([lost, beat(2, 100, resumed)], seen)
