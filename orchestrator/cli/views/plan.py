@@ -214,11 +214,11 @@ def _for_next_machine(preview: Preview) -> list[str]:
     job = preview.spec.job
     if job.run_on == "vm" or not (job.warm_start or job.caches):
         return []
-    what = ["installed packages and compiled programs (2 sets)"] if job.warm_start else []
+    what = ["the installed packages", "the compiled programs"] if job.warm_start else []
     what += (
         [f"{len(job.caches)} folder{'s' if len(job.caches) > 1 else ''} of job.caches"] if job.caches else []
     )
-    return [f"Storage holds {join(what, 'and')} that the next machine reuses, at most 50 GB each."]
+    return [f"Storage also holds what the next machine reuses: {join(what, 'and')}, at most 50 GB each."]
 
 
 def _without_tpuctl(preview: Preview) -> list[str]:
