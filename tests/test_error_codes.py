@@ -85,7 +85,7 @@ def test_a_code_has_one_meaning():
     assert wrong == []
 
 
-def test_the_table_has_no_code_that_nobody_uses():
+def test_the_table_has_no_code_without_use():
     """A code that is gone leaves the table."""
     assert {code for code, _, _ in uses()} | {c.code for c in CLASSES} == set(CODES)
 

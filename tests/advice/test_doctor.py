@@ -211,7 +211,7 @@ def test_a_check_says_how_it_stands_and_what_to_do(name, health, facts, fix):
     assert healthy([finding]) == (health is not Health.BAD)
 
 
-def test_where_all_is_fine_nothing_is_told_to_do():
+def test_where_all_is_fine_no_action_is_recommended():
     """Only the quota of TPUs stays unknown: no client in use can read it."""
     assert {f.check: f.health for f in examine(FINE) if f.health is not Health.OK} == {}
     assert [f.check for f in examine(FINE) if f.fix] == []

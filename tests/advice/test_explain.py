@@ -224,7 +224,7 @@ def test_every_change_of_the_next_pass_is_announced(rule):
             assert f"{change.verb.word} {change.kind.title} {change.name}".rstrip() in told
 
 
-def test_what_nobody_watches_has_no_time_and_says_what_to_type():
+def test_an_event_has_no_time_without_a_watcher_and_names_the_command_to_run():
     """With a watcher the next look is at most a poll away."""
     watched = part("TPU", explain(seen(**lately(NodeState.PREEMPTED))))
     assert NOW < watched.when <= NOW + 15
@@ -245,7 +245,7 @@ def test_the_time_of_the_next_try_is_that_of_the_gate():
     assert "refused in us-central1-a" in elsewhere.evidence[0].text
 
 
-def test_the_headline_is_what_needs_somebody_most():
+def test_the_headline_is_what_needs_the_user_most():
     """A lost TPU comes before a job that waits for it; an end before everything."""
     assert explain(seen(**lately(NodeState.PREEMPTED))).headline == "TPU PREEMPTED: demo-tpu-g1 is PREEMPTED"
     assert explain(seen()).headline == "job run: it runs, at step 10"
@@ -263,7 +263,7 @@ def test_evidence_has_its_source_and_its_time():
     assert "1.50 USD spent of 40" in part("deployment", found).evidence[-1].text
 
 
-def test_what_is_left_after_down_is_named():
+def test_leftovers_after_down_are_named():
     """Machines that exist though nothing is wanted are shown, with the way to remove them."""
     told = part("deployment", explain(seen(record(bundle=""))))
     assert [e.text.split()[0] for e in told.evidence] == ["demo-tpu-g1", "demo-vm"]

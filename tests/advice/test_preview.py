@@ -83,7 +83,7 @@ def test_what_a_new_project_may_not_have_is_said():
     assert said(tpu__type="v5litepod-4") == said(tpu__type="v5litepod-16") == []
 
 
-def test_a_zone_that_not_everybody_may_use_is_a_note():
+def test_a_zone_with_restricted_access_is_a_note():
     """What else is doubtful in the file is a finding of the check, which `plan` shows at its end."""
     notes = view(vm__machine="e2-smal", tpu__zones=["us-east5-b"]).notes
     assert "us-east5-b is not in Google's public list" in notes[0]

@@ -118,7 +118,7 @@ def test_without_an_unbroken_run_nothing_is_said_about_loss_and_bytes():
     assert any("weaker: nothing to compare; it came back 1 of 1 times" in t for t in verdict_lines(found))
 
 
-def test_a_job_that_ends_before_its_next_step_is_seen_has_come_back():
+def test_a_job_that_ends_before_its_next_step_is_observed_has_resumed():
     """Its last save says so: a short job may report nothing between restore and end."""
     after = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=100)
     assert verdict([beat(1, 60), after], unbroken=None).survives
@@ -134,7 +134,7 @@ def test_failures_that_were_not_injected_prove_nothing():
     assert verdict_lines(found)[1] == "INCONCLUSIVE: the job ended after 1 of 2 failures"
 
 
-def test_a_job_that_shows_nothing_is_told_exactly_that():
+def test_a_job_that_shows_neither_steps_nor_checkpoints_is_reported_as_that():
     """More steps would not help where neither steps nor checkpoints are seen."""
     beats = quiet(beat(1, None, timings={}), replace(beat(2, None, timings={}), phase=Phase.DONE))
     for missed, injections in ((1, ()), (0, (Injection(Kill.KILL, 1, T, None, None),))):
@@ -147,7 +147,7 @@ def test_a_job_that_shows_nothing_is_told_exactly_that():
         assert "longer" not in text
 
 
-def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_seen():
+def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_observed():
     """The newest save against itself would always be 0 steps redone."""
     beats = quiet(beat(1, 50), beat(2, 100, 50))
     found = verdict(beats, (Injection(Kill.KILL, 1, T + 15, step=50, committed=50),))
@@ -187,7 +187,7 @@ def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
 SAVED_AGAIN = (Save(10, 1), Save(60, 1), Save(30, 2), Save(40, 2), Save(70, 2))
 
 
-def test_a_job_that_counts_its_steps_anew_is_told_so():
+def test_a_job_that_counts_its_steps_from_0_again_is_reported():
     """It resumed at 60, but its next saves are 30 and 40: no save of a fresh start."""
     beats = quiet(beat(1, 60), beat(2, 70, 60))
     injection = Injection(Kill.KILL, 1, T + 15, step=60, committed=60)
@@ -199,14 +199,14 @@ def test_a_job_that_counts_its_steps_anew_is_told_so():
 
 
 @pytest.mark.parametrize(("loss", "fault"), [(2.0, Fault.ANEW), (9.0, Fault.IGNORED)])
-def test_losses_tell_a_counter_from_an_ignored_checkpoint(loss, fault):
+def test_losses_distinguish_a_counter_from_an_ignored_checkpoint(loss, fault):
     """At step 5 again: with the loss of the end the model was read, with that of the beginning it was not."""
     curves = {1: ((5, 9.0), (60, 2.1)), 2: ((5, loss),)}
     found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)], losses=curves)
     assert found.comebacks[0].fault is fault
 
 
-def test_saves_that_are_seen_late_do_not_blame_the_counter():
+def test_saves_that_are_observed_late_do_not_blame_the_counter():
     """The newest is committed before a look finds the others on disk; the script has just begun again."""
     written = (Save(15, 1), Save(5, 1), Save(10, 1), Save(5, 2), Save(10, 2))
     beats = [beat(1, 39, loss=0.03), beat(2, 60, 15, loss=0.02, began_at=1)]
@@ -259,7 +259,7 @@ def test_a_job_that_ends_with_0_before_its_target_hears_why():
     assert "delete_checkpoint=False" in found.advice[0]
 
 
-def test_a_job_whose_saves_nobody_claims_is_told_at_once():
+def test_a_job_whose_saves_no_format_claims_is_reported_at_once():
     """It ended with status 0, and nothing that a TPU could resume from is in the bucket."""
     ended = replace(beat(1, 20, timings={}), phase=Phase.UNCLAIMED, exit_code=0)
     found = judge_crash(
@@ -282,7 +282,7 @@ def test_a_job_that_fails_under_failures_shows_its_lines_too():
     assert found.seconds_lost is None
 
 
-def test_what_is_kept_can_be_pasted_into_another_shell():
+def test_the_commands_for_a_retained_cloud_can_be_pasted_into_another_shell():
     """Variables are exported, paths are quoted, and a command ends it."""
     lines = retained_lines(Path("/tmp/a b/cloud"), Path("/home/me"), ("job.env.X=1 2",))
     pasted = [line.strip() for line in lines if line.startswith("  ")]

@@ -22,7 +22,7 @@ def dev(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("device", ["accel0", "vfio/0"])
-def test_a_strangers_process_is_named_and_its_lock_left_alone(dev, tmp_path, device):
+def test_a_foreign_process_is_named_and_its_lock_not_touched(dev, tmp_path, device):
     """Process id, command, and what to do; the lock file may be its own."""
     lock = tmp_path / "lock"
     lock.touch()

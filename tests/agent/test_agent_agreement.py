@@ -31,7 +31,7 @@ while True:
 """
 
 
-def test_workers_commit_the_same_steps_though_their_uploads_last_longer_than_the_saves_are_kept(
+def test_workers_commit_the_same_steps_though_uploads_last_longer_than_saves_are_retained(
     lab: Lab,
 ) -> None:
     """Both save at the same moments; one uploads for 1.6 s, the other for 2.4 s, a save is kept for 1 s."""
@@ -286,7 +286,7 @@ def test_when_the_jobs_have_ended_the_last_two_saves_are_committed_newest_first(
     assert (committed(zero), committed(one)) == ([], [])
 
 
-def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_holds_nobody_up(lab: Lab) -> None:
+def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_delays_no_worker(lab: Lab) -> None:
     """During a push the agents of a gang may differ for a moment."""
     _zero, one = pair(lab)
     save(10, one)

@@ -30,7 +30,7 @@ def machine(tmp_path) -> dict[str, str]:
     return environ
 
 
-def test_it_waits_for_the_lists_and_then_becomes_the_real_program(machine, tmp_path):
+def test_the_apt_wrapper_waits_for_the_lists_and_then_becomes_the_real_program(machine, tmp_path):
     """Words and exit status are the real one's."""
     with (tmp_path / "li sts/lock").open("r+b") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)

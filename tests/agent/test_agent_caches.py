@@ -84,7 +84,7 @@ def test_packages_come_back_before_the_setup(lab: Lab, wheels: Path) -> None:
     assert "Python packages of an earlier machine are back" in lab.log(2)
 
 
-def test_without_warm_start_nothing_is_kept(lab: Lab, wheels: Path) -> None:
+def test_without_warm_start_nothing_is_stored(lab: Lab, wheels: Path) -> None:
     """A user can turn it off: nothing is read or written."""
     machine = warm(lab, wheels, 1, WARM_START=0).start()
     machine.until(lambda: machine.heartbeat().get("committed_step"), "a save")
@@ -175,7 +175,7 @@ def own_cache(folder: Path) -> Cache:
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_what_does_not_fit_or_is_no_truth_is_left_in_the_bucket(lab: Lab, lie: str) -> None:
+def test_a_cache_that_does_not_fit_or_is_altered_is_not_restored(lab: Lab, lie: str) -> None:
     """Nothing of it is on the disk, the reason is said, and what this machine makes takes its place."""
     one, two = (parts_of(lab, name, moves=False) for name in ("one", "two"))
     folder = lab.folder / "venvs"
@@ -209,7 +209,7 @@ def test_a_torn_piece_is_not_unpacked_and_all_is_installed(lab: Lab, wheels: Pat
     assert lab.log(2).count("another sha256 than its name") == 1
 
 
-def test_packages_with_which_the_setup_fails_are_removed_and_it_runs_anew(lab: Lab, wheels: Path) -> None:
+def test_packages_with_which_the_setup_fails_are_removed_and_it_runs_again(lab: Lab, wheels: Path) -> None:
     """What an earlier machine left is never why a deployment ends: not one attempt fails."""
     once = lab.folder / "fails-once"
     setup = f"{SETUP.format(wheels=wheels)} && if test -e {once}; then rm {once}; exit 3; fi"
@@ -323,7 +323,7 @@ def test_on_a_local_cloud_paths_are_changed_and_a_program_that_holds_one_is_not_
     assert "another place" in (real.caches.bring_back(own_cache(real.settings.layout.root / "venvs")) or "")
 
 
-def test_what_is_too_large_is_not_kept_and_the_report_says_it(
+def test_a_cache_that_is_too_large_is_not_stored_and_the_report_says_it(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text names what there is and what may be; nothing is sent."""

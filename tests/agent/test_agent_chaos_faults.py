@@ -134,7 +134,7 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(
 
 
 @pytest.mark.parametrize("moment", [f"{STORED_20}/part/weights.bin", f"{BEGUN_30}/part/weights.bin"])
-def test_a_full_disk_is_told_of_and_waited_out(chaos: ChaosLab, moment: str) -> None:
+def test_a_full_disk_is_reported_and_waited_out(chaos: ChaosLab, moment: str) -> None:
     """Full while a checkpoint is restored, and full while the next one is committed: nothing is lost."""
     with disk_of(chaos) as disk:
         filled = []

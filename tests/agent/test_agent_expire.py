@@ -194,7 +194,7 @@ def test_a_node_that_is_not_the_one_it_was_made_as_is_not_touched(stage: Stage) 
     assert stage.deletes == []
 
 
-def test_a_refusal_is_told_and_tried_again_later(stage: Stage) -> None:
+def test_a_refusal_is_reported_and_tried_again_later(stage: Stage) -> None:
     """Without the role: the heartbeat says so, the job stays stopped, and the pauses grow."""
     stage.record(LONG_AGO)
     api, refusal = stage.lab.fault, {"error": {"message": "Permission 'tpu.nodes.delete' denied"}}

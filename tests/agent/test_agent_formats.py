@@ -226,7 +226,7 @@ def test_a_pickle_is_read_without_running_it(tmp_path: Path, monkeypatch: pytest
     assert updates_in(path) is None
 
 
-def test_torn_steps_are_moved_and_kept(tmp_path: Path) -> None:
+def test_torn_steps_are_moved_and_not_deleted(tmp_path: Path) -> None:
     """A torn save leaves the folder under a name that says so, with its bytes."""
     trees.save(tmp_path / "saves", "tf", 40)
     index = tmp_path / "saves" / "ckpt-40.index"

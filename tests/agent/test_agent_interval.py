@@ -144,7 +144,7 @@ def test_the_agent_reads_the_memory_of_zones_as_the_controller_writes_it() -> No
     )
 
 
-def test_a_job_is_told_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> None:
+def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> None:
     """
     Earlier machines died young, so it is told less; its own report of slow saves changes that.
 
@@ -198,7 +198,7 @@ def test_a_job_is_told_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> 
     assert (beat["save_cost"], beat["save_cost_from"]) == (500, "reported")
 
 
-def test_a_fixed_interval_is_told_and_no_interval_is_not(lab: Lab) -> None:
+def test_a_fixed_interval_is_passed_on_and_no_interval_is_not(lab: Lab) -> None:
     """The variables are empty where the job decides for itself."""
     say = 'echo "$TPUCTL_SAVE_EVERY_SECONDS,$(basename "$TPUCTL_SAVE_EVERY_FILE")"'
     lab.machine("fixed", INCARNATION=1, SAVE_EVERY="90", COMMAND=say).run_to_end()

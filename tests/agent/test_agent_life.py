@@ -115,7 +115,7 @@ def test_sigterm_leads_to_a_last_commit(lab: Lab) -> None:
     assert "saved on request" in lab.log()
 
 
-def test_notice_of_the_metadata_server_is_seen_at_once(lab: Lab) -> None:
+def test_a_preemption_notice_of_the_metadata_server_is_observed_at_once(lab: Lab) -> None:
     """The long-poll of instance/preempted ends the job with a last commit."""
     machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=40000, _SAVE_EVERY=100000).start()
     machine.until(lambda: (machine.heartbeat().get("step") or 0) > 3, "a step")

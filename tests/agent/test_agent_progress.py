@@ -48,7 +48,7 @@ def test_the_order_of_the_sources() -> None:
     assert sources() == Known()
 
 
-def test_a_bar_that_begins_anew_after_a_restart_is_not_believed() -> None:
+def test_a_bar_that_begins_again_after_a_restart_is_not_believed() -> None:
     """Its count would look like a job that ignores its checkpoint; its loss is one all the same."""
     bar = Printed(3, 0.5, None, 90, "bars", exact=False)
     assert sources(printed=bar).step == 3
@@ -57,12 +57,12 @@ def test_a_bar_that_begins_anew_after_a_restart_is_not_believed() -> None:
     assert sources(printed=bar, target=2).step is None
 
 
-def test_an_own_count_below_the_checkpoint_is_told_as_it_is() -> None:
+def test_an_own_count_below_the_checkpoint_is_reported_as_it_is() -> None:
     """A job that counts from 0 again has not read its checkpoint, and that must be seen."""
     assert sources(printed=Printed(3, 0.5, None, None, "lines", exact=True), resumed=40).step == 3
 
 
-def test_a_loss_that_is_no_number_is_not_told_as_one() -> None:
+def test_a_loss_that_is_no_number_is_not_reported_as_one() -> None:
     """It is said to be odd; a heartbeat is JSON, which has no NaN."""
     found = sources(printed=Printed(3, math.nan, None, None, "lines", exact=True))
     assert (found.loss, found.odd_loss) == (None, True)
@@ -127,7 +127,7 @@ def test_output_is_unbuffered_unless_the_user_says_otherwise(
     assert lab.log().count(f"[{seen}]") == 2
 
 
-def test_a_loss_of_event_files_is_seen(lab: Lab) -> None:
+def test_a_loss_in_event_files_is_read(lab: Lab) -> None:
     """A job that prints nothing, but logs for TensorBoard into the folder it runs in."""
     script = (
         "import base64, pathlib, time\n"

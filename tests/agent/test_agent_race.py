@@ -49,7 +49,7 @@ def test_a_claim_that_is_replaced_keeps_its_machine(lab: Lab) -> None:
 @pytest.mark.parametrize(
     "said", ["true", '"7"', "1e999", "7.0", "null", "[]", "3", "1004", "-1", "1" * 2000, "[" * 100_000]
 )
-def test_a_claim_that_names_no_tpu_of_the_race_names_nobody(said: str) -> None:
+def test_a_claim_that_names_no_tpu_of_the_race_has_no_winner(said: str) -> None:
     """Whole numbers from the race's own on; the machine waits for one, and does not fall."""
     assert named(f'{{"incarnation": {said}}}'.encode(), 4) is None
     assert named(said.encode(), 4) is None

@@ -76,13 +76,13 @@ def test_each_variable_must_lead_here(given, name, value):
 
 
 @pytest.mark.parametrize("name", ["TPUCTL_LOCAL_CLOUD", "TPUCTL_MACHINE"])
-def test_one_mark_is_enough(given, name):
+def test_one_rehearsal_mark_is_enough(given, name):
     """A machine that has lost one of its two marks is one of a rehearsal all the same."""
     with pytest.raises(UnsafeError):
         check({name: given[name]})
 
 
-def test_other_machines_are_left_alone():
+def test_the_environment_of_other_machines_is_not_changed():
     """A machine of Google's has none of these variables, or its owner's own."""
     environ = {"https_proxy": "http://proxy.example.org", "REHEARSAL_NETWORK": "open", "no_proxy": "*"}
     assert problems(environ) == []

@@ -88,7 +88,7 @@ def test_a_part_that_fails_is_sent_again_and_nothing_else(lab, tmp_path, broken,
     assert sent == len(DATA) + again
 
 
-def test_a_session_that_is_forgotten_is_begun_anew(lab, tmp_path):
+def test_an_upload_session_that_is_forgotten_is_started_again(lab, tmp_path):
     """A 410 in the middle costs a second session, not the file."""
     told = []
 

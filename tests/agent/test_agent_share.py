@@ -94,7 +94,7 @@ def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: Lab) -> None:
     assert "begin after 0" in log.splitlines()[1]
 
 
-def test_a_new_start_takes_the_living_nodes_along_and_nobody_else_commits(lab: Lab) -> None:
+def test_a_new_start_takes_the_living_nodes_along_and_no_other_commits(lab: Lab) -> None:
     """A slice that was cut off wakes up to a newer start: what it has made since is not committed."""
     fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
     for name in ("n-001", "n-002", "n-003"):

@@ -80,7 +80,7 @@ def test_a_number_that_counts_epochs_is_no_step() -> None:
     assert run.found == []
 
 
-def test_a_job_that_begins_at_an_earlier_step_is_measured_anew() -> None:
+def test_a_job_that_begins_at_an_earlier_step_is_measured_from_there() -> None:
     """What its last start has shown is not mixed with it."""
     run = Run()
     run.train(60)

@@ -301,7 +301,7 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: Lab, ref
     assert name not in refused
 
 
-def test_what_another_thread_has_told_meanwhile_is_not_told_twice(lab: Lab) -> None:
+def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: Lab) -> None:
     """The start of a job is told by whoever comes first, and what comes with it is one report."""
     status = Status(settings_of(lab))
     reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)

@@ -43,7 +43,7 @@ def claims(lab: Lab) -> list[str]:
     return [one for one in lab.names(f"{TASK}.tpuctl/gang/") if one.endswith("claim.json")]
 
 
-def test_a_task_that_has_ended_is_marked_and_never_run_again(lab: Lab) -> None:
+def test_a_task_that_has_ended_is_recorded_and_never_run_again(lab: Lab) -> None:
     """Also when Slurm has lost its state and starts it once more, on another machine."""
     assert start(node(lab, "a", TARGET_STEPS=20, _STEPS=20)).wait() == 0
     assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.done"]
@@ -53,7 +53,7 @@ def test_a_task_that_has_ended_is_marked_and_never_run_again(lab: Lab) -> None:
     assert (committed(lab), len(claims(lab))) == (saved, 1)
 
 
-def test_a_task_that_was_given_up_is_marked_as_failed(lab: Lab) -> None:
+def test_a_task_that_was_given_up_is_recorded_as_failed(lab: Lab) -> None:
     """Its status tells Slurm so."""
     assert start(node(lab, "a", FAILURES=1, COMMAND="exit 3")).wait() == 1
     assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.failed"]
@@ -100,7 +100,7 @@ def test_each_start_leaves_a_mark_with_its_node(lab: Lab) -> None:
     assert lab.names(f"{JOB}{STARTS}") == [f"{JOB}{STARTS}3.1.n-001"]
 
 
-def test_small_files_of_a_task_are_kept_for_the_table_and_never_those_of_another_task(lab: Lab) -> None:
+def test_small_files_of_a_task_are_stored_for_the_table_and_never_those_of_another(lab: Lab) -> None:
     """The machine's folder is used by one task after the other; a large file is left out."""
     machine = node(
         lab, "a", COLLECT="metrics.json:none.json:big.json", FAILURES=1,

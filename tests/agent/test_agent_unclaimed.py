@@ -286,7 +286,7 @@ def test_only_the_very_same_job_had_ended_before(bundle: str, settings: str, fou
     assert ended_before([one], 1, "b", settings) == ()
 
 
-def test_a_save_that_no_job_can_go_on_from_is_told_as_that(lab: Lab) -> None:
+def test_a_save_that_no_job_can_resume_from_is_reported_as_that(lab: Lab) -> None:
     """The Trainer with save_only_model: the layout is known, and it is not the format that is to blame."""
     script = (
         "import os\nfrom pathlib import Path\n"

@@ -51,7 +51,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_large_file_is_made_of_parts_of_which_nothing_is_left(lab, bucket, file):
+def test_a_large_file_is_made_of_parts_of_which_nothing_remains(lab, bucket, file):
     """The bucket joins them in order, and removes them with the same call."""
     seen = answering(lab, lambda _request, _kind, _number, true: true())
     assert bucket.upload(NAME, file, len(DATA)) == hashlib.sha256(DATA).hexdigest()
@@ -171,7 +171,7 @@ def test_a_part_of_another_generation_is_not_joined(lab, bucket, file):
     assert held(lab) is None
 
 
-def test_what_somebody_else_has_written_meanwhile_stays(lab, bucket, file):
+def test_an_object_that_another_writer_has_written_meanwhile_stays(lab, bucket, file):
     """The object was not there when the upload began: that holds until its end, or the upload fails."""
 
     def theirs(_request, what, _number, true):

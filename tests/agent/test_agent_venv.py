@@ -84,7 +84,7 @@ def pins(layout) -> Path:
 WHERE = ("python", "-c", "import sys, first_package; print(sys.prefix)")
 
 
-def test_one_of_many_makes_it_and_a_killed_install_is_made_again(layout, pins):
+def test_one_of_many_starts_makes_the_environment_and_a_killed_install_is_made_again(layout, pins):
     """Two starts at once share one installation; a later one finds it; what a kill left is replaced."""
     wheels = layout.root / "wheels"
     both = [start(layout, wheels, "-r", "requirements.txt", "--", *WHERE) for _ in range(2)]

@@ -78,7 +78,7 @@ def test_only_values_of_the_deployment_file_are_filled_in() -> None:
     assert expanded(environ) == {**environ, "A": "z"}
 
 
-def test_names_that_stay_are_told() -> None:
+def test_variable_names_that_are_not_filled_in_are_reported() -> None:
     """Each once; an escaped one is meant to stay."""
     assert unknown("$HOME/$ZONE/${HOME}/${USER}/$$LANG") == ("HOME", "USER")
 

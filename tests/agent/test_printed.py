@@ -72,7 +72,7 @@ def test_an_evaluation_does_not_set_the_training_back() -> None:
     assert (after(text).step, after(text).loss) == (5, 2.0)
 
 
-def test_a_bar_before_the_training_is_left_for_that_of_the_training() -> None:
+def test_a_bar_before_the_training_gives_way_to_that_of_the_training() -> None:
     """A bar over the data is whole before the one with the steps begins."""
     text = bar("", 5000, 5000) + "\n" + bar("", 3, 120) + "\r"
     assert after(text).step == 3
@@ -123,7 +123,7 @@ def test_a_slow_pattern_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("loss", ["nan", "inf", "-inf", "1e308", "-1e308", "1e999", "NaN"])
-def test_a_loss_that_is_no_number_is_told_as_such(loss: str) -> None:
+def test_a_loss_that_is_no_number_is_reported_as_such(loss: str) -> None:
     """The step goes on; the loss of before is not shown for it."""
     found = after(f"step 4 loss 1.5\nstep 5 loss {loss}\n")
     assert found.step == 5

@@ -15,7 +15,7 @@ class Lines(Reporter):
         self.all.append(text)
 
 
-def test_a_refusal_is_told_once_and_again_when_more_nodes_have_met_it():
+def test_a_refusal_is_reported_once_and_again_when_more_nodes_have_met_it():
     """However often each of them asks; another zone and another cause are news at once."""
     lines = Lines()
     refusals = Refusals(lines)

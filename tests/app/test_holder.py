@@ -26,13 +26,13 @@ def held_by(pid: int, **changes):
     return replace(this_process("watch", 1.0), pid=pid, **changes)
 
 
-def test_one_that_runs_is_not_gone(sleeper):
+def test_a_process_that_runs_has_not_ended(sleeper):
     """Neither this process nor another one."""
     assert not process_ended(held_by(os.getpid()))
     assert not process_ended(held_by(sleeper.pid))
 
 
-def test_one_that_was_killed_is_gone_also_where_nobody_collects_it(sleeper):
+def test_a_killed_process_has_ended_also_where_no_parent_collects_it(sleeper):
     """In a container without an init that does so, its entry stays for as long as the container runs."""
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
@@ -42,7 +42,7 @@ def test_one_that_was_killed_is_gone_also_where_nobody_collects_it(sleeper):
     assert process_ended(held_by(sleeper.pid))
 
 
-def test_nobody_can_tell_of_another_system(sleeper):
+def test_whether_a_process_of_another_system_has_ended_is_unknown(sleeper):
     """The same number is another process there."""
     sleeper.kill()
     sleeper.wait()

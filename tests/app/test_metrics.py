@@ -27,7 +27,7 @@ def served():
     one.close()
 
 
-def test_what_a_pass_has_seen_can_be_read(served):
+def test_what_a_pass_has_observed_can_be_read(served):
     """Numbers of the last pass; states that are over are gone, and so is what is not known any more."""
     one, read = served
     one.update(body(), 1000.0, failures=0)
@@ -49,7 +49,7 @@ def test_what_a_pass_has_seen_can_be_read(served):
     assert names - {f"{name.removesuffix('_total')}_created" for name in COUNTERS} <= {*GAUGES, *COUNTERS}
 
 
-def test_it_listens_on_this_computer_only_and_not_after_the_end(served):
+def test_the_metrics_server_listens_on_this_computer_only_and_not_after_the_end(served):
     """Nobody else on the network reads it; the port is free again afterwards."""
     one, read = served
     assert one._server.server_address[0] == "127.0.0.1"

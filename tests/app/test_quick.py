@@ -82,7 +82,7 @@ def watched(tmp_path, monkeypatch):
     return session
 
 
-def test_it_imports_neither_clients_nor_the_file_reader(watched):
+def test_the_quick_status_imports_neither_clients_nor_the_file_reader(watched):
     """The list of modules is what makes it quick; the lines are those of the long way."""
     ours = {key: os.environ[key] for key in ("TPUCTL_STATE_DIR", "TPUCTL_LOCAL_DIR")}
     done = subprocess.run(
@@ -98,7 +98,7 @@ def test_it_imports_neither_clients_nor_the_file_reader(watched):
     assert not {m for m in found if m.startswith(("orchestrator.google", "orchestrator.app.session"))}
 
 
-def test_it_answers_for_a_file_a_name_and_a_folder_below(watched, monkeypatch, capsys):
+def test_the_quick_status_answers_for_a_file_a_name_and_a_folder_below(watched, monkeypatch, capsys):
     """As the long way finds them; with what was seen in JSON too."""
     assert published_on("gcp", None, "mine").body == BODY
     assert published_on("gcp", Path("tpuctl.yaml"), None).body == BODY
@@ -131,7 +131,7 @@ def test_the_long_way_is_gone_when_anything_has_changed(change, watched, monkeyp
     assert published_on("gcp", None, None) is None
 
 
-def test_a_project_that_comes_from_the_login_is_asked_for_anew(watched):
+def test_a_project_that_comes_from_the_login_is_looked_up_again(watched):
     """Another login may have another project, and the file says nothing of it."""
     (watched.folder / "file-mark").unlink()
     watched.spec = replace(watched.spec, project=None)
@@ -146,7 +146,7 @@ def test_a_name_in_two_projects_is_nobodys(watched):
 
 
 @pytest.mark.parametrize("spoilt", [None, "spec.json", "record.json"])
-def test_another_deployment_whose_time_is_over_is_seen_to_first(spoilt, watched):
+def test_another_deployment_whose_time_is_over_is_handled_first(spoilt, watched):
     """So is one that cannot be read; one that has ended keeps nobody from anything."""
     other = known(name="other")
     (other.folder / "file-mark").write_text("of another file")

@@ -65,7 +65,7 @@ def test_where_the_limit_is_not_known_or_excludes_nothing_no_type_is_asked_for(c
     assert not [call for call in cloud.log if "beyond" in call.name]
 
 
-def test_what_is_left_in_another_zone_is_named(cloud):
+def test_leftovers_in_another_zone_are_named(cloud):
     """A VM of the self-test's label far away: 5, with its zone."""
     said = User(cloud).type(
         *WORDS, "--no-tpu", meanwhile={"compute.instances.delete": lambda: stray_vm(cloud, "us-east5-a")}

@@ -69,7 +69,7 @@ def boots(clock, *errors, until=60.0, hopeless=lambda error: not booting(error))
     return when_reached(clock, ask, until, hopeless, said.append), said, clock.now() - begun
 
 
-def test_a_machine_that_boots_is_waited_for_and_each_reason_is_told_once(clock):
+def test_a_machine_that_boots_is_waited_for_and_each_reason_is_reported_once(clock):
     """The same error again is no news."""
     refused, absent = RemoteError("connection refused"), NotFoundError("no VM yet")
     value, said, seconds = boots(clock, absent, refused, refused, absent)

@@ -125,7 +125,7 @@ def test_the_digest_knows_no_defaults():
     assert job_digest(base) == hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:16]
 
 
-def test_an_end_that_nobody_watched_is_taken_from_the_reports():
+def test_an_end_without_a_watcher_is_taken_from_the_reports():
     """New settings for a job that ended meanwhile open a new incarnation instead of ending it once more."""
     done = with_reported_end(spec(), Present((beat(phase=Phase.DONE),)), RUNNING)
     assert done.outcome is Outcome.DONE

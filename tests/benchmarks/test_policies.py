@@ -44,7 +44,7 @@ def played(trace, run, *, noticed=False, latency=None, stress=None):
     return ledger
 
 
-def test_one_is_up_in_every_record(v100):
+def test_one_zone_is_up_in_every_record(v100):
     """The published availability of each zone; read the other way round, none of them would hold."""
     assert v100.up.mean(axis=1).round(2).tolist() == [0.17, 0.47, 0.45, 0.59, 0.76, 0.68, 0.88, 0.90, 0.89]
     assert v100.up.any(axis=0).mean() == pytest.approx(0.992, abs=0.001)
@@ -179,7 +179,7 @@ def test_a_plain_race_agrees_with_an_earlier_replay(v100, oldest, noticed, kept)
     assert ledger.kept / v100.seconds == pytest.approx(kept, abs=0.002)
 
 
-def test_kept_work_by_hand():
+def test_saved_work_by_hand():
     """Two whole intervals survive; with a notice 30 s before the end, the rest up to it as well."""
     latency = Latency()
     assert latency.kept(0.0, 2 * 605.0 + 100.0, noticed=False) == 1200.0
@@ -269,7 +269,7 @@ def test_who_knows_the_trace_creates_while_the_last_machine_works():
     assert least_cost(a_trace("0111110000", tick=3600.0), 0, 10, 4, **wait) > 5.0
 
 
-def test_no_deadline_is_missed_and_nobody_is_cheaper_than_the_least(v100):
+def test_no_deadline_is_missed_and_no_policy_is_cheaper_than_the_least(v100):
     """All rules and the product's real loop, from a few starts of the large record."""
     contract = Contract("test", v100.only(4, 5), 20, 1.3)
     for found in from_starts(contract, contract.starts(3)):
@@ -278,7 +278,7 @@ def test_no_deadline_is_missed_and_nobody_is_cheaper_than_the_least(v100):
         assert min(one.cost for one in found.values()) >= 1.0 - 0.01
 
 
-def test_luck_is_the_same_for_everybody(v100):
+def test_luck_is_the_same_for_every_policy(v100):
     """A quarter of the requests is taken, and who asks twice in half a minute hears the same."""
     market = Market(v100, Latency(), Stress(), seed=3)
     asked = [market.luck(4, at * 30.0) for at in range(4000)]

@@ -171,7 +171,7 @@ def test_a_no_changes_nothing(cloud, monkeypatch):
 
 
 @pytest.mark.parametrize("answer", ["keep", "delete", None])
-def test_down_deletes_what_was_adopted_only_when_told(cloud, answer):
+def test_down_deletes_what_was_adopted_only_when_the_user_says_so(cloud, answer):
     """Kept, it is as before: no label, no key, no job; without an answer it is kept."""
     by_hand(cloud)
     user = User(cloud)

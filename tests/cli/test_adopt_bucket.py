@@ -95,7 +95,7 @@ def test_an_empty_one_may_go_with_the_data(cloud):
         ({"lifecycle": {"rule": [{"action": {"type": "Delete"}, "condition": {"age": 3}}]}}, "lifecycle rule"),
     ],
 )  # fmt: skip
-def test_one_that_loses_data_or_money_is_refused_with_the_reason(cloud, fields, why):
+def test_a_bucket_that_loses_data_or_money_is_refused_with_the_reason(cloud, fields, why):
     """Nothing is changed, in the bucket or elsewhere."""
     by_hand(cloud, "second", **fields)
     before, calls = labels(cloud, "second"), len(cloud.log)

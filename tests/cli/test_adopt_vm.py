@@ -151,7 +151,7 @@ def test_down_does_what_was_said_and_its_own_word_is_the_last(cloud, said_then, 
     assert gone or is_as_before(cloud)
 
 
-def test_one_that_becomes_ours_while_down_is_at_work_is_named_and_stays(cloud):
+def test_a_vm_that_becomes_ours_while_down_is_at_work_is_named_and_stays(cloud):
     """Nobody was asked about it: whoever types `down` once more is, and it goes back to its owner."""
     user = User(cloud)
     user.up()
@@ -165,7 +165,7 @@ def test_one_that_becomes_ours_while_down_is_at_work_is_named_and_stays(cloud):
     assert (cloud.vms(), is_as_before(cloud)) == ({NAME: "RUNNING"}, True)
 
 
-def test_one_that_is_stopped_is_given_back_with_what_is_left_to_do(cloud):
+def test_a_stopped_vm_is_given_back_with_what_remains_to_be_done(cloud):
     """Its disk cannot be reached, so the cron jobs on it are named."""
     user = user_of(cloud)
     user.run("adopt", "--vm", NAME, "--yes")
@@ -219,7 +219,7 @@ def test_what_no_line_can_mend_is_refused(tmp_path, made, words, why):
         assert (vm(cloud).labels, vm(cloud).metadata) == before
 
 
-def test_one_that_is_stopped_elsewhere_or_nowhere_is_refused(cloud):
+def test_a_vm_that_is_stopped_elsewhere_or_absent_is_refused(cloud):
     """Each with its reason."""
     user = user_of(cloud)
     assert f"there is no VM other in {ZONE}" in user.run("adopt", "--vm", "other", "--yes").err

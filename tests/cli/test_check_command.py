@@ -33,7 +33,7 @@ def write(folder, text):
     (folder / "tpuctl.yaml").write_text(text)
 
 
-def test_warnings_are_told_in_groups_and_forbid_nothing(folder, capsys):
+def test_warnings_are_printed_in_groups_and_forbid_nothing(folder, capsys):
     """Worst first; rule, place, number and what to change; at most 80 columns; exit code 0."""
     write(folder, FILE)
     code, out, err = here(capsys, "check")

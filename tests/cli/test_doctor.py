@@ -137,7 +137,7 @@ def test_gclouds_own_settings_are_read_from_its_files(folder, tmp_path, monkeypa
     assert gcloud_settings() == ("me@example.org", "other")
 
 
-def test_a_question_that_hangs_or_breaks_holds_up_nobody():
+def test_a_question_that_hangs_or_breaks_delays_no_other():
     """The others' answers count, the late one is unknown, and the command does not wait for it."""
     began = time.monotonic()
     found = side_by_side(

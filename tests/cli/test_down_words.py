@@ -67,7 +67,7 @@ def test_the_data_goes_for_the_name(user, monkeypatch):
     assert (user.cloud.in_use(), user.cloud.buckets()) == ([], [])
 
 
-def test_a_vm_of_our_label_where_nobody_looks_is_told_with_its_command_and_stays(user):
+def test_a_vm_of_our_label_in_an_unlisted_zone_is_named_with_its_command_and_stays(user):
     """It is not of this record: the command leaves with 5, and what it does name is gone."""
     stray_vm(user.cloud, "us-east5-a")
     said = user.run("down", "--yes")
@@ -144,7 +144,7 @@ def after_cost(user):
     return text.partition("(an estimate, not a bill) ")[2]
 
 
-def test_status_knows_what_is_left_after_down(user):
+def test_status_knows_what_remains_after_down(user):
     """`watch` would refuse, so it is named nowhere; only what can be continued or deleted is."""
     user.watch(60)
     user.down()

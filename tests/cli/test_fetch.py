@@ -52,7 +52,9 @@ def test_bytes_that_are_not_those_saved_leave_nothing(bucket, capsys, tmp_path):
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("model")]
 
 
-def test_what_an_interrupt_left_is_used_and_what_is_foreign_goes(bucket, capsys, tmp_path, monkeypatch):
+def test_what_an_interrupt_has_fetched_is_used_and_what_is_foreign_goes(
+    bucket, capsys, tmp_path, monkeypatch
+):
     """A right file is not asked for again; a half one is; one of another step goes."""
     part = tmp_path / "model.part"
     part.mkdir()
@@ -73,7 +75,7 @@ def test_what_an_interrupt_left_is_used_and_what_is_foreign_goes(bucket, capsys,
     assert tree(tmp_path / "again") == {"weights": b"w" * 4000}
 
 
-def test_a_folder_of_somebody_elses_is_left_alone(bucket, capsys, tmp_path):
+def test_a_foreign_folder_is_not_touched(bucket, capsys, tmp_path):
     """It has the name of an unfinished copy, and not its mark."""
     theirs = tmp_path / "model.part"
     theirs.mkdir()

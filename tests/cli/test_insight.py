@@ -119,7 +119,7 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
 
 
 @pytest.mark.e2e
-def test_where_the_plan_cannot_be_kept_it_is_not_replaced_by_another(folder, start, capsys):
+def test_a_plan_that_cannot_be_carried_out_is_not_replaced_by_another(folder, start, capsys):
     """Without capacity in the zone of the plan, the next zone is not tried: nobody has approved it."""
     start("--stockout", "us-east5-a")
     assert run(capsys, "plan", "--out", "p.json")[0] == 0

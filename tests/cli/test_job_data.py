@@ -63,7 +63,7 @@ def test_each_content_goes_up_once_and_a_change_alone(bucket, sets, tmp_path):
     assert [file.relative for file in missing(bucket, sets())] == ["train.bin"]
 
 
-def test_wrong_bytes_under_a_right_name_are_sent_anew(bucket, sets):
+def test_wrong_bytes_under_a_right_name_are_sent_again(bucket, sets):
     """A kill between an upload and the look at the file may leave it; a name alone proves nothing."""
     bucket.write(digest(CONTENTS["train.bin"]), b"torn")
     files = missing(bucket, sets())

@@ -25,7 +25,7 @@ def kinds(document):
     return [(change["kind"], change["verb"]) for change in document["changes"]]
 
 
-def test_before_up_nobody_is_asked(user):
+def test_before_up_plan_asks_no_cloud(user):
     """Neither network nor credentials are needed, and the plan says where it starts."""
     user.offline = True
     plan = planned(user)
@@ -65,7 +65,7 @@ def test_the_exit_code_tells_changes_on_demand(user):
     assert user.run("plan", "--detailed-exitcode", "--set", "tpu.nix=1").code == 1
 
 
-def test_a_vm_that_the_file_wants_otherwise_is_left_and_named(user):
+def test_a_vm_with_drift_is_not_touched_and_named(user):
     """Plan, up and explain say so, and no call touches the VM."""
     user.up()
     made = user.cloud.mutations()

@@ -42,7 +42,7 @@ def while_watching(cloud, user, act, seconds=600):
     return told[0]
 
 
-def test_others_are_shown_what_the_watcher_has_seen(cloud, user):
+def test_other_commands_show_what_the_watcher_has_observed(cloud, user):
     """On its computer and where its key is, with the age; others, and everybody afterwards, ask the cloud."""
     elsewhere, stranger = User(cloud, "elsewhere"), User(cloud, "stranger")
     (stranger.state / "gcp" / RECORD_KEY).unlink()
@@ -81,7 +81,7 @@ def test_a_look_at_what_is_published_asks_nothing_of_compute_engine_or_tpu(cloud
 
 
 @pytest.mark.parametrize("how", ["killed", "torn", "a stranger's"])
-def test_what_nobody_vouches_for_is_not_shown(how, cloud, user):
+def test_a_status_that_no_live_watcher_vouches_for_is_not_shown(how, cloud, user):
     """A dead watcher's, a damaged one, one that another process wrote."""
     bucket = cloud.buckets()[0]
     if how == "killed":
@@ -119,7 +119,7 @@ def test_a_snapshot_counts_for_a_minute(age, counts, tmp_path):
     assert published_here(tmp_path, 1000.0, lambda _: True) is None
 
 
-def test_the_curve_of_the_loss_is_kept_across_watches(cloud, user):
+def test_the_curve_of_the_loss_is_stored_across_watches(cloud, user):
     """A point for each step that a look has seen, by one watcher and the next."""
     cloud.machines.say("demo", loss=2.5)
     user.watch(600)

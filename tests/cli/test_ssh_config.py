@@ -70,7 +70,7 @@ def test_what_the_user_has_written_stays_byte_for_byte(user):
     assert not (user.state / "ssh" / "gcp-local-project-demo.conf").exists()
 
 
-def test_nobody_who_answers_nothing_changed(user):
+def test_without_an_answer_nothing_is_changed(user):
     """Without a terminal it needs --yes."""
     said = user.run("ssh-config", "--write")
     assert (said.code, config(user).read_text(), backups(user)) == (2, OWN, [])
@@ -87,7 +87,7 @@ def test_a_linked_configuration_stays_a_link(user):
     assert place.read_text().startswith("# tpuctl")
 
 
-def test_lines_that_somebody_has_changed_are_left_alone(user):
+def test_lines_that_the_user_has_changed_are_not_touched(user):
     """They are not ours any more."""
     assert user.run("ssh-config", "--write", "--yes").code == 0
     changed = config(user).read_text().replace("*.conf", "demo.conf")
@@ -129,7 +129,7 @@ def test_a_folder_that_openssh_reads_otherwise_is_refused(user, name):
     assert "OpenSSH cannot be told of th" in said.err
 
 
-def test_one_thing_at_a_time(user):
+def test_write_and_remove_together_are_refused(user):
     """--write and --remove together mean nothing."""
     assert user.run("ssh-config", "--write", "--remove", "--yes").code == 2
     assert config(user).read_text() == OWN

@@ -103,7 +103,7 @@ def test_status_is_shown_like_this(name, found, width):
         ("elsewhere", "RUNNING", "tpuctl watch"),
     ],
 )
-def test_when_nobody_watches_the_next_step_is_to_watch(loop, vm, next_step):
+def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
     """A job that runs needs nothing, but after a preemption nothing would come."""
     holder = loop and {
         "where": loop, "who": "root@vm", "command": "watch", "renewed_age_s": 900.0, "alive": False
@@ -305,12 +305,12 @@ def test_a_row_of_all_deployments_has_the_same_keys_with_and_without_an_answer()
     assert (unknown["problem"], unknown["job"]) == ("why", None)
 
 
-def test_nothing_is_drawn_where_nobody_looks():
+def test_nothing_is_drawn_without_a_terminal():
     """Tests have no terminal."""
     assert not wanted()
 
 
-def test_rate_and_time_left_are_shown_where_they_are_known():
+def test_rate_and_remaining_time_are_shown_where_they_are_known():
     """The slowest worker's; nothing is said of what nobody knows."""
     told = job_text(body(workers=[worker(rate=4.25, total_steps=None)], eta_s=65.0))
     assert told == "run, step 120 of 400 (30%), loss 2.31, 4.25 steps/s, 1 min 5 s left"
@@ -324,7 +324,7 @@ def test_the_last_step_may_be_known_from_the_job_alone():
     assert told == "run, step 120 of 240 (50%), loss 2.31, 2 steps/s, 1 min 0 s left"
 
 
-def test_what_a_job_does_not_tell_is_said_once_it_has_saved():
+def test_what_a_job_does_not_report_is_said_once_it_has_saved():
     """A line without them looks like a job that stands still; before the first save it may be starting."""
 
     def said(**more):

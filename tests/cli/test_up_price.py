@@ -69,7 +69,7 @@ def test_a_no_changes_nothing_and_a_yes_goes_on(cloud, user, typed):
 
 
 @pytest.mark.parametrize("word", ["--yes", "--json"])
-def test_nobody_is_asked_who_has_said_yes_or_is_a_program(cloud, user, typed, word):
+def test_with_yes_or_from_a_program_no_question_is_asked(cloud, user, typed, word):
     """The price is told all the same."""
     said = typed(user, "n", "up", word)
     assert (said.code, "Go on?" in said.err, "Price:" in said.err) == (0, False, True)
@@ -109,7 +109,7 @@ def test_the_machine_room_alone_has_its_own_price(user):
     assert f"Price: {hour:.4f} USD an hour" in said.err
 
 
-def test_a_price_that_nobody_knows_is_not_taken_for_zero(cloud, monkeypatch):
+def test_an_unknown_price_is_not_taken_for_zero(cloud, monkeypatch):
     """The known part is a lower bound, the sum until ttl is not known."""
     user = User(cloud, watch__ttl="2d")
     monkeypatch.setattr(Catalog, "tpu_price", lambda *_, **__: None)

@@ -175,7 +175,7 @@ def test_an_index_that_names_no_release(body):
         latest(address)
 
 
-def test_a_package_that_nobody_has_published():
+def test_a_package_that_was_never_published():
     """The index answers 404, or cannot be reached."""
     with index(b"{}", 404) as (address, _), pytest.raises(OSError, match="404"):
         latest(address)

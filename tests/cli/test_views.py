@@ -91,7 +91,7 @@ def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
     assert lines(capsys) == ["last report of the job, step 278 of 400, loss 2.206, 0.1000 USD, TPU #1"]
 
 
-def test_rate_and_time_left_are_said_and_what_is_left_of_the_budget(capsys):
+def test_rate_and_remaining_time_and_budget_are_said(capsys):
     """Plain and live lines have them."""
     far = {"step": 120000, "total_steps": 500000, "loss": 2.345, "rate": 3.21, "committed_step": 119000}
     (report,) = seen(T0, **far).world.heartbeats.value
@@ -311,13 +311,13 @@ def test_a_sum_without_a_price_is_a_lower_bound():
         (True, None, "3 known, and maybe more: a lost TPU made no last report"),
     ],
 )
-def test_steps_that_a_lost_machine_had_not_reported_are_told_apart(at_least, at_most, text):
+def test_steps_that_a_lost_machine_had_not_reported_are_shown_apart(at_least, at_most, text):
     """A machine that died without a last report may have trained on after it."""
     summary = Summary(60, None, 2, 3, at_least, (), None, 9.0, 0, 0, redone_at_most=at_most)
     assert redone_text(summary) == text
 
 
-def test_steps_that_nobody_counted_are_not_called_none():
+def test_steps_that_were_not_counted_are_not_called_none():
     """Neither 0 steps redone, nor a goodput of 0 %."""
     lines = "\n".join(summary_lines(Summary(60, None, 2, None, True, (), None, 9.0, 0, 0), unbilled=True))
     assert "steps redone    not known" in lines
@@ -347,7 +347,7 @@ def test_times_never_run_backwards(capsys):
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0 s"), (125, "2 min 5 s"), (3840, "1 h 4 min"), (604740, "6 d 23 h")]
 )
-def test_a_duration_is_told_in_two_units(seconds, text):
+def test_a_duration_is_printed_in_two_units(seconds, text):
     """Nobody reckons with 167 hours."""
     assert span_text(seconds) == text
 

@@ -69,7 +69,7 @@ def test_while_nothing_happens_one_list_in_each_poll_serves_all(cloud, user, mon
     assert looks["gets"] <= 2 * (900 / LONGEST + 3)
 
 
-def test_one_that_cannot_be_watched_keeps_no_other_from_it(cloud, user):
+def test_a_deployment_that_cannot_be_watched_stops_no_other(cloud, user):
     """It is named with the way on, and the exit code is its own."""
     [spec] = (user.state / "gcp").glob("*/demo/spec.json")
     spec.write_text("{}")

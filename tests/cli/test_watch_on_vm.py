@@ -83,7 +83,7 @@ def test_the_loop_steps_aside_for_every_command_that_takes_the_lease():
     assert {"up", "down"} <= found - {"expire"} <= set(PEOPLE)
 
 
-def test_a_vm_not_made_for_it_is_told_at_once(tmp_path, monkeypatch, capsys):
+def test_a_vm_not_made_for_the_loop_is_refused_at_once(tmp_path, monkeypatch, capsys):
     """Before any cloud is asked; --stop alone is refused too."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tpuctl.yaml").write_text(document_of(make_spec()))

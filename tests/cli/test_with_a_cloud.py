@@ -56,7 +56,7 @@ def test_without_credentials_nothing_is_touched(words, folder, capsys, monkeypat
 
 
 @pytest.mark.parametrize("words", [["up"], ["watch"], ["down", "--yes"]])
-def test_a_second_tpuctl_is_told_who_holds_the_deployment(words, folder, capsys, monkeypatch, tmp_path):
+def test_a_second_tpuctl_names_who_holds_the_deployment(words, folder, capsys, monkeypatch, tmp_path):
     """Exit code 6 before any call; whoever came first is named."""
     monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path / "state"))
     place = tmp_path / "state" / "gcp" / "someone-elses" / "mine"
@@ -70,7 +70,7 @@ def test_a_second_tpuctl_is_told_who_holds_the_deployment(words, folder, capsys,
 
 
 @pytest.mark.parametrize("words", [[], ["--delete-data"], ["--json"]])
-def test_down_asks_nobody_who_is_not_there(words, folder, capsys):
+def test_down_asks_no_question_without_a_terminal(words, folder, capsys):
     """Without a terminal and without --yes it ends with 2, names the flag, and has looked at nothing."""
     done = tpuctl("down", *words, cwd=folder)
     assert done.returncode == 2

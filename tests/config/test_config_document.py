@@ -56,7 +56,7 @@ def test_aliases_that_grow_without_end_are_stopped():
         ("a: !!int x\n", (1, 4), "not a valid value"),
     ],
 )
-def test_what_yaml_allows_and_a_deployment_file_does_not_is_noted(text, place, words):
+def test_what_yaml_allows_and_a_deployment_file_does_not_is_recorded(text, place, words):
     """These do not stop the reading, so the rest is checked as well."""
     (found,) = parse(text.encode(), "x").complaints
     assert (found.line, found.col) == place

@@ -292,7 +292,7 @@ def test_a_wrong_flag_or_variable_is_blamed_by_its_name():
     assert "did you mean tpu.zones?" in str(found[1])
 
 
-def test_variables_of_other_parts_are_left_alone():
+def test_variables_of_other_parts_are_not_read_as_settings():
     """On a machine TPUCTL_ROOT, TPUCTL_BUCKET and TPUCTL_JOB are set; they are no settings."""
     environ = {"TPUCTL_ROOT": "/x", "TPUCTL_BUCKET": "b", "TPUCTL_JOB": "a/1/1", "TPUCTL_CLOUD": "local"}
     assert read(VALID.encode(), "x", {}, environ) == read(VALID.encode(), "x", {}, {})

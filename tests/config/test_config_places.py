@@ -40,7 +40,7 @@ def arrange(rng):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_ten_mistakes_are_told_at_their_lines_however_the_file_is_arranged(seed):
+def test_ten_mistakes_are_reported_at_their_lines_however_the_file_is_arranged(seed):
     """Ten arrangements for each of twenty seeds."""
     rng = random.Random(seed)
     for _ in range(10):

@@ -58,7 +58,7 @@ def test_no_mistake_hides_another_one():
     assert {pair: keys for pair, keys in hidden.items() if keys} == {}
 
 
-def test_all_mistakes_together_are_told_together():
+def test_all_mistakes_together_are_reported_together():
     """One file with all of them: nobody corrects it twice."""
     alone = set().union(*(complained(mistake) for mistake in STRUCTURE + VALUES))
     # Without its section's right keys nothing is known of what they say.

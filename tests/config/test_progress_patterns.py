@@ -77,7 +77,7 @@ def test_what_is_no_pattern_is_said_plainly(pattern: str, message: str) -> None:
     assert fault("step", pattern)[0].startswith(message)
 
 
-def test_a_wrong_pattern_is_told_with_its_place() -> None:
+def test_a_wrong_pattern_is_reported_with_its_position() -> None:
     """File, line and column, as for every setting; all of them at once."""
     text = VALID.replace("watch:", "  progress:\n    step: 'iter \\d+'\n    loss: '(a+)+'\nwatch:")
     found = complaints(text)

@@ -121,7 +121,7 @@ def problems(**overrides):
 
 
 @pytest.mark.parametrize(("overrides", "key", "words"), MISTAKES, ids=lambda value: str(value)[:40])
-def test_each_mistake_is_told_once_at_its_key(overrides, key, words):
+def test_each_mistake_is_reported_once_at_its_key(overrides, key, words):
     """One mistake gives one fatal problem, at the key that has to change."""
     found = [problem for problem in problems(**overrides) if problem.fatal]
     assert [problem.key for problem in found] == [key]

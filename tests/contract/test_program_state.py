@@ -27,6 +27,6 @@ def test_each_word_of_the_scripts_is_known(name):
         ("", ProgramPhase.OTHER),
     ],
 )
-def test_the_first_word_decides_and_the_whole_text_is_kept(text, phase):
+def test_the_first_word_decides_and_the_whole_text_is_stored(text, phase):
     """People read the reason."""
     assert (program_state(text).phase, program_state(text).text) == (phase, text)

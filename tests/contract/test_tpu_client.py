@@ -60,7 +60,7 @@ def test_create_get_list_update_delete(cloud):
         cloud.tpu.get_node(name=NODE)
 
 
-def test_a_preemption_is_seen_as_a_state(cloud):
+def test_a_preemption_is_observed_as_a_state(cloud):
     """The node stays as PREEMPTED; its name is taken and update is refused."""
     created(cloud)
     cloud.lab.cloud.preempt("n1", notice=False)

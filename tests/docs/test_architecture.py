@@ -29,7 +29,7 @@ def test_every_function_or_constant_that_it_names_is_in_its_file():
         assert re.search(rf"^(def {symbol}\(|{symbol} = )", text, re.MULTILINE), (name, symbol)
 
 
-def test_it_answers_twenty_questions():
+def test_the_architecture_page_answers_twenty_questions():
     """Each with at least one file."""
     rows = [line for line in TEXT.splitlines() if re.match(r"\| .*\? \|", line)]
     assert len(rows) >= 20

@@ -27,7 +27,7 @@ def test_every_witness_is_there():
         assert name in found, f"{path}: {name}"
 
 
-def test_what_can_be_switched_off_is_marked():
+def test_what_can_be_switched_off_has_its_scissors():
     """As many scissors in a row as there are switches of that finding."""
     switches = [int(re.match(r"U(\d+)", name)[1]) for name in UNKIND]
     marked = {number: row.count("✂") for number, row in ROWS.items() if "✂" in row}

@@ -37,7 +37,7 @@ def test_every_witness_is_there():
             assert name in found, f"{finding}: {path}: {name}"
 
 
-def test_what_is_left_is_said():
+def test_each_quoted_limit_is_in_the_list_of_what_is_not_promised():
     """Each quotation is in the list of what is not promised."""
     plain = " ".join(LEFT.split())
     for finding, row in ROWS.items():

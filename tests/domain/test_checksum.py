@@ -17,7 +17,7 @@ BODIES = st.dictionaries(st.text().filter(lambda key: key != "checksum"), VALUES
 
 
 @given(BODIES)
-def test_both_ways_to_write_it_are_read_as_the_same(body):
+def test_the_two_ways_to_write_a_checksum_are_read_as_the_same(body):
     """Written once or twice, it is one body with one checksum."""
     assert verified(bytes_with_checksum(body)) == verified(json.dumps(with_checksum(body)).encode()) == body
     assert json.loads(bytes_with_checksum(body)) == with_checksum(body)

@@ -13,7 +13,7 @@ SHOWN = {
 }  # fmt: skip
 
 
-def test_it_is_read_as_the_schema_has_it():
+def test_a_maintenance_is_read_as_the_schema_has_it():
     """Times in RFC 3339, also with nanoseconds."""
     assert maintenance_of(SHOWN) == Maintenance("PENDING", "SCHEDULED", 1_800_000_000.0, 1_800_010_800.0)
 
@@ -44,7 +44,7 @@ def test_nothing_is_no_maintenance(shown):
         ({"type": "", "windowStartTime": ""}, "maintenance announced"),
     ],
 )
-def test_it_is_told_with_its_time(change, text):
+def test_a_maintenance_is_reported_with_its_time(change, text):
     """And without what the API does not tell."""
     assert maintenance_text(maintenance_of({**SHOWN, **change})) == text
     assert maintenance_text(None) == ""

@@ -30,7 +30,7 @@ def test_two_projects_get_two_buckets():
     assert names.bucket_name(spec, "one") != names.bucket_name(spec, "two")
 
 
-def test_a_given_bucket_name_is_kept():
+def test_a_given_bucket_name_is_used():
     """The file's bucket name wins over the derived one."""
     assert names.bucket_name(make_spec(bucket__name="mine-1"), "p") == "mine-1"
 
@@ -43,7 +43,7 @@ def test_each_incarnation_has_its_own_node_name_and_can_be_read_back():
     assert names.incarnation_of("somebody-elses", {}) is None
 
 
-def test_the_vm_stands_in_the_first_zone_unless_told():
+def test_the_vm_stands_in_the_first_zone_unless_the_file_names_one():
     """The VM follows the TPU."""
     assert names.vm_zone(make_spec()) == "europe-west4-b"
     assert names.vm_zone(make_spec(vm__zone="europe-west4-c")) == "europe-west4-c"

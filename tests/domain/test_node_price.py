@@ -68,7 +68,7 @@ def test_a_refusal_beside_the_bucket_sends_the_next_one_away_until_it_is_old():
     assert next_zone(spec, past, NOW + 6 * 3600, table) == HERE
 
 
-def test_a_dear_way_counts_by_the_price_of_the_tpu():
+def test_the_price_of_traffic_counts_by_the_price_of_the_tpu():
     """Where an hour of traffic costs as much as the TPU, the zone is worth half; unknown prices count too."""
     way = {AWAY: 0.1}
     dear, cheap = (Prices({(KIND, AWAY): Price(9.0, usd)}, way) for usd in (100.0, 1.0))

@@ -67,7 +67,7 @@ def test_a_ready_node_forgives_earlier_refusals():
     assert learn(refused, world()).refusals == ()
 
 
-def test_an_absence_keeps_the_time_of_its_first_sighting():
+def test_an_absence_keeps_the_time_of_its_first_observation():
     """The second witness needs to know when the first one spoke."""
     first = learn(record(), world(nodes=Present(())))
     assert first.first_seen[of_node(1, Sign.ABSENT)] == NOW
@@ -75,7 +75,7 @@ def test_an_absence_keeps_the_time_of_its_first_sighting():
     assert later.first_seen[of_node(1, Sign.ABSENT)] == NOW
 
 
-def test_a_sighting_in_between_clears_the_absence():
+def test_an_observation_in_between_clears_the_absence():
     """Absent, present, absent: the count starts again."""
     first = learn(record(), world(nodes=Present(())))
     seen = learn(first, world(observed_at=NOW + 10))
@@ -97,7 +97,7 @@ def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
     assert [(s.kind, s.until) for s in learn(ready, dead).spans] == [(Kind.NODE, NOW + 60), (Kind.VM, None)]
 
 
-def test_a_node_that_ran_while_nobody_could_look_is_billed_from_its_creation():
+def test_a_node_that_ran_unobserved_is_billed_from_its_creation():
     """Else an hour without a bucket would not count against the budget."""
     unseen = learn(record(), world(nodes=Present((node(created_at=NOW - 3600),))))
     assert unseen.spans[0].since == NOW - 3600
@@ -112,7 +112,7 @@ def seen_creating(times):
     return known
 
 
-def test_a_node_that_was_seen_being_created_is_billed_from_then_and_not_from_its_creation():
+def test_a_node_that_was_observed_in_creation_is_billed_from_then_and_not_from_its_creation():
     """Creating costs nothing, however long it takes; each look is noted to the minute only."""
     waited = seen_creating([NOW + 15 * n for n in range(40)])
     assert [s.kind for s in waited.spans] == [Kind.VM]
@@ -121,7 +121,7 @@ def test_a_node_that_was_seen_being_created_is_billed_from_then_and_not_from_its
     assert not [seen for seen in ready.first_seen if seen.state is Sign.LAST_CREATING]
 
 
-def test_a_node_that_got_ready_while_nobody_could_look_is_billed_from_the_last_sure_look():
+def test_a_node_that_got_ready_unobserved_is_billed_from_the_last_sure_observation():
     """Three quarters of an hour of failing lists hid from the budget what the TPU cost in them."""
     blind = seen_creating([NOW])
     for minute in range(1, 45):
@@ -130,7 +130,7 @@ def test_a_node_that_got_ready_while_nobody_could_look_is_billed_from_the_last_s
     assert ready.spans[-1].since == NOW
 
 
-def test_the_bill_of_a_node_runs_on_while_nobody_can_see_it():
+def test_the_bill_of_a_node_runs_on_while_it_is_unobserved():
     """Unknown may cost money: it is never booked as gone."""
     ready = learn(record(), world())
     blind = learn(ready, world(nodes=Unknown("503"), observed_at=NOW + 60))
@@ -144,7 +144,7 @@ def test_a_stopped_vm_is_no_longer_billed_as_running():
     assert [s.until for s in stopped.spans if s.kind is Kind.VM] == [NOW + 5]
 
 
-def test_a_tpu_with_an_unknown_larger_number_is_adopted_when_it_is_seen_twice():
+def test_a_tpu_with_an_unknown_larger_number_is_accepted_when_it_is_observed_twice():
     """An old list shows what a `down` has deleted: our own TPU is not given up for it, and nothing else is done."""
     both = {"nodes": Present((node(1), node(6)))}
     once = learn(record(), world(**both))
@@ -154,7 +154,7 @@ def test_a_tpu_with_an_unknown_larger_number_is_adopted_when_it_is_seen_twice():
     assert learn(once, world(observed_at=NOW + 30, **both)).node.incarnation == 6
 
 
-def test_nothing_is_asked_for_while_an_unknown_tpu_is_in_sight():
+def test_nothing_is_requested_while_an_unknown_tpu_is_observed():
     """It may be ours, made by a computer whose record was lost, and train."""
     alone = world(nodes=Present((node(6),)))
     refused = record(accepted=False, refusals=(Refusal(NOW - 600, ZONE, Retry.CAPACITY),))
@@ -164,7 +164,7 @@ def test_nothing_is_asked_for_while_an_unknown_tpu_is_in_sight():
     assert "not in the record" in plan.waiting[0]
 
 
-def test_an_unknown_tpu_that_is_not_seen_again_is_forgotten():
+def test_an_unknown_tpu_that_is_not_observed_again_is_forgotten():
     """Two complete lists in a row have to show it."""
     once = learn(record(), world(nodes=Present((node(1), node(6)))))
     gone = learn(once, world(observed_at=NOW + 20))

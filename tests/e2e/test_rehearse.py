@@ -100,7 +100,7 @@ def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_t
     assert (found["same_loss"], found["comebacks"][0]["redone"]) == (None, None)
 
 
-def test_a_job_that_fails_by_itself_runs_once_and_is_kept_to_look_at(stage):
+def test_a_job_that_fails_by_itself_runs_once_and_its_cloud_is_retained(stage):
     """Its last lines and its exit status, once; the log is there until the printed command ends it."""
     (stage.work / "train.py").write_text("print('reads')\nopen('data/none.bin')\n")
     stage.write()
@@ -117,7 +117,7 @@ def test_a_job_that_fails_by_itself_runs_once_and_is_kept_to_look_at(stage):
     Path(found["kept"]).parent.rmdir()
 
 
-def test_a_job_whose_saves_nobody_claims_ends_the_rehearsal_at_once(stage):
+def test_a_job_whose_saves_no_format_claims_ends_the_rehearsal_at_once(stage):
     """Files straight into the folder: one run, the file's name, and no wait for a step that never comes."""
     lines = "import os, time\ntime.sleep(3)\nopen(os.environ['TPUCTL_CHECKPOINT_DIR'] + '/latest.npz', 'w')\n"
     (stage.work / "train.py").write_text(lines)

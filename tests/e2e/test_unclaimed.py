@@ -23,7 +23,7 @@ save("final.npz", "trained")
 """
 
 
-def test_a_model_in_files_that_no_format_knows_is_kept_and_never_called_done(stage):
+def test_a_model_in_files_that_no_format_knows_is_stored_and_never_called_done(stage):
     """Status 0 without a commit: said while it runs, in the bucket before the TPU goes, exit 5, and fetched."""
     (stage.work / "train.py").write_text(OWN_SCRIPT)
     stage.write(env={"E2E_FAST": str(stage.folder / "fast")}, checkpoint={"format": "marker"})

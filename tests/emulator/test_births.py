@@ -30,7 +30,7 @@ def test_a_node_can_be_born_unhealthy(health):
     assert lab.node("n2")["health"] == "HEALTHY"
 
 
-def test_a_mute_node_is_ready_and_healthy_and_runs_no_startup_script():
+def test_a_silent_node_is_ready_and_healthy_and_runs_no_startup_script():
     """Nothing that the API shows tells it from others."""
     lab = born("mute")
     node = lab.ok("GET", f"{NODES}/n1")
@@ -80,7 +80,7 @@ def test_a_birth_that_cannot_be_is_refused(method, fault):
     assert lab.cloud.unused_faults() == []
 
 
-def test_a_maintenance_is_told_begins_and_ends():
+def test_a_maintenance_is_announced_begins_and_ends():
     """In the words of the API; the node is what it was, all the while."""
     lab = a_lab()
     lab.node()
@@ -98,7 +98,7 @@ def test_a_maintenance_is_told_begins_and_ends():
         lab.cloud.set_node_state("n1", "maintenance:soon")
 
 
-def test_what_is_told_of_them_has_the_form_of_googles_schema():
+def test_an_announced_maintenance_has_the_form_of_googles_schema():
     """Fields, types and enum values, held against the discovery document."""
     lab, witness = born("late-ready:600"), Witness()
     lab.cloud.set_node_state("n1", "maintenance")

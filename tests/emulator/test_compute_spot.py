@@ -87,7 +87,7 @@ def test_the_run_time_limit_ends_any_vm(action, left):
     assert (answer["status"] if status == 200 else None) == left
 
 
-def test_the_run_time_starts_anew_with_each_start():
+def test_the_run_time_begins_at_0_with_each_start():
     """The limit of the first run does not stop the second."""
     lab = a_lab()
     lab.vm(scheduling={"maxRunDuration": {"seconds": "3600"}})

@@ -201,7 +201,7 @@ def test_refusal_is_counted_and_says_what_to_do(way):
     assert way.proxy.refused["models.invalid:443"] == before + 2
 
 
-def test_this_computer_is_reached_through_both_ports(way):
+def test_the_own_computer_is_reached_through_both_ports(way):
     """Some clients know no address ranges in no_proxy; in a tunnel or plain, they come through."""
     with socket.create_server(("127.7.7.7", 0)) as server:
         port = server.getsockname()[1]
@@ -249,7 +249,7 @@ def test_proxy_listens_on_loopback_only(way):
     assert hosts == {"127.0.0.1"}
 
 
-def test_certificates_are_made_once_and_kept_from_others(tmp_path):
+def test_certificates_are_made_once_and_readable_by_their_owner_only(tmp_path):
     """A new daemon serves what machines already trust; files are their owner's; a damaged one is replaced."""
     first = certificates(tmp_path / "tls")
     assert certificates(tmp_path / "tls") == first

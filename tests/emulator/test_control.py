@@ -104,7 +104,7 @@ def test_a_known_cloud_takes_other_ports_when_asked_to(taken, capsys):
     assert (local_folder() / "storage").is_dir()
 
 
-def test_settings_that_no_machine_could_run_with_are_not_kept(monkeypatch, tmp_path):
+def test_settings_that_no_machine_could_run_with_are_not_stored(monkeypatch, tmp_path):
     """Every command would fail with them, `reset` too."""
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path / "cloud"))
     monkeypatch.setattr(

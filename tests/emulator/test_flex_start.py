@@ -19,7 +19,7 @@ def order(seconds=3600, zone=ZONE, **fields):
     return {"tpu": {"nodeSpec": [spec]}, "provisioningModel": "FLEX_START", **run, **fields}
 
 
-def test_it_runs_for_its_time_and_is_suspended_without_a_node():
+def test_a_flex_start_tpu_runs_for_its_time_and_is_suspended_without_a_node():
     """The service ends it; nobody is told before, and the queued resource holds quota until it is deleted."""
     lab = a_lab(quotas={(SPOT_QUOTA, ZONE): 8})
     lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", order(3600))
@@ -62,7 +62,7 @@ def test_most_zones_do_not_offer_it_and_say_so_inside_the_operation():
 
 
 @pytest.mark.parametrize("seconds", [0, 604800])
-def test_it_may_run_for_a_week_at_most(seconds):
+def test_a_flex_start_tpu_may_run_for_a_week_at_most(seconds):
     """Without a duration it is a week as well."""
     lab = a_lab()
     lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", order(seconds))

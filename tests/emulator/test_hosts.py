@@ -36,7 +36,7 @@ def test_boot_runs_the_startup_script_as_the_metadata_says(make):
         assert it.output('cat "$TPUCTL_ROOT/file"') == "here"
 
 
-def test_a_mute_machine_boots_and_runs_no_startup_script(make):
+def test_a_silent_machine_boots_and_runs_no_startup_script(make):
     """It can be reached and its metadata says what it should have run: what operators call a zombie."""
     with make(**{"startup-script": "echo it ran"}) as it:
         it.machine = replace(it.machine, silent=True)

@@ -100,7 +100,7 @@ def test_a_machine_disk_that_is_full_says_so_and_harms_nothing_else(tmp_path):
 
 
 @pytest.mark.namespace
-def test_the_users_own_secrets_are_out_of_sight(tmp_path):
+def test_a_machine_cannot_read_the_users_own_secrets(tmp_path):
     """Home folders of the computer, and so gcloud's credentials and SSH keys, are empty on the machine."""
     if reason := available(tmp_path):
         pytest.skip(reason)

@@ -107,7 +107,7 @@ def test_the_decisive_steps_end_alike_with_both(run, storage, tmp_path):
 
 
 @pytest.mark.parametrize("run", ["stand-in"], indirect=True)
-def test_the_stand_in_does_what_was_seen_with_gcloud(run, storage, tmp_path):
+def test_the_stand_in_does_what_was_observed_with_gcloud(run, storage, tmp_path):
     """Exit statuses, output, object names and files are the same, step by step."""
     for line, status, output in SEEN_ONCE:
         assert (line, *run(line)) == (line, status, output)

@@ -67,7 +67,7 @@ def test_a_tpu_machine_runs_that_python(make):
         assert it.output(asked) == version_of(interpreter_for("tpu", here))
 
 
-def test_dpkg_is_locked_on_a_new_machine_and_apt_waits_only_when_it_is_told_to(make):
+def test_dpkg_is_locked_on_a_new_machine_and_apt_waits_only_with_a_timeout(make):
     """apt-get fails at once, 100, naming the holder; with a timeout it goes on when the holder is gone."""
     with make(host={"package_lock_seconds": LONG}) as it:
         it.boot()
@@ -125,7 +125,7 @@ def test_a_package_that_the_computer_lacks_is_not_installed_there(tmp_path, make
         assert "apt-get install no-such-package-of-ours" in str(done.stderr)
 
 
-def test_gcloud_can_be_skipped_where_the_computers_is_not_seen(tmp_path, monkeypatch):
+def test_gcloud_can_be_skipped_where_the_computers_is_not_visible(tmp_path, monkeypatch):
     """A process sees the computer's system folders: with a gcloud there, the wish is refused."""
     settings = HostSettings(tmp_path, "c", "", 1, 2, absent=frozenset({"gcloud"}))
     monkeypatch.setattr(host_kinds, "SYSTEM_PATH", str(tmp_path / "empty"))

@@ -31,7 +31,7 @@ def run(tmp_path):
     return script
 
 
-def test_both_streams_reach_the_serial_port_line_by_line(run):
+def test_stdout_and_stderr_reach_the_serial_port_line_by_line(run):
     """Each line is prefixed; a script without a first line of its own is run by bash."""
     status, text = run("echo one\necho two >&2\n[[ a == a ]] && printf three")
     assert (status, text.splitlines()) == (
@@ -67,7 +67,7 @@ def test_a_giant_line_ends_the_copying_but_not_the_script(run, tmp_path):
     assert (tmp_path / "done").exists()
 
 
-def test_a_daemon_left_behind_does_not_hold_the_boot(run):
+def test_a_background_process_of_a_script_does_not_hold_the_boot(run):
     """A background process that keeps the output open is not waited for."""
     started = time.monotonic()
     status, text = run("sleep 300 &\necho number $!")

@@ -111,7 +111,7 @@ def test_bytes_go_both_ways_and_are_confirmed(tmp_path):
         ("/v4/reconnect?sid=x&ack=0", {}, 4003),
     ],
 )
-def test_what_it_cannot_do_it_says_with_googles_code(tmp_path, path, options, code):
+def test_what_the_iap_emulator_cannot_do_it_says_with_googles_code(tmp_path, path, options, code):
     """The code and the reason are what gcloud shows to its user."""
 
     async def talk(client, port):

@@ -61,7 +61,7 @@ def squat():
 
 @root_only
 @pytest.mark.parametrize("leave", ["stay", "leave"])
-def test_another_users_server_is_told_nothing_and_not_believed(squat, leave):
+def test_another_users_server_gets_nothing_and_is_not_believed(squat, leave):
     """Its answer would say who may log in; it may send it unasked, and be gone before anybody looks."""
     address, port, server = squat(leave=leave)
     with pytest.raises(OSError, match=r"another user|ended|no answer"):
@@ -72,7 +72,7 @@ def test_another_users_server_is_told_nothing_and_not_believed(squat, leave):
 
 
 @root_only
-def test_another_user_who_lets_machines_wait_is_seen_too(squat):
+def test_another_user_who_lets_machines_wait_is_detected_too(squat):
     """He need not accept a connection to keep a machine from seeing that its daemon is dead."""
     address, port, _ = squat(then="wait")
     with pytest.raises(ForeignServerError, match=f"{address}:{port}"):

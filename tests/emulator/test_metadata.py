@@ -68,7 +68,7 @@ def test_each_path_answers_as_text(view, path, text):
 @pytest.mark.parametrize(
     "headers", [{}, {"metadata-flavor": "other"}, {**FLAVOR, "x-forwarded-for": "1.2.3.4"}]
 )
-def test_without_the_header_nothing_is_told(view, headers):
+def test_without_the_header_the_metadata_server_answers_nothing(view, headers):
     """The header keeps web pages and proxies from reading a machine's secrets."""
     assert ask(view, "instance/attributes/agent-worker-number", headers=headers).status == 403
 

@@ -96,7 +96,7 @@ def test_a_state_of_an_earlier_version_is_taken_wherever_its_classes_lay():
 
 
 @pytest.mark.parametrize("data", [b"", b"not a pickle", b"\x80\x04N."])
-def test_a_damaged_state_is_refused_and_the_present_one_kept(data):
+def test_a_damaged_state_is_refused_and_the_present_one_stays(data):
     """The error says what to run; nothing changes."""
     lab = a_lab()
     lab.node()

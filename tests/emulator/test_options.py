@@ -18,7 +18,7 @@ from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.values.machine import Machine
 
 
-def test_notice_replaces_that_of_the_profile_and_is_kept(tmp_path):
+def test_a_given_notice_replaces_that_of_the_profile_and_is_stored(tmp_path):
     """The notice is the profile's unless one is given; the given one is there after a restart."""
     options = load_options(tmp_path)
     assert options.cloud_settings().latency == PROFILES["scaled"]
@@ -26,7 +26,7 @@ def test_notice_replaces_that_of_the_profile_and_is_kept(tmp_path):
     assert load_options(tmp_path).cloud_settings().latency == replace(PROFILES["scaled"], notice=8.0)
 
 
-def test_the_project_is_a_new_one_until_somebody_lifts_that(tmp_path):
+def test_the_project_is_a_new_one_until_an_option_lifts_that(tmp_path):
     """What `--quota` names goes before it; `--no-fresh-project` is kept for the next start."""
     assert load_options(tmp_path).cloud_settings().fresh_project
     save_options(tmp_path, replace(load_options(tmp_path), fresh_project=False))
@@ -74,7 +74,7 @@ def test_two_clouds_do_not_share_a_range_of_addresses(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not installed")
-def test_ssh_finds_machines_where_nobody_may_listen_on_port_22(tmp_path):
+def test_ssh_finds_machines_where_no_program_may_listen_on_port_22(tmp_path):
     """The programs for PATH know the port of this cloud's machines, and of no others."""
     programs = ssh_programs(tmp_path, "127.99.0.0", 23456)
 

@@ -24,7 +24,7 @@ def verbs(lab):
     return [call for call, _ in lab.hosts.calls]
 
 
-def test_it_waits_is_chosen_and_becomes_active_with_a_node_of_its_own():
+def test_a_queued_resource_waits_is_chosen_and_becomes_active_with_a_node():
     """404, CREATING, WAITING_FOR_RESOURCES, PROVISIONING first without and then with a node, ACTIVE."""
     lab = a_lab()
     submit(lab)
@@ -55,7 +55,7 @@ def test_the_operation_of_a_creation_ends_when_the_request_is_in_the_queue():
     assert ended["response"]["state"] == {"state": "WAITING_FOR_RESOURCES"}
 
 
-def test_what_it_shows_and_what_its_node_shows():
+def test_what_a_queued_resource_shows_and_what_its_node_shows():
     """The wishes, the parent by project number, and on the node the tier and the name of its queued resource."""
     lab = a_lab()
     an_active(lab, spec(labels={"a": "1"}, metadata={"k": "v"}))

@@ -78,7 +78,7 @@ def test_provisioning_falls_back_once():
     assert [call for call, _ in lab.hosts.calls] == ["boot"]
 
 
-def test_one_that_falls_back_after_its_deadline_fails():
+def test_a_queued_resource_that_falls_back_after_its_deadline_fails():
     """There is no way back into the queue."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["fall-back"])
@@ -181,7 +181,7 @@ def test_faults_that_cannot_happen_are_refused(method, failure):
     assert lab.cloud.unused_faults() == []
 
 
-def test_one_can_be_moved_by_hand():
+def test_a_queued_resource_can_be_moved_by_hand():
     """Chosen in spite of the stock, taken back, under its older name, suspended, failed."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["no-capacity"])

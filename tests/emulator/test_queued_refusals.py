@@ -77,7 +77,7 @@ def test_names_that_are_bad_taken_or_elsewhere_are_refused():
     assert lab.call("GET", QUEUED.replace(PROJECT, "another") + "/q1")[0] == 403
 
 
-def test_nobody_can_read_a_new_one_for_a_moment():
+def test_a_new_queued_resource_cannot_be_read_for_a_moment():
     """404 from get and delete, and no line in the list; then it is there."""
     lab = a_lab()
     submit(lab)
@@ -117,7 +117,7 @@ def test_all_slices_of_a_request_count_together():
 
 
 @pytest.mark.parametrize("moment", ["CREATING", "WAITING_FOR_RESOURCES", "PROVISIONING"])
-def test_one_without_nodes_is_deleted_without_force(moment):
+def test_a_queued_resource_without_nodes_is_deleted_without_force(moment):
     """The place in the queue is lost, and no node comes afterwards."""
     lab = a_lab()
     started = submit(lab)
@@ -131,7 +131,7 @@ def test_one_without_nodes_is_deleted_without_force(moment):
     assert (state(lab), node_states(lab), lab.hosts.calls) == (None, {}, [])
 
 
-def test_one_with_nodes_is_deleted_by_force_only():
+def test_a_queued_resource_with_nodes_is_deleted_by_force_only():
     """400 without force, while it has nodes; with force the nodes go first, and their bill ends at once."""
     lab = a_lab()
     an_active(lab)
@@ -147,7 +147,7 @@ def test_one_with_nodes_is_deleted_by_force_only():
     assert [line.seconds for line in lab.cloud.bill()] == [0.0]
 
 
-def test_one_that_is_being_provisioned_needs_force_too():
+def test_a_queued_resource_that_is_being_provisioned_needs_force_too():
     """Its nodes exist; the creation is cancelled."""
     lab = a_lab()
     submit(lab)
@@ -181,7 +181,7 @@ def test_a_dead_one_is_deleted_without_force_and_its_name_is_free():
         lambda lab: {"validInterval": {"endTime": at(lab, 60)}},
     ],
 )
-def test_one_that_got_nothing_in_time_fails_and_stays(policy):
+def test_a_queued_resource_that_got_nothing_in_time_fails_and_stays(policy):
     """FAILED at its deadline, with an error, until it is deleted."""
     lab = a_lab(**STOCKOUT)
     submit(lab, queueingPolicy=policy(lab))

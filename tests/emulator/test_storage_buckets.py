@@ -33,12 +33,12 @@ def test_creating_ones_own_bucket_again_says_so():
 
 
 @pytest.mark.parametrize(("project", "name"), [("p", "somebody-elses"), ("q", "data")])
-def test_a_name_of_somebody_else_is_not_available(project, name):
+def test_a_bucket_name_of_another_project_is_not_available(project, name):
     """The namespace is shared by all projects."""
     assert "is not available" in refused(a_storage().buckets.create, project, {"name": name})[2]
 
 
-def test_somebody_elses_bucket_may_not_be_read():
+def test_a_bucket_of_another_project_may_not_be_read():
     """403, not 404: the bucket exists."""
     assert refused(a_storage().buckets.get, "somebody-elses")[0] == 403
 

@@ -60,7 +60,7 @@ def test_a_write_with_a_stale_number_changes_nothing(field):
     assert storage.objects.get("data", "a") == held
 
 
-def test_a_read_of_what_was_seen_already_is_304_and_a_write_412():
+def test_a_read_of_a_known_generation_is_304_and_a_write_412():
     """The condition ifGenerationNotMatch answers reads and writes differently."""
     known = Preconditions(generation_not=7)
     with pytest.raises(StorageError) as changed:
@@ -140,7 +140,7 @@ def test_compose_may_write_over_one_of_its_sources():
     assert storage.objects.read(made) == b"old new"
 
 
-def test_a_copy_keeps_data_and_fields_unless_told_otherwise():
+def test_a_copy_keeps_data_and_fields_unless_the_body_replaces_them():
     """Fields of the body replace those of the source."""
     storage = a_storage()
     put(storage, "a", b"hello", contentType="text/plain", metadata={"k": "v"})

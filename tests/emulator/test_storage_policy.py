@@ -78,7 +78,7 @@ def test_a_role_that_was_taken_counts_for_a_while():
         (Options(), PROFILES["scaled"].policy),
     ],
 )
-def test_how_long_it_takes_is_the_profiles_or_what_was_told(options, seconds):
+def test_how_long_a_policy_takes_is_the_profiles_or_what_was_set(options, seconds):
     """Two minutes where times are real, as Google documents; never nothing unless all is instant."""
     assert options.policy_seconds == seconds
     assert PROFILES["scaled"].policy > 0

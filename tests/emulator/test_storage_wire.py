@@ -84,7 +84,7 @@ def test_an_error_has_the_body_of_the_json_api(ask):
     assert json.loads(answer.body) == {"error": {"code": 404, "message": message, "errors": [detail]}}
 
 
-def test_an_unchanged_object_is_304_without_a_body(ask, storage):
+def test_an_object_that_has_not_changed_is_304_without_a_body(ask, storage):
     """The caller has it already."""
     generation = storage.objects.get("data", "dir/a").generation
     answer = ask("GET", f"{OBJECT}?ifGenerationNotMatch={generation}")

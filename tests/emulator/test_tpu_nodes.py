@@ -76,7 +76,7 @@ def test_workers_read_who_they_are_from_their_attributes():
     assert third.id == f"tpu-{ZONE}-n1-{node['id']}-w2"
 
 
-def test_tpu_env_of_a_v4_256_has_the_bounds_that_were_seen():
+def test_tpu_env_of_a_v4_256_has_the_published_bounds():
     """HOST_BOUNDS and CHIPS_PER_HOST_BOUNDS match the published sample of a v4-256."""
     lab = a_lab()
     place = NODES.replace(ZONE, "us-central2-b")

@@ -41,14 +41,14 @@ def test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once(lab, 
     assert lab.mutations()[CREATE] == 5
 
 
-def test_a_tpu_that_is_born_unhealthy_and_reports_is_kept(lab):
+def test_a_tpu_that_is_born_unhealthy_and_reports_is_not_replaced(lab):
     """What it says itself counts for more."""
     controller = wanted(lab, "born:UNHEALTHY_MAINTENANCE")
     controller.run(seconds=1800)
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
 
 
-def test_a_tpu_that_works_while_the_api_says_creating_is_kept(lab):
+def test_a_tpu_that_works_while_the_api_says_creating_is_not_replaced(lab):
     """For longer than any creation may last."""
     controller = wanted(lab, "late-ready:4000")
     controller.run(seconds=3600)
@@ -57,7 +57,7 @@ def test_a_tpu_that_works_while_the_api_says_creating_is_kept(lab):
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
 
 
-def test_a_maintenance_is_told_once_and_nothing_is_done(lab):
+def test_a_maintenance_is_reported_once_and_nothing_is_done(lab):
     """A TPU that works through it is kept; the event says when it is."""
     controller = lab.up()
     before = lab.mutations()

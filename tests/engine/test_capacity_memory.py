@@ -85,7 +85,7 @@ def test_a_lost_record_does_not_lose_the_memory(lab, damage):
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b'{"schema": 2, "places": []}', b'{"schema": 1, "places": 7}']
 )
-def test_a_damaged_object_knows_nothing_and_is_written_anew(lab, data):
+def test_a_damaged_object_counts_as_empty_and_is_written_again(lab, data):
     """And no pass stops for it."""
     assert decoded(data) == ()
     controller = remembering(lab)

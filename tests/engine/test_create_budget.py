@@ -47,7 +47,7 @@ def test_the_limit_may_be_set_and_is_never_above_what_the_api_takes(path, told, 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"creates": [[1]], "stockouts": []}', b"[]"])
-def test_a_file_that_cannot_be_read_stops_nobody(path, content):
+def test_a_file_that_cannot_be_read_stops_no_deployment(path, content):
     """It counts as empty, and the next create writes it anew."""
     path.write_bytes(content)
     budget = CreateBudgetFile(path)
@@ -56,13 +56,13 @@ def test_a_file_that_cannot_be_read_stops_nobody(path, content):
     assert json.loads(path.read_bytes())["creates"] == [[NOW, ZONE]]
 
 
-def test_a_clock_that_was_ahead_holds_nobody_back(path):
+def test_a_clock_that_was_ahead_delays_no_deployment(path):
     """What lies in the future has not happened."""
     CreateBudgetFile(path, 1).take(ZONE, NOW + 1e6)
     assert CreateBudgetFile(path, 1).take(ZONE, NOW) == 0
 
 
-def test_a_lock_that_is_never_given_back_stops_nobody(path, monkeypatch):
+def test_a_lock_that_is_never_given_back_stops_no_deployment(path, monkeypatch):
     """The budget is courtesy; a deployment that waits for a hung process for ever would be worse."""
     monkeypatch.setattr(create_budget_file, "LOCK_SECONDS", 0.01)
     with FileLock(path.with_suffix(".lock")):

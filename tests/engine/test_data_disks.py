@@ -75,7 +75,7 @@ def test_the_next_tpu_waits_for_the_disk_that_the_lost_one_still_has(tmp_path):
     assert disks(lab) == {"scratch": 1}
 
 
-def test_a_disk_that_somebody_else_writes_to_is_waited_for_and_named(lab):
+def test_a_disk_that_another_machine_writes_to_is_waited_for_and_named(lab):
     """Nothing of others is detached; the refusal says who has it."""
     make(lab, "scratch")
     path = f"projects/{PROJECT}/zones/{ZONE}/disks/scratch"

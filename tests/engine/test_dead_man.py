@@ -55,7 +55,7 @@ def test_a_longer_time_to_live_reaches_machines_that_run(tmp_path):
         assert [name for name in running(lab) if "tpu" in name]
 
 
-def test_a_loop_at_work_is_left_to_end_the_deployment_itself(tmp_path):
+def test_a_loop_at_work_ends_the_deployment_itself_and_the_timer_waits(tmp_path):
     """A fresh lease keeps the timer from acting, however late it is."""
     lab = Lab(tmp_path)
     controller = lab.up(a_spec(watch__ttl="2h", watch__self_delete=True))

@@ -111,7 +111,7 @@ def test_down_looks_into_every_zone_ever_used(lab):
     assert (lab.nodes(), lab.vms()) == ({}, {})
 
 
-def test_down_looks_into_a_zone_whose_create_nobody_lived_to_see(lab):
+def test_down_reads_a_zone_whose_create_had_no_answer_before_the_kill(lab):
     """The order was written down before it was made; killed right after it, in a zone that the file drops."""
     killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE], vm="none"))
     killed.want()
@@ -320,7 +320,7 @@ def test_down_does_not_believe_one_list_that_is_older_than_a_vm_that_was_stopped
     assert lab.vms() == {}
 
 
-def test_down_waits_for_nothing_that_was_seen_to_go(lab):
+def test_down_waits_for_nothing_that_is_known_to_be_deleted(lab):
     """A deployment that is done, and a second `down`: no half minute for what is known to be gone."""
     controller = lab.up()
     lab.machines.report(phase="done")
@@ -368,7 +368,7 @@ def test_a_number_that_was_asked_for_is_not_set_aside_again(lab):
     assert int(name.rpartition("-g")[2]) > asked
 
 
-def test_down_names_machines_of_our_label_in_zones_that_nobody_names(lab):
+def test_down_names_machines_of_our_label_in_zones_outside_file_and_record(lab):
     """
     Neither file nor record says that they are ours: they stay, and a zone without an answer is told.
 

@@ -132,7 +132,7 @@ def test_the_next_pass_goes_on_where_it_was_killed(lab):
     assert later.record.spans[1] == Span(Kind.NODE, "lm-tpu-g1", HERE, VM_SEEN, LOST)
 
 
-def test_the_journal_tells_what_the_record_told(lab, left):
+def test_the_journal_holds_what_the_record_held(lab, left):
     """Where the record is lost: the numbers that were given, and since when the deployment exists."""
     before = lab.controller(SPEC)
     before.cloud.buckets.create(before.blueprint.bucket_order())

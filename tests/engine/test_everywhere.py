@@ -32,7 +32,7 @@ def test_three_zones_take_two_calls_of_a_pass(lab):
     assert [now - before for before, now in pairwise(counts)] == [3, 2, 2]
 
 
-def test_a_tpu_in_another_zone_is_seen(lab):
+def test_a_tpu_in_another_zone_is_observed(lab):
     """What an earlier life has left there is found, and goes."""
     controller = lab.up(MANY)
     controller.cloud.nodes.create(controller.blueprint.node_order(controller.record, ZONES[2], 0))

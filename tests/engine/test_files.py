@@ -14,7 +14,7 @@ PATH = Path("/somewhere/record.json")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_a_disk_without_room_is_told_as_that(number):
+def test_a_disk_without_room_is_reported_as_that(number):
     """Whoever wrote: an error of `write` names no file."""
     told = disk_trouble(OSError(number, os.strerror(number)))
     assert "cannot be written" in told.message

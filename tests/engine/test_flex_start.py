@@ -54,7 +54,7 @@ def reasons(controller):
     return [str(e.data.get("why", "")) for e in controller.events if e.kind == "node-delete"]
 
 
-def test_a_zone_that_does_not_offer_it_is_left_for_the_next(tmp_path):
+def test_a_zone_that_does_not_offer_flex_start_gives_way_to_the_next(tmp_path):
     """Which zones do is told by no list; the refusal is no reason to give up."""
     lab = Lab(tmp_path)
     controller = lab.up(flex(tpu__zones=[ELSEWHERE, ZONE]))

@@ -57,7 +57,7 @@ def test_a_zone_that_does_not_offer_it_gives_on_demand_in_time(lab):
     assert lab.queued() == {}
 
 
-def test_a_queue_that_gives_nothing_is_left_for_on_demand_after_half_an_hour(lab):
+def test_a_queue_that_gives_nothing_gives_way_to_on_demand_after_half_an_hour(lab):
     """There is no second order of flex-start for the same need."""
     lab.cloud.fail_next(FLEX, ["no-capacity"])
     controller = lab.controller(resort("us-west4-a", watch__deadline=due("5h").watch.deadline))

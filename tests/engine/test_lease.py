@@ -11,7 +11,7 @@ from orchestrator.engine.lease.lease_object import YIELD_SECONDS
 from orchestrator.errors import LeaseHeldError, TransientError
 
 
-def test_a_second_computer_is_told_who_holds_the_lease(lab):
+def test_a_second_computer_names_who_holds_the_lease(lab):
     """Exit 6 with who, since when and what to do; not one call is made."""
     lab.up()
     before = lab.mutations()
@@ -112,7 +112,7 @@ def test_a_holder_steps_aside_for_the_command_it_yields_to(lab):
     asker.one_pass()
 
 
-def test_a_wish_of_long_ago_moves_nobody(lab):
+def test_a_wish_of_long_ago_moves_no_watcher(lab):
     """A command that asked and died must not leave a deployment without its watcher."""
     lab.put(".tpuctl/lease-wish", b"{}")
     watch = lab.controller(yields=("down",))
@@ -193,7 +193,7 @@ def test_a_computer_whose_clock_is_wrong_by_hours_does_what_others_do(lab, ahead
     assert other.one_pass().plan.changes == ()
 
 
-def test_a_clock_that_nobody_has_compared_decides_nothing(lab):
+def test_a_clock_that_was_never_compared_decides_nothing(lab):
     """The bucket did not tell its time when the lease was taken: the healthy node is not touched meanwhile."""
     lab.up()
     lab.wait(60)

@@ -141,7 +141,7 @@ def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
     assert again.record.node.incarnation == 2
 
 
-def test_a_slice_is_left_only_when_its_last_worker_rests(tmp_path):
+def test_a_slice_is_replaced_only_when_its_last_worker_rests(tmp_path):
     """One worker that still trains keeps the node: two nodes must never train at once."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(tpu__type="v5litepod-16"))

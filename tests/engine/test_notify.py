@@ -90,7 +90,7 @@ def outbox(shelf, *ears, clock=None, said=None):
     return Outbox(shelf, ears, clock or VirtualClock(), said.append, random=lambda: 0.0)
 
 
-def test_a_notice_is_told_once_however_often_it_is_due():
+def test_a_notification_is_sent_once_however_often_it_is_due():
     """Every pass finds it again; so does the next loop, on another computer."""
     shelf, ear = Shelf(), Ear()
     box = outbox(shelf, ear)
@@ -141,7 +141,7 @@ def test_a_killed_loop_forgets_nothing(cut):
     assert list(shelf.held) == [SENT + "d-done-1"]
 
 
-def test_a_receiver_that_fails_is_tried_again_with_growing_pauses_and_the_others_are_not_told_twice():
+def test_a_failing_target_is_tried_again_with_growing_pauses_and_others_are_not_notified_twice():
     """What fails is said once, not at every try."""
     clock, shelf, said = VirtualClock(), Shelf(), []
     deaf, good = Ear("deaf", fails=12), Ear("good")
@@ -170,7 +170,7 @@ def test_a_bucket_that_refuses_loses_nothing():
     assert ear.heard == ["d-done-1"]
 
 
-def test_nobody_who_does_not_want_an_event_is_told():
+def test_a_target_that_does_not_want_an_event_is_not_notified():
     """A notice that nobody wants is over at once."""
     shelf, ear = Shelf(), Ear(events=("failed",))
     box = outbox(shelf, ear)
@@ -222,7 +222,7 @@ def told(record, *beats, outcome=None, spent=0.0, spec=SPEC, at=1000.0):
 FIRST = record_of(started_at=100.0, incarnation=1, zone="z")
 
 
-def test_what_people_are_told_and_under_which_id():
+def test_what_a_notification_says_and_its_id():
     """The id names the life of the deployment and the thing, so it is the same in each pass."""
     assert told(FIRST) == {}
     assert told(FIRST, beat())["up"].id == f"{SPEC.name}-100-up"
@@ -235,7 +235,7 @@ def test_what_people_are_told_and_under_which_id():
     assert told(again, beat())["up"].id != told(FIRST, beat())["up"].id
 
 
-def test_the_budget_is_told_at_80_percent_and_at_the_stop():
+def test_the_budget_is_notified_at_80_percent_and_at_the_stop():
     """Not before."""
     spec = make_spec(watch__budget_usd=10.0)
     assert told(FIRST, spent=7.99, spec=spec) == {}
@@ -243,7 +243,7 @@ def test_the_budget_is_told_at_80_percent_and_at_the_stop():
     assert told(FIRST, outcome=Outcome.SPENT)["budget"].text == "stopped: why"
 
 
-def test_a_stall_is_told_once_for_each_last_step():
+def test_a_stall_is_notified_once_for_each_last_step():
     """By the last step's time, with the deployment's own limit."""
     last = {"progress_at": 1000.0, "step": 7}
     assert "stalled" not in told(FIRST, beat(**last), at=1000.0 + SPEC.watch.stall - 1)
@@ -252,7 +252,7 @@ def test_a_stall_is_told_once_for_each_last_step():
     assert "the last one was 7" in found.text
 
 
-def test_a_machine_that_tells_another_time_in_each_report_is_told_of_once():
+def test_a_machine_with_another_time_in_each_report_is_notified_once():
     """Else it would have a webhook called every few seconds, and a program started."""
     now, made = 1.0e9, changed(FIRST, requested_at=1.0e9 - 3.5 * SPEC.watch.stall)
     times = [now - SPEC.watch.stall - 100.0 * number for number in range(2000)]
@@ -261,7 +261,7 @@ def test_a_machine_that_tells_another_time_in_each_report_is_told_of_once():
 
 
 @pytest.mark.parametrize(("outcome", "event"), [(Outcome.DONE, "done"), (Outcome.FAILED, "failed")])
-def test_the_end_is_told_and_a_token_in_its_reason_is_masked(outcome, event):
+def test_the_end_is_notified_and_a_token_in_its_reason_is_masked(outcome, event):
     """A reason may come from a program's output."""
     (found,) = due(SPEC, world(heartbeats=Present(())), FIRST, outcome, "said hf_" + "Q" * 34, 0.0)
     assert found.event == event
@@ -269,7 +269,7 @@ def test_the_end_is_told_and_a_token_in_its_reason_is_masked(outcome, event):
     assert Notification.from_json(found.to_json()) == found
 
 
-def test_a_loop_that_ends_with_an_error_is_told_once_an_hour():
+def test_a_loop_that_ends_with_an_error_is_notified_once_an_hour():
     """On the VM it is started again each minute."""
     error = TransientError("no capacity")
     ids = [stopped(SPEC, FIRST, error, 3600.0 * 400 + seconds).id for seconds in (1, 60, 3599, 3600)]
@@ -337,7 +337,7 @@ def test_nothing_but_https_is_posted_to(url):
     assert "passwd" not in error.message
 
 
-def test_nobody_there_is_a_failure_without_the_address():
+def test_a_closed_port_is_a_failure_without_the_address():
     """A closed port."""
     with Web() as web:
         pass

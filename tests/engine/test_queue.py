@@ -72,7 +72,7 @@ def test_a_preempted_tpu_takes_its_suspended_queued_resource_along(lab):
     assert all(lab.cloud.calls[method] <= 3 * 2 + 1 for method in (CREATE, DELETE))
 
 
-def test_a_node_that_somebody_deletes_is_made_anew(lab):
+def test_a_node_that_a_user_deletes_is_requested_again(lab):
     """Its queued resource stays behind SUSPENDED, by the user; it goes as well."""
     controller = lab.up(queued())
     controller.cloud.nodes.delete("demo-tpu-g1", ZONE)

@@ -91,7 +91,7 @@ def test_a_lost_winner_is_replaced_by_a_new_race(slow):
     assert claim(slow, race=3) == int(second.rsplit("g", 1)[1])
 
 
-def test_a_machine_that_was_first_wins_although_another_tpu_is_seen_first(slow):
+def test_a_machine_that_was_first_wins_although_another_tpu_is_observed_first(slow):
     """Its claim stands: the controller deletes the others, also one that is READY."""
     controller = slow.controller(RACE)
     controller.want()

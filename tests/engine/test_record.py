@@ -230,7 +230,7 @@ def test_ids_of_intents_do_not_collide(lab):
     assert len(ids) == 6
 
 
-def test_a_write_that_fails_undoes_its_own_change_and_none_that_was_noted(lab, monkeypatch):
+def test_a_write_that_fails_undoes_its_own_change_and_none_that_was_recorded(lab, monkeypatch):
     """What a call has brought about waits for the next write; an intent that is not saved is not held."""
     records = lab.up().records
     records.update_later(lambda record: changed(record, preemptions=3))

@@ -77,7 +77,7 @@ def test_what_is_encoded_is_decoded(values):
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @example({"refusals": (Refusal(0.0, "", Retry.QUOTA, code="0"),)}, {})
 @given(st.fixed_dictionaries({}, optional=ANY), st.fixed_dictionaries({}, optional=SANE))
-def test_what_nobody_could_read_is_skipped_and_nothing_else(any_values, sane_values):
+def test_what_cannot_be_read_is_skipped_and_nothing_else(any_values, sane_values):
     """A record that cannot be read forgets what earlier TPUs have cost, and keeps `ttl` from its end."""
     record = changed(Record(), **any_values, **{k: v for k, v in sane_values.items() if k not in any_values})
     again = stored_values(decode(encode(record, "demo", "me", KEY), "demo"))

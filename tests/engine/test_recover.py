@@ -38,7 +38,7 @@ def test_bucket_vm_and_tpu_are_asked_for_at_the_same_time(tmp_path):
     assert created == [start] * 3
 
 
-def test_a_running_deployment_is_left_alone_for_a_day(lab):
+def test_a_running_deployment_is_not_changed_for_a_day(lab):
     """24 virtual hours of looks once an hour make no mutating call (I4)."""
     controller = lab.up()
     before = lab.mutations()
@@ -82,7 +82,7 @@ def test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart(la
 
 
 @pytest.mark.parametrize("state", ["UNHEALTHY_MAINTENANCE", "UNHEALTHY_TENSORFLOW", "TIMEOUT", "REPAIRING"])
-def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(lab, state):
+def test_a_node_whose_workers_report_is_not_replaced_whatever_the_api_says(lab, state):
     """Slices train on through maintenance notices: an hour of them costs nothing."""
     controller = lab.up()
     before = lab.mutations()
@@ -238,7 +238,7 @@ def test_only_spot_machines_are_preempted_here(lab):
         lab.cloud.preempt("demo-vm", notice=False)
 
 
-def test_a_vm_that_nobody_lived_to_see_is_found_where_an_earlier_file_wanted_it(lab):
+def test_a_vm_whose_create_had_no_answer_is_found_where_an_earlier_file_wanted_it(lab):
     """Killed right after it was asked for; the file names other zones by now. A second one would be billed too."""
     killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE]))
     killed.want()

@@ -83,7 +83,7 @@ def test_the_quota_of_the_old_node_is_used_as_soon_as_it_is_free(tmp_path):
     assert lab.mutations()["tpu.nodes.create"] == 3
 
 
-def test_that_quota_has_room_for_one_is_learned_once(tmp_path):
+def test_quota_with_room_for_one_is_learned_once(tmp_path):
     """
     From the second loss on the next TPU is asked for once, when the old one is gone, and one line says so.
 
@@ -232,7 +232,7 @@ def test_an_operation_without_end_is_given_up_after_the_deadline(lab):
     assert the_one_node(lab) == "demo-tpu-g2"
 
 
-def test_a_vm_whose_creation_has_no_end_is_made_anew(lab):
+def test_a_vm_whose_creation_has_no_end_is_created_again(lab):
     """After half an hour it is deleted, which loses nothing since it has never run, and asked for again."""
     lab.cloud.fail_next("compute.instances.insert", ["stuck"])
     controller = lab.controller()
@@ -279,7 +279,7 @@ def test_a_vm_that_cannot_be_started_is_asked_in_a_bounded_way(lab):
     assert lab.vms() == {"demo-vm": "RUNNING"}
 
 
-def test_a_stranger_with_the_nodes_name_is_refused_and_left_alone(lab):
+def test_a_foreign_node_with_our_name_is_refused_and_not_touched(lab):
     """A node of that name without our label is somebody's: one clear error, and nothing is deleted."""
     controller = lab.controller()
     order = controller.blueprint.node_order(controller.record, ZONE, 1)
@@ -308,7 +308,7 @@ def test_a_node_whose_answer_was_lost_is_ours_however_old_the_lists_are(lab, mon
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_a_stranger_with_the_vms_name_is_refused_and_left_alone(lab, running):
+def test_a_foreign_vm_with_our_name_is_refused_and_not_touched(lab, running):
     """It is neither started nor stopped nor deleted, and no code goes there."""
     from dataclasses import replace
 
@@ -333,7 +333,7 @@ def test_a_stranger_with_the_vms_name_is_refused_and_left_alone(lab, running):
     assert lab.mutations()["compute.instances.start"] == 0
 
 
-def test_a_bucket_of_somebody_else_stops_with_its_reason(tmp_path):
+def test_a_foreign_bucket_stops_with_its_reason(tmp_path):
     """Bucket names are one namespace for the world; a stranger's bucket never gets our data."""
     probe = Lab(tmp_path)
     lab = Lab(tmp_path, taken=[probe.bucket])

@@ -238,7 +238,7 @@ def rows(slurm, *fields):
     return sorted(tuple(getattr(one, field) for field in ("job", "number", *fields)) for one in slurm.queue())
 
 
-def test_the_queue_holds_and_orders_what_it_was_told(machine, slurm):
+def test_the_queue_holds_and_orders_what_was_requested(machine, slurm):
     """Twice the same tasks are queued once; held, released, made to wait for another job, and cancelled."""
     first = submit(slurm, "one", [0, 1])
     submit(slurm, "one", [0, 1, 2])

@@ -15,7 +15,7 @@ def test_events_are_stored_and_read_back_in_order(lab):
     assert [e.at for e in stored] == sorted(e.at for e in stored)
 
 
-def test_an_event_that_cannot_be_stored_is_kept_for_the_next_time(lab):
+def test_an_event_that_cannot_be_stored_is_retained_for_the_next_time(lab):
     """A bucket that does not answer delays the story."""
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)

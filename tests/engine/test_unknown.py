@@ -36,7 +36,7 @@ def test_an_answer_that_does_not_come_changes_nothing(lab, observed):
 
 
 @pytest.mark.parametrize("observed", ["nodes", "heartbeats"])
-def test_what_was_lost_meanwhile_is_seen_only_when_lists_are_back(lab, observed):
+def test_what_was_lost_meanwhile_is_observed_only_when_lists_are_back(lab, observed):
     """A node that vanishes while nobody can look is not replaced before it was missed twice."""
     controller = lab.up()
     method, fault = LOOKS[observed]

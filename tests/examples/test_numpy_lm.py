@@ -130,7 +130,7 @@ def test_keeps_two_and_reports_progress(tmp_path):
     assert progress.read_text().startswith('{"step": 60, "loss": ')
 
 
-def test_saves_at_the_interval_that_is_told_also_when_it_changes(tmp_path):
+def test_saves_at_the_given_interval_also_when_it_changes(tmp_path):
     """At the start 1,000 s are told, then a tenth of a second: saves come every few steps, not every 10."""
     told, progress = tmp_path / "save-every", tmp_path / "progress.json"
     told.write_text("0.1\n")

@@ -238,7 +238,7 @@ def _both(parts: Parts, step: int) -> bool:
 
 
 @pytest.mark.parametrize("renamed", [True, False])
-def test_bytes_that_nobody_can_read_are_committed_when_each_save_is_renamed(
+def test_bytes_of_no_known_format_are_committed_when_each_save_is_renamed(
     bench: Bench, *, renamed: bool
 ) -> None:
     """A program of one's own that saves `weights.bin` all the time: only a rename proves that it is whole."""

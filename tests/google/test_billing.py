@@ -50,7 +50,7 @@ def test_all_pages_of_both_services_are_read(clients, monkeypatch):
     assert whole["v2", "europe-west4", True].ondemand == pytest.approx(1.65)
 
 
-def test_a_login_that_may_not_is_told_so():
+def test_a_login_without_the_right_is_refused_with_that_reason():
     """Nothing is changed then; the prices of before are used."""
     router = Router()
     router.add(
@@ -63,7 +63,7 @@ def test_a_login_that_may_not_is_told_so():
         list(read_skus(closed))
 
 
-def test_refreshed_prices_are_kept_and_used_and_those_of_another_cloud_are_not(
+def test_refreshed_prices_are_stored_and_used_and_those_of_another_cloud_are_not(
     clients, tmp_path, monkeypatch
 ):
     """Every part of the process sees them; without the file the shipped ones come back."""

@@ -156,7 +156,7 @@ def test_a_bucket_of_another_deployment_is_refused(labels):
     assert roles(lab) == set()
 
 
-def test_a_name_that_a_stranger_owns_is_refused():
+def test_a_bucket_name_of_a_foreign_project_is_refused():
     """The hint says what to change."""
     lab = a_lab()
     with pytest.raises(ConflictError) as caught:
@@ -164,7 +164,7 @@ def test_a_name_that_a_stranger_owns_is_refused():
     assert "bucket.name" in caught.value.hint
 
 
-def test_a_strangers_bucket_with_our_labels_is_not_ours():
+def test_a_foreign_bucket_with_our_labels_is_not_ours():
     """Somebody can guess our bucket's name and set our label: the project's own list decides."""
     lab = a_lab()
     stranger = {"name": "demo-bucket", "location": "europe-west4", "labels": {LABEL: "demo"}}
@@ -243,7 +243,7 @@ def test_an_object_that_cannot_be_deleted_keeps_the_bucket():
     assert [o.name for o in lab.store().list("")] == ["a"]
 
 
-def test_an_object_that_somebody_else_deleted_is_no_obstacle():
+def test_an_object_that_another_process_deleted_is_no_obstacle():
     """404 inside a batch means that the work is done."""
     lab = a_lab()
     lab.buckets.create(a_bucket())

@@ -63,7 +63,7 @@ def test_a_scope_that_is_too_narrow_is_known_by_its_reason(address, service, cod
     assert ("create it again with tpuctl down" in error.hint) == (code == "TPU-252")
 
 
-def test_quota_and_stockout_with_one_status_are_told_apart_by_the_detail():
+def test_quota_and_stockout_with_one_status_are_distinguished_by_the_detail():
     """RESOURCE_EXHAUSTED with a QuotaFailure is quota, whatever the text says."""
     from google.rpc import error_details_pb2
 
@@ -72,7 +72,7 @@ def test_quota_and_stockout_with_one_status_are_told_apart_by_the_detail():
     assert translate_status(8, "x", what="create").retry is Retry.CAPACITY
 
 
-def test_a_reservation_that_nobody_asked_for_is_no_reservation():
+def test_a_reservation_that_was_not_requested_is_no_reservation():
     """On spot the text means that the zone has none now: the next zone is tried, and nothing is to correct."""
     error = translate_status(5, "Reservation not found", what="create")
     assert (error.retry, error.code) == (Retry.CAPACITY, "TPU-302")
@@ -244,7 +244,7 @@ def test_a_retryable_login_failure_is_transient():
     assert translate(RefreshError("x"), what="look").exit_code == 3
 
 
-def test_what_a_pool_wraps_around_a_fault_is_left_out():
+def test_what_a_pool_wraps_around_a_fault_is_omitted():
     """Neither the pool nor the URL with its query is of use to anybody; the fault itself stands inside."""
     pool = HTTPConnectionPool("127.0.0.1", port=1)
     fault = NewConnectionError(pool.ConnectionCls("127.0.0.1", port=1), "the cloud does not answer")

@@ -74,7 +74,7 @@ def test_the_store_is_the_deployments_bucket():
     assert lab.store(name).read("a").data == b"x"
 
 
-def test_only_an_adopted_bucket_may_be_a_strangers():
+def test_only_an_adopted_bucket_may_be_foreign():
     """`adopt` decides whether a bucket of another project is looked at."""
     lab = a_lab()
     lab.storage.buckets.create("team-project", {"name": "team-data", "location": "US"})

@@ -40,7 +40,7 @@ def test_a_zone_is_listed_once_for_all_who_look_at_the_same_moment():
     assert len(asked) == 1
 
 
-def test_what_was_seen_serves_for_a_while_only():
+def test_an_observation_serves_for_a_while_only():
     """The next look sees what is new."""
     now, worlds = [0.0], [page_of("a"), page_of("a", "b")]
     with canned(lambda _: (200, worlds.pop(0))) as server:
@@ -53,7 +53,7 @@ def test_what_was_seen_serves_for_a_while_only():
         assert [node.name for node in nodes.labelled(LABEL, "b", [ZONE]).value] == ["b"]
 
 
-def test_a_failure_is_nobody_elses():
+def test_a_failed_list_is_not_shared_with_the_next_reader():
     """Who looks next asks again, and sees."""
     answers = [
         (403, {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "no"}}),

@@ -11,7 +11,7 @@ from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_node
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 
 
-def test_a_node_is_created_and_seen_with_what_was_asked_for():
+def test_a_node_is_created_and_observed_with_what_was_requested():
     """The node that the list shows has our name, labels, incarnation, tier and worker."""
     lab = a_lab()
     operation = lab.nodes.create(a_node())

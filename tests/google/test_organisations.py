@@ -37,7 +37,7 @@ def refusal_of_tpu(lab: Lab, order: NodeOrder) -> TpuctlError | OperationResult 
 
 
 @pytest.mark.parametrize("networks", [(), CUSTOM], ids=["none", "another"])
-def test_a_project_without_the_default_network_is_told_which_setting_names_another(networks):
+def test_the_error_without_a_default_network_names_the_setting_for_another(networks):
     """VM and TPU are refused with one code, and the hint names `network`."""
     lab = a_lab(networks=networks)
     for error in (refusal_of_vm(lab), refusal_of_tpu(lab, a_node())):
@@ -154,7 +154,7 @@ def test_a_call_charged_to_googles_own_project_names_ours():
     assert (error.code, OWNER_ID in error.hint) == ("TPU-203", True)
 
 
-def test_what_the_login_may_not_look_at_is_marked():
+def test_what_the_login_may_not_read_is_shown_as_unknown():
     """`doctor` shows it as unknown, not as wrong."""
     lab = a_lab(denied_permissions=frozenset({"compute.firewalls.list"}))
     seen = Probe(lab.clients).ssh_rule()

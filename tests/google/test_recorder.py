@@ -32,7 +32,7 @@ def recorded():
     return recorder.recording, order
 
 
-def test_calls_of_the_clients_are_kept_by_step_template_and_status(recorded):
+def test_calls_of_the_clients_are_recorded_by_step_template_and_status(recorded):
     """Nothing is heard after the block."""
     recording, order = recorded
     create = f"POST /v2/projects/{{}}/locations/{order.zone}/nodes"

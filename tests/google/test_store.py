@@ -277,7 +277,7 @@ def test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition():
     assert all("ifGenerationMatch=6" in path for path in asked)
 
 
-def test_a_deletion_that_comes_too_soon_is_refused_at_once_where_nobody_wants_to_wait():
+def test_a_deletion_that_comes_too_soon_is_refused_at_once_where_the_caller_does_not_wait():
     """The code says that the object's rate is the reason: whoever gives a lease back writes beside it then."""
     asked = []
 

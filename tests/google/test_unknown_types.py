@@ -49,7 +49,7 @@ def test_a_delete_keeps_its_operation_too(kind):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_a_stockout_is_seen_inside_an_operation_of_any_type(kind):
+def test_a_stockout_is_recognised_inside_an_operation_of_any_type(kind):
     """The error decides about the next zone; details of an unknown type do not hide it."""
     details = [
         {"@type": "type.googleapis.com/google.rpc.Tomorrow", "anything": [1, {"b": 2}]},
@@ -70,7 +70,7 @@ def test_an_operation_is_done_whatever_its_response_is(kind):
     assert (result.done, result.retry) == (True, None)
 
 
-def test_a_node_with_unknown_fields_and_enum_values_is_seen():
+def test_a_node_with_unknown_fields_and_enum_values_is_observed():
     """A state that this client does not know is an unspecified one; the node stays in sight."""
     node = {
         "name": f"projects/local-project/locations/{ZONE}/nodes/demo-tpu-g3", "state": "DREAMING",

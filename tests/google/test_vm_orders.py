@@ -99,7 +99,7 @@ def test_a_spot_vm_keeps_its_disk_when_it_is_taken_away():
 
 
 @pytest.mark.parametrize(("ttl", "seconds"), [(1, 30), (3600.9, 3600), (400 * DAY, 120 * DAY)])
-def test_the_life_is_kept_within_googles_limits(ttl, seconds):
+def test_the_run_duration_stays_within_googles_limits(ttl, seconds):
     """Google takes a maxRunDuration between 30 seconds and 120 days only."""
     assert instance_body(a_vm(ttl=ttl))["scheduling"]["max_run_duration"] == {"seconds": seconds}
 

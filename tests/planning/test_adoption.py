@@ -27,7 +27,7 @@ def spec(**more):
     return make_spec(**{**wanted, **more})
 
 
-def test_one_that_fits_has_neither_obstacle_nor_difference():
+def test_a_vm_that_fits_has_neither_obstacle_nor_difference():
     """An empty list of scopes means every API."""
     for scopes in ((ALL_APIS,), (STORAGE,), ()):
         found = replace(FITS, scopes=scopes)

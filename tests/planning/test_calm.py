@@ -30,7 +30,7 @@ def until(s=None, w=None, r=None, plan=PLAN, usd_hour=0.0):
     return end - NOW
 
 
-def test_a_job_that_runs_is_left_alone_for_a_while():
+def test_a_job_that_runs_is_not_read_for_a_while():
     """Only the list of TPUs is looked at meanwhile."""
     assert until() == LONGEST
 

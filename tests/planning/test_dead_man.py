@@ -63,7 +63,7 @@ def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
         assert "EXPIRES_AT" not in other.job_env + other.startup
 
 
-def test_status_says_what_becomes_of_a_tpu_that_nobody_watches():
+def test_status_says_what_becomes_of_a_tpu_without_a_watcher():
     """When it goes, that it does not, or nothing before the first `up`."""
     assert auto_delete_text(ARMED, 1_800_000_000.0) == "the TPU deletes itself after 2027-01-15 10:00 UTC"
     assert auto_delete_text(spec(), NOW) == "off (watch.self_delete)"

@@ -85,7 +85,7 @@ def test_thrifty_looks_again_for_spot_whatever_was_learned_of_its_lives():
     assert choose(Policy.THRIFTY, replace(back, unsaved=12000.0)).mode is Mode.ON_DEMAND
 
 
-def test_thrifty_turns_dear_offers_down_while_there_is_time():
+def test_thrifty_refuses_expensive_offers_while_there_is_time():
     """A dear place is refused when a cheap one comes often enough, and taken when the pace needs it."""
     only_dear = situation(offers=(replace(CHEAP, up=False), DEAR), deadline=30 * HOUR)
     assert choose(Policy.THRIFTY, only_dear).mode is Mode.WAIT

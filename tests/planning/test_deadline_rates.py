@@ -83,7 +83,7 @@ def on_demand_since(hours_left, table):
     return to_leave(due(f"{2 + hours_left + 12}h"), seen, was)
 
 
-def test_on_demand_is_left_only_when_the_saving_is_larger_than_what_the_change_costs():
+def test_on_demand_gives_way_to_spot_only_when_the_saving_exceeds_what_the_change_costs():
     """The same job and slack: it depends on the price of spot, and on how much work is left."""
     choice = on_demand_since(4, priced(3.0, 9.6))
     assert ("spot is back" in choice.why, choice.mode) == (True, Mode.SPOT)

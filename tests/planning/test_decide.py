@@ -37,7 +37,7 @@ NODE_CREATE_2 = (Kind.NODE, Verb.CREATE, 2)
 NODE_DELETE_1 = (Kind.NODE, Verb.DELETE, 1)
 
 
-def test_a_running_deployment_is_left_alone():
+def test_a_running_deployment_is_not_changed():
     """When everything is as it should be, the plan is empty and waits for nothing."""
     plan = decide(spec(), world(), record())
     assert plan.empty
@@ -62,7 +62,7 @@ def test_a_lost_node_is_deleted_and_the_next_incarnation_created_at_once(state):
     assert steps(plan) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
-def test_a_node_that_somebody_deletes_is_replaced_but_not_deleted_again():
+def test_a_node_that_a_user_deletes_is_replaced_but_not_deleted_again():
     """DELETING is on its way out already."""
     going = node(state=NodeState.DELETING, created_at=NOW - 10)
     assert steps(decide(spec(), world(nodes=Present((going,))), record())) == [NODE_CREATE_2]
@@ -76,7 +76,7 @@ def test_what_is_unknown_leads_to_no_change(observed):
     assert any("503" in text for text in plan.waiting)
 
 
-def test_a_vanished_node_counts_as_gone_only_after_a_second_sighting():
+def test_a_vanished_node_counts_as_lost_only_after_a_second_observation():
     """One empty list is not believed; two, 30 s apart, are."""
     gone = world(nodes=Present(()))
     first = record(first_seen={"node:1:absent": NOW - 5})
@@ -130,7 +130,7 @@ def test_a_ready_node_that_is_silent_and_out_of_reach_is_replaced():
     assert steps(decide(spec(), silent, lost)) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
-def test_one_witness_does_not_condemn_a_ready_node():
+def test_one_failed_probe_does_not_condemn_a_ready_node():
     """A worker that reports is alive behind any firewall, and failures of long ago are no failures now."""
     lost = record(ssh_failed_since=NOW - 900, ssh_next_try_at=NOW + 1)
     assert decide(spec(), world(), lost).empty
@@ -185,7 +185,7 @@ def test_a_deployment_without_vm_asks_for_none():
     assert decide(spec(vm="none"), world(vm=Absent()), record()).empty
 
 
-def test_a_bucket_that_held_data_is_not_created_anew():
+def test_a_bucket_that_held_data_is_not_created_again():
     """A bucket deleted by hand is said, not papered over with an empty one."""
     plan = decide(spec(), world(bucket=Absent()), record())
     assert all(c.kind is not Kind.BUCKET for c in plan.changes)
@@ -274,7 +274,7 @@ def test_a_node_without_workers_is_not_a_node_with_all_workers_ready():
     assert "job: the TPU is READY but shows no workers yet" in plan.waiting
 
 
-def test_a_job_on_the_vm_is_told_the_address_of_each_new_tpu():
+def test_a_job_on_the_vm_gets_the_address_of_each_new_tpu():
     """In the style of 2020 the VM's job needs the TPU's address, so a new incarnation means a new start."""
     on_vm = spec(job=JobSpec(command="x", run_on="vm"))
     plan = decide(on_vm, world(heartbeats=Present(())), record(pushed="0:b"))
@@ -303,7 +303,7 @@ def test_a_bucket_in_another_region_is_refused_before_anything_is_made():
 
 
 @pytest.mark.parametrize("bucket", [Absent(), Unknown("429")])
-def test_no_tpu_is_asked_for_while_the_bucket_was_missed_and_not_seen_again(bucket):
+def test_no_tpu_is_requested_while_the_bucket_was_missed_and_not_observed_again(bucket):
     """Somebody may have taken the deployment down; a look that fails does not bring the bucket back."""
     missed = record(
         accepted=False, requested_at=0.0, bucket_observed=True, first_seen={"bucket:absent": NOW - 60}

@@ -156,7 +156,7 @@ def test_a_decision_is_always_made_and_always_the_same(deployment, world, record
 
 @fast
 @given(SPECS, WORLDS, HISTORIES)
-def test_what_cannot_be_seen_is_not_changed(deployment, world, record):
+def test_what_cannot_be_observed_is_not_changed(deployment, world, record):
     """Unknown nodes: no node is made or deleted; the same for VM and bucket."""
     for name, kind in (("nodes", Kind.NODE), ("vm", Kind.VM), ("bucket", Kind.BUCKET)):
         dark = replace(world, **{name: Unknown("503")})

@@ -54,7 +54,7 @@ def test_idle_nodes_come_to_where_most_are():
     assert decide([node(1, A), node(2, B, "ALLOCATED")]) == Gathering(A)
 
 
-def test_a_zone_that_has_just_refused_is_left_by_all():
+def test_a_zone_that_has_just_refused_is_avoided_by_all_nodes_of_a_task():
     """The nodes of the task are replaced together, where there is room; with no such zone, the first one."""
     nodes = [node(1, A), node(2, B)]
     assert decide(nodes, refused={A}) == Gathering(B, ("n-1",))
@@ -71,7 +71,7 @@ def test_a_node_that_is_on_its_way_moves_before_one_that_stands():
     assert decide([node(1, A), node(2, "", "DOWN", bound_to=A)], refused={A}).into == B
 
 
-def test_it_waits_a_minute_and_for_enough_nodes():
+def test_a_wide_task_waits_a_minute_and_for_enough_nodes():
     """What is on its way may bring a zone; a fleet that is too small is moved nowhere."""
     nodes = [node(1, A), node(2, B)]
     assert decide(nodes, now=59.0) == Gathering()

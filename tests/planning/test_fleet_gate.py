@@ -33,7 +33,7 @@ def test_a_job_begins_when_those_before_it_have_ended(how, ends, cancelled, want
     assert gate(then, {"first": first, "then": then}, {"first": ends, "then": {}}) == wanted
 
 
-def test_a_job_that_cannot_be_seen_is_not_over():
+def test_a_job_that_cannot_be_read_has_not_ended():
     """Its order may be unreadable: unknown is not done."""
     then = an_order("then", after={"first": "any"})
     assert gate(then, {"then": then}, {}) == Gate(Hold.AFTER, "first")
@@ -74,12 +74,12 @@ def test_slurm_waits_for_every_array_of_the_job_before():
         (Gate(waits={"b": "ok"}), [queued("a", 7)], (Correction("hold", ("7",)),)),
     ],
 )  # fmt: skip
-def test_slurm_is_told_what_differs_and_nothing_else(wanted, queue, told):
+def test_slurm_gets_what_differs_and_nothing_else(wanted, queue, told):
     """A task that runs is never held; what a task waits for is told before its release."""
     assert corrections({"a": wanted}, queue) == told
 
 
-def test_tasks_of_strangers_are_left_alone():
+def test_foreign_tasks_are_not_touched():
     """Slurm's queue may hold what somebody has submitted by hand."""
     assert corrections({"a": HELD}, [queued("theirs", 7)]) == ()
 
@@ -99,7 +99,7 @@ def test_a_budget_that_is_spent_closes_the_jobs_of_that_user():
     assert gate(theirs, {}, {}, {"alice"}) == OPEN
 
 
-def test_what_waits_under_a_wrong_account_is_submitted_anew():
+def test_a_task_that_waits_under_a_wrong_account_is_submitted_again():
     """It was queued before the fleet had users; what runs is left alone."""
     accounts = {"a": ("alice", "urgent")}
     queue = [

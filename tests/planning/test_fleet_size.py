@@ -63,7 +63,7 @@ def test_a_drained_node_is_taken_back_before_another_one_is_asked_for():
     assert resize(size(), 0, [node(1, caught)], NOW) == Resize(1, keep=("demo-001",))
 
 
-def test_a_node_that_somebody_else_has_drained_is_not_taken_back():
+def test_a_node_that_an_operator_has_drained_is_not_taken_back():
     """Its reason is theirs."""
     theirs = SlurmNode(frozenset({"IDLE", "DRAIN"}))
     assert resize(size(1), 1, [node(1, theirs)], NOW) == Resize(1)

@@ -90,7 +90,7 @@ def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_i
     assert [change[1:] for change in queue_curve([job], found)[0]] == [(0, 1), (1, 0), (0, 0)]
 
 
-def test_the_time_left_of_wide_tasks_counts_all_their_nodes():
+def test_the_remaining_time_of_wide_tasks_counts_all_their_nodes():
     """Two more tasks, each a hundred seconds on two of four nodes."""
     (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
     order = Order("wide", ({}, {}, {}), JobSpec("x"), "b", "s", T, slices=(2, 2))
@@ -152,7 +152,7 @@ def test_the_bill_adds_up_and_idle_time_has_a_row_of_its_own():
     assert not costs.unpriced
 
 
-def test_a_price_that_nobody_knows_makes_the_bill_incomplete():
+def test_an_unknown_price_makes_the_bill_incomplete():
     """And no sum of zeros."""
     node = NodeFacts("n-1", a_node((0, None)).spans, {}, lambda _: (None, None))
     assert bill(lanes([node], [], T + 10), Amount()).unpriced
@@ -165,7 +165,7 @@ def test_the_state_of_a_task_follows_from_mark_cancellation_and_reports():
     assert states == ["failed", "running", "cancelled", "waiting"]
 
 
-def test_steps_that_were_made_again_are_counted_where_both_machines_told():
+def test_steps_that_were_made_again_are_counted_where_both_machines_reported():
     """A machine that never spoke lost nothing that anybody knows of; a successor without a word is not known."""
     first = beat(50, step=40)
     again = beat(90, step=60, resumed_from=30)
@@ -181,7 +181,7 @@ def test_a_start_that_only_found_the_task_done_hides_no_step_and_no_loss():
     assert (job.progress(0), job.progress(1)) == ((42, 0.5), (None, None))
 
 
-def test_the_time_left_is_known_when_a_task_is_done_and_is_shared_by_the_nodes():
+def test_the_remaining_time_is_known_when_a_task_is_done_and_is_shared_by_the_nodes():
     """Four tasks of 100 s on two nodes; before anything is known nothing is said."""
     done = a_job([(0, "n-1", 0, None)], [(0, "done", 100)], tasks=5)
     found = lanes([a_node((0, None))], [done], T + 100)
@@ -190,7 +190,7 @@ def test_the_time_left_is_known_when_a_task_is_done_and_is_shared_by_the_nodes()
     assert jobs_remaining([fresh], bill([], Amount()), frozenset(), 2) == {}
 
 
-def test_the_time_left_of_a_running_task_comes_from_its_own_steps():
+def test_the_remaining_time_of_a_running_task_comes_from_its_own_steps():
     """And its length serves for those that wait."""
     job = a_job([(0, "n-1", 0, beat(100, step=50, rate=0.5))], tasks=2, target=100)
     found = lanes([a_node((0, None))], [job], T + 100)

@@ -32,7 +32,7 @@ def steps(plan):
     ],
     ids=lambda one: f"{one.state.name} {one.health}",
 )
-def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(odd):
+def test_a_node_whose_workers_report_is_not_replaced_whatever_the_api_says(odd):
     """A fresh heartbeat is evidence of life; state and health are hearsay, for however long."""
     key = odd.state.name.lower()
     long = record(first_seen={"node:1:unhealthy": NOW - 7200, f"node:1:{key}": NOW - 7200})

@@ -39,7 +39,7 @@ def test_nothing_is_pushed_to_a_node_that_is_not_ready(state):
 @pytest.mark.parametrize(
     "change", [{"heartbeats": Unknown("503")}, {"bucket": Absent()}, {"bucket": Unknown("503")}]
 )
-def test_nothing_is_pushed_while_its_bucket_or_its_reports_cannot_be_seen(change):
+def test_nothing_is_pushed_while_its_bucket_or_its_reports_cannot_be_read(change):
     """Unknown is not silent, and code without a bucket could save nothing."""
     step = decide_job(spec(), world(**change), record())
     assert step.changes == ()

@@ -106,7 +106,7 @@ def test_a_first_report_does_not_wipe_the_slate():
     assert learn(known(60, never_reported=NEVER_REPORTED), looked).silence.never_reported == NEVER_REPORTED
 
 
-def test_the_zone_of_a_mute_one_is_left_for_a_while():
+def test_the_zone_of_a_tpu_that_never_reported_is_avoided_for_a_while():
     """The next TPU, of the same plan, is asked for elsewhere."""
     (change,) = deletions(decide(spec(), silent(), SOON))
     plan = decide(spec(), silent(), changed(SOON, type="v5litepod-8"))
@@ -192,7 +192,7 @@ def test_the_deployment_ends_after_three_of_them_and_an_hour(many, since, ends):
     assert bool(deletions(plan)) is ends
 
 
-def test_one_report_wipes_the_slate_clean():
+def test_one_report_resets_the_count_of_silent_tpus():
     """What came up once can come up again."""
     spoken = learn(
         known(60, never_reported=((1, NOW - 9), (2, NOW - 5))), world(heartbeats=Present((beat(),)))

@@ -57,7 +57,7 @@ def test_deployments_refused_together_ask_again_apart():
     assert sum(pauses) / len(pauses) == pytest.approx(delay, rel=0.05)
 
 
-def test_one_deployment_waits_for_the_same_moment_at_each_look_and_draws_anew_after_each_refusal():
+def test_a_deployment_waits_for_one_moment_in_each_pass_and_draws_another_after_a_refusal():
     """A controller that was started again finds the gate where it was; two asks in a row are not in step."""
     first, later = CAPACITY * 9, [*CAPACITY * 9, Refusal(NOW + 90, ZONE, Retry.CAPACITY)]
     gate = create_gate(spec(), refused(*first), ZONE)

@@ -91,21 +91,21 @@ def test_after_the_deadline_spot_is_asked_for():
     assert deadline_status(due(), world(), begun(21))["forecast"] == "missed"
 
 
-def test_a_spot_order_that_does_not_start_is_left():
+def test_a_spot_request_that_does_not_start_is_replaced_by_on_demand():
     """It may come or not; on demand is asked for in the same pass, in its place."""
     making = {"nodes": Present((node(state=NodeState.CREATING),))}
     assert asked(due(), begun(9.9), **making).on_demand
     assert asked(due(), begun(5), **making) is None
 
 
-def test_a_tpu_whose_workers_could_not_be_asked_is_not_left():
+def test_a_tpu_whose_workers_could_not_be_asked_is_not_replaced():
     """It may work since long (seed 7 of the lives): unknown is not absent."""
     assert asked(due(), begun(9.9), nodes=Present((node(),))).on_demand
     unheard = {"nodes": Present((node(),)), "heartbeats": Unknown("503")}
     assert decide(due(), world(**unheard), begun(9.9)).changes == ()
 
 
-def test_an_order_in_the_queue_is_left_before_the_slack_is_gone():
+def test_a_queued_request_is_given_up_before_the_slack_is_used_up():
     """It is as good as nothing: what decides is the reserve, as without a TPU."""
     place = QueuedResource("demo-tpu-g1", ZONE, QueuedState.WAITING_FOR_RESOURCES, 1, created_at=NOW - HOUR)
     queued = {"nodes": Present(merged((), (place,)))}

@@ -25,7 +25,7 @@ def kinds(plan):
     return [(c.kind, c.verb) for c in plan.changes]
 
 
-def test_the_vm_is_stopped_when_no_tpu_is_left_and_the_end_is_recorded():
+def test_the_vm_is_stopped_when_no_tpu_remains_and_the_end_is_recorded():
     """A loop that stopped its own machine first could not see to the rest."""
     first = decide(LOOPED, world(heartbeats=DONE), record())
     assert kinds(first) == [(Kind.NODE, Verb.DELETE)]
@@ -90,7 +90,7 @@ def test_the_plan_names_scope_and_roles_with_their_reason():
     assert "scope" not in preview(spec(), Plan((change,)), load_catalog()).details(change)
 
 
-def test_a_loop_needs_a_vm_that_somebody_starts_again():
+def test_a_loop_needs_a_vm_that_is_started_again():
     """No VM is an error; a spot VM gets a warning."""
     catalog = load_catalog()
 

@@ -72,7 +72,7 @@ def test_a_node_of_the_same_name_elsewhere_is_another_one():
 
 
 @pytest.mark.parametrize("state", sorted(ENDED, key=lambda state: state.value))
-def test_what_has_ended_is_deleted_and_asked_for_anew(state):
+def test_a_queued_resource_that_has_ended_is_deleted_and_requested_again(state):
     """A dead queued resource holds quota: it goes in the pass that sees it, whether it still has a node or not."""
     for nodes in ((), (node(),)):
         _, plan = looked((request(state, retry=Retry.TRANSIENT),), nodes)
@@ -90,7 +90,7 @@ def test_waiting_has_no_deadline_of_ours():
     assert any("in the queue since 2027-01-15 05:30 UTC" in text for text in plan.waiting)
 
 
-def test_provisioning_has_a_deadline_that_begins_anew_after_a_fall_back():
+def test_provisioning_has_a_deadline_that_starts_over_after_a_fall_back():
     """One that makes and loses its machines for ever is replaced; one that went back into the queue is not."""
     was, _ = looked((request(S.PROVISIONING),))
     later = NOW + PROVISIONING_DEADLINE + 1
@@ -139,7 +139,7 @@ def test_people_read_the_state_of_the_place_in_the_queue():
         ({}, {}, "is PREEMPTED"),
     ],
 )  # fmt: skip
-def test_what_has_become_of_a_lost_tpu_is_told_as_what_it_is(changes, known, told):
+def test_what_has_become_of_a_lost_tpu_is_reported_as_what_it_is(changes, known, told):
     """A flex-start TPU is not preempted; one that goes early has no reason that anybody knows."""
     lost, ran = node(state=NodeState.PREEMPTED), {"node:1:ready": NOW - 7200}
     wanted = spec(tpu=replace(spec().tpu, **changes))

@@ -111,13 +111,13 @@ def test_the_named_winner_stays_and_all_others_go(winner):
     assert sorted(deletes(decide(RACE, now, made))) == sorted({1, 2, 3} - {winner})
 
 
-def test_a_claim_of_another_round_names_nobody():
+def test_a_claim_of_another_round_has_no_winner():
     """The object of an old race says nothing about this one."""
     now = seen(racer(1), racer(2), claim=Present(Claim(7, 2)))
     assert undecided(learn(running(), now))
 
 
-def test_a_winner_that_was_taken_for_refused_is_kept():
+def test_a_winner_that_was_taken_for_refused_is_not_deleted():
     """Its create seemed to fail, its machine is there and was first."""
     now = seen(racer(1, NodeState.READY), racer(2, NodeState.READY), claim=Present(Claim(1, 2)))
     made = learn(running(rivals=()), now)
@@ -144,7 +144,7 @@ def test_a_refused_leader_gives_way_and_a_refused_rival_leaves():
         assert [r.zone for r in made.refusals] == [ZONES[failed - 1]]
 
 
-def test_nobody_joins_while_a_tpu_is_being_created():
+def test_no_candidate_joins_while_a_tpu_is_being_created():
     """It was not refused with the others, so it will be there first; one that takes too long has rivals again."""
     refused = (Refusal(NOW - 1, ZONES[1], Retry.CAPACITY),)
     known = running(rivals=(), refusals=refused)

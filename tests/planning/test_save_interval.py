@@ -23,7 +23,7 @@ def lost(*lives):
     return memories
 
 
-def test_before_anything_was_seen_the_figures_are_assumed():
+def test_before_any_observation_the_figures_are_assumed():
     """Young's square root of 2 x 5 s x 2 h."""
     spec = make_spec(job__checkpoint__every="auto")
     found = foreseen_interval(spec, (), KIND, ZONE)
@@ -32,7 +32,7 @@ def test_before_anything_was_seen_the_figures_are_assumed():
     )
 
 
-def test_a_zone_with_short_lives_is_told_so_and_another_is_not():
+def test_a_zone_with_short_lives_gets_a_shorter_interval_and_another_does_not():
     """The memory of zones counts before the first machine of this deployment is lost."""
     spec = make_spec(job__checkpoint__every="auto", job__checkpoint__save_seconds=3.0)
     memories = lost(1200.0, 1200.0, 1200.0)

@@ -31,7 +31,7 @@ def settled(spec, **more):
     return changed(record, sidecars=with_settings(record, spec, "tpu"))
 
 
-def test_without_sidecars_nobody_is_told_anything():
+def test_without_sidecars_no_machine_is_notified():
     """Deployments of before have no note of sidecars, and need none."""
     assert about_sidecars(worlds.spec(), worlds.world(), worlds.record()) == []
 
@@ -56,7 +56,7 @@ def test_a_sidecar_that_is_not_wanted_any_more_is_stopped():
     assert about_sidecars(moved, worlds.world(), record) == ["demo-vm", "demo-tpu-g1"]
 
 
-def test_only_machines_that_run_are_told():
+def test_only_machines_that_run_are_notified():
     """What is down learns it when it is made or started again."""
     spec, record = worlds.spec(sidecars=BOTH), worlds.record()
     stopped = Present(worlds.vm(state=VmState.STOPPING))
@@ -110,7 +110,7 @@ def test_a_setting_that_cannot_work_is_refused(settings, key, hint):
     assert hint in problem.hint
 
 
-def test_both_may_have_one_port_on_two_machines():
+def test_two_sidecars_may_have_one_port_on_two_machines():
     """Each machine has its own loopback address."""
     both = {"tensorboard": {"port": 7000}, "jupyter": {"port": 7000, "on": "tpu"}}
     assert check(make_spec(sidecars=both), load_catalog()) == []

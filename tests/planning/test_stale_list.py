@@ -34,25 +34,25 @@ def test_a_look_that_fails_forgets_nothing():
     assert isinstance(not_older(world(nodes=Present((EARLIER,))), seen(WORKS, None)).nodes, Unknown)
 
 
-def test_the_tpu_that_was_seen_may_go_itself():
+def test_the_tpu_that_was_observed_may_go_itself():
     """It is the same TPU in another state."""
     going = world(nodes=Present((replace(WORKS, state=NodeState.DELETING),)))
     assert not_older(going, seen(WORKS)) == going
 
 
-def test_a_tpu_that_is_newer_than_the_one_before_is_seen():
+def test_a_tpu_that_is_newer_than_the_one_before_is_observed():
     """A queued resource may make it anew under its name."""
     newer = world(nodes=Present((replace(WORKS, created_at=NOW),)))
     assert not_older(newer, seen(WORKS)) == newer
 
 
-def test_a_tpu_without_a_time_is_seen():
+def test_a_tpu_without_a_time_is_observed():
     """The API may leave it out."""
     timeless = world(nodes=Present((replace(WORKS, created_at=0.0),)))
     assert not_older(timeless, seen(WORKS)) == timeless
 
 
-def test_the_queued_resource_that_made_the_tpu_is_seen_when_the_tpu_is_gone():
+def test_the_queued_resource_that_made_the_tpu_is_observed_when_the_tpu_is_lost():
     """It was asked for before the machine came."""
     left = world(nodes=Present((replace(WORKS, machine=False, created_at=NOW - 9000),)))
     assert not_older(left, seen(WORKS)) == left

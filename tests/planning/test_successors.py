@@ -111,7 +111,7 @@ def test_the_first_one_goes_when_the_other_is_named():
     assert nodes_of(decide(spec(), named, made)) == ([], [1])
 
 
-def test_one_that_has_saved_goes_at_once_and_nothing_is_asked_for_twice():
+def test_a_tpu_that_has_saved_goes_at_once_and_nothing_is_requested_twice():
     """Its successor takes its place in the record in the look after that, when the loss is counted."""
     rest = seen(FIRST, second(), report=AT_REST)
     made = learn(asked(), rest)
@@ -124,7 +124,7 @@ def test_one_that_has_saved_goes_at_once_and_nothing_is_asked_for_twice():
     assert nodes_of(decide(spec(), later, made)) == ([], [])
 
 
-def test_one_that_is_gone_before_it_has_saved_is_followed_too():
+def test_a_tpu_that_is_lost_before_it_has_saved_gets_a_successor_too():
     """The look that shows it lost tells of the loss; the next one has the successor."""
     lost = seen(replace(FIRST, state=NodeState.PREEMPTED), second())
     made = learn(asked(), lost)
@@ -133,7 +133,7 @@ def test_one_that_is_gone_before_it_has_saved_is_followed_too():
     assert learn(made, lost).node.incarnation == 2
 
 
-def test_one_that_is_out_of_sight_for_a_moment_is_not_followed():
+def test_a_tpu_that_is_missing_from_one_list_gets_no_successor():
     """Unknown is not absent, and one list is no evidence."""
     hidden = seen(second())
     assert learn(asked(), hidden).node.incarnation == 1
@@ -143,7 +143,7 @@ def test_one_that_is_out_of_sight_for_a_moment_is_not_followed():
     assert learn(gone, hidden).node.incarnation == 2
 
 
-def test_a_refused_successor_is_asked_for_anew_after_its_pause():
+def test_a_refused_successor_is_requested_again_after_its_pause():
     """The TPU that works forgives nothing that was refused beside it, and ends nothing either."""
     refused = (Refusal(NOW - 1, OTHER_ZONE, Retry.PERMANENT),)
     known = learn(asked(rivals=(), refusals=refused), seen(FIRST))
@@ -176,7 +176,7 @@ def test_a_tpu_on_demand_works_until_spot_is_there():
     assert broken(due(), plan, now, dear) is None
 
 
-def test_one_that_a_deadline_is_about_to_miss_has_its_successor_on_demand_when_it_is_gone():
+def test_near_a_deadline_a_tpu_gets_its_successor_on_demand_once_it_is_lost():
     """Only spot is asked for beside another one: on demand is always to be had."""
     assert nodes_of(decide(due(), seen(FIRST), begun(9.9))) == ([], [])
     assert nodes_of(decide(due(), seen(FIRST), begun(1)))[0] == [(2, OTHER_ZONE, 2, True)]

@@ -113,7 +113,7 @@ def test_the_order_and_the_bill_are_for_the_type_that_was_taken():
         "{type: v5litepod-8, other_types: [v6e-8], zones: [europe-west4-a]}",
     ],
 )
-def test_both_ways_to_write_it(text):
+def test_the_two_ways_to_write_tpu_types_are_read_alike(text):
     """A list is the short form."""
     found = read(FILE.format(types=text).encode(), "tpuctl.yaml", environ={})
     assert (found.tpu.type, found.tpu.other_types) == (FIRST, (SECOND,))

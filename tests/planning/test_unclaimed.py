@@ -146,14 +146,14 @@ def test_a_save_elsewhere_is_named_with_its_reason():
         ({"uncommitted": "a.pt", "phase": Phase.STOPPED}, None),
     ],
 )
-def test_a_running_job_that_saves_in_vain_is_told(fields, text):
+def test_a_running_job_that_saves_in_vain_is_reported(fields, text):
     """With what the format wants; a place that this version does not know is no reason to be silent."""
     found = uncommitted([beat(worker=1), beat(**fields)])
     told = None if found is None else uncommitted_text(spec().job.checkpoint, found)
     assert told.startswith(text) if text else told is None
 
 
-def test_who_is_told_of_failures_is_told_of_this_end():
+def test_a_target_for_failures_is_notified_of_this_end():
     """And nobody is told that the job is done."""
     plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))
     found = due(spec(), world(), record(), plan.outcome, plan.reason, 0.0)

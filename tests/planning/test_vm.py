@@ -52,7 +52,7 @@ def test_a_vm_that_has_run_is_never_given_up(state):
     assert (step.changes, step.waiting) == ((), "VM: STAGING")
 
 
-def test_a_new_vm_of_the_same_name_begins_anew():
+def test_a_new_vm_of_the_same_name_starts_with_an_empty_record():
     """What has run is forgotten with the VM that it was."""
     looks = ((0, seen(VmState.RUNNING)), (10, Absent()), (20, seen(VmState.STAGING)))
     found, record = story(*looks, (20 + CREATE_DEADLINE, seen(VmState.STAGING)))

@@ -80,7 +80,7 @@ def test_only_a_sure_absence_of_the_vm_ends_the_bill_of_its_disk(vm, still):
     assert [disk.until is None for disk in after.disks] == [still]
 
 
-def test_a_price_that_nobody_knows_is_said_and_not_taken_for_zero():
+def test_an_unknown_price_is_said_and_not_taken_for_zero():
     """The total is unknown, the known part is still there."""
     lost = Span(Kind.NODE, "n", "mars-central1-a", NOW - 3600)
     found = spent(SPEC, CATALOG, record(spans=(lost, node(NOW - 3600))), NOW)

@@ -109,6 +109,6 @@ def test_an_estimate_tells_the_upper_end_too():
     assert cost.most_usd - cost.usd == pytest.approx(16 * (0.78 - 0.51011))
 
 
-def test_the_age_of_the_prices_is_told():
+def test_the_age_of_the_prices_is_printed():
     """Each table has its own date."""
     assert price().date_text == "TPU prices of 2026-11, VM prices of 2026-07-30; budgets use the upper end"

@@ -21,7 +21,7 @@ def sku(text="TpuV5e accelerator", usage="OnDemand", units="1", nanos=200_000_00
     }
 
 
-def test_on_demand_and_spot_are_told_apart():
+def test_on_demand_and_spot_are_distinguished():
     """By the usage type, whose word for spot is Preemptible."""
     found = prices_of(
         [sku(), sku("TpuV5e attached to Spot Preemptible VMs", "Preemptible", "0", 600_000_000)]

@@ -165,7 +165,7 @@ def test_a_tpu_that_never_saved_loses_all_of_its_work():
     assert found.uses["lost"] == pytest.approx(found.usd / 2)
 
 
-def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
+def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
     """Two days in all, of which one hour is over; the budget ends it earlier."""
     running = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0)
     here = {"zone": "europe-west4-b", "started_at": T0}
@@ -183,7 +183,7 @@ def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     assert (over.ttl_left, over.to_ttl_usd) == (None, None)
 
 
-def test_a_price_that_nobody_knows_is_named_and_skipped():
+def test_an_unknown_price_is_named_and_skipped():
     """The rest is still told."""
     mars = Span(Kind.NODE, "demo-tpu-g1", "mars-central1-a", T0, T0 + 3600)
     found = spending(SPEC, CATALOG, record(spans=(mars, VM)), [], T0 + 3600)

@@ -88,14 +88,14 @@ def test_fairseq_alone_fails_on_the_torn_alias(recipe, straight):
     assert (recipe.folder / "alone" / LAST).stat().st_size == torn
 
 
-def test_machine_without_compiler_is_told_what_to_install(recipe, tmp_path):
+def test_a_machine_without_compiler_says_what_to_install(recipe, tmp_path):
     """The setup says that fairseq is built from source, before it downloads anything."""
     run = recipe.start("sh venv.sh", TPUCTL_VENV_CACHE=str(tmp_path / "venvs"), CC="no-such-compiler")
     assert "there is no gcc and g++; on Debian and Ubuntu: apt-get install g++" in run.wait(1)
     assert not (tmp_path / "venvs").exists()
 
 
-def test_finished_training_is_left_as_it_is(recipe, straight):
+def test_finished_training_is_not_changed(recipe, straight):
     """Started again after its last update it makes none, and leaves with 0."""
     again = start(recipe, "straight").wait()
     assert losses(again) == {}

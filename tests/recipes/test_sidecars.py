@@ -48,7 +48,7 @@ def address_of(stage, tunnel) -> str:
     return printed(stage, tunnel)[0]
 
 
-def test_both_answer_and_only_to_those_who_may(stage):
+def test_tensorboard_and_jupyter_answer_only_to_those_who_may(stage):
     """Runs are read from the bucket; Jupyter wants its token; only loopback; nothing is left."""
     stage.write(command="exec sleep 3000", vm="{machine: e2-small}")
     with (stage.work / "tpuctl.yaml").open("a") as file:

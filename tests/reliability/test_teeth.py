@@ -27,7 +27,7 @@ def test_every_mechanism_has_a_switch():
     assert {name.split()[0] for name in SWITCHES} >= {f"M{number}" for number in range(1, 12)}
 
 
-def test_every_switch_names_somebody_who_must_notice():
+def test_every_switch_names_a_life_or_a_test_that_must_notice():
     """A life that breaks an invariant, or tests that exist."""
     for name, switch in SWITCHES.items():
         assert switch.patches, name

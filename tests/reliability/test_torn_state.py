@@ -77,7 +77,7 @@ def count(name, data, outcomes):
     )
 
 
-def test_a_record_here_is_whole_or_seen_to_be_damaged(state, tmp_path):
+def test_a_record_on_this_computer_is_whole_or_found_to_be_damaged(state, tmp_path):
     """Before the bucket exists this copy is all there is: a damaged one counts as none, and nothing is made yet."""
     path, outcomes = tmp_path / "record.json", Counter()
     records = RecordStore(path, store_of(state, "no-such-bucket"), "demo")

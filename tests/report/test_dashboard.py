@@ -76,7 +76,7 @@ def test_the_token_moves_from_the_address_into_a_cookie():
     assert len(app.token) >= 40
 
 
-def test_the_cookie_is_for_a_folder_that_nobody_can_guess():
+def test_the_cookie_is_for_a_folder_that_cannot_be_guessed():
     """Cookies know no ports: without it a TensorBoard at the end of a tunnel would be sent the token."""
     app = made()
     cookie = ask(app, "/", query=f"token={app.token}")[1]["set-cookie"]
@@ -140,7 +140,7 @@ def test_the_address_names_another_deployment():
     assert "no deployment 'other'" in asked["deployment=other"][1]
 
 
-def test_what_goes_wrong_is_told_without_its_inside(capsys, tmp_path, monkeypatch):
+def test_an_error_of_the_dashboard_is_shown_without_its_inside(capsys, tmp_path, monkeypatch):
     """An error of ours in its words, a bug in none; the terminal has one line of it, and a file."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     bug = ZeroDivisionError("secret inside")

@@ -23,7 +23,7 @@ def words(page):
     return " ".join(text.split())
 
 
-def test_it_tells_of_nodes_jobs_results_and_money(afternoon):
+def test_the_fleet_page_shows_nodes_jobs_results_and_money(afternoon):
     """Each job with its colour, each node with a row, all money with its share."""
     account = afternoon.account()
     page = fleet_page(account, afternoon.tables(account))

@@ -146,7 +146,7 @@ G1 = Span(Kind.NODE, "mine-tpu-g1", ZONE, T, T + 1100)
     ],
     ids=["done", "taken away", "nothing saved", "runs", "being made", "never heard of", "never trained"],
 )  # fmt: skip
-def test_a_machine_s_time_is_told_by_its_last_report(span, report, followed, bars):
+def test_a_machine_s_time_is_shown_by_its_last_report(span, report, followed, bars):
     """What was not saved when another TPU took over is lost."""
     assert lane(span, report, followed=followed) == bars
 
@@ -175,7 +175,7 @@ def test_a_preemption_runs_through_every_drawing():
     assert 'class="loss"' not in alone
 
 
-def test_checkpoints_are_marked_where_they_were_saved():
+def test_checkpoints_are_drawn_where_they_were_saved():
     """By time and by step; one of another run is not drawn outside."""
     words = page(facts(checkpoints=[(113, T + 900), (253, T + 2100), (9_999, T + 90_000)]))
     assert words.count("checkpoint of step 113") == 2

@@ -23,7 +23,7 @@ def a_table(parameters=({"lr": "0.1"}, {"lr": "0.2"}), files=None):
     return results_table(job, costs, frozenset(), files or {})
 
 
-def test_a_row_has_parameters_then_how_it_went_then_what_the_task_left():
+def test_a_row_has_parameters_then_how_it_went_then_the_values_of_the_task():
     """What is not known is empty."""
     found = a_table(files={0: {"out/metrics.json": b'{"accuracy": 0.9, "eval": {"loss": 1.5}, "list": [1]}'}})
     assert found.columns == (

@@ -86,7 +86,7 @@ def test_a_machine_on_which_the_job_could_not_start_hides_nothing():
     assert (found.steps_redone, found.goodput) == (None, None)
 
 
-def test_a_recovery_is_told_by_its_parts():
+def test_a_recovery_is_shown_by_its_parts():
     """From the last sign of life to the first new step, without a gap."""
     events = [
         Event(T + 3, "preempted", "", {"incarnation": 1}),
@@ -164,7 +164,7 @@ UNTOLD = {"boot": T, "fetched": T + 1, "spawned": T + 2}
     ],
     ids=["no step", "saves only"],
 )
-def test_what_nobody_counted_is_not_known(first):
+def test_what_was_not_counted_is_not_known(first):
     """Nothing lost and nothing gained are figures too; a job that tells no steps has neither."""
     found = summary([first, beat(2, 100, 50, progress_from="lines", timings=UNTOLD)])
     assert (found.steps_redone, found.goodput) == (None, None)

@@ -116,7 +116,7 @@ def test_s27_a_bucket_that_takes_nothing_is_waited_for(cloud, user):
     assert cloud.nodes() == {G2: "READY"}
 
 
-def test_s27_a_record_that_somebody_else_wrote_is_not_written_over(cloud, user):
+def test_s27_a_record_that_another_process_wrote_is_not_written_over(cloud, user):
     """The precondition fails (412): status 6, and the other's record stays."""
     user.up()
     cloud.model.preempt(G1, notice=False)
@@ -187,7 +187,7 @@ def test_s29_a_record_of_an_older_version_is_taken_over(cloud, user):
     assert sum(cloud.machines.starts.values()) == 1
 
 
-def test_s29_a_record_of_a_newer_version_is_left_to_it(cloud, user):
+def test_s29_a_record_of_a_newer_version_is_not_written_over(cloud, user):
     """Refused before any call, by `up` and by `watch`; nothing is written over it."""
     user.up()
     held = bucket_object(cloud, RECORD)

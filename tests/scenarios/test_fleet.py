@@ -71,7 +71,7 @@ def test_up_from_another_computer_with_fewer_nodes_deletes_the_ones_too_many(clo
     assert list(cloud.nodes()) == ["demo-001-tpu-g1"]
 
 
-def test_secrets_of_tasks_are_named_and_nodes_are_made_anew_where_they_could_not_read_them(cloud, owner):
+def test_secrets_of_tasks_are_named_and_nodes_that_could_not_read_them_are_recreated(cloud, owner):
     """With the wide scope; the job in the bucket has the name of the secret."""
     owner.up("--yes")
     owner.edit(tpu__scope="cloud-platform")
@@ -234,7 +234,7 @@ def busy(cloud, owner):
     return owner
 
 
-def test_a_failure_is_tried_again_once_and_what_it_said_is_kept(cloud, busy):
+def test_a_failure_is_tried_again_once_and_what_it_said_is_stored(cloud, busy):
     """What was done or never began is left alone."""
     cloud.put_object("jobs/sweep/ends/0.done", b"{}")
     cloud.put_object("jobs/sweep/ends/1.failed", b'{"incarnation": 1}')
@@ -274,7 +274,7 @@ def test_a_job_waits_for_the_one_before_and_a_retry_lets_it_go_on(cloud, busy):
     assert (busy.job("next")["hold"], busy.job("next")["waits_for"]) == ("", [])
 
 
-def test_a_job_cannot_wait_for_what_nobody_has_submitted(cloud, owner):
+def test_a_job_cannot_wait_for_what_was_not_submitted(cloud, owner):
     """It would wait for ever."""
     owner.up("--yes")
     (owner.folder / "a.yaml").write_text(json.dumps({"name": "a", "after": ["b"], "job": {"command": "x"}}))

@@ -68,7 +68,7 @@ def test_nodes_that_came_back_in_two_zones_come_together_and_the_task_ends(cloud
         assert len(made) == 4, made
 
 
-def test_an_elastic_task_goes_on_with_the_nodes_that_are_left(cloud, owner):
+def test_an_elastic_task_goes_on_with_the_remaining_nodes(cloud, owner):
     """With `min: 1` no node has to move."""
     submit(owner, {"min": 1, "max": 2}, steps=90)
     owner.run("watch", interrupt=500, patience=7200)

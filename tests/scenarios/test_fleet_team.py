@@ -37,7 +37,7 @@ def test_a_job_belongs_to_the_login_of_who_submits_it(cloud, team):
     assert "PRIORITY" in team.run("queue").out
 
 
-def test_nobody_uses_the_share_of_somebody_else_by_accident(cloud, team):
+def test_the_share_of_another_user_is_never_used_by_accident(cloud, team):
     """Nothing is changed, and the error says who is who."""
     before = cloud.objects(".tpuctl/orders/")
     first, second = (str(team.folder / f"{name}.yaml") for name in ("first", "second"))
@@ -56,7 +56,7 @@ def test_nobody_uses_the_share_of_somebody_else_by_accident(cloud, team):
         assert team.states("first") != ["cancelled"], words
 
 
-def test_who_knows_it_may_act_for_somebody_else(cloud, team):
+def test_the_owner_of_a_fleet_may_act_for_another_user(cloud, team):
     """The owner of a fleet has to."""
     team.fleet("hold", "first", "--user", "bob", "--account-override")
     assert team.job("first")["hold"] == "held"

@@ -45,7 +45,7 @@ def test_a_vm_that_does_not_answer_where_it_was_is_looked_up_and_remembered(clou
     assert (said.code, json.loads(note.read_bytes())) == (0, right)
 
 
-def test_a_vm_that_is_gone_is_no_stranger_at_its_old_address(cloud, owner):
+def test_a_deleted_vm_is_not_taken_for_a_foreign_one_at_its_old_address(cloud, owner):
     """Nothing of the note is believed when nobody answers there."""
     owner.up("--yes")
     (vm,) = cloud.model.kernel.state.instances.values()

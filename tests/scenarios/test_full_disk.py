@@ -40,7 +40,7 @@ def record_there(cloud):
     return cloud.storage.objects.read(cloud.storage.objects._objects[bucket][".tpuctl/record.json"])
 
 
-def test_nothing_is_made_that_could_not_be_noted_anywhere(cloud, user, disk):
+def test_nothing_is_made_that_could_not_be_recorded_anywhere(cloud, user, disk):
     """A first `up`: one clear error, no bug, and the cloud is as it was."""
     disk.full = True
     said = user.run("up")

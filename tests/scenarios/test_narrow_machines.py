@@ -71,7 +71,7 @@ def test_a_vm_is_not_replaced_and_the_job_on_it_not_stopped(cloud, on_vm):
     assert set(cloud.machines.starts.values()) == {1}
 
 
-def test_a_vm_without_the_scope_of_the_loop_is_told_in_the_plan(cloud):
+def test_a_vm_without_the_scope_of_the_loop_is_named_in_the_plan(cloud):
     """`watch --on-vm` would be refused there."""
     user = User(cloud, vm={})
     user.up()

@@ -148,7 +148,7 @@ def test_s14_a_closed_laptop_and_an_expired_token_harm_nothing(cloud, user):
     assert max(cloud.machines.complete(cloud.buckets()[0]))[0] > 8 * 300
 
 
-def test_s15_a_loop_that_stopped_silently_is_told_and_its_machines_are_swept(cloud):
+def test_s15_a_loop_that_stopped_silently_is_reported_and_its_machines_are_swept(cloud):
     """`status` says that nobody watches; past the time to live any command of the computer cleans up."""
     user = User(cloud, watch__ttl="2h")
     user.up()
@@ -268,7 +268,7 @@ def test_s28_two_ups_from_two_computers_make_one_of_everything(cloud, place):
     assert sum(cloud.machines.starts.values()) == 1
 
 
-def test_s28_the_second_watch_is_told_who_is_first(cloud, user):
+def test_s28_the_second_watch_names_who_holds_the_lease(cloud, user):
     """Status 6, who holds it since when; the first one goes on."""
     user.up()
     elsewhere, told = User(cloud, "elsewhere"), []
@@ -294,7 +294,7 @@ def test_s30_a_killed_launcher_leaves_nothing_billing_past_the_time_to_live(clou
     assert cloud.nodes() == {}
 
 
-def test_another_terminal_is_told_of_the_local_cloud(cloud, user, monkeypatch):
+def test_a_command_in_another_terminal_names_the_local_cloud(cloud, user, monkeypatch):
     """There TPUCTL_CLOUD is not set: tpuctl has no login for Google, or knows no such deployment there."""
     folder = user.state / "local" / "local-project" / "demo"
     folder.mkdir(parents=True)

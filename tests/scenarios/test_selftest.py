@@ -62,7 +62,7 @@ def test_without_tpu_no_tpu_is_asked_for(cloud):
 
 
 @pytest.mark.parametrize(("call", "when"), KILLS)
-def test_killed_at_a_call_the_next_self_test_deletes_what_is_left(cloud, call, when):
+def test_killed_at_a_call_the_next_self_test_deletes_the_leftovers(cloud, call, when):
     """It is found by its folder, whatever the killed one had told the bucket."""
     ends(cloud)
     user = User(cloud)

@@ -76,7 +76,7 @@ def test_a_folder_with_the_record_of_another_deployment_is_neither_used_nor_dele
     one.down("--delete-data")
 
 
-def test_one_without_a_folder_stays_where_it_was(shared):
+def test_a_deployment_without_a_folder_stays_where_it_was(shared):
     """A deployment of before lies at the top of its bucket, and another one moves in below it."""
     first, second = owner(shared, "first", ""), owner(shared, "second", "runs/b")
     first.up()

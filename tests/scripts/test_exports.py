@@ -149,7 +149,7 @@ def test_a_seeded_fault_is_refused(kind, index):
         ("ServiceAccount", set_in("metadata", "name", "other")),
     ],
 )  # fmt: skip
-def test_objects_that_do_not_fit_together_are_seen(kind, change):
+def test_objects_that_do_not_fit_together_are_found(kind, change):
     """A queue that is not there, a quota that admits nothing: a cluster would only wait."""
     objects = copy.deepcopy(manifests(spec_of(SPEC)))
     change(next(one for one in objects if one["kind"] == kind))
@@ -301,7 +301,7 @@ OTHER = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("key", OTHER)
-def test_what_the_table_calls_kept_is_in_the_files(key, target):
+def test_what_the_table_calls_preserved_is_in_the_files(key, target):
     """Another value gives other files, where the table does not say that it is lost."""
     spec = spec_of(SPEC)
     changed = put(spec, key.split("."), OTHER[key])

@@ -138,14 +138,14 @@ def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(box, scra
     until(lambda: len(started_with(f"{box.root}/minute\0run")) == 2, "one loop and its flock", 90)
 
 
-def test_where_there_is_cron_it_is_left_to_cron(box):
+def test_with_cron_no_timer_of_ours_stands_beside_it(box):
     """Nothing of ours stands beside it."""
     assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
     box.ran()
     assert not (box.root / "minute").exists()
 
 
-def test_apt_is_told_to_wait_for_its_lock(box):
+def test_apt_is_configured_to_wait_for_its_lock(box):
     """Where there is an apt; a boot does not fail without it."""
     assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
     assert not (box.folder / "apt.conf.d").exists()

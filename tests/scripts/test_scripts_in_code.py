@@ -105,7 +105,7 @@ def constants(path):
                 yield node.targets[0].id
 
 
-def test_no_script_in_the_code_is_left_out():
+def test_every_script_in_the_code_is_listed():
     """A new one needs its line above."""
     found = {
         f"{path.relative_to(ROOT).as_posix()} {name}"

@@ -20,7 +20,7 @@ def test_the_same_tpuctl_gives_the_same_bytes():
     assert wheel.build() == wheel.build()
 
 
-def test_it_holds_what_the_loop_needs(monkeypatch):
+def test_the_wheel_holds_what_the_loop_needs(monkeypatch):
     """Package, templates and tables; every module that lies here."""
     names = set(zipfile.ZipFile(BytesIO(wheel.build())).namelist())
     here = Path(wheel.__file__).parents[1]

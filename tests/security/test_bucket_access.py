@@ -108,7 +108,7 @@ class Owner:
         yield "batch", ("POST", "/batch/storage/v1", inner.encode())
 
 
-def test_a_machine_is_told_when_its_account_got_its_roles(tmp_path):
+def test_a_machine_knows_when_its_account_got_its_roles(tmp_path):
     """For minutes they may not count yet: a machine that is refused then knows that it may pass."""
     lab = Lab(tmp_path)
     lab.storage.buckets.policy_delay = 120.0

@@ -95,7 +95,7 @@ def test_the_private_key_counts_as_a_secret(places):
     assert any(name.startswith("key ") for _, name in cloud.found())
 
 
-def test_what_is_sent_is_kept_but_for_what_goes_to_secret_manager(places):
+def test_what_is_sent_is_recorded_except_what_goes_to_secret_manager(places):
     """So the search sees each request of each command."""
     cloud, _ = places
     assert isinstance(cloud, CanaryCloud)

@@ -202,7 +202,7 @@ def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch
     assert controller.one_pass().plan.outcome is Outcome.SPENT
 
 
-def test_faults_that_alternate_are_each_told_once(lab, monkeypatch):
+def test_faults_that_alternate_are_each_reported_once(lab, monkeypatch):
     """Machines that take turns in two bad reports do not fill the log of events."""
     controller, whole = lab.up(), reconcile.decide
     turns = itertools.cycle([OverflowError("one"), LookupError("another")])
@@ -231,7 +231,7 @@ def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
     assert [e.kind for e in controller.events if "could not be shown" in e.text] == ["failure"]
 
 
-def test_a_fault_in_showing_a_pass_takes_it_from_nobody_else(lab):
+def test_a_fault_in_showing_a_pass_stops_neither_notifications_nor_the_status(lab):
     """Notices go out, and the status is published, whatever cannot be drawn; it is told once."""
     controller, seen = lab.up(a_spec(watch__ttl="1h")), []
 
@@ -332,7 +332,7 @@ def planted(race):
 
 
 @pytest.mark.parametrize("kind", range(len(planted(0))))
-def test_claims_that_a_lost_machine_has_left_stop_no_later_race(lab, kind):
+def test_claims_of_a_lost_machine_stop_no_later_race(lab, kind):
     """It wrote them for the races to come: nobody would have won, or a TPU that never was."""
     spec = a_spec(tpu__strategy="race", tpu__zones=["europe-west4-b", "europe-west4-a"])
     lab.up(spec).lease.release()

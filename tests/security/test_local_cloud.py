@@ -199,7 +199,7 @@ def test_another_user_gets_nothing_from_any_port(running, tmp_path):
 
 
 @pytest.mark.e2e
-def test_this_user_gets_an_answer_from_each_of_them(running):
+def test_the_own_user_gets_an_answer_from_each_port(running):
     """The same ports answer who may: so it is the user that decides."""
     _, address = running
     asks = [

@@ -77,7 +77,7 @@ def run(words, folder):
 
 @pytest.mark.skipif(not ROOT, reason="only root can become another user")
 @pytest.mark.parametrize("words", COMMANDS)
-def test_another_user_on_the_port_of_a_cloud_that_has_ended_is_told_nothing(squatted, words, tmp_path):
+def test_another_user_on_the_port_of_a_cloud_that_has_ended_gets_nothing(squatted, words, tmp_path):
     """He would be asked what machines there are, and be sent code, settings and secrets."""
     told = squatted("nobody")
     said = run(words, tmp_path)

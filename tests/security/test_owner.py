@@ -17,7 +17,7 @@ from tests.security.other_user import ROOT, as_nobody
 NOBODY = 65534
 
 
-def test_a_socket_that_nobody_holds_is_not_taken_for_roots():
+def test_a_closed_socket_is_not_taken_for_roots():
     """The kernel lists a closed socket under user 0."""
     with listening("127.0.0.1", 0) as listener:
         client = socket.create_connection(listener.getsockname())
@@ -31,7 +31,7 @@ def test_a_socket_that_nobody_holds_is_not_taken_for_roots():
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
-def test_both_ways_to_ask_the_kernel_agree(address, monkeypatch):
+def test_two_ways_to_ask_the_kernel_agree(address, monkeypatch):
     """Where sock_diag is not to be had, the table of all connections says the same."""
     with listening("127.0.0.1", 0) as listener:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as client:

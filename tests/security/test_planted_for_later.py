@@ -47,7 +47,7 @@ def test_digits_that_are_no_number_name_no_incarnation_and_no_attempt():
 
 
 @pytest.mark.parametrize("data", [*EVIL, TEXT])
-def test_what_is_no_attempt_is_told(data):
+def test_what_is_no_attempt_is_reported(data):
     """The heartbeat says what is in the way; no verdict is one that nobody can read."""
     with pytest.raises(TransientError):
         gang(data).read(1)

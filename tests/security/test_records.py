@@ -105,7 +105,7 @@ def test_an_old_record_that_is_put_back_does_not_count(lab, known):
     assert opened(lab).damaged == ""
 
 
-def test_a_deployment_made_anew_elsewhere_is_not_taken_for_an_old_record(lab, known):
+def test_a_deployment_recreated_elsewhere_is_not_taken_for_an_old_record(lab, known):
     """Another computer took all down, the record too, and brings it up again: the copy here is old."""
     for number in range(5):
         known.update(lambda record, n=number: changed(record, preemptions=n + 1))

@@ -205,7 +205,7 @@ def test_a_new_value_is_added_and_the_old_one_stays_masked():
     assert redactor.text("first-value second-value") == "[masked: wandb] [masked: wandb]"
 
 
-def test_very_short_values_are_left_alone():
+def test_very_short_values_are_not_redacted():
     """They would be found in every line; docs/secrets.md says so."""
     assert forms_of("x" * (SHORTEST - 1)) == []
 

@@ -25,7 +25,7 @@ def jobs(path):
     return workflow(path)["jobs"]
 
 
-def test_there_are_both():
+def test_the_workflows_to_check_are_there():
     """Else the others would look at nothing."""
     assert {"ci.yml", "release.yml", "tpuctl.yml"} == {path.name for path in FILES}
 

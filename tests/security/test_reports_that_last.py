@@ -41,7 +41,7 @@ def test_a_rate_that_no_job_has_is_none(rate):
     assert (report.step, report.rate) == (4, None)
 
 
-def test_a_record_that_nobody_could_read_is_written_without_its_progress():
+def test_a_record_with_unreadable_progress_is_written_without_it():
     """Whatever has got into it."""
     broken = record_of(incarnation=3, progress=Progress(step=7, pace=1e12))
     again = decode(encode(broken, "demo"), "demo")
@@ -80,7 +80,7 @@ def test_steps_that_a_machine_has_made_up_end_with_it():
     assert with_heartbeats(again, saved, node(2)).step == 60
 
 
-def test_a_time_that_nobody_lives_to_see_is_no_forecast():
+def test_a_time_too_far_away_for_a_date_is_no_forecast():
     """It could not even be printed as a date."""
     slow = beat(phase=Phase.RUN, step=1, total_steps=2**50, rate=1e-7, updated=NOW)
     assert seconds_remaining((slow,), None) is None

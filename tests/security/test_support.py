@@ -169,7 +169,7 @@ def test_what_a_maintainer_needs_is_there(cloud, user, tmp_path):
     assert (tmp_path / "s.zip").stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_written_before_somebody_has_agreed(cloud, user, tmp_path):
+def test_nothing_is_written_before_the_user_has_agreed(cloud, user, tmp_path):
     """Without a terminal the flag is asked for; a no leaves no file."""
     said = user.run("support", "-o", str(tmp_path / "s.zip"))
     assert (said.code, "TPU-102" in said.err) == (2, True)

@@ -131,7 +131,7 @@ MECHANISMS = {
         (f"{ENGINE}synced.py::test_notes_are_on_the_disk_before_each_call",)),
     "M1 the record of zones before a create": Switch(
         ((apply.Actor, "_intend", _forgetful(apply.Actor._intend)),),
-        (f"{ENGINE}down.py::test_down_looks_into_a_zone_whose_create_nobody_lived_to_see",)),
+        (f"{ENGINE}down.py::test_down_reads_a_zone_whose_create_had_no_answer_before_the_kill",)),
     "M2 labels": Switch(
         ((names, "labels", _no_label),),
         (f"{ENGINE}recover.py::test_what_was_asked_for_carries_labels_key_and_account",)),
@@ -162,7 +162,7 @@ MECHANISMS = {
         (f"{PLANNING}calm.py::test_no_plan_changes_by_itself_before_that_time",)),
     "M5 the lease: one computer acts": Switch(
         ((lease_object, "LIFE", 0.0),),
-        (f"{ENGINE}lease.py::test_a_second_computer_is_told_who_holds_the_lease",)),
+        (f"{ENGINE}lease.py::test_a_second_computer_names_who_holds_the_lease",)),
     "M5 the lease: who cannot renew it stops acting": Switch(
         ((lease_object, "SAFE", NEVER),),
         (f"{ENGINE}lease.py::test_a_holder_that_cannot_renew_stops_acting_before_anybody_may_take_over",)),
@@ -209,7 +209,7 @@ MECHANISMS = {
         (f"{ENGINE}dead_man.py::test_with_all_legs_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
     "M9 the timer respects who is at work": Switch(
         ((expire, "HELD", 0.0),),
-        (f"{ENGINE}dead_man.py::test_a_loop_at_work_is_left_to_end_the_deployment_itself",)),
+        (f"{ENGINE}dead_man.py::test_a_loop_at_work_ends_the_deployment_itself_and_the_timer_waits",)),
     "M9 Google's limit of the VM": Switch(
         ((bodies, "_scheduling", _no_limit(bodies._scheduling)),),
         (f"{ENGINE}dead_man.py::test_with_all_legs_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),

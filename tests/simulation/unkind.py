@@ -95,22 +95,22 @@ def _forgotten_is_failed(operation, look, polled=operations.polled):
 UNKIND = {
     "U1 apt waits for the lock of the first minutes": Switch(
         ((render, "_template", _without("startup.sh.j2", 'DPkg::Lock::Timeout "600";')),),
-        ("tests/scripts/test_render_boot.py::test_apt_is_told_to_wait_for_its_lock",)),
+        ("tests/scripts/test_render_boot.py::test_apt_is_configured_to_wait_for_its_lock",)),
     "U1 apt waits for the lock on its lists": Switch(
         ((apt, "install_commands", lambda folder, agent, environ: None),),
-        (f"{AGENT}agent_apt.py::test_it_waits_for_the_lists_and_then_becomes_the_real_program",)),
+        (f"{AGENT}agent_apt.py::test_the_apt_wrapper_waits_for_the_lists_and_then_becomes_the_real_program",)),
     "U1 packages of another image are left": Switch(
         ((warm_start.Caches, "_check", lambda self, cache, manifest: None),),
-        (f"{AGENT}agent_caches.py::test_what_does_not_fit_or_is_no_truth_is_left_in_the_bucket",)),
+        (f"{AGENT}agent_caches.py::test_a_cache_that_does_not_fit_or_is_altered_is_not_restored",)),
     "U1 an archive of a cache is judged": Switch(
         ((pieces, "check_member", lambda name: None),),
         (f"{AGENT}agent_caches.py::test_an_archive_writes_nothing_outside_of_its_folder",)),
     "U1 an environment without ensurepip": Switch(
         ((venv, "install_command", lambda layout, agent: None),),
-        (f"{AGENT}agent_venv.py::test_one_of_many_makes_it_and_a_killed_install_is_made_again",)),
+        (f"{AGENT}agent_venv.py::test_one_of_many_starts_makes_the_environment_and_a_killed_install_is_made_again",)),
     "U2 a report counts for more than the health": Switch(
         ((lifecycle, "is_reporting", lambda *_: False),),
-        (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_reports_is_kept",)),
+        (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_reports_is_not_replaced",)),
     "U2 born sick and silent": Switch(
         ((lifecycle, "nothing_reported", lambda world: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
@@ -119,7 +119,7 @@ UNKIND = {
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 a maintenance is told": Switch(
         ((news, "maintenance_text", lambda *_: ""),),
-        (f"{BIRTHS}test_a_maintenance_is_told_once_and_nothing_is_done",)),
+        (f"{BIRTHS}test_a_maintenance_is_reported_once_and_nothing_is_done",)),
     "U3 a write that comes too soon is repeated": Switch(
         ((clients.Clients, "spaced", clients.Clients.mutating),),
         (f"{CLOUD}store.py::test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition",)),
@@ -131,7 +131,7 @@ UNKIND = {
         ("tests/scripts/test_render_boot.py::test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again",)),
     "U6 a zone whose quota holds one TPU is known after the first refusal": Switch(
         ((next_zone, "holds_one", lambda *_: False),),
-        (f"{REFUSALS}test_that_quota_has_room_for_one_is_learned_once",)),
+        (f"{REFUSALS}test_quota_with_room_for_one_is_learned_once",)),
     "U6 the type that would fit": Switch(
         ((hints, "_comparison", lambda *_: ""),),
         (f"{CLOUD}nodes.py::test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit",)),
@@ -164,7 +164,7 @@ UNKIND = {
         (f"{REFUSALS}test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed",)),
     "U12 a report counts for more than the state": Switch(
         ((lifecycle, "is_reporting", lambda *_: False),),
-        (f"{BIRTHS}test_a_tpu_that_works_while_the_api_says_creating_is_kept",)),
+        (f"{BIRTHS}test_a_tpu_that_works_while_the_api_says_creating_is_not_replaced",)),
     "U13 the loop asks again for a deletion that had no effect": Switch(
         ((lifecycle, "deleting", _asked_is_gone), (termination, "deleting", _asked_is_gone)),
         ("tests/engine/test_down.py::test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made",)),
@@ -179,7 +179,7 @@ UNKIND = {
         ("tests/pricing/test_cost.py::test_where_sources_differ_a_price_is_a_range",)),
     "U17 a zone without flex-start is left for the next": Switch(
         ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "flex_start" not in row[1])),),
-        (f"{FLEX}test_a_zone_that_does_not_offer_it_is_left_for_the_next",)),
+        (f"{FLEX}test_a_zone_that_does_not_offer_flex_start_gives_way_to_the_next",)),
     "U17 a reservation that is not there": Switch(
         ((NodesInQueue, "_lacks_reservation", lambda self, code: False),),
         (f"{RESERVED}test_a_reservation_that_is_not_there_ends_the_asking_and_names_the_setting",)),
@@ -191,7 +191,7 @@ UNKIND = {
         (f"{AGENT}agent_accelerator.py::test_a_lock_file_goes_when_its_process_has_gone",)),
     "U18 a stranger on the chip": Switch(
         ((accelerator, "holders", lambda devices, processes: []),),
-        (f"{AGENT}agent_accelerator.py::test_a_strangers_process_is_named_and_its_lock_left_alone",)),
+        (f"{AGENT}agent_accelerator.py::test_a_foreign_process_is_named_and_its_lock_not_touched",)),
     "U19 TPU_NAME": Switch(
         ((render, "_template", _without("job.env.j2", "TPU_NAME='local'", "TPU_NAME={{ node }}")),),
         ("tests/scripts/test_render.py::test_on_a_tpu_the_tpu_is_local",)),
@@ -203,7 +203,7 @@ UNKIND = {
         ("tests/engine/test_everywhere.py::test_nothing_is_made_while_a_zone_gives_no_answer",)),
     "U22 TPUs in zones that nobody names": Switch(
         ((delete, "outside", lambda seen, zones: ()),),
-        ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_that_nobody_names",)),
+        ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_outside_file_and_record",)),
     "U23 what the login may not look at is unknown": Switch(
         ((google, "not_observed", lambda observed, **_: bad(observed.why, "")),),
         ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
@@ -212,7 +212,7 @@ UNKIND = {
         (f"{CLOUD}factory.py::test_a_named_account_is_taken_without_a_call",)),
     "U27 a reservation that nobody asked for": Switch(
         ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "reservation" not in row[1])),),
-        (f"{CLOUD}errors.py::test_a_reservation_that_nobody_asked_for_is_no_reservation",)),
+        (f"{CLOUD}errors.py::test_a_reservation_that_was_not_requested_is_no_reservation",)),
     "U28 silence counts after six minutes": Switch(
         ((never_reported, "_silence_tells", lambda *_: False),),
         ("tests/planning/test_never_reported.py::test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes",)),

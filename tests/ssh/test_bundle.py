@@ -61,7 +61,7 @@ def test_changed_content_gives_another_digest(source, tmp_path):
     assert build(source, tmp_path / "out").digest != first.digest
 
 
-def test_an_unchanged_folder_is_not_packed_again(source, tmp_path, monkeypatch):
+def test_a_folder_without_changes_is_not_packed_again(source, tmp_path, monkeypatch):
     """The second build only looks at the folder; a lost bundle is packed again."""
     from orchestrator.ssh import bundle as module
 
@@ -329,7 +329,7 @@ def test_a_source_that_is_no_folder_is_refused(name, source, tmp_path):
     assert "job.source" in caught.value.hint
 
 
-def test_only_the_newest_bundles_are_kept(source, tmp_path):
+def test_only_the_newest_bundles_are_retained(source, tmp_path):
     """The state folder does not grow for ever."""
     for number in range(6):
         (source / "train.py").write_text(str(number))

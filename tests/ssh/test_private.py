@@ -98,7 +98,7 @@ def slice_of(cloud):
     return vm, [replace(cloud.machine(f"w{i}", 10 + i, private=True), via=vm) for i in range(3)]
 
 
-def test_a_private_machine_says_nothing_to_a_stranger(cloud):
+def test_a_private_machine_says_nothing_to_an_address_outside_its_network(cloud):
     """It hangs up before the first word, and SSH straight to it fails."""
     host = cloud.machine("w", 5, private=True)
     with socket.create_connection((host.address, host.port), 30) as stranger:
@@ -127,7 +127,7 @@ def test_all_workers_share_one_connection_to_the_machine_on_the_way(settings, cl
     assert cloud.logins["w0"] == [(vm.address, True)] * 2
 
 
-def test_the_connection_on_the_way_is_closed_when_nobody_needs_it(settings, slice_of, monkeypatch):
+def test_the_connection_on_the_way_is_closed_when_it_is_not_needed(settings, slice_of, monkeypatch):
     """A loop that has nothing to do for hours holds nothing open."""
     monkeypatch.setattr(jumps, "IDLE_SECONDS", 0.01)
     _, workers = slice_of

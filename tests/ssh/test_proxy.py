@@ -59,7 +59,7 @@ def test_all_that_a_machine_says_comes_through(server, settings):
     assert (bytes(spoken), bytes(heard)) == (b"hello", b"SSH-2.0-x\r\n" + last)
 
 
-def test_it_ends_when_the_client_is_gone(server, settings):
+def test_the_proxy_ends_when_the_client_is_gone(server, settings):
     """A machine that was taken away never ends the connection, and nothing may stay behind."""
     line = line_to(server, settings)
     thread = threading.Thread(target=lambda: server.accept()[0].send(b"SSH-2.0-x\r\n"), daemon=True)
@@ -84,7 +84,7 @@ def test_a_machine_that_hangs_up_at_once_is_tried_again(server, settings):
         line_to(server, settings).open()
 
 
-def test_nobody_there_is_said_with_the_machine(server, settings):
+def test_a_machine_that_does_not_answer_is_named_in_the_error(server, settings):
     """The name helps more than the address."""
     line = line_to(server, settings)
     server.close()

@@ -28,7 +28,7 @@ def test_a_push_puts_the_tree_under_its_digest_and_switches_current(any_machine,
     assert any_machine.leftovers() == []
 
 
-def test_an_unchanged_push_sends_no_byte(any_machine, ssh, bundle_of):
+def test_a_push_without_changes_sends_no_byte(any_machine, ssh, bundle_of):
     """A machine that has the bundle answers so."""
     bundle, digest = bundle_of("print(1)")
     ssh.push([any_machine.host], bundle, digest, "/nowhere")
@@ -127,7 +127,7 @@ def test_a_full_disk_leaves_the_old_tree_and_names_the_cause(small_disk, servers
     machine.stop()
 
 
-def test_what_a_killed_push_left_is_removed_by_the_next_one(machine, ssh, bundle_of):
+def test_leftovers_of_a_killed_push_are_removed_by_the_next_one(machine, ssh, bundle_of):
     """Temporary files of dead pushes go; the agent's own work in the same folder stays."""
     bundle = machine.root / "bundle"
     bundle.mkdir()
@@ -189,7 +189,7 @@ def test_a_login_without_rights_uses_sudo(machine, ssh, bundle_of, tmp_path):
     assert (result.exit_code, result.stdout) == (0, f"probe {machine.root} a b\n")
 
 
-def test_a_login_without_rights_and_without_sudo_is_told_so(machine, ssh):
+def test_a_login_without_rights_and_without_sudo_is_refused_with_the_folder(machine, ssh):
     """The error names the folder."""
     (machine.root / "bundle").write_text("in the way")
     hide = "command() { return 1; }; export -f command; "

@@ -75,7 +75,7 @@ def test_a_pin_is_remembered_by_machine_name_when_the_attributes_cannot_be_read(
         ssh.run([bare], "true", 20)
 
 
-def test_other_keys_of_a_machine_are_told(tmp_path):
+def test_other_keys_of_a_machine_are_reported(tmp_path):
     """Not the first ones, not those that stay, not one more kind of key."""
     from orchestrator.domain.ports import Host
 

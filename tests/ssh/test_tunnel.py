@@ -84,7 +84,7 @@ def test_a_word_about_a_closed_channel_does_not_end_the_others(any_machine, sett
         assert second.recv(10) == b"x"
 
 
-def test_a_port_where_nobody_listens_closes_the_connection(any_machine, settings, tunnel, echo):
+def test_a_port_without_a_listener_closes_the_connection(any_machine, settings, tunnel, echo):
     """It is said, so that the owner looks what became of the service; the link stands."""
     with Connection(any_machine.host, settings, None) as connection:
         tunnel.lead(ForwardTarget(connection, HERE, free_port(0) or 1))
