@@ -16,7 +16,7 @@ from orchestrator.engine.records import journal, record_store
 from orchestrator.errors import TransientError
 from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, observations
 from orchestrator.planning import calm, decide, termination, vm
-from orchestrator.planning.tpu import lifecycle, next_zone
+from orchestrator.planning.tpu import judgement, lifecycle, next_zone
 from orchestrator.ssh import watchdog
 from tests.kit.records import changed
 from tests.simulation import machines
@@ -202,7 +202,7 @@ MECHANISMS = {
         ("tests/ssh/test_run.py::test_a_command_that_takes_too_long_is_cut_at_its_deadline",),
         patience=20.0),
     "M8 a create has a limit": Switch(
-        ((lifecycle, "CREATE_DEADLINE", NEVER),),
+        ((judgement, "CREATE_DEADLINE", NEVER), (lifecycle, "CREATE_DEADLINE", NEVER)),
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
     "M9 the TPU's own timer": Switch(
         ((expire, "stays", lambda seen: "never"),),
