@@ -1,10 +1,12 @@
 """The rules of this house that a machine can check: packaging, layers, size, reasons, forbidden words."""
 
 import ast
+import io
 import os
 import re
 import subprocess
 import sys
+import tokenize
 import zipfile
 from pathlib import Path
 
@@ -270,6 +272,30 @@ def test_scripts_of_the_checkout_may_be_run():
     """.ci/run is executable and is bash."""
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert run("bash", "-n", ".ci/run") == ""
+
+
+def sleeps_without_a_reason(text):
+    """Return the lines that sleep and have no comment of their own, nor one on the line above."""
+    lines = text.splitlines()
+    notes = {
+        token.start[0]: lines[token.start[0] - 1].lstrip().startswith("#")
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|fmt|type)\b", token.string)
+    }
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    found = [call.lineno for call in calls if ast.unparse(call.func) in {"time.sleep", "asyncio.sleep"}]
+    return [line for line in found if line not in notes and not notes.get(line - 1)]
+
+
+def test_a_test_that_sleeps_says_why():
+    """A fixed pause is too short on a busy computer and too long on any other; tests.kit.waiting.until waits."""
+    assert sleeps_without_a_reason(
+        "a()  # why\ntime.sleep(1)\n# why\ntime.sleep(2)\ntime.sleep(3)  # fmt: skip"
+    ) == [2, 5]
+    kit = ROOT / "tests" / "kit" / "waiting.py"
+    texts = {p: p.read_text() for p in PYTHON if p.is_relative_to(ROOT / "tests") and p != kit}
+    found = {str(path.relative_to(ROOT)): sleeps_without_a_reason(text) for path, text in texts.items()}
+    assert {path: lines for path, lines in found.items() if lines} == {}
 
 
 TWINS = {

@@ -65,7 +65,7 @@ def train():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
     while json.loads(status.read_text())["committed_step"] != last:
-        time.sleep(0.02)
+        time.sleep(0.02)  # this program runs on a machine: nothing of ours is there to wait with
     # A job without its agent does not end by itself: the next agent has to end it.
     time.sleep(float(os.environ["CHAOS_STAY"]) if os.getppid() == agent else ORPHANED)
 

@@ -54,7 +54,7 @@ if step in map(int, filter(None, os.environ.get("POISON", "").split(","))):
     sys.exit(5)
 while step < LAST:
     step += 1
-    time.sleep(PAUSE)
+    time.sleep(PAUSE)  # a step of a training program takes its time
     print(f"num_updates: {step}", flush=True)
     if step % 10 == 0:
         save(ROOT, KIND, step)

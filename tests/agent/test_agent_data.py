@@ -159,7 +159,7 @@ def test_killed_at_any_moment_it_goes_on(lab: Lab) -> None:
     def slowly(request):
         look(request)
         if request.query.get("alt") == "media" and "data" in request.path:
-            time.sleep(0.05)
+            time.sleep(0.05)  # the case: forty files take long enough to be cut ten times
 
     lab.fault = slowly
     bundle = put_data(lab, files)
@@ -168,7 +168,7 @@ def test_killed_at_any_moment_it_goes_on(lab: Lab) -> None:
         machine.start()
         end = time.monotonic() + 0.35 + 0.05 * number
         while time.monotonic() < end and not (machine.root / "state" / "data.json").exists():
-            time.sleep(0.02)
+            time.sleep(0.02)  # a kill by the clock: whatever the agent does then
         machine.kill_all()
         for path in (machine.root / "data" / "data").glob("f*"):
             assert path.read_bytes() == files[path.name]

@@ -22,7 +22,7 @@ def slow_restores(lab: Lab, seconds: float = SLOW) -> "Counter[str]":
         payload = "checkpoints" in request.path and "manifest" not in request.path
         if payload and request.method == "GET" and request.query.get("alt") == "media":
             downloads[request.path] += 1
-            time.sleep(seconds)
+            time.sleep(seconds)  # the case: a large file takes so long
 
     lab.fault = slowly
     return downloads

@@ -32,6 +32,7 @@ def test_results_come_in_order_and_no_more_parts_are_held_than_there_is_room_for
         with lock:
             alive += 1
             most = max(most, alive)
+        # Parts take different times, so that a later one is often done first.
         return lambda: time.sleep(draw.random() / 200) or number
 
     found = []

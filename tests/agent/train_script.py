@@ -44,7 +44,7 @@ step = newest()
 print(f"begin after {step}, asked for {os.environ['TPUCTL_RESUME_STEP'] or 'none'}", flush=True)
 while step < LAST:
     step += 1
-    time.sleep(PAUSE)
+    time.sleep(PAUSE)  # a step of a training program takes its time
     report(step)
     print(f"step {step}", flush=True)
     if step % EVERY == 0 or step == LAST or asked:
@@ -55,6 +55,7 @@ while step < LAST:
     crashes = len(list(FOLDER.parent.glob("crash-*")))
     if step in CRASH_AT and crashes < CRASHES:
         (FOLDER.parent / f"crash-{crashes}").write_text("")
+        # The agent is to see the step before the program ends, and nothing tells it that it has.
         time.sleep(float(os.environ.get("CRASH_AFTER_SECONDS", "0.4")))
         sys.exit(7)
 print("trained", flush=True)

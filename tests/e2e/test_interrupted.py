@@ -21,7 +21,7 @@ def test_up_killed_at_several_moments_ends_with_one_tpu_and_one_vm(stage):
         if text:
             stage.wait_for(what, lambda up=up, text=text: text in stage.said(up) or up.poll() is not None)
         else:
-            time.sleep(0.7)
+            time.sleep(0.7)  # `up` is being started, and says nothing yet that could be waited for
         up.kill()
         up.wait(30)
     stage.tpuctl("up")

@@ -1,6 +1,6 @@
 """Cron on the machines: the small cron of `process`, the real one of `namespace`."""
 
-import time
+import subprocess
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +11,14 @@ from orchestrator.emulator.machines.namespace import NamespaceHosts, available
 from orchestrator.emulator.machines.process import ProcessHosts
 from tests.emulator.hosts_lab import lab
 from tests.kit.waiting import until
+
+
+def two_minutes(it, folder):
+    """Wait until two more minutes of the machine's cron have begun: an entry of its own tells."""
+    ticks = folder / "ticks"
+    ticks.write_text("")
+    (it.folder / "etc/cron.d/ticks").write_text(f"* * * * * root echo >> {ticks}\n")
+    until(lambda: len(ticks.read_text()) >= 2, "two minutes of cron", 90)
 
 
 def test_a_cron_entry_under_flock_runs_once_at_a_time(tmp_path):
@@ -28,9 +36,10 @@ def test_a_cron_entry_under_flock_runs_once_at_a_time(tmp_path):
         lines = [line.split() for line in out.read_text().splitlines()]
         assert lines[0][:2] == [f"{it.folder}/home/root", f"{it.folder}/opt/tpuctl"]
         assert float(lines[1][2]) - float(lines[0][2]) > 2.4
-        time.sleep(2.6)  # Long enough for the one that runs to end, and for another one to begin if it could.
+        two_minutes(it, tmp_path)
+        subprocess.run(["flock", tmp_path / "lock", "true"], check=True, timeout=60)  # the last one has ended
         settled = out.read_text()
-        time.sleep(1.2)
+        two_minutes(it, tmp_path)
         assert out.read_text() == settled
 
 
@@ -42,7 +51,7 @@ def test_a_broken_crontab_is_reported_once_and_runs_nothing(tmp_path):
             f"* * * * * root touch {tmp_path}/ran\n61 * * * * root true\n"
         )
         until(lambda: "cron: Error:" in it.serial(), "the complaint", 90)
-        time.sleep(1.2)
+        two_minutes(it, tmp_path)
         assert it.serial().count("cron: Error:") == 1
         assert not (tmp_path / "ran").exists()
 

@@ -53,8 +53,7 @@ def test_a_machine_finds_its_disks_where_its_startup_script_looks(make):
         kept = it.hosts.settings.root.parent / "data-disks"
         saved = kept / "z-scratch-2/saved"
         it.boot()
-        until(saved.exists, "the first boot's file", 90)
-        assert saved.read_text() == "text\n"
+        until(lambda: saved.exists() and saved.read_text() == "text\n", "the first boot's file", 90)
         assert list((kept / "z-text-1").iterdir()) == []
         saved.unlink()
         it.hosts.stop(it.machine.id)

@@ -95,11 +95,11 @@ def test_a_daemon_that_is_slow_is_not_dead():
     async def wait():
         with listening(free_address(), 0) as listener:
             end = asyncio.create_task(the_end(*listener.getsockname()))
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # nothing is to happen, and nothing tells of that
             assert not end.done()
             listener.setblocking(False)
             held, _ = listener.accept()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # as above
             assert not end.done()
         held.close()
         assert "nobody serves" in await asyncio.wait_for(end, 10)

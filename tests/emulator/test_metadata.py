@@ -14,6 +14,7 @@ import pytest
 from orchestrator.emulator.http.metadata_tree import answer
 from orchestrator.emulator.http.router import Request
 from tests.emulator.hosts_lab import LabView, free_address, free_port, machine, serving
+from tests.kit.waiting import until
 
 FLAVOR = {"metadata-flavor": "Google"}
 ROOT = "/computeMetadata/v1/"
@@ -144,6 +145,11 @@ class Served:
         request = urllib.request.Request(f"http://{self.authority}{ROOT}{path}", headers=FLAVOR)
         return urllib.request.urlopen(request, timeout=60)
 
+    def waiting(self, but: frozenset = frozenset()) -> frozenset:
+        """Wait until the server holds a request that is none of *but*; return those that it holds."""
+        held = self.server._waiters
+        return until(lambda: frozenset(held.get(self.view.machine.id, ())) - but, "a request that waits", 15)
+
 
 @pytest.fixture
 def served(view):
@@ -160,10 +166,10 @@ def test_a_long_poll_ends_when_the_value_changes(served):
     query = f"instance/preempted?wait_for_change=true&last_etag={first.headers['ETag']}&timeout_sec=15"
 
     def change() -> None:
-        time.sleep(0.15)
+        waiting = served.waiting()
         served.view.attributes["other"] = "x"
         served.server.changed(served.view.machine.id)
-        time.sleep(0.15)
+        served.waiting(but=waiting)
         served.view.preempted = True
         served.server.changed(served.view.machine.id)
 
@@ -171,7 +177,7 @@ def test_a_long_poll_ends_when_the_value_changes(served):
     started = time.monotonic()
     thread.start()
     assert served.get(query).read() == b"TRUE"
-    assert 0.25 < time.monotonic() - started < 15
+    assert time.monotonic() - started < 15
     thread.join()
 
 
@@ -195,7 +201,7 @@ def test_stop_cuts_waiting_clients_and_frees_the_port(served):
 
     thread = threading.Thread(target=wait)
     thread.start()
-    time.sleep(0.3)
+    served.waiting()
     asyncio.run_coroutine_threadsafe(served.server.stop(served.address), served.server._loop).result(5)
     thread.join(5)
     assert failures

@@ -65,8 +65,7 @@ def test_a_folder_without_changes_is_not_packed_again(source, tmp_path, monkeypa
     """The second build only looks at the folder; a lost bundle is packed again."""
     from orchestrator.ssh import bundle as module
 
-    monkeypatch.setattr(module, "_SETTLED", 0.0)
-    time.sleep(0.05)
+    monkeypatch.setattr(module, "_SETTLED", -60.0)  # what was written just now is settled already
     first = build(source, tmp_path / "out")
     packed = []
     original = module._pack

@@ -116,6 +116,7 @@ class Pipe:
         while data and self.toxic in HARMLESS:
             cut = random.randint(1, longest) if self.toxic == "slicer" else longest
             piece, data = data[:cut], data[cut:]
+            # The toxic itself: its delay is what is tried.
             await asyncio.sleep({"latency": LATENCY, "bandwidth": len(piece) / RATE}.get(self.toxic, 0))
             sink.write(piece)
             await sink.drain()
@@ -124,7 +125,7 @@ class Pipe:
     async def _end(self, sink: asyncio.StreamWriter) -> None:
         """Pass the end of a direction on; who swallows data swallows that too."""
         if self.bad and self.toxic == "slow_close":
-            await asyncio.sleep(SLOW_CLOSE)
+            await asyncio.sleep(SLOW_CLOSE)  # the toxic itself
         if not self._swallows():
             sink.write_eof()
 

@@ -47,7 +47,7 @@ try:
             (SHARED / "lose-host-3").unlink()
             cluster.remove_node(hosts[3], allow_graceful=False)
             host(cluster, 3)
-        time.sleep(0.2)
+        time.sleep(0.2)  # the test makes the file, in another process
     print("status", job.returncode)
 finally:
     cluster.shutdown()

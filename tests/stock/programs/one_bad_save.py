@@ -30,5 +30,5 @@ while step < steps:
             with open(sign, "w") as file:
                 file.write(str(step))
         while bad and os.path.exists(sign):
-            time.sleep(0.05)
+            time.sleep(0.05)  # this program runs on a machine: nothing of ours is there to wait with
 wait_for_the_test()
