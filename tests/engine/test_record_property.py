@@ -12,8 +12,8 @@ from orchestrator.domain.observation import NodeState, Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Candidate, Record, Refusal, Shape, Span
 from orchestrator.engine.records.record_format import STORED, decode, encode, state_text, stored_values
+from orchestrator.engine.records.record_limits import MOST
 from orchestrator.errors import Retry
-from orchestrator.planning.record_limits import MOST
 from tests.kit.records import changed
 
 KEY = b"k" * 32

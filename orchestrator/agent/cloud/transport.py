@@ -16,6 +16,9 @@ from typing import IO, Callable, Dict, Mapping, Optional, TypeVar, Union
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.machine_errors import TornError, TransientError
 
+T = TypeVar("T")
+PAUSES = Backoff(0.25, 16.0, jitter=1.0)
+_dice = random.SystemRandom()
 BLOCK = 1 << 20
 _ENDS = (OSError, http.client.HTTPException, EOFError)
 
@@ -125,11 +128,6 @@ def _drain(answer: http.client.HTTPResponse, sink: IO[bytes], limit: Optional[in
 
 def _lower(headers: Message) -> Dict[str, str]:
     return {key.lower(): value for key, value in headers.items()}
-
-
-T = TypeVar("T")
-PAUSES = Backoff(0.25, 16.0, jitter=1.0)
-_dice = random.SystemRandom()
 
 
 def retrying(call: Callable[[float], T], seconds: float) -> T:

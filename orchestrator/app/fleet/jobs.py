@@ -29,10 +29,10 @@ from orchestrator.planning.fleet.deployments import (
     task_folder,
     task_spec,
 )
-from orchestrator.planning.fleet.gang import Shortage, shortage, wide_tasks
 from orchestrator.planning.fleet.gate import Gate, gate
 from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode
 from orchestrator.planning.fleet.team import NORMAL, Team
+from orchestrator.planning.fleet.wide_tasks import Shortage, shortage, wide_tasks
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.render import MachineTarget, task_script

@@ -17,8 +17,8 @@ from orchestrator.engine.fleet import orders as fleet_orders
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.observe import PASS_ERRORS, as_error
 from orchestrator.planning.fleet.deployments import Controller, node_names
-from orchestrator.planning.fleet.gang import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks
 from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode, free_since, nodes_missing, resize
+from orchestrator.planning.fleet.wide_tasks import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks
 
 
 class NodeWatch(Protocol):

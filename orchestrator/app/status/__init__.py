@@ -1,1 +1,1 @@
-"""Say what exists and how far the jobs are: the status of one deployment, its quick path, and all of them."""
+"""Say what exists and how far the jobs are: the status of one deployment, and of all of them."""

@@ -15,8 +15,8 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import BucketRecord, NodeRecord, Record, newest_incarnation
 from orchestrator.engine.bucket.heartbeats import worker_of
+from orchestrator.engine.records.record_limits import check_record
 from orchestrator.errors import UNFORESEEN
-from orchestrator.planning.record_limits import check_record
 from orchestrator.planning.tpu.race import accepted, asked_for
 
 UNTOLD = 1000

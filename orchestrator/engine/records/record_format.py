@@ -27,8 +27,8 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record, Refusal, Shape
 from orchestrator.domain.text.clean_text import cut
+from orchestrator.engine.records.record_limits import check_record
 from orchestrator.errors import UNFORESEEN, ConflictError, DamagedRecordError, TpuctlError
-from orchestrator.planning.record_limits import check_record
 
 SCHEMA = 1
 BODY = "history"

@@ -4,8 +4,8 @@ import pytest
 
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet.deployments import Order, Queued
-from orchestrator.planning.fleet.gang import Gathering, Wide, gather, shortage, wide_tasks
 from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode
+from orchestrator.planning.fleet.wide_tasks import Gathering, Wide, gather, shortage, wide_tasks
 
 A, B, ZONES = "z-a", "z-b", ("z-a", "z-b")
 TASK = Wide("wide", 0, 2)
