@@ -102,7 +102,8 @@ def summarise(
     counted = all(counts(beat) for beat in started)
     recoveries = [_recovery(before, after, events) for before, after in ways]
     followed = {before.incarnation: after for before, after in ways}
-    useful = sum(_useful_seconds(beat, followed.get(beat.incarnation)) for beat in chain)
+    earlier = zip((None, *chain), chain, strict=False)
+    useful = sum(_useful_seconds(beat, before, followed.get(beat.incarnation)) for before, beat in earlier)
     untold = [_untold(before, after, events) for before, after in ways if _trained_on(before)]
     known = redone if counted or not _lost(started) else None
     stopped = [beat.save_stalled for beat in chain if beat.save_stalled is not None]
@@ -181,14 +182,21 @@ def _last_step(beat: Heartbeat) -> int | None:
     return max((n for n in (beat.step, beat.committed_step) if n is not None), default=None)
 
 
-def _useful_seconds(beat: Heartbeat, after: Heartbeat | None) -> float:
-    """Return the training time of one incarnation, reduced to the share of its steps that *after* has kept."""
+def _useful_seconds(beat: Heartbeat, before: Heartbeat | None, after: Heartbeat | None) -> float:
+    """
+    Return the training time of one incarnation, reduced to the share of its steps that *after* has kept.
+
+    A restart on the same machine has overwritten the times of earlier attempts there. Their steps, from those
+    of *before* on, count at the speed of the last attempt.
+    """
     first, last = beat.timings.get("first_step"), beat.progress_at
     if first is None or last is None or beat.step is None:
         return 0.0
     start = beat.resumed_from or 0
     done = beat.step - start
     until = beat.step if after is None else min(beat.step, after.resumed_from or 0)
+    if beat.attempt > 1:
+        start = min(start, 0 if before is None else before.step or 0)
     return max(0.0, last - first) * max(0, until - start) / done if done > 0 else 0.0
 
 

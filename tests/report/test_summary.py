@@ -172,6 +172,16 @@ def test_what_was_not_counted_is_not_known(first):
     assert summary([first]).goodput is None
 
 
+def test_steps_before_a_restart_on_the_same_machine_are_useful_too():
+    """The times of the first attempt are overwritten; its steps count at the speed of the last one."""
+    last = {"timings": {"first_step": T}, "progress_at": T + 5, "attempt": 2}
+    assert summary([beat(1, 300, 250, **last)], wall=60).goodput == pytest.approx(0.5)
+    first = beat(1, 100, timings={"first_step": T - 10}, progress_at=T)
+    assert summary([first, beat(2, 300, 250, **last)], wall=60).goodput == pytest.approx(0.5)
+    once = {**last, "attempt": 1}
+    assert summary([beat(1, 300, 250, **once)], wall=60).goodput == pytest.approx(5 / 60)
+
+
 def test_a_deployment_that_was_opened_again_came_back_from_nothing():
     """Its second life begins at step 0: nothing was redone, no way back is told, the first one counts whole."""
     done = beat(1, step=100, timings={"first_step": T - 90}, progress_at=T)
