@@ -1,12 +1,23 @@
 """Parse quantities that people write with a unit."""
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # A hundred years: a longer time is a mistake.
 _LONGEST = 100 * 365 * 86400
+
+
+def _core_schema_of(parse: Callable[[object], Any]) -> Any:
+    """Return pydantic's schema of a value that *parse* reads and that is written as text."""
+    # Imported only when a model is built: the values themselves need no pydantic.
+    from pydantic_core import core_schema
+
+    return core_schema.no_info_plain_validator_function(
+        parse, serialization=core_schema.plain_serializer_function_ser_schema(str)
+    )
 
 
 class Duration(float):
@@ -25,12 +36,8 @@ class Duration(float):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Tell pydantic how to validate a duration, without importing pydantic here."""
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(
-            cls.parse, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
+        """Tell pydantic how to validate a duration."""
+        return _core_schema_of(cls.parse)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
@@ -80,12 +87,8 @@ class Until(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Tell pydantic how to validate a point in time, without importing pydantic here."""
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(
-            cls.parse, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
+        """Tell pydantic how to validate a point in time."""
+        return _core_schema_of(cls.parse)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
