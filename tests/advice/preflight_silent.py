@@ -3,6 +3,14 @@
 from tests.advice.preflight_cases import FAIRSEQ, HEX, HF, KEPT, LOADER, LOOP, TF, V3, XLA, Case, py
 
 SILENT = (
+    Case("program-missing", files=py("x = 1\n")),
+    Case("program-missing", files=py("def broken(:\n")),
+    Case("program-missing", files={"src/train.py": "x = 1\n"}),
+    Case("program-missing", spec={"job__setup": "git clone https://example.com/x ."}),
+    Case("program-missing", spec={"job__command": "cd /opt/nanoGPT && python3 train.py"}),
+    Case("program-missing", spec={"job__command": "python3 /opt/train.py; python3 -m train"}),
+    Case("program-missing", spec={"job__image": "europe-docker.pkg.dev/p/r/train:1"}),
+    Case("program-missing", spec={"job__command": "echo 'x = 1' > train.py; python3 train.py"}),
     Case("wide-account", spec={"watch__ttl": "2h"}),
     Case("open-notebook", files={"start.sh": "jupyter lab --ip=127.0.0.1 --ServerApp.token=$TOKEN\n"}),
     Case(

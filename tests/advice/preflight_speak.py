@@ -31,6 +31,15 @@ def resume(flags):
 
 
 SPEAK = (
+    Case("program-missing", WARN, "job.command", number="train.py"),
+    Case(
+        "program-missing",
+        WARN,
+        "job.command",
+        {"a.py": "x = 1\n", "train.sh": "true\n"},
+        spec={"job__command": "sh prepare.sh && exec python -u src/train.py --lr 1"},
+        number="src/train.py",
+    ),
     Case("wide-account", NOTE, "watch.self_delete", spec={"watch__self_delete": True}),
     Case("secret-in-env", WARN, "job.env.DATA", spec={"job__env": {"DATA": HEX}}, number="40"),
     Case(

@@ -82,8 +82,8 @@ def markdown():
 SETTINGS_HEAD = """# tpuctl.yaml
 
 All settings of the deployment file, made from its [JSON Schema](tpuctl.schema.json). Only `name`, `tpu.type`,
-`tpu.zones` and `job.command` are required. `tpuctl init` writes a file with every setting as a comment;
-`tpuctl config` shows each value and where it comes from.
+`tpu.zones` and `job.command` are required. `tpuctl init` writes a file with those of a first job,
+`tpuctl init --all-settings` with every one; `tpuctl config` shows each value and where it comes from.
 
 A value can be given for one run: `--set tpu.spot=false`, or the variable `TPUCTL_TPU__SPOT=false`. An option wins
 over a variable, a variable over the file. Times are written with a unit: `30s`, `15m`, `6h`, `7d`.

@@ -10,7 +10,7 @@ from typing import Final
 from orchestrator.advice.preflight.code import Call, Code, Import
 from orchestrator.advice.preflight.findings import AtHome, Hit, Level, SourceFacts, installs, rule
 from orchestrator.advice.preflight.installs import requirement
-from orchestrator.advice.preflight.program import is_local, program, shell_texts
+from orchestrator.advice.preflight.program import is_local, not_there, program, shell_texts
 from orchestrator.config.rules.every_rule import check
 from orchestrator.contract.job_variables import unknown
 from orchestrator.domain.catalog import Catalog
@@ -23,6 +23,10 @@ _OPAQUE: Final = re.compile(
     r"\b(?:conda|mamba|micromamba|poetry|pixi|pipenv|docker|podman|apt|apt-get|nix|make|curl|wget|pdm|hatch|rye)\b"
     r"|git\+|\.whl\b|--find-links|https?://"
 )
+_MAKES_FILES: Final = re.compile(
+    r"\b(?:cd|pushd|git|gsutil|gcloud|cp|mv|ln|tar|unzip|rsync|tee|cat|python3? -c)\b|>"
+)
+"""Words after which a file may be there that was not pushed, or the folder may be another one."""
 _IMAGES: Final = {"-tf-": ("tensorflow", "numpy"), "-pt-": ("torch", "torch-xla", "torchvision", "numpy")}
 """Packages in runtimes with a framework in their name."""
 _VALUE: Final = r"(TPUCTL_RESUME(?:_STEP)?)"
@@ -36,6 +40,21 @@ _READERS: Final = {
     "pandas.read_pickle": 0, "h5py.File": 0, "datasets.load_from_disk": 0,
     "torchvision.datasets.ImageFolder": 0,
 }  # fmt: skip
+
+
+@rule("program-missing", Level.WARN)
+def program_missing(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for a Python file that the command starts and that is not in the source folder.
+
+    Silent with `job.image` and `job.data`, which may bring it, and when setup or command may make files.
+    """
+    shell = "\n".join(text for _, text in shell_texts(spec, facts))
+    if spec.job.image or spec.job.data or _MAKES_FILES.search(shell) or _OPAQUE.search(shell):
+        return
+    for name in not_there(spec, facts):
+        message = f"it starts {name}, and the source folder pushes no such file"
+        yield Hit("job.command", message, "name your program in job.command, or its folder in job.source")
 
 
 @rule("missing-requirement", Level.WARN, Level.NOTE)

@@ -13,6 +13,9 @@ from orchestrator.domain.spec import Spec
 
 # Not after a dollar or a slash: "$DIR/train.py" and /opt/train.py are not in the source folder.
 _SCRIPT: Final = re.compile(r"(?<![\w$./-])(?:\./)?([\w][\w./-]*\.(?:py|sh|bash))(?![\w.])")
+_STARTED: Final = re.compile(
+    r"(?:^|[;&|(]\s*|\bexec\s+)python3?(?:\.\d+)?(?:\s+-[uBEOsI]+)*\s+(?:\./)?(\w[\w./-]*\.py)(?![\w.])"
+)
 _MODULE: Final = re.compile(r"(?:^|[\s;&|])-m\s+([A-Za-z_][\w.]*)")
 _RUNNERS: Final = frozenset({
     "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "pip", "venv", "site",
@@ -61,6 +64,13 @@ def program(spec: Spec, facts: SourceFacts) -> Program:
             whole = whole and (bool(started) or name in _RUNNERS)
     found = _closure(first, by_path)
     return Program(found, whole and bool(found))
+
+
+def not_there(spec: Spec, facts: SourceFacts) -> tuple[str, ...]:
+    """Return the Python files that the command starts directly and that are not in the source folder."""
+    paths = (*(code.file for code in facts.code), *facts.unread)
+    started = dict.fromkeys(_STARTED.findall(joined(spec.job.command)))
+    return tuple(name for name in started if _find(name, paths) is None)
 
 
 def shell_texts(spec: Spec, facts: SourceFacts) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ RULES: Final[tuple[Rule, ...]] = (
     lost_writes.write_lost,
     lost_writes.bucket_not_a_folder,
     lost_writes.summary_writer_gs,
+    needs.program_missing,
     needs.hollow_resume,
     needs.data_at_home,
     needs.missing_requirement,
