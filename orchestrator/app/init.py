@@ -109,7 +109,10 @@ def _is_program(file: str) -> bool:
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write all files, or none if one of them exists. Raise UsageError."""
     # lexists: writing through a dangling link would create its target.
-    there = sorted(path for path in files if os.path.lexists(folder / path))
+    # The deployment file first: it is what the user knows.
+    there = sorted(
+        (path for path in files if os.path.lexists(folder / path)), key=lambda path: path != FILE_NAME
+    )
     if there:
         raise UsageError(
             f"{folder / there[0]} exists already", hint="choose another folder, or remove it first",
