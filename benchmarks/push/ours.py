@@ -14,7 +14,7 @@ from pathlib import Path
 from orchestrator.cli.main import ALLOCATIONS
 from orchestrator.domain.ports import Host
 from orchestrator.ssh.bundle import build
-from orchestrator.ssh.fleet import Ssh, SshSettings
+from orchestrator.ssh.remote import Ssh, SshSettings
 
 
 def push(source: Path, bundles: Path, key: Path, hosts: Sequence[Host]) -> int:

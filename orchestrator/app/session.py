@@ -42,8 +42,8 @@ from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.pricing.bill import spent
-from orchestrator.ssh.fleet import Ssh
 from orchestrator.ssh.keys import ensure_key
+from orchestrator.ssh.remote import Ssh
 from orchestrator.ssh.ssh_settings import SshSettings
 
 # Every command makes a session, and most use few parts, so their imports come late.

@@ -11,7 +11,7 @@ from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.errors import HostKeyError
-from orchestrator.ssh.fleet import Ssh
+from orchestrator.ssh.remote import Ssh
 from tests.agent.agent_lab import running_lab
 from tests.kit.cloud import PROJECT
 from tests.kit.user import User

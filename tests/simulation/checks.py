@@ -47,7 +47,7 @@ class Checks:
         self.blind_seconds, self._paid, self._given_up = Counter(), Counter(), set()
         world.on_call = self.called
         world.network.calling = self.calling
-        world.fleet.changed = lambda gang: self._saved(gang.deployment)
+        world.machines.changed = lambda gang: self._saved(gang.deployment)
 
     def demand(self, invariant, problem, about=""):
         """Raise Violation unless *problem* is empty."""
@@ -80,7 +80,7 @@ class Checks:
         running = self.world.cloud.kernel.state.flags
         if not all(w.id in running and running[w.id].running for w in node.workers):
             return False
-        gang = self.world.fleet.gangs.get(f"{node.zone}-{node.name}-{node.numeric_id}")
+        gang = self.world.machines.gangs.get(f"{node.zone}-{node.name}-{node.numeric_id}")
         return gang is not None and not gang.silent and gang.phase == "run"
 
     # What happens.
@@ -144,7 +144,7 @@ class Checks:
     def _at_end(self, deployment):
         """Say whether the record or the workers tell an end, at which machines may go."""
         record = self.world.stored_history(deployment)
-        gangs = [g for g in self.world.fleet.gangs.values() if g.deployment == deployment]
+        gangs = [g for g in self.world.machines.gangs.values() if g.deployment == deployment]
         spec = self.world.specs[deployment]
         spending = spec.watch.budget_usd is not None or spec.watch.ttl < 7 * 86400
         over = any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
@@ -171,14 +171,14 @@ class Checks:
         known = zones_to_look_at(spec, record) if record is not None else spec.tpu.zones
         live = [one for one in self.live(deployment) if one.kind != "disk"]
         self.demand("I1", invariants.i1_findable(live, deployment, {*known, *vm_zone}), deployment)
-        fleet = self.world.fleet
-        self.demand("I2", invariants.i2_one_writer(fleet.writes, fleet.zombie_writes))
+        machines = self.world.machines
+        self.demand("I2", invariants.i2_one_writer(machines.writes, machines.zombie_writes))
         # Another computer may still keep the record of a life whose bucket is gone: it was true then.
         if record is not None and record.started_at >= self._anew.get(deployment, 0.0):
-            done = any(d == deployment for d, _ in fleet.truly_done)
+            done = any(d == deployment for d, _ in machines.truly_done)
             self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), deployment)
             bucket = self.world.bucket(deployment)
-            kept = ended_before(bucket.unclaimed(), LATER, fleet.digests["bundle"], "s")
+            kept = ended_before(bucket.unclaimed(), LATER, machines.digests["bundle"], "s")
             self.demand("I8", invariants.i8_saved(record.outcome, bucket.complete(), kept), deployment)
 
     def _note(self, deployment):
@@ -199,7 +199,7 @@ class Checks:
         """Check what a command told at its end."""
         if process.command == "down":
             return
-        done = any(d == process.deployment for d, _ in self.world.fleet.truly_done)
+        done = any(d == process.deployment for d, _ in self.world.machines.truly_done)
         self.demand("I8", invariants.i8_truly(getattr(process, "told", "") == "done", done), process.name)
 
     def went_down(self, user):
@@ -217,16 +217,16 @@ class Checks:
 
     def _forget(self, deployment):
         """Begin anew: with the bucket its steps, its incarnations and what it has cost are gone."""
-        fleet = self.world.fleet
+        machines = self.world.machines
         self.spend(deployment)
         self._paid[deployment], self.blind_seconds[deployment] = self._bill(deployment), 0.0
         self._sure.pop(deployment, None)
         self._anew[deployment] = self.world.now()
         self._newest.pop(deployment, None)
-        for seen in (fleet.writes, fleet.starters):
+        for seen in (machines.writes, machines.starters):
             for key in [key for key in seen if key[0] == deployment]:
                 del seen[key]
-        fleet.truly_done = {key for key in fleet.truly_done if key[0] != deployment}
+        machines.truly_done = {key for key in machines.truly_done if key[0] != deployment}
 
     # The end.
 
@@ -246,7 +246,7 @@ class Checks:
         if dead and not user.ended:
             return f"in the queue without a node: {sorted(dead)}"
         expected = nodes[0].accelerator.hosts if nodes else 1
-        running = sum(len(g.alive) for g in self.world.fleet.gangs.values()
+        running = sum(len(g.alive) for g in self.world.machines.gangs.values()
                       if g.deployment == deployment and g.phase == "run" and not g.over)  # fmt: skip
         return invariants.i4_settled(user.ended != "", live, running, expected)
 

@@ -145,7 +145,7 @@ class Story:
     def _quiet_day(self):
         """Let a day pass in which nothing happens; the loops look, and change nothing."""
         world = self.world
-        for gang in world.fleet.gangs.values():
+        for gang in world.machines.gangs.values():
             gang.rest()
         world.scheduler.run_until(world.now() + 300)
         for user in self.users:
@@ -163,7 +163,7 @@ class Story:
     def demand_settled(self, user):
         record = self.world.stored_history(user.name)
         # Its last save may have been on its way when the gang was put to rest.
-        done = any(deployment == user.name for deployment, _ in self.world.fleet.truly_done)
+        done = any(deployment == user.name for deployment, _ in self.world.machines.truly_done)
         ending = (done or self._may_end(user.name)) and record is not None and record.outcome
         if self.world.specs[user.name].tpu.request == "flex-start" and self._unsettled(user):
             # Its TPU may have had its time just now: the next one comes within half an hour.
@@ -181,7 +181,7 @@ class Story:
             record = self.world.stored_history(deployment)
             # One that has saved in vain ends, too, and is none of the truly done.
             in_vain = record is not None and record.outcome is Outcome.UNCLAIMED
-            return in_vain + sum(done == deployment for done, _ in self.world.fleet.truly_done)
+            return in_vain + sum(done == deployment for done, _ in self.world.machines.truly_done)
         if not method.startswith("tpu.queuedResources."):
             return 0
         return 24 * HOUR // tpu.max_run_duration + 1

@@ -100,7 +100,7 @@ class MachineFaults:
             self.world.cloud.set_node_state(f"{node.zone}/{node.name}", "vanish")
 
     def partition(self):
-        gangs = [g for g in self.world.fleet.gangs.values() if g.alive and not g.over]
+        gangs = [g for g in self.world.machines.gangs.values() if g.alive and not g.over]
         if gangs:
             gang = self.random.choice(gangs)
             self._say("partition", gang.node)
@@ -113,9 +113,9 @@ class MachineFaults:
         if machines:
             machine = self.random.choice(machines)
             self._say("no ssh", machine.id)
-            self.world.fleet.unreachable.add(machine.id)
+            self.world.machines.unreachable.add(machine.id)
             self.world.scheduler.after(
-                self.random.uniform(60, 3000), lambda: self.world.fleet.unreachable.discard(machine.id)
+                self.random.uniform(60, 3000), lambda: self.world.machines.unreachable.discard(machine.id)
             )
 
     def stockout(self):

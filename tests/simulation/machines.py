@@ -35,14 +35,14 @@ _ROUND = re.compile(r"TPUCTL_ROUND='(\d+)'")
 class Gang:
     """The job on one slice: all of its workers, alike."""
 
-    def __init__(self, fleet, deployment, node, incarnation, workers, race=0):
+    def __init__(self, machines, deployment, node, incarnation, workers, race=0):
         self.race = race
-        self.fleet, self.deployment, self.node = fleet, deployment, node
+        self.machines, self.deployment, self.node = machines, deployment, node
         self.incarnation, self.workers = incarnation, workers
-        self.bucket = fleet.bucket_of(deployment)
-        self.job = fleet.jobs[deployment]
+        self.bucket = machines.bucket_of(deployment)
+        self.job = machines.jobs[deployment]
         self.alive = set(range(workers))
-        self.attempt, self.phase, self.since, self.base = None, "boot", fleet.now(), 0
+        self.attempt, self.phase, self.since, self.base = None, "boot", machines.now(), 0
         self.over, self.silent, self.message, self.bundle = False, False, "", ""
         self.committed = None
         self.booted, self.beaten, self.told = False, 0, False
@@ -66,9 +66,9 @@ class Gang:
             return
         self._turn += 1
         self.over, self.message = False, ""
-        self.bundle = self.fleet.digests["bundle"]
+        self.bundle = self.machines.digests["bundle"]
         self._report("setup")
-        self._after(self.fleet.random.uniform(5, 60), lambda: self._begin("asked for", counted=False))
+        self._after(self.machines.random.uniform(5, 60), lambda: self._begin("asked for", counted=False))
 
     def _after(self, seconds, event):
         turn = self._turn
@@ -77,7 +77,7 @@ class Gang:
             if turn == self._turn and not self.over and self.alive:
                 event()
 
-        self.fleet.scheduler.after(seconds, still)
+        self.machines.scheduler.after(seconds, still)
 
     def _begin(self, reason, counted):
         """Agree on an attempt, resume from the newest complete checkpoint."""
@@ -118,7 +118,7 @@ class Gang:
         """Return the step that the job has reached by now."""
         if self.phase != "run":
             return self.base
-        made = 0 if self._frozen() else int((self.fleet.now() - self.since) / self.job.step_seconds)
+        made = 0 if self._frozen() else int((self.machines.now() - self.since) / self.job.step_seconds)
         reached = self.base + made
         return reached if self.job.target is None else min(reached, self.job.target)
 
@@ -157,7 +157,7 @@ class Gang:
         )
         one = Unclaimed(
             self.incarnation, worker, self.workers, 1, self.bundle, "s", "auto", Why.ENDED, complete,
-            (file,), (), self.fleet.now(),
+            (file,), (), self.machines.now(),
         )  # fmt: skip
         self.bucket.put(unclaimed_manifest.manifest_name(self.incarnation, worker), one.text().encode())
 
@@ -175,11 +175,11 @@ class Gang:
             return
         self.committed = step
         self._retain()
-        self.fleet.changed(self)
+        self.machines.changed(self)
         if done:
-            self.fleet.truly_done.add((self.deployment, self.incarnation))
+            self.machines.truly_done.add((self.deployment, self.incarnation))
             self._end("done")
-        elif self.fleet.random.random() < self.job.crashes:
+        elif self.machines.random.random() < self.job.crashes:
             self._begin("status 139", counted=True)
         else:
             self._plan()
@@ -194,13 +194,13 @@ class Gang:
             self.attempt.attempt,
             "x",
             (STATE,),
-            self.fleet.now(),
+            self.machines.now(),
         )
         name = manifest_name(step, self.incarnation, worker)
         if self.bucket.put(name, part.text().encode(), new=True):
-            self.fleet.writes[self.deployment, self.incarnation, worker].add(self.node)
+            self.machines.writes[self.deployment, self.incarnation, worker].add(self.node)
             if self.bucket.newest_gang() > self.incarnation:
-                self.fleet.zombie_writes.append((self.deployment, self.incarnation, step))
+                self.machines.zombie_writes.append((self.deployment, self.incarnation, step))
 
     def _retain(self):
         old = disposable(self.bucket.complete(), KEEP)
@@ -222,10 +222,10 @@ class Gang:
         held = self.bucket.get(name)
         if held is None or json.loads(held)["incarnation"] != self.incarnation:
             return True
-        starters = self.fleet.starters[self.deployment, self.race]
+        starters = self.machines.starters[self.deployment, self.race]
         starters.add(self.incarnation)
         if len(starters) > 1:
-            self.fleet.zombie_writes.append((self.deployment, "two jobs of one race", sorted(starters)))
+            self.machines.zombie_writes.append((self.deployment, "two jobs of one race", sorted(starters)))
         return False
 
     def _look_on(self, reason, counted):
@@ -251,14 +251,14 @@ class Gang:
         self.over = True
 
     def _report(self, phase):
-        self.base, self.phase, self.since = self.step(), phase, self.fleet.now()
+        self.base, self.phase, self.since = self.step(), phase, self.machines.now()
 
     # What happens to the machines.
 
     def lose(self, worker):
         """Let one machine die."""
         self.beat()
-        self.base, self.since = self.step(), self.fleet.now()
+        self.base, self.since = self.step(), self.machines.now()
         self.alive.discard(worker)
 
     def notice(self):
@@ -280,13 +280,13 @@ class Gang:
             step = self.step()
             for worker in range(self.workers):
                 self.commit_part(worker, step)
-            self.fleet.changed(self)
+            self.machines.changed(self)
         if not self.over:
             self._end("stopped", "notice")
 
     def _ring(self):
         if not self.silent:
-            self.bucket.put(f"{object_names.WAKE}{self.incarnation}", str(self.fleet.now()).encode())
+            self.bucket.put(f"{object_names.WAKE}{self.incarnation}", str(self.machines.now()).encode())
 
     def rest(self):
         """Save and end nothing more, but go on: what is planned is forgotten."""
@@ -310,7 +310,7 @@ class Gang:
             self.bucket.put(name, json.dumps(body).encode(), new=begun)
 
 
-class Fleet(NoHosts):
+class Machines(NoHosts):
     """All machines of the simulated cloud."""
 
     def __init__(self, scheduler, random, digests):
@@ -371,8 +371,8 @@ class Fleet(NoHosts):
 class Ssh:
     """The way to machines over SSH: fails where the machine is dead, and now and then."""
 
-    def __init__(self, fleet, process, fails):
-        self.fleet, self.process, self._fails = fleet, process, fails
+    def __init__(self, machines, process, fails):
+        self.machines, self.process, self._fails = machines, process, fails
 
     def push(self, hosts, bundle, digest, root):
         return [PushResult(h.name, 1000, 0.1, self._trouble(h)) for h in hosts]
@@ -395,14 +395,14 @@ class Ssh:
         trouble = self._trouble(host)
         if trouble:
             raise RemoteError(f"{host.name}: {trouble}")
-        machine = self.fleet.cloud.machine_by_address(host.address)
-        return self.fleet.gang_of(machine.id)[0]
+        machine = self.machines.cloud.machine_by_address(host.address)
+        return self.machines.gang_of(machine.id)[0]
 
     def _trouble(self, host):
         self.process.step()
-        machine = self.fleet.cloud.machine_by_address(host.address)
-        if machine is None or not self.fleet.cloud.machine_state(machine.id).running:
+        machine = self.machines.cloud.machine_by_address(host.address)
+        if machine is None or not self.machines.cloud.machine_state(machine.id).running:
             return "no route to host"
-        if machine.id in self.fleet.unreachable or self._fails():
+        if machine.id in self.machines.unreachable or self._fails():
             return "connection timed out"
         return ""

@@ -42,7 +42,7 @@ class SimulatedUser:
         self._count, self._again = 0, False
         wrong = (0.0,) if world.case.rates.jump == 0 else (0.0, -90.0, 400.0, -4000.0)
         self.skews = {host: self.random.choice(wrong) for host in ("a", "b")}
-        world.fleet.jobs[case.name] = replace_job(case, self.spec)
+        world.machines.jobs[case.name] = replace_job(case, self.spec)
 
     @property
     def spec(self):

@@ -187,7 +187,7 @@ class Story:
         self.checks = WideChecks(world)
         for one in world.case.deployments:
             failures = world.specs[one.name].job.failures
-            world.fleet.jobs[one.name] = SimpleNamespace(**vars(one.job), failures=failures)
+            world.machines.jobs[one.name] = SimpleNamespace(**vars(one.job), failures=failures)
         self.loops = {one.name: Loop(world, one, self.checks) for one in world.case.deployments}
         world.news = self._news
 
@@ -214,8 +214,8 @@ class Story:
         world = self.world
         world.say("calm")
         world.quiet = world.network.quiet = True
-        world.fleet.unreachable.clear()
-        for gang in world.fleet.gangs.values():
+        world.machines.unreachable.clear()
+        for gang in world.machines.gangs.values():
             gang.silent = False
         world.cloud.kernel.settings = replace(world.cloud.kernel.settings, stockouts=frozenset(), quotas={})
         for loop in self.loops.values():
@@ -236,7 +236,7 @@ class Story:
     def _quiet_day(self):
         """Let a day pass in which nothing happens."""
         world = self.world
-        for gang in world.fleet.gangs.values():
+        for gang in world.machines.gangs.values():
             gang.rest()
         world.run_until(world.now() + 300)
         before = Counter(self.checks.mutations)

@@ -28,7 +28,7 @@ class WideChecks:
         self._looks, self._acted, self._began = {}, {}, {}
         self._good, self._newest, self._sure = {}, {}, {}
         self.blind_seconds = Counter()
-        world.fleet.changed = lambda gang: self._saved(gang.deployment)
+        world.machines.changed = lambda gang: self._saved(gang.deployment)
 
     def demand(self, invariant, problem, about=""):
         """Raise Violation unless *problem* is empty."""
@@ -47,7 +47,7 @@ class WideChecks:
         flags = self.world.cloud.kernel.state.flags
         if not all(w.id in flags and flags[w.id].running for w in node.workers):
             return False
-        gang = self.world.fleet.gangs.get(f"{node.zone}-{node.name}-{node.numeric_id}")
+        gang = self.world.machines.gangs.get(f"{node.zone}-{node.name}-{node.numeric_id}")
         return gang is not None and not gang.silent and gang.phase == "run" and not gang.over
 
     def works_well(self, deployment):
@@ -95,7 +95,7 @@ class WideChecks:
             )
 
     def _at_end(self, loop):
-        gangs = self.world.fleet.of[loop.name]
+        gangs = self.world.machines.of[loop.name]
         limited = loop.spec.watch.budget_usd is not None or loop.case.ttl_ends
         return (
             limited
@@ -139,18 +139,18 @@ class WideChecks:
         vm_zone = () if spec.vm == "none" else (names.vm_zone(spec),)
         zones = {*zones_to_look_at(spec, record), *vm_zone}
         self.demand("I1", invariants.i1_findable(self.live(loop.name), loop.name, zones), loop.name)
-        fleet = self.world.fleet
-        self.demand("I2", invariants.i2_one_writer({}, fleet.zombie_writes))
-        done = any(d == loop.name for d, _ in fleet.truly_done)
+        machines = self.world.machines
+        self.demand("I2", invariants.i2_one_writer({}, machines.zombie_writes))
+        done = any(d == loop.name for d, _ in machines.truly_done)
         self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), loop.name)
 
     def over(self, loop, outcome):
         """Check what a command told at its end."""
-        done = any(d == loop.name for d, _ in self.world.fleet.truly_done)
+        done = any(d == loop.name for d, _ in self.world.machines.truly_done)
         self.demand("I8", invariants.i8_truly(outcome.value == "done", done), loop.name)
 
     def _saved(self, deployment):
-        newest = next(iter(self.world.fleet.bucket_of(deployment).complete()), None)
+        newest = next(iter(self.world.machines.bucket_of(deployment).complete()), None)
         step = newest.step if newest else None
         self.demand("I3", invariants.i3_never_back(self._newest.get(deployment), step), deployment)
         self._newest[deployment] = step
@@ -165,14 +165,16 @@ class WideChecks:
         elif loop.spec.vm != "none" and (vm is None or vm.status is not Status.RUNNING):
             return f"{loop.name}: the VM does not run"
         nodes = [n for n in self.world.nodes(loop.name) if n.state not in DEAD]
-        gangs = (self.world.fleet.gangs.get(f"{n.zone}-{n.name}-{n.numeric_id}") for n in nodes)
+        gangs = (self.world.machines.gangs.get(f"{n.zone}-{n.name}-{n.numeric_id}") for n in nodes)
         running = sum(len(g.alive) for g in gangs if g is not None and g.phase == "run" and not g.over)
         problem = invariants.i4_settled(loop.ended != "", live, running, 1)
         return f"{loop.name}: {problem}" if problem else ""
 
     def all_over(self, loops):
         """Check what is left to check when the life is over."""
-        self.demand("I2", invariants.i2_one_writer(self.world.fleet.writes, self.world.fleet.zombie_writes))
+        self.demand(
+            "I2", invariants.i2_one_writer(self.world.machines.writes, self.world.machines.zombie_writes)
+        )
         bill = defaultdict(list)
         for line in self.world.cloud.bill():
             bill[line.resource.rsplit("/", 1)[-1].rsplit("-tpu-g", 1)[0].removesuffix("-vm")].append(line)

@@ -84,7 +84,7 @@ class Loop:
         world, spec = self.world, self.spec
         self.calls_to_live, self._blind, self._stretch = None, 0, 0.0
         self.clock = clock or Pauses(world.scheduler.clock)
-        remote = Ssh(world.fleet, self, lambda: False)
+        remote = Ssh(world.machines, self, lambda: False)
         cloud = wired_cloud(spec, remote, account=world.cloud.settings.default_service_account)
         self.records = RecordStore(self.host.record, cloud.store, spec.name, now=self.clock.now)
         holder = Holder(f"{self.name}/{self._count}", "a", "watch", world.now(), pid=1, boot="a")

@@ -29,7 +29,7 @@ from tests.kit.wire import PROJECT, WIRE
 from tests.planning.planning_kit import make_spec
 from tests.simulation import machines
 from tests.simulation.invariants import own_fault
-from tests.simulation.machines import Fleet
+from tests.simulation.machines import Machines
 from tests.simulation.virtual_threads import Kill, Scheduler
 from tests.simulation.wire import Network
 from tests.simulation.world import DIGEST, RetryTime
@@ -38,7 +38,7 @@ _OURS = re.compile(r"\b(w\d+)-(?:tpu|vm)")
 shared_catalog = cache(load_catalog)
 
 
-class WideFleet(Fleet):
+class WideMachines(Machines):
     """Machines by the hundred: news of a job wake its controller."""
 
     def __init__(self, *parts):
@@ -90,11 +90,11 @@ class WideWorld:
         self.events = Counter()
         self.news = lambda deployment: None
         self._trace = trace
-        self.fleet = WideFleet(self.scheduler, Random(f"machines {case.seed}"), DIGEST)
+        self.machines = WideMachines(self.scheduler, Random(f"machines {case.seed}"), DIGEST)
         settings = LocalSettings(
             latency=PROFILES["realistic"], seed=case.seed, quotas=case.quotas, fresh_project=False
         )
-        inside = InProcess(self.scheduler.clock, settings, self.fleet)
+        inside = InProcess(self.scheduler.clock, settings, self.machines)
         self.cloud, self.storage = inside.cloud, inside.storage
         self.acting = None
         self.network = Network(
@@ -104,10 +104,10 @@ class WideWorld:
         self.network.calling = lambda loop, method, request: loop.calling(
             method, self._place(method, request)
         )
-        self.network.heartbeat_lists = lambda bucket: self.fleet.beat(self.acting.name)
-        self.fleet.cloud, self.fleet.storage = self.cloud, self.storage
+        self.network.heartbeat_lists = lambda bucket: self.machines.beat(self.acting.name)
+        self.machines.cloud, self.machines.storage = self.cloud, self.storage
         self.specs = {d.name: make_spec(project=PROJECT, **d.spec) for d in case.deployments}
-        self.fleet.buckets.update({n: (names.bucket_name(s, PROJECT), "") for n, s in self.specs.items()})
+        self.machines.buckets.update({n: (names.bucket_name(s, PROJECT), "") for n, s in self.specs.items()})
         handlers = self.cloud.kernel.handlers
         handlers.update({kind: partial(self._happened, act) for kind, act in handlers.items()})
 

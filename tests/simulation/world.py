@@ -48,7 +48,7 @@ from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.memory_disk import MEMORY
 from tests.planning.planning_kit import make_spec
 from tests.simulation.invariants import own_fault
-from tests.simulation.machines import KEY, Fleet, Ssh
+from tests.simulation.machines import KEY, Machines, Ssh
 from tests.simulation.virtual_threads import HostClock, Process, Scheduler, Threading, sleep
 from tests.simulation.wire import Network
 
@@ -74,25 +74,25 @@ class World:
         self.own_fault = ""
         self.processes, self.passes = [], 0
         self.events = Counter()
-        self.fleet = Fleet(self.scheduler, Random(f"machines {case.seed}"), DIGEST)
+        self.machines = Machines(self.scheduler, Random(f"machines {case.seed}"), DIGEST)
         latency = PROFILES["realistic" if case.realistic else "scaled"]
         zones = {zone for d in case.deployments for zone in d.spec["tpu__zones"]}
         quotas = {(QUOTA, zone): case.quota for zone in zones} if case.quota else {}
         settings = LocalSettings(latency=latency, seed=case.seed, quotas=quotas, fresh_project=False)
-        inside = InProcess(self.scheduler.clock, settings, self.fleet)
+        inside = InProcess(self.scheduler.clock, settings, self.machines)
         self.cloud, self.storage = inside.cloud, inside.storage
-        self.fleet.cloud, self.fleet.storage = self.cloud, self.storage
+        self.machines.cloud, self.machines.storage = self.cloud, self.storage
         self.network = Network(
             self.scheduler, inside, self._acting,
             rates=case.rates, random=Random(f"wire {case.seed}"), seen=self._called,
         )  # fmt: skip
-        self.network.heartbeat_lists = self.fleet.report
+        self.network.heartbeat_lists = self.machines.report
         self.read_retry = 5.0 if case.retries else 0.0
         self.specs, self.on_call = {}, lambda process, method, request, status, fault: None
         for one in case.deployments:
             spec = make_spec(project=PROJECT, **one.spec)
             self.specs[one.name] = spec
-            self.fleet.buckets[one.name] = names.bucket_name(spec, PROJECT), names.prefix_of(spec)
+            self.machines.buckets[one.name] = names.bucket_name(spec, PROJECT), names.prefix_of(spec)
             if spec.bucket.adopt and spec.bucket.name not in self.storage.buckets._buckets:
                 place = {"name": spec.bucket.name, "location": names.home_region(spec).upper()}
                 self.storage.buckets.create(PROJECT, place)
@@ -109,8 +109,8 @@ class World:
     def calm(self):
         """End all faults."""
         self.quiet = self.network.quiet = True
-        self.fleet.unreachable.clear()
-        for gang in self.fleet.gangs.values():
+        self.machines.unreachable.clear()
+        for gang in self.machines.gangs.values():
             gang.silent = False
         self.cloud.kernel.settings = replace(self.cloud.kernel.settings, stockouts=frozenset())
 
@@ -143,7 +143,7 @@ class World:
 
     def bucket(self, deployment):
         """Return the deployment's bucket."""
-        return self.fleet.bucket_of(deployment)
+        return self.machines.bucket_of(deployment)
 
     def stored_history(self, deployment):
         """Return the newest record that a fresh controller on any host would find, or None."""
@@ -235,7 +235,7 @@ class Controller:
         self.clock = SteadyClock(HostClock(process, self._longer))
         self.folder = world.folder / f"{spec.name}-{process.host}"
         self.events, self.failures = [], []
-        remote = Ssh(world.fleet, process, self._ssh_fails)
+        remote = Ssh(world.machines, process, self._ssh_fails)
         account = CloudAccount(PROJECT, world.cloud.settings.default_service_account)
         self.cloud = cloud = wired_cloud(
             spec, remote, account=account.default_service_account, read_retry=world.read_retry

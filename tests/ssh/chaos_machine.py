@@ -27,8 +27,8 @@ from orchestrator.engine.deliver import deliver
 from orchestrator.errors import TpuctlError
 from orchestrator.scripts.render import machine_scripts
 from orchestrator.ssh.bundle import build
-from orchestrator.ssh.fleet import Ssh, SshSettings
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
+from orchestrator.ssh.remote import Ssh, SshSettings
 from tests.kit.records import record_of
 from tests.kit.waiting import until
 from tests.scripts.render_kit import make_spec, make_target

@@ -13,8 +13,8 @@ import asyncssh
 import pytest
 
 from orchestrator.domain.ports import Host
-from orchestrator.ssh.fleet import Ssh, SshSettings
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
+from orchestrator.ssh.remote import Ssh, SshSettings
 from tests.kit.waiting import until
 from tests.ssh.chaos_machine import Bench
 from tests.ssh.remote_machines import AsyncServers, Machine, free_port, own_address

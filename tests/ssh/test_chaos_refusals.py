@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.fleet import Ssh
+from orchestrator.ssh.remote import Ssh
 from tests.ssh.chaos_machine import Bench
 from tests.ssh.remote_machines import own_address
 from tests.ssh.toxics import LATER

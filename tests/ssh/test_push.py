@@ -13,7 +13,7 @@ import pytest
 from orchestrator.errors import RemoteError
 from orchestrator.ssh import upload
 from orchestrator.ssh.elevate import elevated
-from orchestrator.ssh.fleet import Ssh
+from orchestrator.ssh.remote import Ssh
 from tests.kit.waiting import until
 
 

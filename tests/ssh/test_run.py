@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import RemoteError
 from orchestrator.ssh import run
-from orchestrator.ssh.fleet import Ssh
+from orchestrator.ssh.remote import Ssh
 from tests.kit.waiting import until
 
 
@@ -164,7 +164,7 @@ SHELL = """
 import sys
 from pathlib import Path
 from orchestrator.domain.ports import Host
-from orchestrator.ssh.fleet import Ssh, SshSettings
+from orchestrator.ssh.remote import Ssh, SshSettings
 user, key, name, address, pin, port, command = sys.argv[1:]
 ssh = Ssh(SshSettings(user, Path(key)))
 sys.exit(ssh.shell(Host(name, address, (pin,), int(port)), command or None))

@@ -17,7 +17,7 @@ from orchestrator.app.session import Session, Together, read_spec
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import SPEC_FILE, known_files, state_folder, state_path
 from orchestrator.clock import SystemClock
-from orchestrator.contract.bucket.object_names import ENGINE, NODES, RECORD
+from orchestrator.contract.bucket.object_names import NODES, RECORD, SLURM
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import Kind
@@ -249,9 +249,9 @@ class Fleet:
 
         def install() -> tuple[Slurm, str]:
             slurm = Slurm(self.head.cloud.remote, the_vm(self.head))
-            return slurm, slurm.engine(script)
+            return slurm, slurm.archive(script)
 
-        slurm, engine = when_reached(
+        slurm, archive = when_reached(
             self.head.clock, install, patience, lambda error: not booting(error),
             lambda why: self.reporter.now(f"waiting for the VM: {why}"),
         )  # fmt: skip
@@ -259,7 +259,7 @@ class Fleet:
         if not isinstance(vm, Present):
             raise RemoteError("the VM is not listed", hint="run: tpuctl fleet up")
         # A recreated VM starts with the copy of Slurm's state in the bucket (slurm.sh).
-        controller = Controller(vm.value.internal_ip, self.port, engine)
+        controller = Controller(vm.value.internal_ip, self.port, archive)
         team = fleet_orders.read_team(self.head.store)
         slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller, team)
         return controller
@@ -267,7 +267,7 @@ class Fleet:
     def controller(self) -> Controller:
         """Return the controller's address from bucket and VM, as far as known."""
         vm = observe(self.head).vm
-        names = [one.name[len(ENGINE) :] for one in self.head.store.list(f"{ENGINE}slurm-")]
+        names = [one.name[len(SLURM) :] for one in self.head.store.list(f"{SLURM}slurm-")]
         address = vm.value.internal_ip if isinstance(vm, Present) else ""
         return Controller(address, self.port, next(iter(names), ""))
 

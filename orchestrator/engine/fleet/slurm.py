@@ -52,7 +52,7 @@ class Slurm:
     host: Host
     elsewhere: Callable[[], Host] | None = None
 
-    def engine(self, script: bytes) -> str:
+    def archive(self, script: bytes) -> str:
         """Install slurm.sh, upload Slurm's packages to the bucket, and return the name of their archive."""
         self._put(script, f"{FOLDER}/slurm.sh", 0o700)
         return self._run("engine", seconds=FETCH_SECONDS).strip().splitlines()[-1]
@@ -76,7 +76,7 @@ class Slurm:
         settings = {
             "FLEET_DATABASE": database,
             "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": controller.address,
-            "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.engine, "FLEET_ZONES": ",".join(zones),
+            "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.archive, "FLEET_ZONES": ",".join(zones),
         }  # fmt: skip
         # Names, numbers and addresses only, so JSON's quotes are valid in bash.
         text = "".join(f"{key}={json.dumps(str(value))}\n" for key, value in settings.items())

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.contract.bucket.object_names import ENGINE, JOBS, NODES, TASKS
+from orchestrator.contract.bucket.object_names import JOBS, NODES, SLURM, TASKS
 from orchestrator.domain.spec import BucketSpec, CheckpointSpec, FleetSpec, JobSpec, Spec
 from orchestrator.domain.text.units import Duration
 
@@ -29,7 +29,7 @@ class Controller:
 
     address: str
     port: int
-    engine: str
+    archive: str
 
 
 def head_of(spec: Spec) -> Spec:
@@ -53,10 +53,10 @@ def node_spec(spec: Spec, name: str, bucket: str, controller: Controller) -> Spe
     variables = {
         "FLEET_NAME": spec.name, "FLEET_NODE": name, "FLEET_NODES": str(nodes(spec)),
         # No address: a recreated VM has another one, so nodes read it from the bucket.
-        "FLEET_PORT": str(controller.port), "FLEET_ENGINE": controller.engine,
+        "FLEET_PORT": str(controller.port), "FLEET_ENGINE": controller.archive,
     }  # fmt: skip
     job = JobSpec(
-        "bash ./slurm.sh node", data={"engine": f"gs://{bucket}/{ENGINE.rstrip('/')}"}, env=variables,
+        "bash ./slurm.sh node", data={"engine": f"gs://{bucket}/{SLURM.rstrip('/')}"}, env=variables,
         failures=RESTARTS, warm_start=False,
         # Tasks have checkpoints of their own; the node itself has nothing to resume.
         checkpoint=CheckpointSpec(format="outputs"),
