@@ -43,6 +43,7 @@ class Cost:
             **body,
             "wasted_usd": self.spending.wasted_usd,
             "saved_usd": self.spending.saved_usd,
+            "least_saved_usd": self.spending.least_saved_usd,
             "price_dates": dict(prices["dates"]),
             "hourly": [line.as_dict() for line in self.spending.prices.lines],
             "deleted_at": self.deleted_at,

@@ -125,14 +125,16 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
     spec = session.spec
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
     ondemand = replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm)
+    paid = spent(spec, session.catalog, record, ended)
     return summarise(
         beats,
         read_events(session.cloud.store),
         preemptions=record.node.preemptions,
         wall=sum(until - since for since, until in lives(record, ended)),
-        cost_usd=spent(spec, session.catalog, record, ended).known_usd,
+        cost_usd=paid.known_usd,
+        most_usd=paid.most_usd,
         ondemand_usd=spent(ondemand, session.catalog, record, ended).known_usd,
-        unpriced=session.unpriced(record, ended),
+        unpriced=paid.unknown,
         begun=first_incarnations(record),
     )
 

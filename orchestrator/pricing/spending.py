@@ -109,6 +109,16 @@ class Spending:
         return sum(self.uses.get(use.value, 0.0) for use in WASTED)
 
     @property
+    def upper_usd(self) -> float:
+        """Return the whole sum in USD, with storage, at the highest prices of any source."""
+        return max(self.usd, self.most_usd + self.uses.get(Use.STORAGE.value, 0.0))
+
+    @property
+    def least_saved_usd(self) -> float | None:
+        """Return `saved_usd` at the highest spot prices, at least 0; None if a price is not known."""
+        return None if self.unknown else max(0.0, self.ondemand_usd - self.upper_usd)
+
+    @property
     def saved_usd(self) -> float | None:
         """Return how much more the same would have cost on demand, None if a price is not known."""
         return None if self.unknown else self.ondemand_usd - self.usd

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator import __version__
-from orchestrator.domain.text.amounts import span_text
+from orchestrator.domain.text.amounts import saved_text, span_text
 from orchestrator.planning.fleet.bill import Account, Amount, lost_steps, queue_curve, state_of
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 from orchestrator.report import drawing
@@ -75,9 +75,9 @@ def _head(account: Account) -> dict[str, Any]:
         (f"{account.preemptions or 'no'}", f"preemption{'' if account.preemptions == 1 else 's'}"),
         (f"{least}{usd_shown(bill.usd)}", "at spot prices" if account.unbilled else "spent"),
     ]
-    if bill.ondemand_usd > bill.usd and not account.incomplete:
-        saved = 1 - bill.usd / bill.ondemand_usd
-        hero.append((f"{saved:.0%}", f"saved ({usd_shown(bill.ondemand_usd)} on demand)"))
+    saved = saved_text(bill.usd, bill.most_usd, bill.ondemand_usd)
+    if saved and not account.incomplete:
+        hero.append((saved, f"saved ({usd_shown(bill.ondemand_usd)} on demand)"))
     restarts = sum(job.restarts(task) for job in account.jobs for task in job.starts)
     tiles = [
         ("nodes now", f"{live}", f"of {len(account.lanes)} that the fleet had"),
@@ -231,7 +231,8 @@ def _money(account: Account, kinds: Mapping[str, str]) -> dict[str, Any]:
         at += 100 * share
     notes = ["In brackets: what no task had."]
     if account.budget_usd is not None:
-        notes.append(f"Budget: {usd_shown(account.budget_usd)}, {bill.usd / account.budget_usd:.0%} spent.")
+        spent = f"{bill.most_usd / account.budget_usd:.0%} spent at the upper prices"
+        notes.append(f"Budget: {usd_shown(account.budget_usd)}, {spent}.")
     if account.incomplete:
         notes.append("At least: a price or the record of a node is not known, and left out.")
     return {"money": rows, "usd": bill.usd, "ondemand_usd": bill.ondemand_usd, "cost_notes": notes}

@@ -14,7 +14,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
-from orchestrator.domain.text.amounts import rate_text, span_text
+from orchestrator.domain.text.amounts import rate_text, saved_text, span_text
 from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import drawing
 from orchestrator.report.curve import Losses
@@ -204,9 +204,9 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
     if spent.usd:
         found.append(_tile("", usd_shown(spent.usd), "at spot prices" if facts.unbilled else "spent"))
     # An item without a known price would distort the saving.
-    if spent.ondemand_usd > spent.usd and not spent.unknown:
-        share = 1 - spent.usd / spent.ondemand_usd
-        found.append(_tile("", f"{share:.0%}", f"saved ({usd_shown(spent.ondemand_usd)} on demand)"))
+    share = saved_text(spent.usd, spent.upper_usd, spent.ondemand_usd)
+    if share and not spent.unknown:
+        found.append(_tile("", share, f"saved ({usd_shown(spent.ondemand_usd)} on demand)"))
     return found
 
 
@@ -299,7 +299,10 @@ def _money(facts: PageFacts) -> dict[str, Any]:
     if spent.rate_usd:
         notes.append(f"What exists now costs {usd_shown(spent.rate_usd)} per hour.")
     if spent.budget_usd is not None:
-        notes.append(f"Budget: {usd_shown(spent.budget_usd)}, {spent.usd / spent.budget_usd:.0%} spent.")
+        share = f"{spent.most_usd / spent.budget_usd:.0%} spent at the upper prices"
+        notes.append(f"Budget: {usd_shown(spent.budget_usd)}, {share}.")
+    if spent.upper_usd > 1.01 * spent.usd:
+        notes.append(f"Public price lists differ: by the highest it is {usd_shown(spent.upper_usd)}.")
     if spent.unknown:
         notes.append(f"No price is known for {', '.join(spent.unknown)}; the sums leave it out.")
     return {

@@ -22,7 +22,7 @@ from orchestrator.config.load import read
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, World
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
-from orchestrator.domain.text.amounts import span_text
+from orchestrator.domain.text.amounts import saved_text, span_text
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, RemoteError
 from orchestrator.report.summary import LEGEND, PARTS, Recovery, Summary
@@ -266,7 +266,9 @@ def test_status_lines_fit_eighty_columns():
 def test_the_summary_says_all_figures_within_eighty_columns():
     """Steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
     ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n), 5, 1) for n in (2, 3))
-    summary = Summary(400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332, redone_at_most=57)
+    summary = Summary(
+        400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332, redone_at_most=57, most_usd=4.1
+    )
     found = summary_lines(summary, unbilled=True)
     assert max(map(len, found)) <= 80
     text = "\n".join(" ".join(line.split()) for line in found)
@@ -275,7 +277,8 @@ def test_the_summary_says_all_figures_within_eighty_columns():
         "preemptions 2\n"
         "steps redone 17 known, up to about 40 more not reported by a lost TPU\n"
         "useful time 46% of 1 h 1 min went into steps that count\n"
-        "would have cost 0.0438 USD, all on demand 12.13 USD, 100% saved (estimate)\n"
+        "would have cost 0.0438 to 4.10 USD (an estimate)\n"
+        "saved 66 to 99% of 12.13 USD on demand\n"
         "recovery, in seconds\n"
         "total detect decide create code packages setup restore first step\n"
         "TPU #2 1600.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
@@ -292,6 +295,16 @@ def test_a_run_without_figures_has_a_summary_too():
     assert words[0] == ["steps", "not", "known"]
     assert words[3] == ["useful", "time", "not", "known"]
     assert words[-1][0] == "cost"
+
+
+@pytest.mark.parametrize(
+    ("usd", "most", "text"),
+    [(0.27, 0.54, "50 to 75%"), (0.27, 0.27, "75%"), (0.27, 1.2, "up to 75%"), (0.004, 0.004, "99%"),
+     (1.08, 1.08, ""), (1.2, 1.5, "")],
+)  # fmt: skip
+def test_what_is_saved_is_not_more_than_the_dearer_price_list_says(usd, most, text):
+    """Of two prices nobody knows which is current; both ends are rounded down."""
+    assert saved_text(usd, most, 1.08) == text
 
 
 def test_a_sum_without_a_price_is_a_lower_bound():

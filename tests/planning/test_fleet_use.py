@@ -51,7 +51,7 @@ def a_node(*spans, name="n-1", ready=None):
         for n, (since, until) in enumerate(spans, 1)
     )
     marks = {} if ready is None else {found[0].name: T + ready}
-    return NodeFacts(name, found, marks, lambda _: (3.6, 36.0))
+    return NodeFacts(name, found, marks, lambda _: (3.6, 7.2, 36.0))
 
 
 def told(lane):
@@ -141,8 +141,9 @@ def test_the_bill_adds_up_and_idle_time_has_a_row_of_its_own():
     last = beat(180, step=18, committed_step=15, committed_at=T + 150)
     job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, beat(290))], [(0, "done", 290)])
     found = lanes([a_node((0, 200)), a_node((0, None), name="n-2")], [job], T + 300)
-    costs = bill(found, Amount(300, 0.5, 0.5))
+    costs = bill(found, Amount(300, 0.5, 0.5, most_usd=0.6))
     assert costs.usd == pytest.approx((200 + 300) * 3.6 / 3600 + 0.5)
+    assert costs.most_usd == pytest.approx((200 + 300) * 7.2 / 3600 + 0.6)
     assert costs.ondemand_usd == pytest.approx((200 + 300) * 36 / 3600 + 0.5)
     assert costs.jobs["sweep"].seconds == pytest.approx(80 + 80)
     assert costs.jobs["sweep"].lost_usd == pytest.approx(30 * 3.6 / 3600)
@@ -154,7 +155,7 @@ def test_the_bill_adds_up_and_idle_time_has_a_row_of_its_own():
 
 def test_an_unknown_price_makes_the_bill_incomplete():
     """And no sum of zeros."""
-    node = NodeFacts("n-1", a_node((0, None)).spans, {}, lambda _: (None, None))
+    node = NodeFacts("n-1", a_node((0, None)).spans, {}, lambda _: (None, None, None))
     assert bill(lanes([node], [], T + 10), Amount()).unpriced
 
 

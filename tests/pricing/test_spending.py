@@ -177,6 +177,7 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
     assert found.most_usd >= found.usd
     assert found.budget_lasts == pytest.approx((10 / found.most_usd - 1) * 3600)
     assert found.ondemand_usd > found.usd
+    assert found.least_saved_usd == pytest.approx(found.ondemand_usd - found.most_usd)
     over = spending(
         SPEC, CATALOG, record(**existed((running, VM)), outcome=Outcome.DONE, **here), [], T0 + 3600
     )
@@ -208,7 +209,7 @@ def test_storage_is_what_the_bucket_holds_since_it_was_written():
     assert found.uses == pytest.approx({"storage": usd})
     assert sum(found.days.values()) == pytest.approx(usd)
     assert list(found.days) == sorted(found.days)
-    assert (found.storage_gib, found.most_usd) == (10.0, 0.0)
+    assert (found.storage_gib, found.most_usd, found.upper_usd) == (10.0, 0.0, found.usd)
 
 
 def test_a_tpu_that_had_saved_its_last_step_has_lost_none():

@@ -132,7 +132,7 @@ class Afternoon:
     def _node(self, name, spans):
         found = tuple(Span(Kind.NODE, f"{name}-tpu-g{n}", "z", *span) for n, span in enumerate(spans, 1))
         ready = {span.name: span.since + 90 for span in found if span.since + 90 < self.now}
-        return NodeFacts(name, found, ready, lambda _: (1.35, 4.5))
+        return NodeFacts(name, found, ready, lambda _: (1.35, 1.8, 4.5))
 
     def tables(self, account):
         """Return the results of all jobs."""

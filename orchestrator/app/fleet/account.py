@@ -22,7 +22,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.bill import Account, Amount, bill, jobs_remaining, running
 from orchestrator.planning.fleet.deployments import Controller, node_names
 from orchestrator.planning.fleet.team import over_budget, spending_of
-from orchestrator.planning.fleet.use import NodeFacts, lanes
+from orchestrator.planning.fleet.use import NodeFacts, Rates, lanes
 from orchestrator.pricing.spending import spending
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable, results_table
@@ -132,14 +132,12 @@ def _facts(session: Session) -> tuple[NodeFacts, int]:
         if beat is not None and "spawned" in beat.timings:
             ready[span.name] = beat.timings["spawned"]
 
-    def rate(span: Span) -> tuple[float | None, float | None]:
+    def rate(span: Span) -> Rates:
         # Price exactly one hour of this span, with the same tables and rules as any bill.
         hour = replace(record, spans=(replace(span, since=0.0, until=3600.0),), disks=())
-        parts = [
-            None if (one := spending(spec, session.catalog, hour, (), 3600.0)).unknown else one.usd
-            for spec in (session.spec, full)
-        ]
-        return parts[0], parts[1]
+        one, other = (spending(spec, session.catalog, hour, (), 3600.0) for spec in (session.spec, full))
+        paid = (None, None) if one.unknown else (one.usd, one.upper_usd)
+        return (*paid, None if other.unknown else other.usd)
 
     return NodeFacts(session.spec.name, spans, ready, rate), record.node.preemptions
 
@@ -153,7 +151,7 @@ def _vm(head: Session, now: float) -> Amount:
     record: Record = head.records.current
     one = spending(head.spec, head.catalog, record, (), now)
     seconds = sum((span.until or now) - span.since for span in record.spans if span.kind is Kind.VM)
-    return Amount(seconds, one.usd, one.ondemand_usd)
+    return Amount(seconds, one.usd, one.ondemand_usd, most_usd=one.upper_usd)
 
 
 def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) -> tuple[Path, Account]:

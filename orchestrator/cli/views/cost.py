@@ -8,7 +8,7 @@ from rich.table import Table
 
 from orchestrator.app.bills import Cost
 from orchestrator.cli.console import page, print_json
-from orchestrator.domain.text.amounts import span_text, usd_text
+from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_text, usd_text
 from orchestrator.pricing.spending import Spending, Use
 
 WIDTH = 80
@@ -29,12 +29,10 @@ def spent_text(found: Spending, *, unbilled: bool) -> str:
     verb = "would have cost" if unbilled else "cost"
     if found.unknown:
         return f"It {verb} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unknown)}."
-    saved = found.saved_usd or 0.0
-    share = f" ({saved / found.ondemand_usd:.0%})" if found.ondemand_usd else ""
-    less = (
-        f"; on demand {usd_text(found.ondemand_usd)}, so {usd_text(saved)}{share} saved" if saved > 0 else ""
-    )
-    return f"It {verb} about {usd_text(found.usd)}{less}. An estimate; details: tpuctl cost"
+    share = saved_text(found.usd, found.upper_usd, found.ondemand_usd)
+    less = f"; on demand {usd_text(found.ondemand_usd)}, so {share} saved" if share else ""
+    spent = usd_range_text(found.usd, found.upper_usd)
+    return f"It {verb} about {spent}{less}. An estimate; details: tpuctl cost"
 
 
 def render(cost: Cost, console: Console, *, unbilled: bool) -> None:
@@ -108,8 +106,10 @@ def _shares(title: str, sums: Mapping[str, float], whole: float) -> Table:
 def _sentences(found: Spending, preemptions: int) -> list[str]:
     count = f"{preemptions} preemption{'' if preemptions == 1 else 's'}"
     lines = [f"Wasted by {count}: {usd_text(found.wasted_usd)}."] if preemptions or found.wasted_usd else []
-    if found.saved_usd and found.saved_usd > 0:
-        lines.append(f"Saved against on demand: {usd_text(found.saved_usd)}.")
+    share = "" if found.unknown else saved_text(found.usd, found.upper_usd, found.ondemand_usd)
+    if share:
+        saved = usd_range_text(found.least_saved_usd or 0.0, found.saved_usd or 0.0)
+        lines.append(f"Saved against on demand: {saved} ({share}).")
     if found.rate_usd:
         lines.append(f"What exists now costs {usd_text(found.rate_usd)} an hour.")
     elif found.items:
@@ -121,8 +121,11 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
         lasts = "" if found.budget_lasts is None else f", and lasts for {span_text(found.budget_lasts)} more"
         spent = f"{found.most_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"
         lines.append(f"The budget of {found.budget_usd:g} USD is {spent}{lasts}.")
-    if found.most_usd > 1.01 * found.usd:
-        lines.append(f"Public price lists differ: by the highest prices it is {usd_text(found.most_usd)}.")
+    if found.upper_usd > 1.01 * found.usd:
+        highest = usd_text(found.upper_usd)
+        lines.append(
+            f"Public price lists differ: the tables use the lower ones, by the highest it is {highest}."
+        )
     if found.unknown:
         lines.append(f"No price is known for: {', '.join(found.unknown)}. The sums leave it out.")
     return [*lines, f"{found.prices.date_text}. An estimate, not a bill.", _storage(found)]

@@ -67,7 +67,7 @@ _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
     "redone_at_least": bool, "redone_at_most": maybe(int), "recoveries": [_RECOVERY],
     "goodput": maybe(float), "wall_seconds": float, "cost_usd": float, "ondemand_usd": float, "unpriced": [str],
-    "saves_stopped?": maybe(float),
+    "saves_stopped?": maybe(float), "most_usd": float,
 }  # fmt: skip
 _COMEBACK = {
     "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
@@ -154,7 +154,8 @@ KINDS: Mapping[str, Any] = {
     "fleet-report": {"name": str, "file": str, "usd": float},
     "fleet-results": {"job": str, "columns": [str], "rows": [table(object)], "file": maybe(str)},
     "fleet-cost": {
-        "name": str, "usd": float, "ondemand_usd": float, "budget_usd": maybe(float), "complete": bool,
+        "name": str, "usd": float, "most_usd": float, "ondemand_usd": float, "budget_usd": maybe(float),
+        "complete": bool,
         "rows": [
             {
                 "kind": str, "name": str, "node_seconds": float, "usd": float, "ondemand_usd": float,
@@ -219,6 +220,7 @@ KINDS: Mapping[str, Any] = {
         "zones": table(float), "days": table(float), "uses": table(float), "unknown": [str],
         "rate_usd": float, "ttl_left": maybe(float), "to_ttl_usd": maybe(float), "budget_usd": maybe(float),
         "budget_lasts": maybe(float), "wasted_usd": float, "saved_usd": maybe(float),
+        "least_saved_usd": maybe(float),
         "deleted_at": maybe(float), "earlier": [{"usd": float, "deleted_at": float}],
         "price_dates": table(str), "hourly": [_PRICE_LINE],
     },
@@ -265,7 +267,7 @@ KINDS: Mapping[str, Any] = {
     "down": {
         "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_kept": bool,
         "saved_usd_hour": float, "usd": maybe(float), "ondemand_usd": maybe(float), "saved_usd": maybe(float),
-        "unknown": [str],
+        "least_saved_usd": maybe(float), "unknown": [str],
     },
     "prices": {
         "date": str, "file": str,

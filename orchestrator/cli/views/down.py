@@ -18,6 +18,7 @@ def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
             "usd": down.spent.usd if down.spent else None,
             "ondemand_usd": down.spent.ondemand_usd if down.spent else None,
             "saved_usd": down.spent.saved_usd if down.spent else None,
+            "least_saved_usd": down.spent.least_saved_usd if down.spent else None,
             "unknown": list(down.spent.unknown) if down.spent else [],
         }
         print_json("down", body)

@@ -11,7 +11,7 @@ from orchestrator.app.fleet.account import QueueObserver
 from orchestrator.app.fleet.jobs import Queue
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
-from orchestrator.domain.text.amounts import span_text, usd_text
+from orchestrator.domain.text.amounts import saved_text, span_text, usd_text
 from orchestrator.planning.fleet.bill import Account, Amount, by_user, lost_steps
 from orchestrator.planning.fleet.deployments import JobRow, TaskRow
 from orchestrator.planning.fleet.gate import Gate, Hold
@@ -227,7 +227,8 @@ def show_cost(account: Account, *, as_json: bool, by_login: bool = False) -> Non
     ]
     if as_json:
         print_json("fleet-cost", {
-            "name": account.name, "usd": round(whole, 6), "ondemand_usd": round(found.ondemand_usd, 6),
+            "name": account.name, "usd": round(whole, 6), "most_usd": round(found.most_usd, 6),
+            "ondemand_usd": round(found.ondemand_usd, 6),
             "budget_usd": account.budget_usd, "complete": not account.incomplete,
             "rows": [
                 {"kind": kind, "name": name, "node_seconds": round(one.seconds, 1), "usd": round(one.usd, 6),
@@ -258,14 +259,11 @@ def cost_sentences(account: Account) -> list[str]:
         )
     if account.incomplete:
         lines.append("At least: what has an unknown price or an unreadable record is left out.")
-    elif found.ondemand_usd > found.usd > 0:
-        saved = found.ondemand_usd - found.usd
-        lines.append(
-            f"On demand: {usd_text(found.ondemand_usd)}, so {usd_text(saved)}"
-            f" ({saved / found.ondemand_usd:.0%}) saved."
-        )
+    elif found.usd and (saved := saved_text(found.usd, found.most_usd, found.ondemand_usd)):
+        lines.append(f"On demand: {usd_text(found.ondemand_usd)}, so {saved} saved.")
     if account.budget_usd is not None:
-        lines.append(f"The budget of {account.budget_usd:g} USD: {found.usd / account.budget_usd:.0%} spent.")
+        share = f"{found.most_usd / account.budget_usd:.0%} spent at the upper prices"
+        lines.append(f"The budget of {account.budget_usd:g} USD: {share}.")
     free = "Nothing is billed on the local cloud; prices are Google's. " if account.unbilled else ""
     return [*lines, f"{free}An estimate, not a bill; without storage and traffic."]
 

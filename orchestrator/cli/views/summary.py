@@ -1,7 +1,7 @@
 """Show the figures of a finished run."""
 
 from orchestrator.cli.console import put
-from orchestrator.domain.text.amounts import span_text, usd_text
+from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_text, usd_text
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Summary, untold_text
 
 UNKNOWN = "not known"
@@ -36,17 +36,18 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
         rows.append(
             ("saves", f"stopped the training for {span_text(summary.saves_stopped)}, {share:.1%} of the time")
         )
-    rows.append(("would have cost" if unbilled else "cost", _cost_text(summary)))
+    rows += _cost_rows(summary, "would have cost" if unbilled else "cost")
     return [f"  {name:<16}{text}" for name, text in rows] + _recovery_lines(summary)
 
 
-def _cost_text(summary: Summary) -> str:
+def _cost_rows(summary: Summary, title: str) -> list[tuple[str, str]]:
     """Return the cost and what was saved; the latter only if all prices are known."""
     if summary.unpriced:
-        return f"at least {usd_text(summary.cost_usd)}; no price is known for: {', '.join(summary.unpriced)}"
-    saved = summary.ondemand_usd - summary.cost_usd
-    share = f", {saved / summary.ondemand_usd:.0%} saved" if saved > 0 else ""
-    return f"{usd_text(summary.cost_usd)}, all on demand {usd_text(summary.ondemand_usd)}{share} (estimate)"
+        least = f"at least {usd_text(summary.cost_usd)}; no price is known for: {', '.join(summary.unpriced)}"
+        return [(title, least)]
+    rows = [(title, f"{usd_range_text(summary.cost_usd, summary.most_usd)} (an estimate)")]
+    share = saved_text(summary.cost_usd, summary.most_usd, summary.ondemand_usd)
+    return [*rows, ("saved", f"{share} of {usd_text(summary.ondemand_usd)} on demand")] if share else rows
 
 
 def redone_text(summary: Summary) -> str:

@@ -18,6 +18,24 @@ def usd_text(usd: float) -> str:
     return f"{usd:.2f} USD" if usd >= 1 else f"{usd:.4f} USD"
 
 
+def usd_range_text(usd: float, most: float) -> str:
+    """Return an amount between two ends as `0.54 to 0.81 USD`, as one amount if they read alike."""
+    low, high = (usd_text(one).removesuffix(" USD") for one in (usd, max(usd, most)))
+    return f"{low} USD" if low == high else f"{low} to {high} USD"
+
+
+def saved_text(usd: float, most: float, full: float) -> str:
+    """
+    Return what part of *full* a price from *usd* to *most* leaves, as `50 to 75%`; empty for nothing.
+
+    Both ends are rounded down, so that 99.6% is not called all of it.
+    """
+    least, share = (int(100 * (1 - one / full)) if full > one else 0 for one in (max(usd, most), usd))
+    if not share:
+        return ""
+    return f"{share}%" if least == share else f"{least} to {share}%" if least else f"up to {share}%"
+
+
 def rate_text(rate: float) -> str:
     """Return a rate in steps per second, or in seconds per step if that is below one."""
     return f"{rate:.3g} steps/s" if rate >= 1 else f"{1 / rate:.3g} s/step" if rate > 0 else "0 steps/s"

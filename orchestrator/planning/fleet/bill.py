@@ -16,12 +16,17 @@ from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, N
 
 @dataclass(frozen=True)
 class Amount:
-    """Hold node seconds and their cost in USD; *lost_usd* is the part whose work was lost with its machine."""
+    """
+    Hold node seconds and their cost in USD; *lost_usd* is the part whose work was lost with its machine.
+
+    *most_usd* is the cost at the highest prices of any source.
+    """
 
     seconds: float = 0.0
     usd: float = 0.0
     ondemand_usd: float = 0.0
     lost_usd: float = 0.0
+    most_usd: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,11 @@ class Bill:
     def usd(self) -> float:
         """Return the total in USD."""
         return sum(one.usd for one in (*self.jobs.values(), *self.others.values()))
+
+    @property
+    def most_usd(self) -> float:
+        """Return the total in USD at the highest prices of any source."""
+        return sum(one.most_usd for one in (*self.jobs.values(), *self.others.values()))
 
     @property
     def ondemand_usd(self) -> float:
@@ -73,7 +83,7 @@ def _more(amount: Amount, part: NodeStretch) -> Amount:
     usd, full = part.usd or 0.0, part.ondemand_usd or 0.0
     return Amount(
         amount.seconds + part.until - part.since, amount.usd + usd, amount.ondemand_usd + full,
-        amount.lost_usd + (usd if part.use is NodeUse.LOST else 0.0),
+        amount.lost_usd + (usd if part.use is NodeUse.LOST else 0.0), amount.most_usd + (part.most_usd or 0.0),
     )  # fmt: skip
 
 
@@ -163,7 +173,7 @@ def by_user(jobs: Iterable[JobHistory], costs: Bill) -> dict[str, Amount]:
         sum_ = found.get(login, Amount())
         found[login] = Amount(
             sum_.seconds + one.seconds, sum_.usd + one.usd, sum_.ondemand_usd + one.ondemand_usd,
-            sum_.lost_usd + one.lost_usd,
+            sum_.lost_usd + one.lost_usd, sum_.most_usd + one.most_usd,
         )  # fmt: skip
     return found
 

@@ -81,18 +81,22 @@ class JobHistory:
         return step, next((one.loss for one in beats if one.loss is not None), None)
 
 
+Rates = tuple[float | None, float | None, float | None]
+"""USD per hour as billed, at the highest prices, and on demand; None if a price is not known."""
+
+
 @dataclass(frozen=True)
 class NodeFacts:
     """
     Hold one node: *spans* with a machine, and when the machine of each incarnation was *ready*.
 
-    *rate* prices a span in USD per hour, as billed and on demand; None if no price is known.
+    *rate* prices a span in USD per hour.
     """
 
     name: str
     spans: tuple[Span, ...]
     ready: Mapping[str, float]
-    rate: Callable[[Span], tuple[float | None, float | None]]
+    rate: Callable[[Span], Rates]
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class NodeStretch:
     job: str = ""
     task: int = -1
     usd: float | None = 0.0
+    most_usd: float | None = 0.0
     ondemand_usd: float | None = 0.0
 
 
@@ -156,11 +161,11 @@ def _lane(node: NodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None
             for job, start, later in begun
             if span.since <= start.at + 1.0 and (after is None or start.at < after.since)
         ]
-        rate, on_demand = node.rate(span)
+        rates = node.rate(span)
         for part in _within(span, end, mine, node.ready.get(span.name)):
             hours = (part.until - part.since) / 3600
-            usd, full = (None if price is None else price * hours for price in (rate, on_demand))
-            found.append(replace(part, usd=usd, ondemand_usd=full))
+            usd, most, full = (None if price is None else price * hours for price in rates)
+            found.append(replace(part, usd=usd, most_usd=most, ondemand_usd=full))
     return NodeLane(node.name, tuple(found), any(span.until is None for span in spans))
 
 

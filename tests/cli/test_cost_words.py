@@ -1,0 +1,51 @@
+"""What `cost`, `down`, the report and a fleet's bill say was saved, where the price lists differ."""
+
+from io import StringIO
+
+from rich.console import Console
+
+from orchestrator.app.bills import Cost
+from orchestrator.cli.views.cost import render, spent_text
+from orchestrator.cli.views.fleet_account import cost_sentences
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.record import Span
+from orchestrator.planning.fleet.bill import Account, Amount, Bill
+from orchestrator.pricing.spending import spending
+from tests.planning.planning_kit import make_spec
+from tests.planning.worlds import record
+
+HOUR = 3600.0
+
+
+def found():
+    """Return an hour of a TPU whose spot price is 2.38 USD in one list and 4.80 in the other, 9.60 on demand."""
+    spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["us-central1-a"], vm="none")
+    span = Span(Kind.NODE, "demo-tpu-g1", "us-central1-a", 0.0, HOUR)
+    return spending(spec, load_catalog(), record(spans=(span,)), [], HOUR)
+
+
+def test_down_tells_both_ends_of_the_cost_and_of_what_was_saved():
+    """The lower price alone would promise too much."""
+    text = spent_text(found(), unbilled=False)
+    assert text.startswith("It cost about 2.39 to 4.80 USD; on demand 9.61 USD, so 49 to 75% saved.")
+
+
+def test_cost_tells_both_ends_of_what_was_saved():
+    """Its tables have the lower prices, and it says so."""
+    console = Console(width=80, record=True, file=StringIO())
+    render(Cost("demo", 0, found()), console, unbilled=False)
+    text = " ".join(console.export_text().split())
+    assert "Saved against on demand: 4.80 to 7.22 USD (49 to 75%)." in text
+    assert "the tables use the lower ones, by the highest it is 4.80 USD." in text
+
+
+def test_a_fleet_tells_both_ends_too_and_counts_its_budget_as_it_ends():
+    """A budget ends a fleet by the upper prices."""
+    paid = Bill({"sweep": Amount(HOUR, 2.4, 9.6, most_usd=4.8)}, {}, {})
+    account = Account("demo", 0.0, (), (), paid, frozenset(), {}, 10.0, unbilled=False)
+    lines = cost_sentences(account)
+    assert lines[:2] == [
+        "On demand: 9.60 USD, so 50 to 75% saved.",
+        "The budget of 10 USD: 48% spent at the upper prices.",
+    ]
