@@ -152,13 +152,18 @@ def test_what_belongs_to_one_save_stays_together(bench: Bench) -> None:
     assert step_now(parts) == 20
 
 
-def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(bench: Bench) -> None:
+def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While the job runs a file has to stay the same for a look; some programs save more often than that."""
+    now = [1000.0]
+    monkeypatch.setattr(local, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1))
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()
     for step in range(1, 5):
         assert not saved(parts, "ckpt.pt", archive({"iter_num": step})), "it has changed since the last look"
+        now[0] += parts.settings.poll
     assert saved(parts, "ckpt.pt", archive({"iter_num": 5})), "its own structure proves it"
     assert step_now(parts) == 5
     parts.local.rest()

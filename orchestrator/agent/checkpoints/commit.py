@@ -102,9 +102,7 @@ class Committer:
         Raise FencedError, AgentError or OSError; the next call retries what failed.
         """
         with self._lock:
-            if not self._attempt:
-                return False
-            if self._local.format.at_end:
+            if not self._attempt or self._local.format.at_end:
                 return False
             if self._in_bucket():
                 return self._note()
@@ -121,7 +119,9 @@ class Committer:
     @property
     def pause(self) -> Optional[float]:
         """Return the seconds until the next `commit`, None for the usual time."""
-        return self._agreement.pause if self._settings.workers > 1 else None
+        if self._settings.workers > 1:
+            return self._agreement.pause
+        return self._local.hurry if self._floor_of_saves() == self._start else None
 
     def _commit_all(self, steps: List[LocalStep]) -> None:
         """Commit *steps*, newest first; one that is torn keeps no older one back. Raise TornError."""

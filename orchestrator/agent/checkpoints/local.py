@@ -29,6 +29,10 @@ RESTORING = ".restore-"
 QUARANTINED = 5
 CLOCK_TICKS = 0.05
 """Most seconds by which the kernel's times of a file and its folder differ for one change."""
+QUICK, MOST_QUICK = 1.0, 60.0
+"""Seconds between two looks at the first save of a start, and for how long: until its commit a kill loses all."""
+LOOKING = 0.1
+"""Share of the time that quick looks may take; each may read a large file."""
 RESTLESS = 4
 """Consecutive changes after which a save that never settles is copied all the same."""
 
@@ -72,7 +76,7 @@ class Held:
     The judgement of a unit when its files were *states*, since when, and its consecutive changes.
 
     *alike* counts consecutive changes that left names and sizes the same; *renewed* means that a file was
-    replaced by another one.
+    replaced by another one. *counted* is when a change was counted last.
     """
 
     states: States
@@ -81,6 +85,7 @@ class Held:
     changes: int
     alike: int = 0
     renewed: bool = False
+    counted: float = 0.0
 
 
 class LocalCheckpoints:
@@ -105,6 +110,9 @@ class LocalCheckpoints:
         self._in_order = False
         self._headed_at = time.monotonic()
         self.newest: Optional[int] = None
+        self._waits_since: Optional[float] = None
+        self._took = 0.0
+        self._waits = False
 
     def steps(self) -> List[LocalStep]:
         """
@@ -112,6 +120,7 @@ class LocalCheckpoints:
 
         Raise OSError.
         """
+        began = time.monotonic()
         with self._lock:
             units = self.format.find(self.folder)
             found = [step for step in map(self._step, units) if self.format.owns(step.unit)]
@@ -121,6 +130,10 @@ class LocalCheckpoints:
             heads = [one for one in found if one.unit.live]
             if not heads or any(one.complete for one in heads):
                 self._headed_at = time.monotonic()
+            self._waits = any(one.state in (SavedState.UNFINISHED, SavedState.TORN) for one in found)
+            if self._waits and self._waits_since is None:
+                self._waits_since = began
+            self._took = time.monotonic() - began
             found.sort(key=lambda one: (one.step, one.unit.rank, one.unit.name))
             self.newest = max((one.step for one in found if one.complete and one.step >= 0), default=None)
             return found
@@ -131,6 +144,15 @@ class LocalCheckpoints:
         self.at_rest = False
         self._in_order = False
         self._headed_at = time.monotonic()
+        self._waits_since = None
+
+    @property
+    def hurry(self) -> Optional[float]:
+        """Return the seconds to the next look while a first save waits to be complete, None for the usual time."""
+        since = self._waits_since
+        if self.at_rest or not self._waits or since is None or time.monotonic() - since > MOST_QUICK:
+            return None
+        return min(self._pace, max(QUICK, self._took / LOOKING))
 
     def rest(self, *, in_order: bool = False) -> None:
         """
@@ -280,15 +302,25 @@ class LocalCheckpoints:
             held = self._judged.get(_key(unit))
             if held is None or held.states != states:
                 judged = self.format.judge(self.folder, unit)
-                changes = 0 if held is None else held.changes + 1
-                alike = held.alike + 1 if held is not None and _sizes(held.states) == _sizes(states) else 0
-                renewed = held is not None and (held.renewed or _is_renewed(held.states, states))
-                held = Held(states, judged, time.monotonic(), changes, alike, renewed)
+                held = self._changed(held, states, judged)
                 self._judged[_key(unit)] = held
             judged = self._rested(unit, held)
         except FileNotFoundError as error:
             judged = unfinished(f"{error.filename} vanished")
         return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.why)
+
+    def _changed(self, held: Optional[Held], states: States, judged: Judgement) -> Held:
+        """Return the judgement of files that have changed since *held*."""
+        now = time.monotonic()
+        if held is None:
+            return Held(states, judged, now, 0, counted=now)
+        replaced, same = _is_renewed(held.states, states), _sizes(held.states) == _sizes(states)
+        # Quick looks see one slow write change many times: only other files are certainly another save.
+        other = replaced or {*_sizes(held.states)} != {*_sizes(states)}
+        counts = other or now - held.counted >= self._pace
+        alike = held.alike + counts if same else 0
+        counted = now if counts else held.counted
+        return Held(states, judged, now, held.changes + counts, alike, held.renewed or replaced, counted)
 
     def _rested(self, unit: Unit, held: Held) -> Judgement:
         """Return the judgement, or that the save is unfinished until its files have been unchanged for a while."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from orchestrator.contract.formats.base import (
     LONG,
@@ -59,6 +59,8 @@ class Files(Format):
     def __init__(self, claimed: Callable[[str], bool] = lambda _folder: False) -> None:
         self._claimed = claimed
         self._saves: Dict[Tuple[str, ...], Saves] = {}
+        self._several = False
+        self._finished: Set[str] = set()
 
     def find(self, root: Path) -> List[Unit]:
         """Return the newest save, and the older numbered files."""
@@ -67,6 +69,10 @@ class Files(Format):
         saved = {name.rpartition("/")[0] for name in names if not self.follows(name)}
         names = [name for name in names if not self.follows(name) or name.rpartition("/")[0] in saved]
         saves = group(list(among(names, lambda name: _about(root / name))))
+        self._several = self._several or any(
+            len(ones) > 1 for ones in (saves.newest, *dict(saves.older).values())
+        )
+        self._finished = set() if self._several else _finished(saves)
         leans = any(one.number is None and not one.side for one in saves.head)
         units = [
             Unit(number, ones[0].name, ".", tuple(sorted(one.name for one in ones)), leans=leans)
@@ -93,7 +99,8 @@ class Files(Format):
                 return torn(fault)
             unknown = unknown or (fault is None and name not in sides)
         if saves is None or not unit.live:
-            return complete(None, PATIENT if unknown else QUIET)
+            finished = not unknown and self._finished.issuperset(unit.files or ("",))
+            return complete(None, PATIENT if unknown else 0 if finished else QUIET)
         # The number of files in such a save is unknown, so a file that is still to come cannot be missed by name.
         alone = not saves.older and any(one.in_folder for one in saves.newest)
         rest = LONG if saves.missing else PATIENT if unknown or alone else QUIET
@@ -141,6 +148,13 @@ class Files(Format):
             count += 1
             if count > MOST_FILES:
                 return
+
+
+def _finished(saves: Saves) -> Set[str]:
+    """Return the files, each a save by itself, after which the program has written the next of its series."""
+    last = saves.newest[0] if saves.newest else None
+    ones = [one for _number, found in saves.older for one in found]
+    return {one.name for one in ones if last and one.series == last.series and one.at <= last.at}
 
 
 def _step(root: Path, saves: Saves) -> Optional[int]:

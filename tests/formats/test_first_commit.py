@@ -1,0 +1,133 @@
+"""How long after the start of a job that saves often its first save is in the bucket."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator.agent.checkpoints import local
+from orchestrator.agent.parts import Parts, wire
+from orchestrator.agent.settings import read_settings
+from tests.agent.agent_lab import running_lab
+from tests.agent.format_trees import archive
+from tests.formats.table import Bench
+
+EVERY = 2.5
+"""Seconds between two saves."""
+
+
+class Clock:
+    """Time that passes only when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        stand_in = SimpleNamespace(monotonic=lambda: self.now, time_ns=lambda: int(self.now * 1e9))
+        monkeypatch.setattr(local, "time", stand_in)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[Parts]:
+    """Return the parts of an agent that looks each 5 s, as on a real machine."""
+    with running_lab(tmp_path) as lab:
+        machine = Bench(lab).lab.machine("m", CHECKPOINT_FORMAT="auto", HEARTBEAT_SECONDS=30)
+        yield wire(read_settings(machine.env), machine.env)
+
+
+class Job:
+    """Act one job: *write* is called with the seconds since its start, four times a second."""
+
+    def __init__(self, parts: Parts, clock: Clock) -> None:
+        self.parts, self.clock = parts, clock
+        self.folder = parts.local.folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def first_commit(self, write: Callable[[float], None], seconds: float = 60.0) -> tuple[float, int] | None:
+        """Return when its first save was committed, and its step; None if none was in *seconds*."""
+        self.parts.committer.begin(1, None)
+        self.parts.local.forget()
+        began = looked = self.clock.now
+        while self.clock.now - began < seconds:
+            write(self.clock.now - began)
+            if self.clock.now >= looked:
+                if self.parts.committer.commit():
+                    return self.clock.now - began, int(self.parts.status.get("committed_step"))
+                looked = self.clock.now + (self.parts.committer.pause or self.parts.settings.poll)
+            self.clock.now += 0.25
+        return None
+
+
+@pytest.fixture
+def job(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """Return a job on that machine, in time that does not pass by itself."""
+    return Job(parts, Clock(monkeypatch))
+
+
+@pytest.mark.parametrize(
+    ("keep", "seconds", "step"), [(99, 5.0, 10), (2, 5.0, 10), (1, 15.0, 60)], ids=["all", "two", "one"]
+)
+def test_the_first_of_many_quick_saves_is_committed_soon(
+    job: Job, keep: int, seconds: float, step: int
+) -> None:
+    """A save is finished once the next one is there; one that is deleted at once counts as the fifth new file."""
+
+    def write(now: float) -> None:
+        number = int(now / EVERY)
+        if number and now % EVERY == 0:
+            (job.folder / f"ckpt_{10 * number:06d}.npz").write_bytes(archive({"x": number}))
+            for old in sorted(job.folder.glob("ckpt_*.npz"))[:-keep]:
+                old.unlink()
+
+    assert job.first_commit(write) == (seconds, step)
+
+
+def test_a_first_save_that_is_renamed_into_place_is_committed_soon_too(job: Job) -> None:
+    """Each is another file, so five are seen in as many saves."""
+
+    def write(now: float) -> None:
+        if now and now % EVERY == 0:
+            (job.folder / "x.tmp").write_bytes(archive({"x": now}))
+            (job.folder / "x.tmp").replace(job.folder / "ckpt.npz")
+
+    assert job.first_commit(write) == (15.0, 0)
+
+
+def test_quick_looks_do_not_take_a_file_that_grows_for_a_finished_one(job: Job) -> None:
+    """A pickle after a pickle in one file: what is there is whole at each look, and not the whole save."""
+
+    def write(now: float) -> None:
+        if 5 <= now < 18:
+            with (job.folder / "state_10.pkl").open("ab") as file:
+                file.write(pickle.dumps({"part": now}))
+
+    assert job.first_commit(write, 18.0) is None
+
+
+def test_a_save_of_several_files_is_not_finished_by_the_next_one(job: Job) -> None:
+    """The job may be deleting the files of the one before, of which only one is left."""
+
+    def write(now: float) -> None:
+        if now == 0:
+            for name in ("model_10.npz", "optim_10.npz"):
+                (job.folder / name).write_bytes(archive({"x": 1}))
+        if now == 3:
+            (job.folder / "model_20.npz").write_bytes(archive({"x": 2}))
+            (job.folder / "optim_10.npz").unlink()
+        if now == 3.75:
+            (job.folder / "model_10.npz").unlink()
+
+    assert job.first_commit(write, 4.5) is None
+
+
+def test_quick_looks_end_with_the_first_commit_and_after_a_minute(job: Job) -> None:
+    """A file that is never whole must not be read each second for days."""
+    looks = []
+
+    def write(now: float) -> None:
+        (job.folder / "broken.npz").write_bytes(archive({"x": 1})[:-40])
+        looks.append((now, job.parts.committer.pause))
+
+    assert job.first_commit(write, 70.0) is None
+    assert {pause for now, pause in looks if 1 < now < 60} == {1.0}
+    assert {pause for now, pause in looks if now > 61} == {None}
