@@ -123,6 +123,14 @@ def test_wide_has_a_line_for_each_worker():
     assert len([line for line in wide if line.startswith("worker ")]) == 8
 
 
+def test_a_wait_that_names_its_end_has_no_second_number():
+    """The watcher looks earlier than it asks again; only the latter is of interest."""
+    lines = status_lines(body(next=["TPU: next try in 45 s"], look_in_s=15.0), unbilled=False, width=0)
+    assert "next         TPU: next try in 45 s" in lines
+    lines = status_lines(body(next=["TPU: CREATING"], look_in_s=15.0), unbilled=False, width=0)
+    assert "next         TPU: CREATING (in 15 s)" in lines
+
+
 def test_ages_go_on_while_a_published_status_lies_there():
     """What is said to be 12 s old was so 30 s ago."""
     found = aged(body(), 30.0, "the watcher")
@@ -130,6 +138,8 @@ def test_ages_go_on_while_a_published_status_lies_there():
     assert found["workers"][0]["heartbeat_age_s"] == 33.0
     assert found["loop"]["renewed_age_s"] == 32.0
     assert found["look_in_s"] == 0.0
+    waits = aged(body(next=["TPU: next try in 45 s"]), 30.0, "the watcher")
+    assert waits["next"] == ["TPU: next try in 15 s"]
     assert found["ttl_left_s"] == 79970.0
     assert found["seen"] == {"by": "the watcher", "age_s": 30.0}
     assert aged(body(loop=None, ttl_left_s=None), 30.0, "x")["ttl_left_s"] is None

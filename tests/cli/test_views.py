@@ -118,6 +118,15 @@ def test_a_wait_is_said_once_and_again_after_minutes(capsys):
     ]
 
 
+def test_the_live_line_counts_down_between_two_passes():
+    """As `status` does, which may be asked at any moment."""
+    printer = EventPrinter()
+    printer.waiting(("TPU: next try in 40 s",), T0)
+    assert printer.line_text(T0 + 12) == "TPU: next try in 28 s (12 s)"
+    printer.waiting(("TPU: next try in 20 s",), T0 + 20)
+    assert printer.line_text(T0 + 50) == "TPU: next try in 0 s (50 s)"
+
+
 def test_a_failure_that_repeats_is_one_line_with_a_counter(capsys):
     """Hundreds of tries while nothing answers are one line, and one more every few minutes."""
     printer = EventPrinter()

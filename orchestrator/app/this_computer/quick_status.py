@@ -17,6 +17,7 @@ from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.clock import SystemClock
 from orchestrator.config.find import find
 from orchestrator.domain.checksum import verified
+from orchestrator.domain.text.amounts import counted_down
 from orchestrator.domain.text.units import Duration
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
 from orchestrator.errors import UsageError
@@ -71,7 +72,8 @@ def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
     workers = [older(row, "checkpoint_age_s", "heartbeat_age_s") for row in body["workers"]]
     loop = older(body["loop"], "renewed_age_s") if body["loop"] else None
     return {
-        **body, **remaining, "workers": workers, "loop": loop, "seen": {"by": by, "age_s": round(seconds, 1)}
+        **body, **remaining, "workers": workers, "loop": loop, "seen": {"by": by, "age_s": round(seconds, 1)},
+        "next": [counted_down(text, seconds) for text in body["next"]],
     }  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """Show events as time-stamped lines, as NDJSON, or with a live line below them on a terminal."""
 
 import os
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from orchestrator.cli import console
 from orchestrator.cli.console import talk
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind
-from orchestrator.domain.text.amounts import span_text
+from orchestrator.domain.text.amounts import counted_down, span_text, without_seconds
 from orchestrator.domain.text.clean_text import clean, cut, indented
 from orchestrator.errors import NotFoundError
 
@@ -50,11 +49,11 @@ def wanted() -> bool:
 
 
 class Wait:
-    """One thing that is waited for: since when, and when it was last reported."""
+    """One thing that is waited for: since when, its text at a time, and when it was last reported."""
 
     def __init__(self, text: str, since: float) -> None:
         self.text = text
-        self.since = since
+        self.since = self.at = since
         self.said: float | None = None
 
 
@@ -162,7 +161,7 @@ class EventPrinter(Reporter):
         parts = [
             f"failing for {span_text(at - wait.since)}, {wait.text}" if key == FAILING
             # The duration in front, since the line is cut at the terminal's edge.
-            else f"{wait.text} ({span_text(at - wait.since)})"
+            else f"{counted_down(wait.text, at - wait.at)} ({span_text(at - wait.since)})"
             for key, wait in self._waits.items()
         ]  # fmt: skip
         if self._now:
@@ -178,9 +177,9 @@ class EventPrinter(Reporter):
         waits = {}
         for text in texts:
             # Without the seconds, which change with each pass, or the same wait would be reported each time.
-            key = re.sub(r" (?:in|for) [\d.]+ s\b", "", text)
+            key = without_seconds(text)
             waits[key] = self._waits.get(key) or Wait(key, at)
-            waits[key].text = text
+            waits[key].text, waits[key].at = text, at
         self._waits = waits
         if not self.live:
             for wait in waits.values():

@@ -17,7 +17,7 @@ from orchestrator.cli.console import print_json, put, talk
 from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted
 from orchestrator.clock import Clock
-from orchestrator.domain.text.amounts import usd_text
+from orchestrator.domain.text.amounts import usd_text, without_seconds
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
@@ -106,7 +106,7 @@ def news_key(body: dict[str, Any]) -> tuple[Any, ...]:
     """Return the part of a status whose change is printed at once: states and phases, not steps and cost."""
     states = tuple((row["kind"], row["name"], row["state"]) for row in body["resources"])
     phases = tuple(worker["phase"] for worker in body["workers"])
-    return body["outcome"], states, phases, body["preemptions"], tuple(body["next"])
+    return body["outcome"], states, phases, body["preemptions"], tuple(map(without_seconds, body["next"]))
 
 
 def news_line(body: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import click
 from orchestrator.app.status.text import checkpoint_text, job_text, share_done
 from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.cli.views.paint import BAR, BOLD, DIM, END, bar, draws_blocks, state, wants_colour
-from orchestrator.domain.text.amounts import span_text, usd_text
+from orchestrator.domain.text.amounts import counts_down, span_text, usd_text
 from orchestrator.domain.text.clean_text import clean
 
 WIDTH = 80
@@ -247,7 +247,10 @@ def _end(body: dict[str, Any]) -> list[Field]:
     when = body["look_in_s"]
     wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
     after = f" ({wait})" if wait else " (when tpuctl watch runs)" if not body["outcome"] else ""
-    lines += [Field("next", f"{line}{after}") for line in body["next"]]
+    # A wait that names its own seconds ends then; the next look comes earlier, and would only be a second number.
+    lines += [
+        Field("next", line if wait and counts_down(line) else f"{line}{after}") for line in body["next"]
+    ]
     if not body["next"] and not body["outcome"]:
         again = f"; looks again {wait}" if wait else ""
         does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{again}"

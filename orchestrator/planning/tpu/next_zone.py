@@ -176,7 +176,7 @@ def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = 
     gate = create_gate(spec, record, zone, kind) - world.observed_at
     held = world.held.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
     if held > max(0.0, gate):
-        text = f"TPU: held back for {held:.0f} s by the create budget"
+        text = f"TPU: next try in {held:.0f} s, by the create limit of this computer (docs/zones.md)"
         return Step(waiting=text, wake_in=held, rule=LoopRule.TPU_MAKE)
     if gate <= 0:
         return None
