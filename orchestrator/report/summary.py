@@ -18,8 +18,9 @@ HEADINGS = {**{part: part for part in PARTS}, "fetch": "code", "unpack": "packag
 """What people read above each part; `--json` has the part's name."""
 LEGEND = (
     "detect: from the last report, which was before the loss, until that is seen;",
-    "decide, create: until the next TPU is requested and boots; packages: kept from",
-    "an earlier TPU; restore: the checkpoint; first step: imports, data, compiling",
+    "decide, create: until the next TPU is requested and boots; code: the job's and",
+    "the agent; packages: kept from an earlier TPU; setup: job.setup, 0 if it need",
+    "not run; restore: the checkpoint; first step: imports, data, compiling",
 )
 """Explains the parts, in lines of at most 78 columns."""
 

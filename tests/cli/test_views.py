@@ -25,7 +25,7 @@ from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.text.amounts import saved_text, span_text
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, RemoteError
-from orchestrator.report.summary import LEGEND, PARTS, Recovery, Summary
+from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Recovery, Summary
 
 T0 = 1_800_000_000.0
 SPEC = read(
@@ -280,6 +280,8 @@ def test_the_summary_says_all_figures_within_eighty_columns():
     )
     found = summary_lines(summary, unbilled=True)
     assert max(map(len, found)) <= 80
+    named = re.findall(r"([a-z ]+)[:,] ", " ".join(LEGEND))
+    assert {HEADINGS[part] for part in PARTS} <= {name.strip() for name in named}, "each column is explained"
     text = "\n".join(" ".join(line.split()) for line in found)
     assert text == (
         "steps 400, last loss 2.4817\n"
