@@ -73,11 +73,19 @@ def _for_what_is_there(folder: Path, name: str, *, everything: bool) -> str:
         # Not there yet, or too large to be pushed, which `plan` says better.
         return first(setup=setup)
     command = _command(facts)
-    text = first(command=command, setup=setup)
+    first = functools.partial(first, command=command, why_command=_why(command)) if command else first
+    text = first(setup=setup)
     missing = None if setup else missing_packages(read(text.encode(), FILE_NAME, environ={}), facts)
     if missing is None or missing.installs or not missing.where or _BY_MACHINE & missing.where.keys():
         return text
-    return first(command=command, setup=missing.command)
+    return first(setup=missing.command)
+
+
+def _why(command: str) -> str:
+    """Return where the command is from, for the file."""
+    program = next(word for word in shlex.split(command)[1:])
+    usual = f"{program} is here" if program in _USUAL else f"{program} is the only program here"
+    return f"A guess: {usual}."
 
 
 def _command(facts: SourceFacts) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from math import inf
 from textwrap import wrap
 from typing import Any
@@ -45,6 +46,9 @@ FIRST_SETTINGS = frozenset({
     "job.checkpoint.keep", "job.checkpoint.every", "job.target_steps", "watch.budget_usd", "watch.ttl",
 })  # fmt: skip
 """Settings that the short file shows, beside those that are given: what people ask for at their first job."""
+SAVES = "It must save to $TPUCTL_CHECKPOINT_DIR, and go on from its newest save there."
+GUESSED_ZONE = "A guess: the cheapest documented zone. tpuctl doctor shows where you have quota."
+TYPES = "All types, with zones and prices: docs/zones.md. Compare: tpuctl plan --set tpu.type=v6e-1"
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
 _WORDS = ("null", "true", "false", "yes", "no", "on", "off")
@@ -59,15 +63,17 @@ def init_text(
     project: str | None = None,
     command: str = "",
     setup: str = "",
+    why_command: str = "An example: write your own.",
     everything: bool = False,
 ) -> str:
     """
     Return a deployment file with the description of each setting; defaults are commented out.
 
     It has the settings of FIRST_SETTINGS, or with *everything* all of them.
-    *command* and *setup* take the place of a blank recipe's. Without *tpu_type* it is one that a new project
-    may have, without *zone* the cheapest documented one. Raise UsageError for an unknown recipe, and
-    ConfigError when name, type, zone or project do not fit: what is returned validates.
+    *command* and *setup* take the place of a blank recipe's; *why_command* says where that command is from.
+    Without *tpu_type* it is one that a new project may have, without *zone* the cheapest documented one. Raise
+    UsageError for an unknown recipe, and ConfigError when name, type, zone or project do not fit: what is
+    returned validates.
     """
     if recipe not in RECIPES:
         hint = did_you_mean(recipe, RECIPES) or f"choose one of {join(RECIPES)}"
@@ -87,7 +93,10 @@ def init_text(
         given = {"job.command": command, "job.setup": setup}
         values |= {key: text for key, text in given.items() if text}
     shown = settings().keys() if everything else FIRST_SETTINGS | values.keys()
-    text = "\n".join(_file(values, shown)) + "\n"
+    notes = {"tpu.type": TYPES}
+    if recipe == "blank":
+        notes |= {"tpu.zones": "" if zone else GUESSED_ZONE, "job.command": f"{why_command} {SAVES}"}
+    text = "\n".join(_file(_Draft(values, shown, notes))) + "\n"
     # Without variables: the file must not be valid in this terminal only.
     read(text.encode(), FILE_NAME, environ={})
     return text
@@ -106,54 +115,66 @@ def first_zone(tpu_type: str) -> str:
     return min(zones, key=rank) if zones else next(iter(catalog.zones))
 
 
-def _file(values: Mapping[str, Any], shown: Collection[str]) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Draft:
+    """Hold what the file says: the values given, the settings that are shown, and notes on some of them."""
+
+    values: Mapping[str, Any]
+    shown: Collection[str]
+    notes: Mapping[str, str]
+
+    def shows(self, key: str) -> bool:
+        """Say whether a setting, or one of its section, is shown."""
+        return any(name == key or name.startswith(f"{key}.") for name in self.shown)
+
+    def gives(self, key: str) -> bool:
+        """Say whether a setting, or one of its section, has a value of its own."""
+        return any(name == key or name.startswith(f"{key}.") for name in self.values)
+
+
+def _file(draft: _Draft) -> Iterator[str]:
     yield f"# yaml-language-server: $schema={SCHEMA_FILE}"
     yield "#"
     yield "# A deployment of tpuctl. What is commented out shows the default."
     yield "# Any setting can be given for one run: --set tpu.spot=false, or TPUCTL_TPU__SPOT=false."
-    if len(shown) < len(settings()):
+    if len(draft.shown) < len(settings()):
         yield "# These are the settings of a first job. All of them: tpuctl config show --all, docs/tpuctl-yaml.md,"
         yield "# or a new file by tpuctl init --all-settings."
     # A fleet needs another kind of file, described in docs/fleet.md.
-    keys = [name for name in keys_in("") if name != "fleet" and _is_shown(name, shown)]
+    keys = [name for name in keys_in("") if name != "fleet" and draft.shows(name)]
     for key in sorted(keys, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
         yield ""
-        yield from _setting(key, values, "", shown, off=False)
+        yield from _setting(key, draft, "", off=False)
 
 
-def _is_shown(key: str, shown: Collection[str]) -> bool:
-    """Say whether a setting, or one of its section, is shown."""
-    return any(name == key or name.startswith(f"{key}.") for name in shown)
-
-
-def _setting(
-    key: str, values: Mapping[str, Any], indent: str, shown: Collection[str], *, off: bool
-) -> Iterator[str]:
+def _setting(key: str, draft: _Draft, indent: str, *, off: bool) -> Iterator[str]:
     """Yield the lines of one setting; *off* says that its section is commented out as a whole."""
     setting = settings()[key]
-    given = any(name == key or name.startswith(f"{key}.") for name in values)
+    given = draft.gives(key)
     lead = "# " if off or not given else ""
     margin = f"# {indent}" if off else indent
     yield from (f"{margin}# {line}" for line in wrap(describe(key), _WIDTH - len(margin)))
+    yield from (f"{margin}# {line}" for line in wrap(draft.notes.get(key, ""), _WIDTH - len(margin)))
     start = f"# {indent}" if off else f"{indent}{lead}"
     if setting.section and not given and setting.default in setting.words:
         yield f"{start}{setting.name}: {setting.default}"
         # Alternatives to that word stay comments when the first sign is removed.
         inside = f"# {indent}  "
         for name in keys_in(key):
-            for line in _setting(f"{key}.{name}", values, f"{indent}  ", shown, off=True):
-                yield inside + "# " + line.removeprefix(inside).removeprefix("# ")
+            for line in _setting(f"{key}.{name}", draft, f"{indent}  ", off=True):
+                alternative = inside + "# " + line.removeprefix(inside).removeprefix("# ")
+                yield alternative if off else _shift(alternative, indent)
         return
     if setting.section:
         yield f"{start}{setting.name}:"
         # A commented section keeps its shape: remove the first "# " of each line to enable it.
         for name in keys_in(key):
-            if not _is_shown(f"{key}.{name}", shown):
+            if not draft.shows(f"{key}.{name}"):
                 continue
-            lines = _setting(f"{key}.{name}", values, f"{indent}  ", shown, off=off or not given)
+            lines = _setting(f"{key}.{name}", draft, f"{indent}  ", off=off or not given)
             yield from (_shift(line, indent) if not off and not given else line for line in lines)
         return
-    yield f"{start}{setting.name}: {yaml_value(values.get(key, setting.default))}"
+    yield f"{start}{setting.name}: {yaml_value(draft.values.get(key, setting.default))}"
 
 
 def _shift(line: str, indent: str) -> str:

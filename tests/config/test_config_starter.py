@@ -71,7 +71,8 @@ def test_taking_the_comment_signs_away_changes_nothing(everything):
 def test_the_short_file_is_read_in_a_minute(recipe):
     """It has what a first job needs, says where the rest is, and means the same as the long one."""
     short, whole = init_text("my-model", recipe), init_text("my-model", recipe, everything=True)
-    assert len(short.splitlines()) <= 70
+    assert len(short.splitlines()) <= 54
+    assert "docs/zones.md" in short, "types and zones"
     assert "tpuctl init --all-settings" in short
     assert "tpuctl init --all-settings" not in whole
     assert {
@@ -79,6 +80,26 @@ def test_the_short_file_is_read_in_a_minute(recipe):
     } == set()
     assert settings().keys() >= FIRST_SETTINGS
     assert read(short.encode(), "x", environ={}) == read(whole.encode(), "x", environ={})
+
+
+def test_the_first_file_says_what_is_guessed_and_where_to_save(tmp_path):
+    """A zone that nobody chose, and a command made from what lies in the folder."""
+    (tmp_path / "mine.py").write_text("print('hello')")
+    text = re.sub(r"\s*\n[ #]*", " ", write_first_files(tmp_path, None, None).read_text())
+    assert "A guess: the cheapest documented zone." in text
+    assert "A guess: mine.py is the only program here. It must save to $TPUCTL_CHECKPOINT_DIR," in text
+    assert "# An example: write your own. It must save to" in init_text("mine")
+    assert "A guess" not in init_text("mine", zone="us-central1-a")
+
+
+def test_comments_stand_in_the_column_of_what_they_belong_to():
+    """`progress` is a word or a section, in a section that is in force."""
+    lines = init_text("mine", everything=True).splitlines()
+    at = lines.index("  # progress: auto")
+    assert lines[at + 2] == '  #   # step: ""'
+    inside = lines[lines.index("job:") + 1 :]
+    job = inside[: inside.index("")]
+    assert [line for line in job if not line.startswith("  ")] == []
 
 
 @pytest.mark.parametrize("recipe", [None, *EXAMPLES])
