@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Callable, List, Optional
 
+from orchestrator.agent.agreement.attempts import Attempt, next_attempt
+from orchestrator.agent.agreement.race import still_saving, winner_of
 from orchestrator.agent.attempt import record as records
 from orchestrator.agent.attempt.advance import Advance
 from orchestrator.agent.attempt.finish import Finish
@@ -20,10 +22,9 @@ from orchestrator.agent.attempt.play import Player
 from orchestrator.agent.attempt.rescue import Uncommitted
 from orchestrator.agent.checkpoints.catalogue import retain
 from orchestrator.agent.checkpoints.event_files import BucketEvents
-from orchestrator.agent.gang import Attempt, next_attempt, still_saving, winner_of
+from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted, obey_signals
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
 from orchestrator.agent.machine.processes import clear, start_time
-from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted, obey_signals
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.parts import Parts
@@ -58,8 +59,8 @@ class Agent:
         try:
             try:
                 ending = self._live()
-            except JobInterrupted as order:
-                ending = order.ending
+            except JobInterrupted as interrupted:
+                ending = interrupted.ending
             except UnsafeError as error:
                 ending = Ending(EndingKind.GAVE_UP, str(error))
             self._leave(ending)
@@ -82,8 +83,8 @@ class Agent:
         obey_signals(
             {
                 signal.SIGTERM: self._noticed,
-                signal.SIGUSR1: lambda: parts.orders.end(EndingKind.ASKED, "asked to stop"),
-                signal.SIGINT: lambda: parts.orders.end(EndingKind.ASKED, "interrupted"),
+                signal.SIGUSR1: lambda: parts.interrupts.end(EndingKind.ASKED, "asked to stop"),
+                signal.SIGINT: lambda: parts.interrupts.end(EndingKind.ASKED, "interrupted"),
             }
         )
         # After the signal handlers: a reader of this file may send a signal at once.
@@ -110,7 +111,7 @@ class Agent:
         living = clear(self._settings.layout.root, self._player.record.living_session())
         while living:
             parts.status.trouble("clear", f"processes {living} of an earlier job do not die")
-            parts.orders.wait(1.0)
+            parts.interrupts.wait(1.0)
             living = clear(self._settings.layout.root, None)
         parts.status.trouble("clear", "")
         check(parts.environ)
@@ -150,7 +151,7 @@ class Agent:
                 attempt = parts.patiently("read the gang's attempt", partial(self._latest, attempt))
 
     def _win(self) -> None:
-        """Return when this TPU has won its race; if another TPU has won, order the end as fenced."""
+        """Return when this TPU has won its race; if another TPU has won, end as fenced."""
         parts, settings = self._parts, self._settings
         if not settings.race:
             return
@@ -166,9 +167,9 @@ class Agent:
             # Wait first: an earlier machine could forge a claim for later races, which the controller then
             # replaces.
             if time.monotonic() - began >= BEATEN * settings.heartbeat:
-                parts.orders.end(EndingKind.FENCED, why)
+                parts.interrupts.end(EndingKind.FENCED, why)
             parts.status.trouble("race", why)
-            parts.orders.wait(settings.poll)
+            parts.interrupts.wait(settings.poll)
 
     def _let_save(self) -> None:
         """Wait for the last save of the preceding TPU, from which the job will resume."""
@@ -182,7 +183,7 @@ class Agent:
             if earlier is None:
                 break
             parts.status.trouble("race", f"TPU #{earlier} is being preempted, and saves")
-            parts.orders.wait(min(1.0, settings.poll))
+            parts.interrupts.wait(min(1.0, settings.poll))
         parts.status.trouble("race", "")
 
     def _join(self) -> Attempt:
@@ -199,7 +200,7 @@ class Agent:
         held = parts.patiently("read the heartbeat", parts.heartbeat_writer.before)
         played = max(record.attempt, _count(held.get("attempt")))
         self._player.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
-        latest = parts.patiently("read the gang", parts.gang.latest)
+        latest = parts.patiently("read the gang", parts.attempts.latest)
         if latest is None:
             newest, why = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
             if newest is None:
@@ -207,7 +208,7 @@ class Agent:
             first = next_attempt(
                 None, newest, why or "no checkpoint yet", self._settings.worker, counted=False
             )
-            return parts.patiently("create the first attempt", lambda: parts.gang.create(first))
+            return parts.patiently("create the first attempt", lambda: parts.attempts.create(first))
         # Another worker created it, and this worker has not run it yet.
         if latest.attempt > played:
             return latest
@@ -236,36 +237,36 @@ class Agent:
         )
 
     def _latest(self, attempt: Attempt) -> Attempt:
-        latest = self._parts.gang.latest(10.0)
+        latest = self._parts.attempts.latest(10.0)
         if latest is None or latest.attempt <= attempt.attempt:
             raise AgentError(f"attempt {attempt.attempt + 1} was seen, and is not there now")
         return latest
 
     def _check_gang(self) -> None:
-        """Order the end if a newer incarnation exists or the gang gave up. Raise JobInterrupted."""
-        newer = self._parts.gang.newer_incarnation(10.0)
+        """End the agent if a newer incarnation exists or the gang gave up. Raise JobInterrupted."""
+        newer = self._parts.attempts.newer_incarnation(10.0)
         if newer is not None:
-            self._parts.orders.end(
+            self._parts.interrupts.end(
                 EndingKind.FENCED, f"TPU #{newer} exists, this machine is not needed any more"
             )
-        verdict = self._parts.gang.verdict(10.0)
+        verdict = self._parts.attempts.verdict(10.0)
         if verdict is not None:
-            self._parts.orders.end(EndingKind.GAVE_UP, verdict)
-        self._parts.orders.check()
+            self._parts.interrupts.end(EndingKind.GAVE_UP, verdict)
+        self._parts.interrupts.check()
 
     def _keep_lease(self) -> None:
         """End a job without an answer of the bucket for the time of its lease: another machine may have it."""
         silent = time.monotonic() - self._reached_at
         if self._settings.lease is not None and silent >= self._settings.lease:
             why = f"the bucket was out of reach for {silent:.0f} s, so another machine may take over"
-            self._parts.orders.end(EndingKind.CUT_OFF, why)
+            self._parts.interrupts.end(EndingKind.CUT_OFF, why)
 
     def _follow(self) -> None:
         asked = time.monotonic()
         attempt = int(self._parts.status.get("attempt"))
         # 0 before the first attempt, which nothing can overtake.
-        if attempt and self._parts.gang.overtaken(attempt, 10.0):
-            self._parts.orders.saw_attempt(attempt + 1)
+        if attempt and self._parts.attempts.overtaken(attempt, 10.0):
+            self._parts.interrupts.saw_attempt(attempt + 1)
         # Listing costs more than reading, so newer incarnations are looked for only once per heartbeat.
         if time.monotonic() - self._checked_at >= self._settings.heartbeat:
             with contextlib.suppress(JobInterrupted):
@@ -279,7 +280,7 @@ class Agent:
         parts = self._parts
         try:
             if parts.committer.commit() and self._settings.worker == 0:
-                retain(self._settings, parts.bucket, parts.catalogue, parts.gang)
+                retain(self._settings, parts.bucket, parts.catalogue, parts.attempts)
         except FencedError as error:
             say(str(error))
 
@@ -290,7 +291,7 @@ class Agent:
 
     def _noticed(self) -> None:
         self._parts.status.set(notice=True)
-        self._parts.orders.end(EndingKind.NOTICE, "the machine is being taken away")
+        self._parts.interrupts.end(EndingKind.NOTICE, "the machine is being taken away")
 
     def _preempted(self) -> None:
         # A signal alone may mean a reboot, after which this machine continues; a preempted one does not.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple, TypeVar
 
+from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.caches.keeper import CacheKeeper
 from orchestrator.agent.caches.warm_start import Caches
 from orchestrator.agent.checkpoints.catalogue import Catalogue
@@ -16,9 +17,8 @@ from orchestrator.agent.checkpoints.restore import Restorer
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.container import Container
-from orchestrator.agent.gang import Gang
+from orchestrator.agent.interrupts import Interrupts
 from orchestrator.agent.machine.secrets import Secrets
-from orchestrator.agent.orders import Orders
 from orchestrator.agent.pace import Pace
 from orchestrator.agent.rehearsal import trusted
 from orchestrator.agent.settings import Settings
@@ -49,13 +49,13 @@ class Parts:
     heartbeat_writer: HeartbeatWriter
     log: JobLog
     shipper: LogShipper
-    gang: Gang
+    attempts: AttemptStore
     catalogue: Catalogue
     format: Format
     local: LocalCheckpoints
     committer: Committer
     restorer: Restorer
-    orders: Orders
+    interrupts: Interrupts
     pace: Pace
     secrets: Secrets
     events: EventFiles
@@ -78,10 +78,10 @@ class Parts:
             if isinstance(error, FinalError):
                 raise error
             self.status.trouble(doing, str(error))
-            self.orders.wait(PAUSES.after(failures))
-            self.orders.check()
+            self.interrupts.wait(PAUSES.after(failures))
+            self.interrupts.check()
 
-        self.orders.check()
+        self.interrupts.check()
         try:
             value = retried(call, (AgentError, OSError), failed)
         except FinalError:
@@ -101,7 +101,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     status.masked = redactor.text
     log = JobLog(settings.layout.log, redactor)
     format_ = format_of(saves.format, saves.marker)
-    gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket, format_)
+    attempts, catalogue = AttemptStore(settings, bucket), Catalogue(settings, bucket, format_)
     container = Container(settings, own, bucket, metadata) if settings.image else None
     # The tasks of one job share what they install, on any node.
     whole = own.get("TPUCTL_JOB_PREFIX")
@@ -110,8 +110,8 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         if whole
         else bucket
     )
-    orders, caches = (
-        Orders(),
+    interrupts, caches = (
+        Interrupts(),
         Caches(settings, own, shared, status, log, container.digest if container else str),
     )
     local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll)
@@ -125,18 +125,20 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         heartbeat_writer=HeartbeatWriter(settings, bucket, status),
         log=log,
         shipper=LogShipper(settings, bucket, log),
-        gang=gang,
+        attempts=attempts,
         catalogue=catalogue,
         format=format_,
         local=local,
-        committer=Committer(settings, bucket, catalogue=catalogue, gang=gang, local=local, status=status),
+        committer=Committer(
+            settings, bucket, catalogue=catalogue, attempts=attempts, local=local, status=status
+        ),
         restorer=Restorer(settings, bucket, catalogue, local),
-        orders=orders,
+        interrupts=interrupts,
         pace=Pace(settings, bucket, status),
         secrets=Secrets(own, metadata, redactor),
         # Event files are beside the job's saves or in its working folder.
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
         caches=caches,
         container=container,
-        keeper=CacheKeeper(settings, shared, caches, status, log, orders, shared=shared is not bucket),
+        keeper=CacheKeeper(settings, shared, caches, status, log, interrupts, shared=shared is not bucket),
     )

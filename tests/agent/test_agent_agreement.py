@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from orchestrator.agent.agreement.saves import PATIENCE, SaveAgreement
 from orchestrator.agent.checkpoints.local import CLOCK_TICKS, lost_files
-from orchestrator.agent.gang import PATIENCE, SaveAgreement
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.machine_errors import FencedError, TornError

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.cloud import transport
-from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.machine_errors import TornError
@@ -115,7 +115,7 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(
     clock, parts = Clock(), parts_of(chaos)
     told: dict[float, str] = {}
     monkeypatch.setattr(transport, "time", clock)
-    monkeypatch.setattr(parts.orders, "wait", clock.sleep)
+    monkeypatch.setattr(parts.interrupts, "wait", clock.sleep)
 
     def away(_request: Request) -> Response | None:
         told[clock.now] = parts.status.body()["message"]

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from orchestrator.agent.gang import named
+from orchestrator.agent.agreement.race import named
 from orchestrator.emulator.http.router import Response
 from tests.agent.agent_lab import Lab
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agent.agreement.attempts import Attempt, AttemptStore
 from orchestrator.agent.cloud import storage
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.gang import Attempt, Gang
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
 from orchestrator.agent.telemetry.logs import SEGMENT, JobLog, LogShipper
@@ -174,7 +174,7 @@ def test_create_only_write_refuses_the_second(lab: Lab) -> None:
 
 def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: Lab) -> None:
     """A create that succeeded, but whose answer was lost, meets itself when tried again."""
-    gang = Gang(settings_of(lab), bucket_of(lab))
+    attempts = AttemptStore(settings_of(lab), bucket_of(lab))
     lost: list[str] = []
 
     def lose_answer(request: Request) -> Response | None:
@@ -187,8 +187,8 @@ def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: Lab) -> None:
 
     lab.fault = lose_answer
     wanted = Attempt(1, None, None, 0, "first", 0)
-    assert gang.create(wanted) == wanted
-    assert gang.create(Attempt(1, 7, 1, 0, "second", 1)) == wanted
+    assert attempts.create(wanted) == wanted
+    assert attempts.create(Attempt(1, 7, 1, 0, "second", 1)) == wanted
 
 
 def test_full_disk_loses_no_line_for_the_bucket() -> None:

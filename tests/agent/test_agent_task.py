@@ -5,10 +5,10 @@ import shutil
 import signal
 from pathlib import Path
 
+from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.fleet.task import AGAIN, claim
-from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.contract.bucket.object_names import BUNDLES, COLLECTED, ENDS, STARTS
@@ -91,7 +91,7 @@ def test_two_starts_at_the_same_moment_have_two_numbers(lab: Lab) -> None:
     assert [claim(bucket, {}), claim(bucket, {})] == [1, 2]
     bucket.level = level  # type: ignore[method-assign]
     first = read_settings({**machine.env, "TPUCTL_INCARNATION": "1"})
-    assert Gang(first, bucket).newer_incarnation() == 2
+    assert AttemptStore(first, bucket).newer_incarnation() == 2
 
 
 def test_each_start_leaves_a_mark_with_its_node(lab: Lab) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.agent.orders import EndingKind
+from orchestrator.agent.interrupts import EndingKind
 from orchestrator.cli.views.logs import JobLines
 from orchestrator.contract.agent_lines import ENDINGS, agent_line, attempt_line, begins_attempt, ends_agent
 

@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.agent.gang import next_attempt
+from orchestrator.agent.agreement.attempts import next_attempt
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.domain.ports import StoredObject

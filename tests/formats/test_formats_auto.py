@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from orchestrator.agent.agreement.attempts import next_attempt
 from orchestrator.agent.checkpoints import local
-from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.inside import position_in

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agent.agreement.attempts import next_attempt
 from orchestrator.agent.checkpoints.links import make_links
-from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.faults import fault_of

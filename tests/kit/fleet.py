@@ -2,7 +2,7 @@
 Provide the nodes of a fleet: slurmd, and tasks that follow the agent's own rules of claim, fence and mark.
 
 A task's work is replaced: steps pass in virtual time, and saves are committed as the agent does.
-`agent/fleet/task.py` and `agent/gang.py` are real, over a transport without a network.
+`agent/fleet/task.py` and `agent/agreement/attempts.py` are real, over a transport without a network.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from contextlib import ExitStack
 from io import StringIO
 from unittest.mock import patch
 
+from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.cloud import metadata, storage
 from orchestrator.agent.cloud.transport import Reply
 from orchestrator.agent.fleet import task as agent_task
 from orchestrator.agent.fleet.share import bucket_of
-from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name, parse_name
 from orchestrator.contract.bucket.object_names import BUNDLES, CHECKPOINTS, ENDS, JOBS, TASKS
@@ -108,7 +108,7 @@ class Run:
         self.saved = self.since
         settings = read_settings({**self.environ, "TPUCTL_INCARNATION": str(begun.incarnation)})
         self.own = bucket_of(self.environ, self.environ["TPUCTL_PREFIX"])
-        self.gang = Gang(settings, self.own)
+        self.attempts = AttemptStore(settings, self.own)
         self.base = max((step for step, _ in self.fleet.saved(self.task.name, self.task.number)), default=0)
         ended = self.fleet.marks(self.task.name, self.task.number)
         self.fleet.book.begun(self.task.name, self.task.number, begun.incarnation, ended)
@@ -122,7 +122,7 @@ class Run:
         """
 
         def commit():
-            if self.gang.newer_incarnation() is not None:
+            if self.attempts.newer_incarnation() is not None:
                 self.fleet.book.fenced += 1
                 return False
             number, by = self.begun.incarnation, STATE

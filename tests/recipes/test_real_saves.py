@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.gang import next_attempt
+from orchestrator.agent.agreement.attempts import next_attempt
 from tests.agent.agent_lab import running_lab
 from tests.formats.table import Bench
 from tests.recipes.kit import VENVS

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.gang import Attempt
+from orchestrator.agent.agreement.attempts import Attempt
 from tests.kit.figures import tell
 from tests.reliability.damage import depth
 from tests.reliability.two_lives import Stage, quiet

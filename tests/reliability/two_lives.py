@@ -21,8 +21,8 @@ from orchestrator.agent.attempt import advance
 from orchestrator.agent.attempt.bring_back import bring_checkpoint
 from orchestrator.agent.checkpoints import commit, restore
 from orchestrator.agent.cloud.transport import Reply
+from orchestrator.agent.interrupts import JobInterrupted
 from orchestrator.agent.loop import Agent
-from orchestrator.agent.orders import JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings

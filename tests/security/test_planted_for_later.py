@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.agent.agreement.attempts import Attempt, AttemptStore
 from orchestrator.agent.attempt.peers import _has_ended
-from orchestrator.agent.gang import Attempt, Gang
 from orchestrator.agent.loop import _count
 from orchestrator.contract.machine_errors import TransientError
 from orchestrator.engine.loop import loop_on_vm
@@ -35,23 +35,23 @@ class Bucket:
         return [f"{prefix}\u00b2.json"]
 
 
-def gang(data=b""):
-    """Return the gang of incarnation 2."""
-    return Gang(SimpleNamespace(incarnation=2, bundle="b"), Bucket(data))
+def attempts_in_bucket(data=b""):
+    """Return the attempts of incarnation 2."""
+    return AttemptStore(SimpleNamespace(incarnation=2, bundle="b"), Bucket(data))
 
 
 def test_digits_that_are_no_number_name_no_incarnation_and_no_attempt():
     """Every later agent would end at its first look, and cron would start it for ever."""
-    assert gang().newer_incarnation() is None
-    assert gang().latest() is None
+    assert attempts_in_bucket().newer_incarnation() is None
+    assert attempts_in_bucket().latest() is None
 
 
 @pytest.mark.parametrize("data", [*EVIL, TEXT])
 def test_what_is_no_attempt_is_reported(data):
     """The heartbeat says what is in the way; no verdict is one that nobody can read."""
     with pytest.raises(TransientError):
-        gang(data).read(1)
-    assert gang(data).verdict() is None
+        attempts_in_bucket(data).read(1)
+    assert attempts_in_bucket(data).verdict() is None
 
 
 @pytest.mark.parametrize("data", EVIL)

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import asdict
 from types import SimpleNamespace
 
-from orchestrator.agent.gang import next_attempt
+from orchestrator.agent.agreement.attempts import next_attempt
 from orchestrator.contract.bucket import object_names, unclaimed_manifest
 from orchestrator.contract.bucket.completeness import disposable
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, manifest_name

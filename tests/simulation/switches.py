@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from orchestrator.agent import gang, outcome
+from orchestrator.agent import outcome
+from orchestrator.agent.agreement import attempts
 from orchestrator.agent.machine import expire
 from orchestrator.app import expired
 from orchestrator.contract.bucket import object_names
@@ -170,7 +171,7 @@ MECHANISMS = {
         ((record_store.RecordStore, "_save_in_bucket", _unconditional),),
         (f"{ENGINE}record.py::test_what_was_refused_does_not_count_as_newer_here",)),
     "M5 fencing of older incarnations": Switch(
-        ((gang.Gang, "newer_incarnation", lambda self, seconds=0.0: None),),
+        ((attempts.AttemptStore, "newer_incarnation", lambda self, seconds=0.0: None),),
         ("tests/reliability/test_zombie.py",)),
     "M5 a race has one winner": Switch(
         ((reconcile, "winner", _first_ready),),

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 from typing import Iterable, Optional, Sequence, Tuple
 
+from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.attempt.peers import silent_peer
 from orchestrator.agent.checkpoints.catalogue import Catalogue
-from orchestrator.agent.gang import Attempt, next_attempt
-from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted
+from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.backoff import Backoff
@@ -32,7 +32,7 @@ class Advance:
         Raise JobInterrupted when the gang gives up.
         """
         parts = self._parts
-        latest = parts.patiently("read the gang", parts.gang.latest)
+        latest = parts.patiently("read the gang", parts.attempts.latest)
         # All workers get here when a job ends. The first one creates the attempt and the others join it.
         if latest is not None and latest.attempt > attempt.attempt:
             return latest
@@ -46,7 +46,7 @@ class Advance:
             self._pause(attempt, Backoff(1.0, self._settings.longest_pause).after(tries))
             wanted = self._wanted(attempt, outcome, counted)
             wanted = self._without_the_newest(attempt, wanted)
-        return parts.patiently("create the next attempt", lambda: parts.gang.create(wanted))
+        return parts.patiently("create the next attempt", lambda: parts.attempts.create(wanted))
 
     def _wanted(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
         """Return the next attempt according to the bucket's present state."""
@@ -85,7 +85,7 @@ class Advance:
         tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.catalogue, wanted))
         count = f"{wanted.failures} starts in a row without progress; the last: "
         text = f"{count if wanted.failures > 1 else ''}{outcome.reason}{tried}"
-        self._parts.patiently("give up", lambda: self._parts.gang.give_up(text))
+        self._parts.patiently("give up", lambda: self._parts.attempts.give_up(text))
         raise JobInterrupted(Ending(EndingKind.GAVE_UP, text))
 
     def _without_the_newest(self, attempt: Attempt, wanted: Attempt) -> Attempt:
@@ -102,7 +102,7 @@ class Advance:
         if self._settings.worker:
             self._pause(attempt, BREAKER_PATIENCE)
             return wanted
-        newer = parts.patiently("look for a newer incarnation", parts.gang.newer_incarnation)
+        newer = parts.patiently("look for a newer incarnation", parts.attempts.newer_incarnation)
         if newer is not None:
             # A replacement may be restoring this checkpoint now, so it must not be renamed.
             raise JobInterrupted(
@@ -113,8 +113,8 @@ class Advance:
     def _pause(self, attempt: Attempt, seconds: float) -> None:
         end = time.monotonic() + seconds
         # Stop waiting as soon as another worker has created the next attempt.
-        while time.monotonic() < end and not self._parts.orders.overtaken(attempt.attempt):
-            self._parts.orders.wait(min(0.5, max(0.0, end - time.monotonic())))
+        while time.monotonic() < end and not self._parts.interrupts.overtaken(attempt.attempt):
+            self._parts.interrupts.wait(min(0.5, max(0.0, end - time.monotonic())))
 
 
 ALIKE = 2

@@ -7,11 +7,11 @@ import shutil
 from functools import partial
 from typing import Dict, Optional, Tuple
 
+from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt.bundle import fetch
 from orchestrator.agent.attempt.rescue import read_manifests
 from orchestrator.agent.checkpoints.local import RESTORING
 from orchestrator.agent.checkpoints.restore import NOTHING, Restored
-from orchestrator.agent.gang import Attempt
 from orchestrator.agent.machine.venv import own_python
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts

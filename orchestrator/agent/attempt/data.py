@@ -22,8 +22,8 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 from orchestrator.agent.cloud import gcloud
 from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.cloud.transport import retrying
+from orchestrator.agent.interrupts import JobInterrupted
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.orders import JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import Task, each
@@ -274,7 +274,7 @@ def bring_data(parts: Parts) -> Optional[JobOutcome]:
     reported_at = 0.0
     try:
         while task.is_alive():
-            parts.orders.wait(TICK)
+            parts.interrupts.wait(TICK)
             if time.monotonic() - reported_at >= max(REPORT_EVERY, parts.settings.heartbeat):
                 reported_at = time.monotonic()
                 parts.status.set(

@@ -7,14 +7,14 @@ import threading
 import time
 from typing import Optional
 
+from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt.peers import all_ended, first_ended
 from orchestrator.agent.attempt.play import Player
 from orchestrator.agent.attempt.rescue import Rescue
 from orchestrator.agent.checkpoints.catalogue import retain
 from orchestrator.agent.checkpoints.leftovers import BUCKET, stray_in
 from orchestrator.agent.cloud.storage import SECONDS
-from orchestrator.agent.gang import Attempt
-from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted
+from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.completeness import Checkpoint
@@ -76,7 +76,7 @@ class Finish:
         parts = self._parts
         if not parts.settings.worker:
             with contextlib.suppress(AgentError, OSError):
-                retain(parts.settings, parts.bucket, parts.catalogue, parts.gang)
+                retain(parts.settings, parts.bucket, parts.catalogue, parts.attempts)
 
     def ended_earlier(self) -> None:
         """Raise JobInterrupted if an earlier machine has uploaded the unclaimed files of this same job."""
@@ -89,7 +89,7 @@ class Finish:
 
     def before(self, ending: Ending) -> None:
         """Upload what no commit contains before the last report, for as long as the machine exists."""
-        record, orders = self._player.record, self._parts.orders
+        record, interrupts = self._player.record, self._parts.interrupts
         if ending.kind not in (EndingKind.NOTICE, EndingKind.GAVE_UP) or not record.trains_since:
             return
         notice = ending.kind is EndingKind.NOTICE
@@ -99,7 +99,7 @@ class Finish:
             with contextlib.suppress(AgentError, OSError):
                 newest = self._parts.catalogue.newest(10.0)
                 committed = newest.step if newest is not None else None
-        gone_by = (orders.ended_at or time.monotonic()) + RESCUE
+        gone_by = (interrupts.ended_at or time.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - time.monotonic()) if notice else LONGEST
         why = Why.NOTICE if notice else Why.FAILED
         # In a thread, because a call to the bucket cannot be interrupted and the machine may vanish at any

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional
 
+from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.caches.places import COMPILED_BY, compiled_folder
-from orchestrator.agent.gang import Attempt
 from orchestrator.agent.machine.processes import clear, processes_of
 from orchestrator.agent.machine.venv import path_of
 from orchestrator.agent.parts import Parts

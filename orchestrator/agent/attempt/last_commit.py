@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Optional
 
-from orchestrator.agent.gang import Attempt
+from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, settle
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import say

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import Dict, Optional
 
-from orchestrator.agent.gang import Attempt
+from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.contract.json_values import json_value
@@ -32,7 +32,7 @@ def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
             parts.shipper.ship(LAST_LOG)
         parts.status.set(phase="ended", message=reason)
     while others:
-        if parts.orders.overtaken(attempt.attempt):
+        if parts.interrupts.overtaken(attempt.attempt):
             return False
         others = [
             n
@@ -40,16 +40,16 @@ def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
             if not parts.patiently("read heartbeats", partial(_has_ended, parts, n, attempt))
         ]
         if others:
-            parts.orders.wait(parts.settings.poll)
+            parts.interrupts.wait(parts.settings.poll)
     return True
 
 
 def first_ended(parts: Parts, attempt: Attempt) -> bool:
     """Wait until worker 0's job has ended well; return False if the gang continues instead."""
     while not parts.patiently("read heartbeats", partial(_has_ended, parts, 0, attempt)):
-        if parts.orders.overtaken(attempt.attempt):
+        if parts.interrupts.overtaken(attempt.attempt):
             return False
-        parts.orders.wait(parts.settings.poll)
+        parts.interrupts.wait(parts.settings.poll)
     return True
 
 
@@ -65,10 +65,10 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
     # Generations instead of times, because the clocks of two machines may differ.
     before = {worker: _generation(parts, worker) for worker in waited_for}
     end = time.monotonic() + PATIENCE * settings.heartbeat
-    while waited_for and time.monotonic() < end and not parts.orders.overtaken(attempt):
+    while waited_for and time.monotonic() < end and not parts.interrupts.overtaken(attempt):
         waited_for = {w for w in waited_for if _generation(parts, w) == before[w]}
         if waited_for:
-            parts.orders.wait(settings.poll)
+            parts.interrupts.wait(settings.poll)
     return min(waited_for, default=None)
 
 

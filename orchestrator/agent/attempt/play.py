@@ -7,6 +7,7 @@ import time
 from functools import partial
 from typing import Any, Mapping, Optional, TypeVar
 
+from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt import record as records
 from orchestrator.agent.attempt.advance import going_back_text
 from orchestrator.agent.attempt.bring_back import bring_checkpoint, bring_image, bring_python, fetch_code
@@ -16,11 +17,10 @@ from orchestrator.agent.attempt.job import Job, job_environ
 from orchestrator.agent.attempt.last_commit import commit_in_time, conclude
 from orchestrator.agent.attempt.record import StartRecord
 from orchestrator.agent.checkpoints.restore import NOTHING
-from orchestrator.agent.gang import Attempt
+from orchestrator.agent.interrupts import EndingKind, JobInterrupted
 from orchestrator.agent.machine.accelerator import obstacles
 from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.processes import boot_id
-from orchestrator.agent.orders import EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, with_last_line
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.rehearsal import for_job, for_setup
@@ -133,7 +133,7 @@ class Player:
     def _wait(self, task: Task[T]) -> T:
         """Return a task's result or raise its exception; raise JobInterrupted as soon as the agent must end."""
         while task.is_alive():
-            self._parts.orders.wait(TICK)
+            self._parts.interrupts.wait(TICK)
         return task.result()
 
     def _set_up(self, attempt: Attempt) -> Optional[JobOutcome]:
@@ -252,11 +252,11 @@ class Player:
             outcome = self._watch(job, attempt, target, framework)
             is_set_up = framework is None and outcome.verdict is JobVerdict.DONE
             return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
-        except JobInterrupted as order:
-            parts.status.set(phase="stopping", message=order.ending.reason)
+        except JobInterrupted as interrupted:
+            parts.status.set(phase="stopping", message=interrupted.ending.reason)
             grace = self._settings.grace
             # What it would save now cannot be brought to the bucket, and its time is over.
-            cut_off = order.ending.kind is EndingKind.CUT_OFF
+            cut_off = interrupted.ending.kind is EndingKind.CUT_OFF
             job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, grace) if cut_off else grace)
             self._clear(job)
             if framework is not None and job.exit_code() == 0:
@@ -290,7 +290,7 @@ class Player:
                 with contextlib.suppress(OSError):
                     self._parts.local.steps()
                 return judge(code, target, self._follower.reached, committed, framework)
-            if self._parts.orders.overtaken(attempt.attempt):
+            if self._parts.interrupts.overtaken(attempt.attempt):
                 return JobOutcome(JobVerdict.OVERTAKEN, "the gang has gone on")
             if self._stalled():
                 job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, self._settings.grace))
@@ -300,7 +300,7 @@ class Player:
                 if time.monotonic() - reached_at > self._settings.grace:
                     job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
                     return judge(0, target, None, committed)
-            self._parts.orders.wait(TICK)
+            self._parts.interrupts.wait(TICK)
 
     def _stalled(self) -> bool:
         committed_at = self._parts.status.get("committed_at") or 0.0

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
+from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.checkpoints.leftovers import BUCKET, FoundFiles, Leftovers, leftovers, stray_in
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import PAUSES, Parts
 from orchestrator.agent.threads import say
 from orchestrator.contract.backoff import retried
@@ -249,7 +249,7 @@ class Rescue:
             if remaining <= 0:
                 raise OutOfTimeError(f"{doing}: {error}") from error
             self._parts.status.trouble("unclaimed", f"{doing}: {error}")
-            # A plain sleep, since this agent is ending and ignores further orders.
+            # A plain sleep, since this agent is ending and ignores further interruptions.
             time.sleep(min(PAUSES.after(failures), remaining))
 
         return retried(call, (AgentError, OSError), failed)

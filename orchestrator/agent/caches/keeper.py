@@ -34,7 +34,7 @@ from orchestrator.agent.caches.places import Cache, programs
 from orchestrator.agent.caches.warm_start import PARALLEL, Caches, Files
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
-from orchestrator.agent.orders import Orders
+from orchestrator.agent.interrupts import Interrupts
 from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.heartbeat import Status
@@ -66,13 +66,13 @@ class CacheKeeper:
         caches: Caches,
         status: Status,
         log: JobLog,
-        orders: Orders,
+        interrupts: Interrupts,
         *,
         shared: bool = False,
     ) -> None:
         self._settings, self._bucket, self._caches = settings, bucket, caches
         self._shared = shared
-        self._status, self._log, self._orders = status, log, orders
+        self._status, self._log, self._interrupts = status, log, interrupts
         self._looked = 0.0
 
     def keep(self) -> None:
@@ -208,7 +208,7 @@ class CacheKeeper:
 
     def _may_go_on(self) -> None:
         """Raise AgentError after a preemption notice, whose seconds belong to the checkpoint."""
-        if self._orders.ended_at is not None or self._status.get("notice"):
+        if self._interrupts.ended_at is not None or self._status.get("notice"):
             raise AgentError("the machine is about to go")
 
     def _retain(self) -> None:

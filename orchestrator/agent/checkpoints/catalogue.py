@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Dict, Iterator, List, Optional, Tuple
 
+from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.cloud.storage import SECONDS, JobBucket
-from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.threads import say
 from orchestrator.contract.bucket.completeness import Checkpoint, CheckpointVerdict, disposable, judge
@@ -170,7 +170,7 @@ class Catalogue:
         return self._settings.prefix(self._bucket.prefix)
 
 
-def retain(settings: Settings, bucket: JobBucket, catalogue: Catalogue, gang: Gang) -> None:
+def retain(settings: Settings, bucket: JobBucket, catalogue: Catalogue, attempts: AttemptStore) -> None:
     """
     Delete old checkpoints: keep the newest complete ones and everything newer than the oldest of these.
 
@@ -185,7 +185,7 @@ def retain(settings: Settings, bucket: JobBucket, catalogue: Catalogue, gang: Ga
         return
     doomed = [(step, bucket.list(folder)) for step, folder in catalogue.steps() if step <= old[0]]
     # Checked after choosing: a machine that sleeps in between must not delete what its replacement has saved.
-    if gang.newer_incarnation() is not None:
+    if attempts.newer_incarnation() is not None:
         return
     for step, names in doomed:
         # Manifests first: after a kill in between, files without a manifest are no checkpoint; a manifest

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import List, Optional, Set, Tuple
 
+from orchestrator.agent.agreement.attempts import AttemptStore
+from orchestrator.agent.agreement.saves import SaveAgreement
 from orchestrator.agent.checkpoints import last_manifest
 from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.links import links_of
@@ -22,7 +24,6 @@ from orchestrator.agent.checkpoints.local import (
     files_below,
 )
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.gang import Gang, SaveAgreement
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.threads import say
@@ -52,14 +53,14 @@ class Committer:
         bucket: JobBucket,
         *,
         catalogue: Catalogue,
-        gang: Gang,
+        attempts: AttemptStore,
         local: LocalCheckpoints,
         status: Status,
     ) -> None:
         self._settings = settings
         self._bucket = bucket
         self._catalogue = catalogue
-        self._gang = gang
+        self._attempts = attempts
         self._local = local
         self._status = status
         self._lock = threading.Lock()
@@ -374,10 +375,10 @@ class Committer:
         return tuple(sorted(sent, key=lambda one: one.name))
 
     def _fence(self) -> None:
-        newer = self._gang.newer_incarnation()
+        newer = self._attempts.newer_incarnation()
         if newer is not None:
             raise FencedError(f"TPU #{newer} exists, this one writes no more")
-        if self._gang.overtaken(self._attempt):
+        if self._attempts.overtaken(self._attempt):
             raise FencedError(f"attempt {self._attempt + 1} exists, attempt {self._attempt} writes no more")
 
     def _write(self, manifest: Manifest) -> None:

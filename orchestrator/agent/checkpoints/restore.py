@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
+from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.links import make_links
 from orchestrator.agent.checkpoints.local import RESTORING, LocalCheckpoints
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.gang import Attempt
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.file_checksum import sha256_of

@@ -1,4 +1,4 @@
-"""Pass orders to the running agent: to end, or to follow the gang."""
+"""Interrupt the running agent: to end it, or to make it follow the gang."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Ending:
     reason: str
 
 
-class JobInterrupted(Exception):  # noqa: N818 (an order, not an error)
+class JobInterrupted(Exception):  # noqa: N818 (a request to end, not an error)
     """Raised by waits of the main thread when the agent must end."""
 
     def __init__(self, ending: Ending) -> None:
@@ -56,8 +56,8 @@ class JobInterrupted(Exception):  # noqa: N818 (an order, not an error)
         self.ending = ending
 
 
-class Orders:
-    """Collects orders from signals and side threads; the main thread checks them whenever it waits."""
+class Interrupts:
+    """Collects interruptions from signals and side threads; the main thread checks them whenever it waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Orders:
         self.ended_at: Optional[float] = None
 
     def end(self, kind: EndingKind, reason: str) -> None:
-        """Order the agent to end; the first order wins."""
+        """Tell the agent to end; the first reason wins."""
         with self._lock:
             if self._ending is None:
                 self._ending, self.ended_at = Ending(kind, reason), time.monotonic()
@@ -85,19 +85,19 @@ class Orders:
             return self._newest_attempt > attempt
 
     def ended(self) -> bool:
-        """Return whether the agent was ordered to end."""
+        """Return whether the agent must end."""
         return self._ending is not None
 
     def check(self) -> None:
-        """Raise JobInterrupted if the agent was ordered to end."""
+        """Raise JobInterrupted if the agent must end."""
         if self._ending is not None:
             raise JobInterrupted(self._ending)
 
     def wait(self, seconds: float) -> None:
-        """Wait for *seconds* or until an order arrives. Raise JobInterrupted."""
+        """Wait for *seconds* or until an interruption arrives. Raise JobInterrupted."""
         self.check()
         self._wake.wait(seconds)
-        # An order between `wait` and `clear` is not lost, since `check` runs after both.
+        # An interruption between `wait` and `clear` is not lost, since `check` runs after both.
         self._wake.clear()
         self.check()
 
