@@ -29,7 +29,7 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.plan import Kind, Plan, Verb
-from orchestrator.domain.ports import NodeOrder, StoredObject
+from orchestrator.domain.ports import NewNode, StoredObject
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.bucket import race_claim
@@ -134,21 +134,19 @@ class LightCloud:
 
     # The TPU adapter.
 
-    def create(self, order: NodeOrder) -> Operation:
+    def create(self, new: NewNode) -> Operation:
         """Ask the market for a machine."""
-        zone = self.places[order.zone]
-        incarnation = int(order.labels[names.INCARNATION_LABEL])
-        if order.spot:
+        zone = self.places[new.zone]
+        incarnation = int(new.labels[names.INCARNATION_LABEL])
+        if new.spot:
             taken, ready, death = self.ledger.ask(zone, self.time)
         else:
             # On demand is always to be had, and stays.
             taken, ready, death = True, self.time + self.ledger.market.latency.create, self.ledger.market.end
         self.machines.append(
-            Machine(
-                order.name, order.zone, incarnation, self.time, taken, ready, death, order.labels, order.spot
-            )
+            Machine(new.name, new.zone, incarnation, self.time, taken, ready, death, new.labels, new.spot)
         )
-        return Operation(f"create {order.name}", Kind.NODE, Verb.CREATE, order.name, order.zone, incarnation)
+        return Operation(f"create {new.name}", Kind.NODE, Verb.CREATE, new.name, new.zone, incarnation)
 
     def delete(self, name: str, zone: str) -> Operation | None:
         """Begin to delete a machine."""

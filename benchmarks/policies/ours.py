@@ -16,7 +16,7 @@ from benchmarks.policies.ledger import Ledger
 from benchmarks.policies.light_cloud import EPOCH, LightCloud, zone_name
 from orchestrator.domain import names
 from orchestrator.domain.observation import World
-from orchestrator.domain.ports import NodeOrder
+from orchestrator.domain.ports import NewNode
 from orchestrator.domain.record import Record, race_to_win
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec, WatchSpec
 from orchestrator.domain.text.units import Duration, Until
@@ -55,19 +55,19 @@ class Records:
 
 
 class Blueprint:
-    """Stand for the blueprint: orders without scripts."""
+    """Stand for the blueprint: new nodes without scripts."""
 
     bucket = "replay"
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
 
-    def node_order(self, record: Record, zone: str, incarnation: int) -> NodeOrder:
-        """Return the order for the node of one incarnation."""
+    def new_node(self, record: Record, zone: str, incarnation: int) -> NewNode:
+        """Describe the node of one incarnation."""
         name = names.node_name(self.spec, incarnation)
         marks = names.labels(self.spec, "tpu", incarnation, race_to_win(record, incarnation))
         spot = incarnation not in record.deadline.on_demand
-        return NodeOrder(name, zone, self.spec.tpu.type, "", spot, True, marks, {}, "", ())
+        return NewNode(name, zone, self.spec.tpu.type, "", spot, True, marks, {}, "", ())
 
 
 def a_spec(

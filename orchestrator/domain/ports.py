@@ -26,7 +26,7 @@ from orchestrator.domain.observation import (
 
 
 @dataclass(frozen=True)
-class BucketOrder:
+class NewBucket:
     """
     Describe the bucket to create: private, deleted objects kept for *soft_delete* seconds.
 
@@ -52,7 +52,7 @@ class NetworkInterface:
 
 
 @dataclass(frozen=True)
-class VmOrder:
+class NewVm:
     """Describe the VM to create. *ttl* in seconds becomes maxRunDuration: DELETE, or STOP for spot."""
 
     name: str
@@ -72,7 +72,7 @@ class VmOrder:
 
 
 @dataclass(frozen=True)
-class NodeOrder:
+class NewNode:
     """
     Describe the TPU node to create; *reservation* is the name or path of the one to use, or empty.
 
@@ -102,7 +102,7 @@ class Buckets(Protocol):
     def observe(self, name: str) -> Observed[Bucket]:
         """Observe one bucket; errors become Unknown."""
 
-    def create(self, order: BucketOrder) -> None:
+    def create(self, new: NewBucket) -> None:
         """Create the bucket and its grants; raise ConflictError if another owner has the name."""
 
     def delete(self, name: str) -> None:
@@ -117,7 +117,7 @@ class Buckets(Protocol):
     def mark(self, name: str, labels: Mapping[str, str], version: int) -> None:
         """Add *labels* to a bucket; raise ConflictError if its settings are no longer those of *version*."""
 
-    def unmark(self, order: BucketOrder, labels: Sequence[str]) -> None:
+    def unmark(self, made: NewBucket, labels: Sequence[str]) -> None:
         """Remove *labels* and the grants of `create` from a bucket; do nothing if it does not exist."""
 
 
@@ -136,7 +136,7 @@ class Vms(Protocol):
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[Vm, ...]]:
         """List the VMs with the label in *zones*, all pages; a partial answer is Unknown."""
 
-    def create(self, order: VmOrder) -> Operation:
+    def create(self, new: NewVm) -> Operation:
         """Request the VM; raise ConflictError if the name is taken."""
 
     def start(self, name: str, zone: str) -> Operation:
@@ -182,7 +182,7 @@ class Nodes(Protocol):
     def observe(self, name: str, zone: str) -> Observed[Node]:
         """Observe one node of any owner; errors become Unknown."""
 
-    def create(self, order: NodeOrder) -> Operation:
+    def create(self, new: NewNode) -> Operation:
         """Request the node; raise ConflictError if the name is taken."""
 
     def delete(self, name: str, zone: str) -> Operation | None:
@@ -227,14 +227,14 @@ class QueuedResources(Protocol):
     def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
         """List those whose node has the label in all zones; places without an answer are named."""
 
-    def create(self, order: NodeOrder, wait: float | None) -> Operation:
-        """Put the order into the queue, for at most *wait* seconds; raise ConflictError if the name is taken."""
+    def create(self, new: NewNode, wait: float | None) -> Operation:
+        """Put the request into the queue, for at most *wait* seconds; raise ConflictError if the name is taken."""
 
     def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
         """Request the deletion; None if it does not exist. Only *force* deletes its nodes as well."""
 
     def poll(self, operation: Operation) -> OperationResult:
-        """Poll an operation once; that of a create ends when the order is in the queue."""
+        """Poll an operation once; that of a create ends when the request is in the queue."""
 
 
 LARGEST = 4 << 20

@@ -13,7 +13,7 @@ from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Absent, Node, Operation, Present, Unknown, World
 from orchestrator.domain.plan import MAKING, Change, FailedChange, Kind, Plan, Verb
-from orchestrator.domain.ports import NodeOrder, Nodes, Vms
+from orchestrator.domain.ports import NewNode, Nodes, Vms
 from orchestrator.domain.record import Record, Refusal, current_node, forgiven
 from orchestrator.engine.artifacts import find_artifacts, upload
 from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
@@ -176,14 +176,14 @@ class Actor:
         return handlers[change.kind, change.verb](change, world)
 
     def _create_bucket(self, change: Change, world: World) -> str:
-        order = self._blueprint.bucket_order()
+        new = self._blueprint.new_bucket()
         if self._blueprint.spec.bucket.adopt:
             raise ConflictError(
-                f"bucket.adopt is set, but the bucket {order.name} does not exist",
+                f"bucket.adopt is set, but the bucket {new.name} does not exist",
                 hint="create it, or leave out bucket.adopt so that tpuctl creates it",
                 changed="no bucket was created",
             )
-        self._cloud.buckets.create(order)
+        self._cloud.buckets.create(new)
         mark, now = grants_mark(self._blueprint.spec), self._clock.now()
         # This write is a compare-and-swap: of two first `up` commands, only one continues after it.
         self._records.update(
@@ -192,7 +192,7 @@ class Actor:
                 bucket=replace(record.bucket, observed=True, ready=True, grants=mark, granted_at=now),
             )
         )
-        return f"bucket {order.name} is ready in {order.location}"
+        return f"bucket {new.name} is ready in {new.location}"
 
     def _upload(self, change: Change, world: World) -> str:
         record = self._records.current
@@ -205,15 +205,15 @@ class Actor:
         return f"code {record.job.bundle[:12]} is in the bucket"
 
     def _create_vm(self, change: Change, world: World) -> str:
-        order = self._blueprint.vm_order(self._records.current)
+        new = self._blueprint.new_vm(self._records.current)
         # Need not be durable: after a kill the VM is found by its label.
-        self._remember(self._cloud.vms.create(order))
+        self._remember(self._cloud.vms.create(new))
         self._records.update_later(
             lambda record: replace(
                 record, vm=replace(record.vm, accepted=True), sidecars=self._with_settings(record, "vm")
             )
         )
-        return f"Creating VM {order.name} ({order.machine}) in {order.zone}"
+        return f"Creating VM {new.name} ({new.machine}) in {new.zone}"
 
     def _start_vm(self, change: Change, world: World) -> str:
         self._remember(self._cloud.vms.start(change.name, change.zone))
@@ -231,11 +231,11 @@ class Actor:
         return f"Deleting VM {change.name} ({change.why})"
 
     def _create_node(self, change: Change, world: World) -> str:
-        order = self._blueprint.node_order(self._records.current, change.zone, change.incarnation or 0)
-        check_disks(self._cloud.vms, order)
+        new = self._blueprint.new_node(self._records.current, change.zone, change.incarnation or 0)
+        check_disks(self._cloud.vms, new)
         try:
             # Each incarnation has its own name, so repeating the call cannot create a second TPU.
-            operation = self._nodes.create(order)
+            operation = self._nodes.create(new)
         except ConflictError as error:
             # The name is taken. If that node has our label, our own earlier call created it and its answer was
             # lost.
@@ -248,7 +248,7 @@ class Actor:
             )
         )
         self._remember(operation)
-        return f"Creating TPU {order.name} ({order.type}) in {order.zone}: {change.why}"
+        return f"Creating TPU {new.name} ({new.type}) in {new.zone}: {change.why}"
 
     @property
     def _nodes(self) -> Nodes:
@@ -364,18 +364,18 @@ def _quota_held(failure: FailedChange, going: str) -> FailedChange:
     )
 
 
-def check_disks(vms: Vms, order: NodeOrder) -> None:
+def check_disks(vms: Vms, new: NewNode) -> None:
     """
-    Check the disks of *order*: each is in the order's zone, and no other machine writes to it.
+    Check the disks of the *new* node: each is in its zone, and no other machine writes to it.
 
     Raise UsageError for a disk elsewhere or missing, TransientError while one is in use: the TPU before this
     one keeps its disks until it is deleted.
     """
-    for disk in order.disks:
-        observed = vms.disk_users(disk.name, order.zone)
+    for disk in new.disks:
+        observed = vms.disk_users(disk.name, new.zone)
         if isinstance(observed, Absent):
             raise UsageError(
-                f"there is no disk '{disk.name}' in {order.zone}",
+                f"there is no disk '{disk.name}' in {new.zone}",
                 code="TPU-124",
                 hint="See: gcloud compute disks list; then correct tpu.disks or tpu.zones. tpuctl makes none",
                 changed=UNCHANGED,
@@ -383,10 +383,10 @@ def check_disks(vms: Vms, order: NodeOrder) -> None:
         if isinstance(observed, Unknown):
             if observed.denied:
                 continue  # Unknown is no reason to refuse: the create itself fails if the disk is wrong.
-            raise TransientError(f"disk '{disk.name}' in {order.zone}: {observed.why}", changed=UNCHANGED)
+            raise TransientError(f"disk '{disk.name}' in {new.zone}: {observed.why}", changed=UNCHANGED)
         if disk.writable and observed.value:
             raise ConflictError(
-                f"disk '{disk.name}' in {order.zone} is still used by {', '.join(observed.value)}",
+                f"disk '{disk.name}' in {new.zone} is still used by {', '.join(observed.value)}",
                 aborted=True,
                 code="TPU-408",
                 hint="tpuctl tries again by itself; it detaches nothing that is not its own.",

@@ -1,4 +1,4 @@
-"""Build the orders for bucket, VM and node from the spec and the record."""
+"""Describe the bucket, VM and node to create, from the spec and the record."""
 
 from dataclasses import asdict, dataclass
 
@@ -9,7 +9,7 @@ from orchestrator.domain.machines.data_disks import data_disks
 from orchestrator.domain.machines.queued_resource import LONGEST_RUN
 from orchestrator.domain.machines.scopes import node_scopes, vm_scopes
 from orchestrator.domain.observation import Node
-from orchestrator.domain.ports import BucketOrder, CloudAccount, NetworkInterface, NodeOrder, VmOrder
+from orchestrator.domain.ports import CloudAccount, NetworkInterface, NewBucket, NewNode, NewVm
 from orchestrator.domain.record import Record, race_to_win
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
@@ -45,9 +45,9 @@ class Blueprint:
         """Return the VM's service account, by default that of the TPU machines."""
         return vm_account(self.spec) or self.account.default_service_account
 
-    def bucket_order(self) -> BucketOrder:
+    def new_bucket(self) -> NewBucket:
         """Return the bucket to create, and the accounts that may write to it."""
-        return BucketOrder(
+        return NewBucket(
             name=self.bucket,
             location=names.home_region(self.spec),
             labels=names.labels(self.spec, "bucket"),
@@ -57,13 +57,13 @@ class Blueprint:
             soft_delete=int(self.spec.bucket.soft_delete or 0),
         )
 
-    def vm_order(self, record: Record) -> VmOrder:
+    def new_vm(self, record: Record) -> NewVm:
         """Return the VM to create; raise UsageError if the deployment has none."""
         vm = self.spec.vm
         if not isinstance(vm, VmSpec):
             raise UsageError("this deployment has no VM", hint="remove `vm: none` from tpuctl.yaml")
         scripts = self.scripts("vm", record)
-        return VmOrder(
+        return NewVm(
             name=names.vm_name(self.spec),
             zone=names.vm_zone(self.spec),
             machine=vm.machine,
@@ -81,7 +81,7 @@ class Blueprint:
             image=vm.image or "",
         )
 
-    def node_order(self, record: Record, zone: str, incarnation: int) -> NodeOrder:
+    def new_node(self, record: Record, zone: str, incarnation: int) -> NewNode:
         """Return the TPU to create as *incarnation* in *zone*: name, type, capacity, scripts and labels."""
         tpu = self.spec.tpu
         name = names.node_name(self.spec, incarnation)
@@ -95,7 +95,7 @@ class Blueprint:
             and incarnation in record.deadline.flex_start
             and self.spec.watch.last_resort == "flex-start"
         )
-        return NodeOrder(
+        return NewNode(
             name=name,
             zone=zone,
             type=tpu_type,

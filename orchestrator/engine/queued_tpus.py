@@ -21,7 +21,7 @@ from orchestrator.domain.observation import (
     Unknown,
 )
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.ports import Cloud, NodeOrder, Nodes
+from orchestrator.domain.ports import Cloud, NewNode, Nodes
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import CapacityError, UsageError
@@ -30,7 +30,7 @@ from orchestrator.planning.tpu.queued_tpu import merged
 LAST_RESORT_WAIT = 1800.0
 """Seconds to wait for flex-start before on demand is requested (`watch.last_resort`)."""
 NO_UNRESERVED = "TPU-302"
-"""Code of "Reservation not found" for an order that names no reservation (docs/facts.md 1.6)."""
+"""Code of "Reservation not found" for a request that names no reservation (docs/facts.md 1.6)."""
 
 
 def nodes_of(cloud: Cloud, spec: Spec, record: Record) -> Nodes:
@@ -96,19 +96,19 @@ class NodesInQueue:
         """Remove *labels* and an SSH key from a node; None if the node no longer exists."""
         return self._nodes.unmark(name, zone, labels, ssh_key)
 
-    def create(self, order: NodeOrder) -> Operation:
+    def create(self, new: NewNode) -> Operation:
         """Request the node as the deployment file says: through the queue, or at once."""
         tpu = self._spec.tpu
-        in_haste = tpu.spot and not order.spot  # a queue may never end
-        if in_haste and order.run_seconds:
-            return _as_node(self._queued.create(order, LAST_RESORT_WAIT))
+        in_haste = tpu.spot and not new.spot  # a queue may never end
+        if in_haste and new.run_seconds:
+            return _as_node(self._queued.create(new, LAST_RESORT_WAIT))
         if tpu.request == "node" or in_haste:
-            return self._nodes.create(order)
+            return self._nodes.create(new)
         try:
-            return _as_node(self._queued.create(order, tpu.wait))
+            return _as_node(self._queued.create(new, tpu.wait))
         except CapacityError as error:
             if self._lacks_reservation(error.code):
-                raise self._no_reservation(order.zone) from error
+                raise self._no_reservation(new.zone) from error
             raise
 
     def delete(self, name: str, zone: str) -> Operation | None:
@@ -130,14 +130,14 @@ class NodesInQueue:
         return self._nodes.host_keys(name, zone, worker)
 
     def _judged(self, request: QueuedResource) -> QueuedResource:
-        """Return a queued resource whose failure is judged by this deployment's order."""
+        """Return a queued resource whose failure is judged by what this deployment requests."""
         if not self._lacks_reservation(request.code):
             return request
         error = self._no_reservation(request.zone)
         return replace(request, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
 
     def _lacks_reservation(self, code: str) -> bool:
-        """Say whether *code* means that our reservation is missing; for an order without one it is a stockout."""
+        """Say whether *code* means that our reservation is missing; for a request without one it is a stockout."""
         return self._spec.tpu.reservation is not None and code == NO_UNRESERVED
 
     def _no_reservation(self, zone: str) -> UsageError:

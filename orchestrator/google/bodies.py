@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.domain.machines.data_disks import DataDisk
 from orchestrator.domain.names import region_of
-from orchestrator.domain.ports import NetworkInterface, NodeOrder, VmOrder
+from orchestrator.domain.ports import NetworkInterface, NewNode, NewVm
 
 IMAGE_PROJECT = "ubuntu-os-cloud"
 IMAGE_FAMILY = "ubuntu-2404-lts-amd64"
@@ -27,51 +27,51 @@ def image_family(machine: str) -> str:
     return ARM_FAMILY if machine.partition("-")[0] in ARM_MACHINES else IMAGE_FAMILY
 
 
-def instance_body(order: VmOrder) -> dict[str, Any]:
+def instance_body(new: NewVm) -> dict[str, Any]:
     """
     Return the instance to send (compute v1 Instance, Python field names).
 
     Guest attributes are enabled, because machines publish their host keys in them.
     """
-    metadata = {"enable-guest-attributes": "TRUE", **order.metadata}
-    image = order.image or f"projects/{IMAGE_PROJECT}/global/images/family/{image_family(order.machine)}"
-    disk = {"source_image": image, "disk_size_gb": order.disk_gb, "labels": dict(order.labels)}
-    outside = [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}] if order.external_ip else []
+    metadata = {"enable-guest-attributes": "TRUE", **new.metadata}
+    image = new.image or f"projects/{IMAGE_PROJECT}/global/images/family/{image_family(new.machine)}"
+    disk = {"source_image": image, "disk_size_gb": new.disk_gb, "labels": dict(new.labels)}
+    outside = [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}] if new.external_ip else []
     return {
-        "name": order.name,
-        "machine_type": f"zones/{order.zone}/machineTypes/{order.machine}",
-        "labels": dict(order.labels),
+        "name": new.name,
+        "machine_type": f"zones/{new.zone}/machineTypes/{new.machine}",
+        "labels": dict(new.labels),
         "metadata": {"items": [{"key": key, "value": value} for key, value in sorted(metadata.items())]},
         "disks": [{"boot": True, "auto_delete": True, "initialize_params": disk}],
-        "network_interfaces": [{**_vm_network(order.interface, order.zone), "access_configs": outside}],
-        **({"tags": {"items": list(order.interface.tags)}} if order.interface.tags else {}),
-        "service_accounts": [{"email": order.service_account, "scopes": list(order.scopes)}],
+        "network_interfaces": [{**_vm_network(new.interface, new.zone), "access_configs": outside}],
+        **({"tags": {"items": list(new.interface.tags)}} if new.interface.tags else {}),
+        "service_accounts": [{"email": new.service_account, "scopes": list(new.scopes)}],
         "shielded_instance_config": {
             "enable_vtpm": True,
             "enable_integrity_monitoring": True,
-            **({"enable_secure_boot": True} if order.secure_boot else {}),
+            **({"enable_secure_boot": True} if new.secure_boot else {}),
         },
-        "scheduling": _scheduling(order),
+        "scheduling": _scheduling(new),
     }
 
 
-def node_body(order: NodeOrder, parent: str) -> dict[str, Any]:
+def node_body(new: NewNode, parent: str) -> dict[str, Any]:
     """
     Return the node to send to *parent*, projects/P/locations/ZONE (tpu v2 Node, Python field names).
 
     Guest attributes are enabled, because machines publish their host keys in them.
     """
     return {
-        "accelerator_type": order.type,
-        "runtime_version": order.runtime,
-        "network_config": {"enable_external_ips": order.external_ip, **_tpu_network(order)},
-        "service_account": {"email": order.service_account, "scope": list(order.scopes)},
-        "scheduling_config": {"spot": order.spot},
-        "labels": dict(order.labels),
-        "metadata": {"enable-guest-attributes": "TRUE", **order.metadata},
-        **({"tags": list(order.interface.tags)} if order.interface.tags else {}),
-        **({"data_disks": [_attached(disk, parent) for disk in order.disks]} if order.disks else {}),
-        **({"shielded_instance_config": {"enable_secure_boot": True}} if order.secure_boot else {}),
+        "accelerator_type": new.type,
+        "runtime_version": new.runtime,
+        "network_config": {"enable_external_ips": new.external_ip, **_tpu_network(new)},
+        "service_account": {"email": new.service_account, "scope": list(new.scopes)},
+        "scheduling_config": {"spot": new.spot},
+        "labels": dict(new.labels),
+        "metadata": {"enable-guest-attributes": "TRUE", **new.metadata},
+        **({"tags": list(new.interface.tags)} if new.interface.tags else {}),
+        **({"data_disks": [_attached(disk, parent) for disk in new.disks]} if new.disks else {}),
+        **({"shielded_instance_config": {"enable_secure_boot": True}} if new.secure_boot else {}),
     }
 
 
@@ -93,16 +93,16 @@ def _vm_network(interface: NetworkInterface, zone: str) -> dict[str, str]:
     return {"network": network, "subnetwork": _subnetwork_path(interface, region_of(zone))}
 
 
-def _tpu_network(order: NodeOrder) -> dict[str, str]:
+def _tpu_network(new: NewNode) -> dict[str, str]:
     """Return network and subnetwork for a TPU; a missing value means `default` (tpu v2 NetworkConfig)."""
-    interface = order.interface
+    interface = new.interface
     if interface == NetworkInterface(tags=interface.tags):
         return {}
     like_network = interface.network.rpartition("/")[2]  # auto mode names its subnetworks so
     subnetwork = interface.subnetwork or like_network
     if "/" in interface.network:
         named = NetworkInterface(interface.network, subnetwork)
-        subnetwork = _subnetwork_path(named, region_of(order.zone))
+        subnetwork = _subnetwork_path(named, region_of(new.zone))
     return {"network": interface.network, "subnetwork": subnetwork}
 
 
@@ -114,26 +114,26 @@ def _subnetwork_path(interface: NetworkInterface, region: str) -> str:
     return f"{host}regions/{region}/subnetworks/{interface.subnetwork}"
 
 
-def queued_body(order: NodeOrder, parent: str, wait: float | None) -> dict[str, Any]:
+def queued_body(new: NewNode, parent: str, wait: float | None) -> dict[str, Any]:
     """
     Return the queued resource to send for one node (tpu v2 QueuedResource, Python field names).
 
     Flex-start needs two more fields, which only v2alpha1 knows. Spot is the tier of the queued resource, not
     a field of its node. *wait* is in seconds, cut to whole ones.
     """
-    node = {key: value for key, value in node_body(order, parent).items() if key != "scheduling_config"}
-    spec = {"parent": parent, "node_id": order.name, "node": node}
-    tier: dict[str, Any] = {"spot": {}} if order.spot else {}
+    node = {key: value for key, value in node_body(new, parent).items() if key != "scheduling_config"}
+    spec = {"parent": parent, "node_id": new.name, "node": node}
+    tier: dict[str, Any] = {"spot": {}} if new.spot else {}
     until = {"valid_until_duration": {"seconds": max(1, int(wait))}} if wait is not None else {}
     policy = {"queueing_policy": until} if until else {}
-    reserved = {"reservation_name": _reservation_path(order, parent)} if order.reservation else {}
-    return {"tpu": {"node_spec": [spec]}, **tier, **policy, **reserved, **_flex_start(order)}
+    reserved = {"reservation_name": _reservation_path(new, parent)} if new.reservation else {}
+    return {"tpu": {"node_spec": [spec]}, **tier, **policy, **reserved, **_flex_start(new)}
 
 
-def _flex_start(order: NodeOrder) -> dict[str, Any]:
-    if not order.run_seconds:
+def _flex_start(new: NewNode) -> dict[str, Any]:
+    if not new.run_seconds:
         return {}
-    run = {"max_run_duration": {"seconds": max(1, int(order.run_seconds))}}
+    run = {"max_run_duration": {"seconds": max(1, int(new.run_seconds))}}
     return {"provisioning_model": "FLEX_START", "run_duration": run}
 
 
@@ -148,12 +148,12 @@ def queued_json(body: Mapping[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def _reservation_path(order: NodeOrder, parent: str) -> str:
+def _reservation_path(new: NewNode, parent: str) -> str:
     """Return the full name of a reservation, which the API needs; a plain name means our own project."""
-    return order.reservation if "/" in order.reservation else f"{parent}/reservations/{order.reservation}"
+    return new.reservation if "/" in new.reservation else f"{parent}/reservations/{new.reservation}"
 
 
-def _scheduling(order: VmOrder) -> dict[str, Any]:
+def _scheduling(new: NewVm) -> dict[str, Any]:
     """
     Return how the machine may be preempted and when it ends.
 
@@ -161,9 +161,9 @@ def _scheduling(order: VmOrder) -> dict[str, Any]:
     must keep its disk when preempted, so the action is STOP, also at the end of its time to live: compute
     costs end there, and the disk stays until `down` deletes it. A standard VM is deleted at that end.
     """
-    seconds = int(min(max(order.ttl, MIN_RUN_SECONDS), MAX_RUN_SECONDS))
+    seconds = int(min(max(new.ttl, MIN_RUN_SECONDS), MAX_RUN_SECONDS))
     limit = {"max_run_duration": {"seconds": seconds}}
-    if order.spot:
+    if new.spot:
         return {
             **limit,
             "provisioning_model": "SPOT",

@@ -9,7 +9,7 @@ from orchestrator.domain.bucket_grants import TITLE, Grant, grants
 from orchestrator.domain.machines.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.domain.names import ADOPTED_LABEL, DEPLOYMENT_LABEL
 from orchestrator.domain.observation import Bucket, ForeignBucket, Observed
-from orchestrator.domain.ports import BucketOrder
+from orchestrator.domain.ports import NewBucket
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
@@ -41,17 +41,17 @@ class GcsBuckets:
         """Observe one bucket; errors become Unknown."""
         return observed(lambda: self._found(name))
 
-    def create(self, order: BucketOrder) -> None:
+    def create(self, new: NewBucket) -> None:
         """
         Create the bucket and grant the machines' roles; raise ConflictError if the name is taken.
 
         A bucket of ours that exists gets what a killed create left undone.
         """
         try:
-            self._insert(order)
+            self._insert(new)
         except ConflictError:
-            self._check_ours(order)
-        self._grant(order)
+            self._check_ours(new)
+        self._grant(new)
 
     def delete(self, name: str) -> None:
         """
@@ -99,13 +99,13 @@ class GcsBuckets:
             bucket.labels = {**bucket.labels, **labels}
             bucket.patch(if_metageneration_match=version, **self._clients.mutating)
 
-    def unmark(self, order: BucketOrder, labels: Sequence[str]) -> None:
+    def unmark(self, made: NewBucket, labels: Sequence[str]) -> None:
         """Remove *labels* and the grants of `create` from a bucket; do nothing if it does not exist."""
         try:
-            with translated(f"give back bucket '{order.name}'"):
-                bucket = self._clients.storage.get_bucket(order.name, **self._clients.reading)
+            with translated(f"give back bucket '{made.name}'"):
+                bucket = self._clients.storage.get_bucket(made.name, **self._clients.reading)
                 # The grants first: without the label, no later command would find the bucket and remove them.
-                self._grant_once(bucket, (), grants_of(order))
+                self._grant_once(bucket, (), grants_of(made))
                 bucket.labels = {key: one for key, one in bucket.labels.items() if key not in labels}
                 bucket.patch(**self._clients.mutating)
         except NotFoundError:
@@ -119,38 +119,38 @@ class GcsBuckets:
             listed = self._clients.storage.list_buckets(prefix=name, **self._clients.reading)
             return next((bucket_of(bucket) for bucket in listed if bucket.name == name), None)
 
-    def _insert(self, order: BucketOrder) -> None:
-        with translated(f"create bucket '{order.name}' in {order.location}"):
-            bucket = self._bucket(order.name)
-            bucket.labels = dict(order.labels)
+    def _insert(self, new: NewBucket) -> None:
+        with translated(f"create bucket '{new.name}' in {new.location}"):
+            bucket = self._bucket(new.name)
+            bucket.labels = dict(new.labels)
             bucket.iam_configuration.uniform_bucket_level_access_enabled = True
             bucket.iam_configuration.public_access_prevention = "enforced"
-            bucket.soft_delete_policy.retention_duration_seconds = order.soft_delete
-            self._clients.storage.create_bucket(bucket, location=order.location, **self._clients.mutating)
+            bucket.soft_delete_policy.retention_duration_seconds = new.soft_delete
+            self._clients.storage.create_bucket(bucket, location=new.location, **self._clients.mutating)
 
-    def _check_ours(self, order: BucketOrder) -> None:
-        held = self._found(order.name)
-        mark = order.labels.get(DEPLOYMENT_LABEL)
+    def _check_ours(self, new: NewBucket) -> None:
+        held = self._found(new.name)
+        mark = new.labels.get(DEPLOYMENT_LABEL)
         if held is None or mark is None or held.labels.get(DEPLOYMENT_LABEL) != mark:
-            raise not_ours(order.name)
+            raise not_ours(new.name)
         # An adopted bucket's settings are its owner's.
         if ADOPTED_LABEL in held.labels:
             return
-        if order.soft_delete and held.soft_delete_seconds != order.soft_delete:
-            with translated(f"set the soft delete of bucket '{order.name}'"):
-                bucket = self._bucket(order.name)
-                bucket.soft_delete_policy.retention_duration_seconds = order.soft_delete
+        if new.soft_delete and held.soft_delete_seconds != new.soft_delete:
+            with translated(f"set the soft delete of bucket '{new.name}'"):
+                bucket = self._bucket(new.name)
+                bucket.soft_delete_policy.retention_duration_seconds = new.soft_delete
                 bucket.patch(**self._clients.mutating)
 
-    def _grant(self, order: BucketOrder, tries: int = POLICY_TRIES) -> None:
+    def _grant(self, new: NewBucket, tries: int = POLICY_TRIES) -> None:
         """Grant the machines their roles on this bucket, without overwriting other changes of the policy."""
         try:
-            with translated(f"grant roles on bucket '{order.name}' to {order.writer}"):
-                self._grant_once(self._bucket(order.name), grants_of(order))
+            with translated(f"grant roles on bucket '{new.name}' to {new.writer}"):
+                self._grant_once(self._bucket(new.name), grants_of(new))
         except ConflictError:
             if tries <= 1:
                 raise
-            self._grant(order, tries - 1)
+            self._grant(new, tries - 1)
 
     def _grant_once(self, bucket: Any, wanted: tuple[Grant, ...], unwanted: tuple[Grant, ...] = ()) -> None:
         # The policy's etag is sent back: if the policy has changed meanwhile, this raises ConflictError, and we
@@ -223,9 +223,9 @@ def foreign_bucket(
     )
 
 
-def grants_of(order: BucketOrder) -> tuple[Grant, ...]:
+def grants_of(new: NewBucket) -> tuple[Grant, ...]:
     """Return the grants of a bucket's machines."""
-    return grants(order.name, order.writer, order.vm, loop=order.loop)
+    return grants(new.name, new.writer, new.vm, loop=new.loop)
 
 
 def with_grants(bindings: Sequence[dict[str, Any]], wanted: Collection[Grant]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from orchestrator.domain.observation import (
     Worker,
 )
 from orchestrator.domain.plan import Verb
-from orchestrator.domain.ports import NodeOrder
+from orchestrator.domain.ports import NewNode
 from orchestrator.errors import NotFoundError
 from orchestrator.google import operations
 from orchestrator.google.answer_hooks import KnownNodes, maintenance_by_name
@@ -125,21 +125,21 @@ class TpuNodes:
 
         return observed(read)
 
-    def create(self, order: NodeOrder) -> Operation:
+    def create(self, new: NewNode) -> Operation:
         """
         Request the node. Its name is the only protection against a duplicate: v2 has no request id.
 
         Raise ConflictError if the name is taken, QuotaError if the project's quota is used up. A stockout
         appears later, on the operation.
         """
-        incarnation = incarnation_of(order.name, dict(order.labels))
-        parent = self._parent(order.zone)
-        request = {"parent": parent, "node_id": order.name, "node": node_body(order, parent)}
-        what = f"create TPU node '{order.name}' in {order.zone}"
-        with self._changing(), comparing_with_quota(order.type, order.zone), translated(what):
+        incarnation = incarnation_of(new.name, dict(new.labels))
+        parent = self._parent(new.zone)
+        request = {"parent": parent, "node_id": new.name, "node": node_body(new, parent)}
+        what = f"create TPU node '{new.name}' in {new.zone}"
+        with self._changing(), comparing_with_quota(new.type, new.zone), translated(what):
             # The future is not waited for: the loop polls the operation, also after a restart of tpuctl.
             future = self._clients.tpu.create_node(request=request, **self._clients.mutating)
-            return operations.of_tpu(future, Verb.CREATE, order.name, order.zone, incarnation)
+            return operations.of_tpu(future, Verb.CREATE, new.name, new.zone, incarnation)
 
     def delete(self, name: str, zone: str) -> Operation | None:
         """Request the deletion; None if the node does not exist."""

@@ -10,7 +10,7 @@ from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedS
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Observed, Operation, OperationResult
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.ports import NodeOrder
+from orchestrator.domain.ports import NewNode
 from orchestrator.errors import NotFoundError
 from orchestrator.google import operations
 from orchestrator.google.bodies import queued_body, queued_json
@@ -65,23 +65,23 @@ class TpuQueued:
 
         return self._wide.ask(read)
 
-    def create(self, order: NodeOrder, wait: float | None) -> Operation:
+    def create(self, new: NewNode, wait: float | None) -> Operation:
         """
-        Put the order into the queue, for at most *wait* seconds; raise ConflictError if the name is taken.
+        Put the request into the queue, for at most *wait* seconds; raise ConflictError if the name is taken.
 
         The name protects against duplicates, as for nodes, so no request id is sent.
         """
-        parent = self._parent(order.zone)
-        body = queued_body(order, parent, wait)
-        request = {"parent": parent, "queued_resource_id": order.name, "queued_resource": body}
-        what = f"create queued resource '{order.name}' in {order.zone}"
-        incarnation = incarnation_of(order.name, dict(order.labels))
-        with comparing_with_quota(order.type, order.zone), translated(what):
-            if order.run_seconds:
-                answer = _create_by_alpha(self._clients, parent, order.name, body)
-                return operations.of_json(answer, Verb.CREATE, order.name, order.zone, incarnation)
+        parent = self._parent(new.zone)
+        body = queued_body(new, parent, wait)
+        request = {"parent": parent, "queued_resource_id": new.name, "queued_resource": body}
+        what = f"create queued resource '{new.name}' in {new.zone}"
+        incarnation = incarnation_of(new.name, dict(new.labels))
+        with comparing_with_quota(new.type, new.zone), translated(what):
+            if new.run_seconds:
+                answer = _create_by_alpha(self._clients, parent, new.name, body)
+                return operations.of_json(answer, Verb.CREATE, new.name, new.zone, incarnation)
             future = self._clients.tpu.create_queued_resource(request=request, **self._clients.mutating)
-        return _operation(future, Verb.CREATE, order.name, order.zone, incarnation)
+        return _operation(future, Verb.CREATE, new.name, new.zone, incarnation)
 
     def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
         """Request the deletion; None if it does not exist. Only *force* deletes its nodes as well."""
@@ -94,7 +94,7 @@ class TpuQueued:
         return _operation(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
 
     def poll(self, operation: Operation) -> OperationResult:
-        """Poll an operation once; that of a create ends when the order is in the queue."""
+        """Poll an operation once; that of a create ends when the request is in the queue."""
         return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
 
     def _listed(self, zone: str, gaps: list[str] | None = None) -> list[QueuedResource]:

@@ -14,7 +14,7 @@ from orchestrator.domain.observation import (
     VmState,
 )
 from orchestrator.domain.plan import Verb
-from orchestrator.domain.ports import VmOrder
+from orchestrator.domain.ports import NewVm
 from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.google import operations
 from orchestrator.google.bodies import instance_body
@@ -62,21 +62,21 @@ class ComputeVms:
         """List the VMs with the label in all zones by one call; places without an answer are named."""
         return surveyed(lambda: self._listed_everywhere(label, value))
 
-    def create(self, order: VmOrder) -> Operation:
+    def create(self, new: NewVm) -> Operation:
         """
         Request the VM; raise ConflictError if the name is taken.
 
         The request id makes a repeat after a lost answer the same operation. An operation that has succeeded
         without a VM belongs to an earlier VM: then the next id is used.
         """
-        body = instance_body(order)
-        answer = self._insert(order, body)
+        body = instance_body(new)
+        answer = self._insert(new, body)
         # Only for a VM that is certainly Absent: while it cannot be observed, a second insert might create a second
         # VM.
-        if self._is_memory(answer, order):
+        if self._is_memory(answer, new):
             self._ids.spend(answer.name)
-            answer = self._insert(order, body)
-        return operations.of_compute(answer, Verb.CREATE, order.name, order.zone)
+            answer = self._insert(new, body)
+        return operations.of_compute(answer, Verb.CREATE, new.name, new.zone)
 
     def start(self, name: str, zone: str) -> Operation:
         """Request the start of a stopped VM."""
@@ -200,21 +200,21 @@ class ComputeVms:
             answer = self._clients.instances.set_metadata_unary(request=request, **self._clients.mutating)
         return operations.of_compute(answer, Verb.UPDATE, found.name, zone)
 
-    def _is_memory(self, answer: Any, order: VmOrder) -> bool:
+    def _is_memory(self, answer: Any, new: NewVm) -> bool:
         done = answer.status is type(answer).Status.DONE
         if not done or operations.compute_error(answer, "") is not None:
             return False
-        return isinstance(self.observe(order.name, order.zone), Absent)
+        return isinstance(self.observe(new.name, new.zone), Absent)
 
-    def _insert(self, order: VmOrder, body: dict[str, Any]) -> Any:
-        request_id = self._ids.of(order.zone, body)
+    def _insert(self, new: NewVm, body: dict[str, Any]) -> Any:
+        request_id = self._ids.of(new.zone, body)
         request = {
             "project": self._clients.project,
-            "zone": order.zone,
+            "zone": new.zone,
             "request_id": request_id,
             "instance_resource": body,
         }
-        with translated(f"create VM '{order.name}' in {order.zone}"):
+        with translated(f"create VM '{new.name}' in {new.zone}"):
             answer = self._clients.instances.insert_unary(request=request, **self._clients.mutating)
         self._ids.used(request_id, answer.name)
         return answer

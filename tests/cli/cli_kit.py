@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.cli.main import run
-from orchestrator.domain.ports import VmOrder
+from orchestrator.domain.ports import NewVm
 from orchestrator.google.bodies import as_json, instance_body
 
 ROOT = Path(__file__).parents[2]
@@ -54,8 +54,8 @@ def stray_vm(cloud, zone):
     state = cloud.model.kernel.state
     at_hand = next(iter(state.instances.values()))
     script = {"startup-script": state.machines[at_hand.machine_id].attributes["startup-script"]}
-    order = VmOrder(
+    new = NewVm(
         at_hand.name, zone, "e2-small", 10, spot=False, labels=dict(at_hand.labels), metadata=script,
         service_account="", scopes=(), ttl=86400.0,
     )  # fmt: skip
-    cloud.model.compute.insert(zone, as_json(instance_body(order), presence=True))
+    cloud.model.compute.insert(zone, as_json(instance_body(new), presence=True))

@@ -28,7 +28,7 @@ def bucket(tmp_path, monkeypatch, capsys):
     (tmp_path / "tpuctl.yaml").write_text(FILE)
     assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
     session = Session(Choice(None, (), "local"), Reporter())
-    session.cloud.buckets.create(session.blueprint.bucket_order())
+    session.cloud.buckets.create(session.blueprint.new_bucket())
     store = session.cloud.store
     for step in (10, 20, 30):
         data = b"w" * 4000

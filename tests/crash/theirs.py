@@ -25,10 +25,10 @@ def strangers(stage):
     """Another deployment's VM, TPU and bucket in the same project and zone."""
     other = a_spec(name="other")
     cloud = stage.open(other)
-    orders = Blueprint(other, cloud.account, f"tpuctl:{KEY}")
-    cloud.buckets.create(orders.bucket_order())
-    cloud.vms.create(orders.vm_order(Record()))
-    cloud.nodes.create(orders.node_order(Record(), ZONE, 1))
+    blueprint = Blueprint(other, cloud.account, f"tpuctl:{KEY}")
+    cloud.buckets.create(blueprint.new_bucket())
+    cloud.vms.create(blueprint.new_vm(Record()))
+    cloud.nodes.create(blueprint.new_node(Record(), ZONE, 1))
     stage.wait(10)
 
 
@@ -36,8 +36,8 @@ def theirs(stage):
     """Somebody has made a TPU by hand; strangers are beside it."""
     strangers(stage)
     cloud = stage.open(SPEC)
-    order = Blueprint(SPEC, cloud.account, f"tpuctl:{KEY}").node_order(Record(), ZONE, 1)
-    cloud.nodes.create(replace(order, name=commands.THEIRS, labels={"owner": "me"}, metadata={}))
+    new = Blueprint(SPEC, cloud.account, f"tpuctl:{KEY}").new_node(Record(), ZONE, 1)
+    cloud.nodes.create(replace(new, name=commands.THEIRS, labels={"owner": "me"}, metadata={}))
     stage.wait(60)
 
 
@@ -52,8 +52,8 @@ def their_vm(stage):
     """Somebody has made a VM by hand; strangers are beside it."""
     strangers(stage)
     cloud = stage.open(WITH_THEIR_VM)
-    order = Blueprint(WITH_THEIR_VM, cloud.account, f"tpuctl:{KEY}").vm_order(Record())
-    cloud.vms.create(replace(order, labels={"owner": "me"}, metadata={}))
+    new = Blueprint(WITH_THEIR_VM, cloud.account, f"tpuctl:{KEY}").new_vm(Record())
+    cloud.vms.create(replace(new, labels={"owner": "me"}, metadata={}))
     stage.wait(60)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import Absent, NodeState, Unknown
-from orchestrator.domain.ports import BucketOrder
+from orchestrator.domain.ports import NewBucket
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.errors import LeaseHeldError
@@ -23,8 +23,8 @@ def delete_data(controller, name):
 
 def stranger(controller, lab):
     """Make a node and a VM of another deployment."""
-    node = controller.blueprint.node_order(controller.record, ZONE, 7)
-    vm = controller.blueprint.vm_order(controller.record)
+    node = controller.blueprint.new_node(controller.record, ZONE, 7)
+    vm = controller.blueprint.new_vm(controller.record)
     labels = {"tpuctl-deployment": "other"}
     controller.cloud.nodes.create(replace(node, name="other-tpu-g7", labels=labels))
     controller.cloud.vms.create(replace(vm, name="other-vm", labels=labels))
@@ -112,7 +112,7 @@ def test_down_looks_into_every_zone_ever_used(lab):
 
 
 def test_down_reads_a_zone_whose_create_had_no_answer_before_the_kill(lab):
-    """The order was written down before it was made; killed right after it, in a zone that the file drops."""
+    """The create was written down before it was made; killed right after it, in a zone that the file drops."""
     killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE], vm="none"))
     killed.want()
     killed.one_pass()
@@ -134,7 +134,7 @@ def test_down_leaves_other_deployments_alone(lab):
 def test_down_sweeps_what_no_record_knows(lab):
     """A node of an incarnation that nobody remembers goes too."""
     controller = lab.up()
-    controller.cloud.nodes.create(controller.blueprint.node_order(controller.record, ZONE, 40))
+    controller.cloud.nodes.create(controller.blueprint.new_node(controller.record, ZONE, 40))
     assert controller.deletion().machines() == ()
     assert lab.nodes() == {}
 
@@ -185,7 +185,7 @@ def test_down_never_deletes_a_bucket_that_it_did_not_make(lab, adopt):
     spec = a_spec(bucket__name="theirs", bucket__adopt=adopt)
     labels = {"tpuctl-deployment": "demo"} if adopt else {}
     controller = lab.controller(spec)
-    controller.cloud.buckets.create(BucketOrder("theirs", "europe-west4", labels, "a@b.invalid"))
+    controller.cloud.buckets.create(NewBucket("theirs", "europe-west4", labels, "a@b.invalid"))
     before = lab.mutations()["storage.buckets.delete"]
     left = delete_data(controller, "theirs")
     assert left is not None
@@ -203,7 +203,7 @@ def test_down_says_when_the_bucket_cannot_be_deleted(lab):
 
 
 def test_down_waits_for_a_create_whose_answer_was_lost(lab):
-    """An order that nobody confirmed may still show; one empty list right after it proves nothing."""
+    """A create that nobody confirmed may still show; one empty list right after it proves nothing."""
     controller = lab.up()
     controller.records.update(lambda record: changed(record, accepted=False, requested_at=lab.clock.now()))
     begun = lab.clock.now()
@@ -211,7 +211,7 @@ def test_down_waits_for_a_create_whose_answer_was_lost(lab):
     assert lab.clock.now() - begun >= 30
 
 
-def test_down_waits_for_an_order_that_is_still_running(lab, monkeypatch):
+def test_down_waits_for_a_create_that_is_still_running(lab, monkeypatch):
     """No list shows the node before its operation is done, so two empty ones prove nothing; it is not forgotten."""
     lab.cloud.fail_next("tpu.nodes.create", ["latency:150"])
     controller = lab.controller()
@@ -375,9 +375,9 @@ def test_down_names_machines_of_our_label_in_zones_outside_file_and_record(lab):
     It costs one list of TPUs and one of VMs.
     """
     controller = lab.up()
-    order = controller.blueprint.node_order(controller.record, OTHER_ZONE, 7)
-    controller.cloud.nodes.create(order)
-    controller.cloud.vms.create(replace(controller.blueprint.vm_order(controller.record), zone="us-east5-a"))
+    new = controller.blueprint.new_node(controller.record, OTHER_ZONE, 7)
+    controller.cloud.nodes.create(new)
+    controller.cloud.vms.create(replace(controller.blueprint.new_vm(controller.record), zone="us-east5-a"))
     lab.wait(5)
     lab.cloud.set_zone_state("us-west4-a", "unreachable")
     deletion = controller.deletion()

@@ -117,10 +117,10 @@ def test_the_next_pass_goes_on_where_it_was_killed(lab):
     """The TPU that was asked for last wins its race; whoever joins it gets a number of its own, and goes."""
     before = lab.controller(SPEC)
     record = before.record
-    cloud, orders = before.cloud, before.blueprint
-    cloud.buckets.create(orders.bucket_order())
-    cloud.vms.create(orders.vm_order(record))
-    made, asked = cloud.nodes.create(orders.node_order(record, THERE, 4)), record.operations[1]
+    cloud, blueprint = before.cloud, before.blueprint
+    cloud.buckets.create(blueprint.new_bucket())
+    cloud.vms.create(blueprint.new_vm(record))
+    made, asked = cloud.nodes.create(blueprint.new_node(record, THERE, 4)), record.operations[1]
     operations = lab.cloud.kernel.state.operations
     operations[asked.id.rsplit("/", 1)[1]] = operations[made.id.rsplit("/", 1)[1]]
     later = lab.controller(SPEC)
@@ -135,7 +135,7 @@ def test_the_next_pass_goes_on_where_it_was_killed(lab):
 def test_the_journal_holds_what_the_record_held(lab, left):
     """Where the record is lost: the numbers that were given, and since when the deployment exists."""
     before = lab.controller(SPEC)
-    before.cloud.buckets.create(before.blueprint.bucket_order())
+    before.cloud.buckets.create(before.blueprint.new_bucket())
     for line in (LEFT / "journal.jsonl").read_text().splitlines():
         entry = json.loads(line)
         lab.put(f"{JOURNAL}{entry['id']}.{entry['part']}.json", line.encode())

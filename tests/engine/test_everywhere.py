@@ -35,7 +35,7 @@ def test_three_zones_take_two_calls_of_a_pass(lab):
 def test_a_tpu_in_another_zone_is_observed(lab):
     """What an earlier life has left there is found, and goes."""
     controller = lab.up(MANY)
-    controller.cloud.nodes.create(controller.blueprint.node_order(controller.record, ZONES[2], 0))
+    controller.cloud.nodes.create(controller.blueprint.new_node(controller.record, ZONES[2], 0))
     lab.wait(5)
     lab.controller(MANY).run(lambda r: len(lab.nodes()) == 1, seconds=600)
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}

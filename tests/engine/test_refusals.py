@@ -282,10 +282,10 @@ def test_a_vm_that_cannot_be_started_is_asked_in_a_bounded_way(lab):
 def test_a_foreign_node_with_our_name_is_refused_and_not_touched(lab):
     """A node of that name without our label is somebody's: one clear error, and nothing is deleted."""
     controller = lab.controller()
-    order = controller.blueprint.node_order(controller.record, ZONE, 1)
+    new = controller.blueprint.new_node(controller.record, ZONE, 1)
     from dataclasses import replace
 
-    controller.cloud.nodes.create(replace(order, labels={}))
+    controller.cloud.nodes.create(replace(new, labels={}))
     with pytest.raises(TpuctlError, match="demo-tpu-g1"):
         controller.up()
     assert "demo-tpu-g1" in lab.nodes()
@@ -300,7 +300,7 @@ def test_a_node_whose_answer_was_lost_is_ours_however_old_the_lists_are(lab, mon
     def old(self, *words):
         return listed(self, *words) if lab.clock.now() > since + 20 else Present(())
 
-    controller.cloud.nodes.create(controller.blueprint.node_order(controller.record, ZONE, 1))
+    controller.cloud.nodes.create(controller.blueprint.new_node(controller.record, ZONE, 1))
     monkeypatch.setattr(type(controller.cloud.nodes), "labelled", old)
     controller.up()
     assert list(lab.nodes()) == ["demo-tpu-g1"]
@@ -313,8 +313,8 @@ def test_a_foreign_vm_with_our_name_is_refused_and_not_touched(lab, running):
     from dataclasses import replace
 
     controller = lab.controller()
-    order = controller.blueprint.vm_order(controller.record)
-    controller.cloud.vms.create(replace(order, labels={"owner": "somebody"}))
+    new = controller.blueprint.new_vm(controller.record)
+    controller.cloud.vms.create(replace(new, labels={"owner": "somebody"}))
     lab.clock.advance(5)
     if not running:
         controller.cloud.vms.stop("demo-vm", ZONE)
@@ -346,11 +346,11 @@ def test_a_foreign_bucket_stops_with_its_reason(tmp_path):
 def test_a_bucket_of_another_deployment_is_not_taken_over(lab):
     """A bucket of the same project that does not carry our label is refused unless it is adopted."""
     from orchestrator.domain.names import region_of
-    from orchestrator.domain.ports import BucketOrder
+    from orchestrator.domain.ports import NewBucket
 
     controller = lab.controller()
-    order = BucketOrder(lab.bucket, region_of(ZONE), {"tpuctl-deployment": "other"}, "a@b.invalid")
-    controller.cloud.buckets.create(order)
+    new = NewBucket(lab.bucket, region_of(ZONE), {"tpuctl-deployment": "other"}, "a@b.invalid")
+    controller.cloud.buckets.create(new)
     with pytest.raises(ConflictError):
         controller.up()
     assert lab.objects() == []

@@ -26,10 +26,10 @@ def test_up_takes_the_tpu_out_of_the_reservation(tmp_path, name):
 
 
 def test_a_reservation_in_use_is_waited_for_as_any_place_in_the_queue(tmp_path):
-    """One order only; nothing is asked for outside of the reservation."""
+    """One request only; nothing is requested outside of the reservation."""
     lab = Lab(tmp_path, reservations=MINE)
     other = lab.controller(reserved(name="other"), state="other")
-    other.cloud.queued.create(other.blueprint.node_order(other.record, ZONE, 1), None)
+    other.cloud.queued.create(other.blueprint.new_node(other.record, ZONE, 1), None)
     controller = lab.controller(reserved())
     controller.want()
     controller.run(seconds=3600, passes=200)
@@ -48,8 +48,8 @@ def test_a_reservation_that_is_not_there_ends_the_asking_and_names_the_setting(t
     assert lab.mutations()["tpu.queuedResources.create"] == 1
 
 
-def test_the_same_answer_to_an_order_without_a_name_is_a_stockout(tmp_path):
-    """A zone whose TPUs are all reserved says so to spot orders as well (docs/facts.md 1.6)."""
+def test_the_same_answer_to_a_request_without_a_name_is_a_stockout(tmp_path):
+    """A zone whose TPUs are all reserved says so to spot requests as well (docs/facts.md 1.6)."""
     lab = Lab(tmp_path)
     lab.cloud.fail_next("tpu.nodes.create", ["zone serves only reservations"])
     controller = lab.up(queued(tpu__request="node"))

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from orchestrator.clock import VirtualClock
-from orchestrator.domain.ports import BucketOrder, NodeOrder, VmOrder
+from orchestrator.domain.ports import NewBucket, NewNode, NewVm
 from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
@@ -71,8 +71,8 @@ def vms_of(lab: Lab) -> ComputeVms:
     return ComputeVms(lab.clients)
 
 
-def a_node(**changes: Any) -> NodeOrder:
-    """Return an order for a spot v5litepod-8."""
+def a_node(**changes: Any) -> NewNode:
+    """Describe a new spot v5litepod-8."""
     values: dict[str, Any] = {
         "name": "demo-tpu-g3",
         "zone": ZONE,
@@ -85,11 +85,11 @@ def a_node(**changes: Any) -> NodeOrder:
         "service_account": ACCOUNT,
         "scopes": SCOPES,
     }
-    return NodeOrder(**{**values, **changes})
+    return NewNode(**{**values, **changes})
 
 
-def a_vm(**changes: Any) -> VmOrder:
-    """Return an order for a small standard VM."""
+def a_vm(**changes: Any) -> NewVm:
+    """Describe a new small standard VM."""
     values: dict[str, Any] = {
         "name": "demo-vm",
         "zone": ZONE,
@@ -102,18 +102,18 @@ def a_vm(**changes: Any) -> VmOrder:
         "scopes": SCOPES,
         "ttl": 7 * 86400.0,
     }
-    return VmOrder(**{**values, **changes})
+    return NewVm(**{**values, **changes})
 
 
-def a_bucket(**changes: Any) -> BucketOrder:
-    """Return an order for a bucket in the TPU's region."""
+def a_bucket(**changes: Any) -> NewBucket:
+    """Describe a new bucket in the TPU's region."""
     values: dict[str, Any] = {
         "name": "demo-bucket",
         "location": "europe-west4",
         "labels": {LABEL: "demo"},
         "writer": ACCOUNT,
     }
-    return BucketOrder(**{**values, **changes})
+    return NewBucket(**{**values, **changes})
 
 
 @dataclass

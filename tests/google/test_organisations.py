@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.domain.observation import Absent, OperationResult, Present, Unknown
-from orchestrator.domain.ports import NetworkInterface, NodeOrder
+from orchestrator.domain.ports import NetworkInterface, NewNode
 from orchestrator.emulator.state import constraints
 from orchestrator.errors import TpuctlError
 from orchestrator.google.error_mapping import judge
@@ -24,11 +24,11 @@ def refusal_of_vm(lab: Lab, **changes: object) -> TpuctlError:
     return caught.value
 
 
-def refusal_of_tpu(lab: Lab, order: NodeOrder) -> TpuctlError | OperationResult | None:
+def refusal_of_tpu(lab: Lab, new: NewNode) -> TpuctlError | OperationResult | None:
     """Return why the TPU is refused, by the call or in its operation; None: it was made."""
     nodes = TpuNodes(lab.clients)
     try:
-        started = nodes.create(order)
+        started = nodes.create(new)
     except TpuctlError as error:
         return error
     lab.local.tick()

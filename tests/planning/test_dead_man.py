@@ -57,7 +57,7 @@ def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
     assert f"TPUCTL_EXPIRES_AT='{NOW + 7200:.0f}'" in made.job_env
     assert "expire.lock" in made.expire_cron
     assert made.expire_cron in made.startup
-    assert armed.node_order(known, ZONE, 1).scopes == (CLOUD_PLATFORM,)
+    assert armed.new_node(known, ZONE, 1).scopes == (CLOUD_PLATFORM,)
     for other in (armed.scripts("vm", known), plain.scripts("tpu", known, node="demo-tpu-g1", zone=ZONE)):
         assert other.expire_cron == other.run_expire == ""
         assert "EXPIRES_AT" not in other.job_env + other.startup

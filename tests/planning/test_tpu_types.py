@@ -91,13 +91,13 @@ def test_a_substitute_is_not_replaced_for_being_one():
     assert unwanted(reshaped(made, shape_of(spec(tpu=replace(BOTH.tpu, type="v5litepod-4")))))
 
 
-def test_the_order_and_the_bill_are_for_the_type_that_was_taken():
+def test_the_request_and_the_bill_are_for_the_type_that_was_taken():
     """With the software of that type, at its price."""
     made = record(type=SECOND, rivals=(Candidate(2, OTHER_ZONE, NOW),))
-    orders = Blueprint(BOTH, CloudAccount("p", "a@b"), "key")
-    order = orders.node_order(made, ZONE, 1)
-    assert (order.type, order.runtime) == (SECOND, "v2-alpha-tpuv6e")
-    assert orders.node_order(record(), ZONE, 1).type == FIRST
+    blueprint = Blueprint(BOTH, CloudAccount("p", "a@b"), "key")
+    new = blueprint.new_node(made, ZONE, 1)
+    assert (new.type, new.runtime) == (SECOND, "v2-alpha-tpuv6e")
+    assert blueprint.new_node(record(), ZONE, 1).type == FIRST
     seen = learn(made, world(observed_at=NOW))
     (span,) = (s for s in seen.spans if s.kind is Kind.NODE)
     assert span.type == SECOND

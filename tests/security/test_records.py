@@ -229,8 +229,8 @@ def test_what_is_paid_for_comes_out_of_the_file(lab):
     """A record asks neither for another type nor for one on demand, where the file does not."""
     controller = lab.up()
     forged = changed(controller.record, type="v5litepod-256", on_demand=(2, 3))
-    order = controller.blueprint.node_order(forged, "europe-west4-b", 2)
-    assert (order.type, order.spot) == (a_spec().tpu.type, True)
+    new = controller.blueprint.new_node(forged, "europe-west4-b", 2)
+    assert (new.type, new.spot) == (a_spec().tpu.type, True)
     other = lab.controller(a_spec(tpu__other_types=["v5litepod-16"]), state="other")
     allowed = changed(controller.record, type="v5litepod-16")
-    assert other.blueprint.node_order(allowed, "europe-west4-b", 2).type == "v5litepod-16"
+    assert other.blueprint.new_node(allowed, "europe-west4-b", 2).type == "v5litepod-16"

@@ -81,17 +81,17 @@ def ask_beyond_quota(session: Session, zone: str, tpu_type: str) -> str:
     larger = beyond(session.catalog, tpu_type, zone, limit)
     if not larger:
         raise StepSkipError(f"no type of this quota is beyond the project's limit ({limit})")
-    order = session.blueprint.node_order(session.records.current, zone, 1)
-    order = replace(order, name=f"{session.spec.name}-tpu-beyond", type=larger)
+    new = session.blueprint.new_node(session.records.current, zone, 1)
+    new = replace(new, name=f"{session.spec.name}-tpu-beyond", type=larger)
     try:
-        session.cloud.nodes.create(order)
+        session.cloud.nodes.create(new)
     except TpuctlError as error:
         # Any other refusal does not prove that quota errors are understood.
         if error.retry is not Retry.QUOTA:
             raise StepError(f"{larger} was not refused for quota: {error.code} {error.message}") from error
         return f"{larger} is refused, the limit is {limit}: {error.code}"
     # It was granted and is billed: delete it first, then fail the step.
-    session.cloud.nodes.delete(order.name, zone)
+    session.cloud.nodes.delete(new.name, zone)
     raise StepError(f"{larger} was not refused though the limit is {limit}; its deletion is requested")
 
 

@@ -242,9 +242,9 @@ class Run:
     def _refusals(self) -> None:
         """Request a nonexistent type; an existing one might be granted and billed."""
         session = self.session
-        order = session.blueprint.node_order(session.records.current, self.zone, 1)
-        order = replace(order, name=f"{self.name}-tpu-refused")
-        for other in (replace(order, type=NO_SUCH_TYPE), replace(order, zone=NO_SUCH_ZONE)):
+        new = session.blueprint.new_node(session.records.current, self.zone, 1)
+        new = replace(new, name=f"{self.name}-tpu-refused")
+        for other in (replace(new, type=NO_SUCH_TYPE), replace(new, zone=NO_SUCH_ZONE)):
             try:
                 session.cloud.nodes.create(other)
             # Another process holds the lease, which is no refusal of the type or zone.
