@@ -60,7 +60,10 @@ TWINS = {
     "_look": "_observe, _read, or what it does",
     "look": "observe, read, find, or what it does",
     "looks": "observations, checks",
+    "Order": "SortOrder; NewNode, NewVm, NewBucket (to create); Submission (of a fleet); CopyOptions",
     "Orders": "Interrupts (what ends the agent)",
+    "order": "new, request, submission, options; an order is a sequence",
+    "orders": "requests, submissions, interrupts",
     "place": "zone, path, position, target, queued resource, or what it is",
     "place_of": "memory_of, worker_of, call_target_of",
     "places": "zones, paths, positions, memories, or what they are",
@@ -78,6 +81,12 @@ TWINS = {
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 WHERE = {
     "adopt": {"orchestrator/app/adopt.py", "orchestrator/domain/spec.py"},
+    # Sequences: the order of a list, the number of an event.
+    "order": {
+        "orchestrator/emulator/http/paging.py",
+        "orchestrator/emulator/http/secrets.py",
+        "orchestrator/emulator/state/kernel.py",
+    },
     # A SavedPlace, as heartbeats have it.
     "place": {"orchestrator/agent/checkpoints/leftovers.py", "orchestrator/agent/attempt/rescue.py"},
     # A key of a cache's manifest, and the folders that it is written from.

@@ -101,12 +101,12 @@ class Preview:
         return change.name or self.bucket or f"tpuctl-{self.spec.name}-<digest of project and name>"
 
     def details(self, change: Change) -> dict[str, str]:
-        """Return further details of a change for people; for a creation also what is ordered."""
-        ordered = (
+        """Return further details of a change for people; for a creation also what is requested."""
+        requested = (
             _ORDERED[change.kind](self) if change.verb is Verb.CREATE and change.kind in _ORDERED else {}
         )
         kind = {"type": change.type} if change.substitute else {}
-        return {**ordered, **kind, **change.details}
+        return {**requested, **kind, **change.details}
 
     def as_dict(self, *, scripts: bool = False) -> dict[str, object]:
         """Return the preview as `--json` prints it."""

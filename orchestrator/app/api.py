@@ -34,7 +34,7 @@ from orchestrator.app.status.status import newest, open_for_status
 from orchestrator.app.up import bring_up
 from orchestrator.domain.events import Event
 from orchestrator.domain.job_progress import common_step, seconds_remaining
-from orchestrator.engine.fleet import orders as fleet_orders
+from orchestrator.engine.fleet import job_store
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.bill import by_user
@@ -212,7 +212,7 @@ class TpuFleet(_OfFile):
     def is_over(self, job: str) -> bool:
         """Say whether every task of a job has ended, whatever its end, or was cancelled."""
         store = jobs.fleet_to_read(self._choice, self._reporter).head.store
-        return not unfinished(jobs.submitted_order(store, job), fleet_orders.ended(store, job))
+        return not unfinished(jobs.submitted_job(store, job), job_store.ended(store, job))
 
     def cancel(self, which: str, *, user: str | None = None) -> int:
         """End a job, or one task of it (JOB/3), for good; return how many tasks waited or ran."""

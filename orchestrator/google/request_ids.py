@@ -1,4 +1,4 @@
-"""Derive request ids of VM inserts: the same order gets the same id until the id is used up."""
+"""Derive request ids of VM inserts: the same new VM gets the same id until the id is used up."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ class RequestIds:
         self._by_operation: dict[str, str] = {}
 
     def of(self, zone: str, body: dict[str, Any]) -> str:
-        """Return the id for an order: a UUIDv5 of zone and body (name and labels are in it), never zero."""
+        """Return the id for a new VM: a UUIDv5 of zone and body (name and labels are in it), never zero."""
         # From the content alone, so that the successor of a killed process sends the same id.
         found = str(uuid.uuid5(_NAMESPACE, json.dumps([zone, body], sort_keys=True)))
         with self._lock:

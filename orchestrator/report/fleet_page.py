@@ -26,7 +26,7 @@ _KINDS = {
 def fleet_page(account: Account, tables: Sequence[ResultsTable]) -> str:
     """Return the page; *tables* are the results of the jobs that have parameters or collected files."""
     style = asset("style.css")
-    kinds = {job.order.name: f"job{min(n, COLOURS - 1)}" for n, job in enumerate(account.jobs)}
+    kinds = {job.submission.name: f"job{min(n, COLOURS - 1)}" for n, job in enumerate(account.jobs)}
     since, until = _time(account)
     values = {
         **_head(account), **_rows(account.lanes, kinds, since, until), **_money(account, kinds),
@@ -41,7 +41,7 @@ def fleet_page(account: Account, tables: Sequence[ResultsTable]) -> str:
 
 def _time(account: Account) -> tuple[float, float]:
     begins = [part.since for lane in account.lanes for part in lane.stretches[:1]]
-    begins += [job.order.submitted_at for job in account.jobs]
+    begins += [job.submission.submitted_at for job in account.jobs]
     ends = [lane.stretches[-1].until for lane in account.lanes if lane.stretches]
     ends += [end.at for job in account.jobs for end in job.ends.values()]
     goes_on = any(lane.lives for lane in account.lanes)
@@ -51,7 +51,7 @@ def _time(account: Account) -> tuple[float, float]:
 
 def _counts(account: Account, job: JobHistory) -> dict[str, int]:
     found: dict[str, int] = {}
-    for task in range(len(job.order.parameters)):
+    for task in range(len(job.submission.parameters)):
         state = state_of(job, task, account.at_work)
         found[state] = found.get(state, 0) + 1
     return found
@@ -59,7 +59,7 @@ def _counts(account: Account, job: JobHistory) -> dict[str, int]:
 
 def _head(account: Account) -> dict[str, Any]:
     counts = [_counts(account, job) for job in account.jobs]
-    tasks = sum(len(job.order.parameters) for job in account.jobs)
+    tasks = sum(len(job.submission.parameters) for job in account.jobs)
     done = sum(one.get("done", 0) for one in counts)
     open_ = sum(one.get("running", 0) + one.get("waiting", 0) for one in counts)
     live, bill = sum(lane.lives for lane in account.lanes), account.bill
@@ -98,7 +98,7 @@ def _head(account: Account) -> dict[str, Any]:
 def _remaining_text(account: Account, counts: Sequence[Mapping[str, int]]) -> str:
     """Return when all jobs will end, if that is known for each."""
     both = zip(account.jobs, counts, strict=True)
-    going = [job.order.name for job, one in both if {"running", "waiting"} & one.keys()]
+    going = [job.submission.name for job, one in both if {"running", "waiting"} & one.keys()]
     if any(name not in account.eta for name in going):
         return UNKNOWN
     return f"about {span_text(max(account.eta[name] for name in going))}"
@@ -200,13 +200,13 @@ def _steps(
 
 
 def _job(account: Account, job: JobHistory, kinds: Mapping[str, str]) -> dict[str, Any]:
-    name, counts = job.order.name, _counts(account, job)
+    name, counts = job.submission.name, _counts(account, job)
     lost = [lost_steps(job, task) for task in job.starts]
     known = sum(one for one in lost if one is not None)
     amount, eta = account.bill.jobs.get(name, Amount()), account.eta.get(name)
     over = not counts.get("running", 0) + counts.get("waiting", 0)
     return {
-        "name": name, "kind": kinds[name], "tasks": len(job.order.parameters),
+        "name": name, "kind": kinds[name], "tasks": len(job.submission.parameters),
         **{state: counts.get(state, 0) for state in ("done", "running", "waiting")},
         "failed": counts.get("failed", 0) + counts.get("unclaimed", 0),
         "restarts": sum(job.restarts(task) for task in job.starts),

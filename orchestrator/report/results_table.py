@@ -46,15 +46,15 @@ def results_table(
     files: Mapping[int, Mapping[str, bytes]],
 ) -> ResultsTable:  # fmt: skip
     """Return the table of all tasks; *files* are what each has left, by task and name."""
-    parameters = tuple(dict.fromkeys(key for one in job.order.parameters for key in one))
+    parameters = tuple(dict.fromkeys(key for one in job.submission.parameters for key in one))
     # A parameter may have the name of one of our columns; then ours is renamed.
     own = {name: name if name not in parameters else f"task_{name}" for name in OWN}
     number = "task" if "task" not in parameters else "task_number"
     taken = {number, *parameters, *own.values()}
     collected: dict[str, None] = {}
     rows: list[dict[str, Value]] = []
-    for task, variables in enumerate(job.order.parameters):
-        (step, loss), amount = job.progress(task), costs.tasks.get((job.order.name, task), Amount())
+    for task, variables in enumerate(job.submission.parameters):
+        (step, loss), amount = job.progress(task), costs.tasks.get((job.submission.name, task), Amount())
         values: dict[str, Value] = {
             "state": state_of(job, task, at_work), "restarts": job.restarts(task),
             "lost_steps": lost_steps(job, task), "node_seconds": round(amount.seconds, 1),
@@ -70,7 +70,7 @@ def results_table(
                     row[column] = value
         rows.append(row)
     columns = (number, *parameters, *own.values(), *collected)
-    return ResultsTable(job.order.name, columns, tuple(rows), parameters, tuple(collected))
+    return ResultsTable(job.submission.name, columns, tuple(rows), parameters, tuple(collected))
 
 
 def values_in(file: str, data: bytes) -> dict[str, Value]:

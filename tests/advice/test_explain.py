@@ -50,7 +50,7 @@ def unhealthy():
 
 
 def in_queue():
-    """Return a TPU that is only an order in the queue."""
+    """Return a TPU that is only a request in the queue."""
     place = QueuedResource("demo-tpu-g1", "us-central1-a", WAITING, 1, created_at=NOW - 3600)
     return {"nodes": Present(merged((), (place,))), "heartbeats": Present(())}
 

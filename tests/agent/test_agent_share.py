@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.agent.fleet.share import SHARE
 from orchestrator.agent.fleet.task import AGAIN
-from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, ORDERS, STARTS
+from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, STARTS, SUBMISSIONS
 from tests.agent.agent_lab import Lab, Machine, is_alive
 
 JOB, TASK = "jobs/wide/", "jobs/wide/tasks/0/"
@@ -32,7 +32,7 @@ class Fleet:
             f"TPUCTL_JOB_PREFIX={JOB} TPUCTL_PREFIX={TASK}\n"
             f'exec {shlex.join(Machine.command(Machine, "task"))} >>"$machine/agent.log" 2>&1\n'  # type: ignore[arg-type]
         )
-        lab.put(f"{ORDERS}wide.json", json.dumps({"order": {"script": self.script}}).encode())
+        lab.put(f"{SUBMISSIONS}wide.json", json.dumps({"order": {"script": self.script}}).encode())
 
     def node(self, name: str) -> None:
         """Start the machines of a node, as its own deployment does: each of them follows."""

@@ -11,7 +11,7 @@ from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
 
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 NODE_STATES = [s.name for s in NodeState if s is not NodeState.STATE_UNSPECIFIED]
-ORDERS = {
+NODES = {
     "spot": {},
     "on demand": {"spot": False},
     "no outside address": {"external_ip": False},
@@ -28,7 +28,7 @@ ORDERS = {
     "no name": {"name": ""},
     "other zone": {"zone": OTHER_ZONE, "type": "v5litepod-4"},
 }
-VM_ORDERS = {
+VMS = {
     "standard": {},
     "spot": {"spot": True},
     "short life": {"ttl": 1.0},
@@ -48,26 +48,26 @@ VM_ORDERS = {
 }
 
 
-@each([*ORDERS])
-def a_node_is_made_as_ordered(way, value):
-    """The order becomes the same node, or meets the same refusal, and the list shows the same."""
-    order = a_node(**ORDERS[value])
-    outcome = way.tried(way.nodes.create, order)
+@each([*NODES])
+def a_node_is_made_as_requested(way, value):
+    """The new one becomes the same node, or meets the same refusal, and the list shows the same."""
+    new = a_node(**NODES[value])
+    outcome = way.tried(way.nodes.create, new)
     if isinstance(outcome, Operation):
         way.ok(way.nodes.poll, outcome)
-    way.tried(way.nodes.labelled, LABEL, "demo", [order.zone])
-    if order.name:  # the official client refuses to ask for a node without one
-        way.tried(way.nodes.observe, order.name, order.zone)
+    way.tried(way.nodes.labelled, LABEL, "demo", [new.zone])
+    if new.name:  # the official client refuses to ask for a node without one
+        way.tried(way.nodes.observe, new.name, new.zone)
 
 
-@each([*VM_ORDERS])
-def a_vm_is_made_as_ordered(way, value):
-    """The order becomes the same VM with the same end, or meets the same refusal."""
-    order = a_vm(**VM_ORDERS[value])
-    outcome = way.tried(way.vms.create, order)
+@each([*VMS])
+def a_vm_is_made_as_requested(way, value):
+    """The new one becomes the same VM with the same end, or meets the same refusal."""
+    new = a_vm(**VMS[value])
+    outcome = way.tried(way.vms.create, new)
     if isinstance(outcome, Operation):
         way.ok(way.vms.poll, outcome)
-    way.tried(way.vms.observe, order.name, order.zone)
+    way.tried(way.vms.observe, new.name, new.zone)
 
 
 @each(NODE_STATES)
@@ -216,8 +216,8 @@ def long_lists_of_nodes_have_pages(way):
 def long_lists_of_vms_have_pages(way):
     """The filter comes first, then the pages."""
     for number in range(503):
-        order = a_vm(name=f"vm-{number}", labels={LABEL: "demo" if number > 1 else "else"})
-        way.local.compute.insert(ZONE, as_json(instance_body(order), presence=True))
+        new = a_vm(name=f"vm-{number}", labels={LABEL: "demo" if number > 1 else "else"})
+        way.local.compute.insert(ZONE, as_json(instance_body(new), presence=True))
     assert len(way.ok(way.vms.labelled, LABEL, "demo", [ZONE]).value) == 501
     assert way.local.calls["compute.instances.list"] == 2
 
@@ -252,7 +252,7 @@ def a_stockout_shows_in_the_operation(way):
 
 @case()
 def a_taken_name_is_a_conflict(way):
-    """Of a node and of a VM; the same VM order is the same request."""
+    """Of a node and of a VM; the same new VM is the same request."""
     way.furnish()
     assert not way.refused(way.nodes.create, a_node()).aborted
     assert not way.refused(way.vms.create, a_vm(disk_gb=60)).aborted

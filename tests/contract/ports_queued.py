@@ -1,4 +1,4 @@
-"""Cases about queued resources: orders, states, deadlines, deletions, faults."""
+"""Cases about queued resources: requests, states, deadlines, deletions, faults."""
 
 from orchestrator.domain.machines.queued_resource import QueuedState
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown
@@ -10,7 +10,7 @@ from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node
 
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 CREATE = "tpu.queuedResources.create"
-ORDERS = {
+NODES = {
     "spot": {},
     "on demand": {"spot": False},
     "no outside address": {"external_ip": False},
@@ -29,16 +29,16 @@ def listed(way, zones=(ZONE,)):
     return way.ok(way.queued.labelled, LABEL, "demo", list(zones))
 
 
-@each([*ORDERS])
-def a_queued_resource_is_made_as_ordered(way, value):
-    """The order becomes the same queued resource and node, or meets the same refusal."""
-    order = a_node(**ORDERS[value])
-    outcome = way.tried(way.queued.create, order, 3600.0)
+@each([*NODES])
+def a_queued_resource_is_made_as_requested(way, value):
+    """The request becomes the same queued resource and node, or meets the same refusal."""
+    new = a_node(**NODES[value])
+    outcome = way.tried(way.queued.create, new, 3600.0)
     if isinstance(outcome, Operation):
         assert outcome.kind is Kind.QUEUED
         way.ok(way.queued.poll, outcome)
-    way.tried(way.queued.observe, order.name, order.zone)
-    way.tried(way.queued.labelled, LABEL, "demo", [order.zone])
+    way.tried(way.queued.observe, new.name, new.zone)
+    way.tried(way.queued.labelled, LABEL, "demo", [new.zone])
     way.seen()
 
 
@@ -63,8 +63,8 @@ def a_queued_life_takes_its_time(way):
     way.wait(1)
     assert way.ok(way.queued.poll, gone).done
     assert listed(way) == Present(())
-    order = ["CREATING", "WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
-    assert list(dict.fromkeys(filter(None, states))) == order
+    in_turn = ["CREATING", "WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
+    assert list(dict.fromkeys(filter(None, states))) == in_turn
 
 
 @case(latency="scaled")
@@ -90,7 +90,7 @@ def a_deletion_without_force_spares_the_node(way):
 
 
 @case(stockouts=frozenset({ZONE}))
-def an_order_that_got_nothing_in_time_fails(way):
+def a_request_that_got_nothing_in_time_fails(way):
     """FAILED with one of our errors."""
     way.ok(way.queued.create, a_node(), 60.9)
     way.wait(59)

@@ -62,7 +62,7 @@ def a_name_that_a_stranger_owns_is_refused(way):
 
 
 @each(["europe-west4", "EU", "us-central1", "not a place"])
-def a_bucket_lies_where_it_was_ordered(way, value):
+def a_bucket_lies_where_it_was_requested(way, value):
     """The location is shown in lower case; one that cannot be is refused."""
     way.tried(way.buckets.create, a_bucket(location=value))
     way.ok(way.buckets.observe, BUCKET)

@@ -19,24 +19,24 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-ORDER_BYTES = 200_000
+REQUEST_BYTES = 200_000
 
 
 def run(
     words: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float = 120.0
 ) -> subprocess.CompletedProcess[str]:
     """Run `gcloud WORDS` in *folder* to its end; its standard input is empty."""
-    if (orders := _parent()) is None:
+    if (requests := _parent()) is None:
         return subprocess.run(
             ["gcloud", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds,
             check=False,
         )  # fmt: skip
-    order = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)})
+    request = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)})
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        socket.send_fds(orders, [order.encode()], [out.fileno(), err.fileno()])
-        if not select.select([orders], [], [], seconds)[0]:
+        socket.send_fds(requests, [request.encode()], [out.fileno(), err.fileno()])
+        if not select.select([requests], [], [], seconds)[0]:
             raise subprocess.TimeoutExpired(["gcloud", *words], seconds)
-        code = int(orders.recv(100))
+        code = int(requests.recv(100))
         said = [(file.seek(0), file.read().decode())[1] for file in (out, err)]
     return subprocess.CompletedProcess(["gcloud", *words], code, *said)
 
@@ -49,7 +49,7 @@ def _parent() -> "socket.socket | None":
     if not python.exists():
         return None
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ORDER_BYTES)
+    mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_BYTES)
     with its:
         subprocess.Popen(
             [python, "-S", __file__, str(its.fileno()), str(root / "lib")], pass_fds=[its.fileno()],
@@ -58,26 +58,26 @@ def _parent() -> "socket.socket | None":
     return mine
 
 
-def _serve(orders: socket.socket) -> None:
-    """Fork for each order and tell its exit code; return in the child, leave when nobody can order."""
+def _serve(requests: socket.socket) -> None:
+    """Fork for each request and tell its exit code; return in the child, leave when nobody can request."""
     while True:
-        order, files, _, _ = socket.recv_fds(orders, ORDER_BYTES, 2)
-        if not order:
+        request, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 2)
+        if not request:
             sys.exit()
         learned, tell = os.pipe()
         gc.freeze()  # the child need not copy what it only looks at
         if (pid := os.fork()) == 0:
-            orders.close()
+            requests.close()
             os.close(learned)
-            return _become(json.loads(order), *files, tell)
+            return _become(json.loads(request), *files, tell)
         for file in (*files, tell):
             os.close(file)
         with os.fdopen(learned) as names:
             _learn(names.read().split())
-        orders.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+        requests.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
 
 
-def _become(order: dict, out: int, err: int, tell: int) -> None:
+def _become(request: dict, out: int, err: int, tell: int) -> None:
     """Take the command's place, and tell at the end which modules it imported."""
     import atexit
 
@@ -85,10 +85,10 @@ def _become(order: dict, out: int, err: int, tell: int) -> None:
     atexit.register(lambda: os.fdopen(tell, "w").write("\n".join(set(sys.modules) - known)))
     os.dup2(out, 1)
     os.dup2(err, 2)
-    os.chdir(order["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(order["environment"])
-    sys.argv[1:] = order["words"]
+    os.environ.update(request["environment"])
+    sys.argv[1:] = request["words"]
 
 
 def _learn(names: Sequence[str]) -> None:

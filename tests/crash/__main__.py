@@ -54,19 +54,19 @@ def gathered(pool, wanted, chosen):
     What cannot be shared out comes first; the rest is cut into shares, so that no process waits long.
     """
     kinds = ["repeated", *(kind for kind in SHARED for _ in range(SHARES)), "real"]
-    orders = [
+    requests = [
         (SCENARIOS.index(scenario), kind, kinds[:at].count(kind), chosen.kills, chosen.real)
         for at, kind in enumerate(kinds)
         for scenario in wanted
         if kind != "alone" or scenario.swept
     ]
     results = {scenario.name: {} for scenario in wanted}
-    for order, found in zip(orders, pool.map(one_share, *zip(*orders, strict=True)), strict=True):
-        found_by_kind = results[SCENARIOS[order[0]].name]
-        if order[1] in found_by_kind:
-            found_by_kind[order[1]].add(found)
+    for request, found in zip(requests, pool.map(one_share, *zip(*requests, strict=True)), strict=True):
+        found_by_kind = results[SCENARIOS[request[0]].name]
+        if request[1] in found_by_kind:
+            found_by_kind[request[1]].add(found)
         else:
-            found_by_kind[order[1]] = found
+            found_by_kind[request[1]] = found
     return results
 
 

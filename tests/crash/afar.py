@@ -109,10 +109,10 @@ class FarMachines:
 class Afar:
     """What a lab is for its controllers, seen from another process."""
 
-    def __init__(self, order):
-        address = ("127.0.0.1", order["port"])
-        self.folder, self.bucket = Path(order["folder"]), order["bucket"]
-        self.server, self.at, self.count, self._lock = Server(address), order["at"], 0, threading.Lock()
+    def __init__(self, request):
+        address = ("127.0.0.1", request["port"])
+        self.folder, self.bucket = Path(request["folder"]), request["bucket"]
+        self.server, self.at, self.count, self._lock = Server(address), request["at"], 0, threading.Lock()
         self.clock, self.machines = FarClock(self.server), FarMachines(self)
         self.cloud = SimpleNamespace(tick=lambda: None, calls=Counter())
         self.ended, self.processes, self.dead = set(), [], process_ended
@@ -134,7 +134,7 @@ class Afar:
         return make()
 
     def point(self, what):
-        """Count a step; at the one that was ordered, say which it is and die."""
+        """Count a step; at the one that was requested, say which it is and die."""
         with self._lock:
             self.count += 1
             if self.count == self.at:
@@ -180,23 +180,23 @@ def with_points(lab):
     ]
 
 
-def run(order):
+def run(request):
     """Run one command of a scenario in this process, as the only one of its computer."""
-    scenario = next(found for found in SCENARIOS if found.name == order["scenario"])
-    go = scenario.run if order["way"] is None else scenario.ways[order["way"]].go
-    lab = Afar(order)
-    place = lab.folder / order["place"]
+    scenario = next(found for found in SCENARIOS if found.name == request["scenario"])
+    go = scenario.run if request["way"] is None else scenario.ways[request["way"]].go
+    lab = Afar(request)
+    place = lab.folder / request["place"]
     for patch in with_points(lab):
         patch.start()
     with only_here(place, this_process("up", lab.clock.now()), lambda: None):
-        go(lab, scenario.spec, order["place"])
+        go(lab, scenario.spec, request["place"])
     return lab.count
 
 
-def child(order):
+def child(request):
     """Run one command and say how it ended; nothing of this process outlives it."""
     try:
-        say({"points": run(order)})
+        say({"points": run(request)})
     except BaseException as error:  # told to the tests, whatever it is
         traceback.print_exc()
         say({"error": f"{type(error).__name__}: {error}"})
@@ -222,7 +222,7 @@ def warm(port):
 
 
 def main():
-    """Fork once for each line of orders; say how each child ended."""
+    """Fork once for each line of requests; say how each child ended."""
     warm(sys.argv[1])
     for line in sys.stdin:
         pid = os.fork()

@@ -127,7 +127,7 @@ def suspended(stage):
 
 
 def in_queue(stage):
-    """An order waits in the queue of a zone without capacity; its controller was killed."""
+    """A request waits in the queue of a zone without capacity; its controller was killed."""
     strangers(stage)
     stage.cloud.fail_next("tpu.queuedResources.create", ["no-capacity"])
     with commands.process(stage, QUEUED, HERE) as made:

@@ -113,7 +113,7 @@ def served():
 
 
 class Far:
-    """Order commands from the process that forks, and hear how they end."""
+    """Request commands from the process that forks, and hear how they end."""
 
     def __init__(self, server):
         self._server = server
@@ -124,7 +124,7 @@ class Far:
             stdout=subprocess.PIPE,
         )
 
-    def order(self, stage, *, way=None, place=HERE, at=0):
+    def request(self, stage, *, way=None, place=HERE, at=0):
         """Run one command; return what it said and how it ended."""
         about = {"scenario": stage.scenario.name, "way": way, "place": place, "at": at}
         about |= {"bucket": stage.bucket, "folder": str(stage.folder), "port": self._server.server_address[1]}
@@ -145,7 +145,7 @@ class Far:
 
 @contextmanager
 def far():
-    """Yield what orders commands as real processes."""
+    """Yield what requests commands as real processes."""
     with served() as server:
         found = Far(server)
         try:
@@ -154,20 +154,20 @@ def far():
             found.close()
 
 
-def real_singles(folder, scenario, found, orders, *, every=1, first=1, latency="scaled"):
+def real_singles(folder, scenario, found, requests, *, every=1, first=1, latency="scaled"):
     """Kill a real process at each of *every* so many steps; a fresh one goes on, and all must be well."""
     stage = begun(folder, scenario, latency=latency)
     start = stage.freeze()
-    whole = orders.order(stage)
+    whole = requests.request(stage)
     assert "points" in whole, f"{scenario.name} without a kill: {whole}"
     found.points = whole["points"]
     for at in range(first, whole["points"] + 1, every):
         stage.thaw(start)
-        died = orders.order(stage, at=at)
+        died = requests.request(stage, at=at)
         try:
             # Threads race, so that a run may be over one step earlier than the one before.
             assert died["signal"] == signal.SIGKILL or died.get("points", 0) < at, died
-            ended = orders.order(stage, way=0)
+            ended = requests.request(stage, way=0)
             assert "points" in ended, ended
             scenario.ways[0].check(stage, scenario, stage.before)
         except Exception as error:  # each problem is told with its point, whatever it is

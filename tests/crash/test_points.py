@@ -51,10 +51,10 @@ def test_a_deployment_without_its_watcher_ends_for_good(tmp_path, scenario):
 
 def test_real_processes_are_killed(tmp_path):
     """SIGKILL of a process with its threads, files and locks; a fresh process finds the rest over HTTP."""
-    with far() as orders:
+    with far() as requests:
         for scenario in (SCENARIOS[0], SCENARIOS[1], SCENARIOS[3]):
             found = Found()
-            real_singles(tmp_path / scenario.name, scenario, found, orders, first=7, every=29)
+            real_singles(tmp_path / scenario.name, scenario, found, requests, first=7, every=29)
             none_of(found.problems)
             assert found.singles >= 1
 

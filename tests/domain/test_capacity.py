@@ -13,8 +13,8 @@ from orchestrator.domain.machines.capacity import (
     after_refusal,
     emptiness,
     memory_of,
-    order,
     passed_over,
+    ranked_zones,
     worth,
 )
 from orchestrator.domain.observation import NodeState, Present, World
@@ -51,8 +51,8 @@ def lived(zone, *hours, ago=DAY):
 
 def test_without_any_memory_the_order_of_the_file_holds():
     """And the zone of the last TPU comes first."""
-    assert order((A, B, C), (), "", NOW) == (A, B, C)
-    assert order((A, B, C), (), "", NOW, home=B) == (B, A, C)
+    assert ranked_zones((A, B, C), (), "", NOW) == (A, B, C)
+    assert ranked_zones((A, B, C), (), "", NOW, home=B) == (B, A, C)
 
 
 def test_an_outage_is_believed_for_about_as_long_as_it_has_lasted():
@@ -60,28 +60,28 @@ def test_an_outage_is_believed_for_about_as_long_as_it_has_lasted():
     short, long = refused(A, 900), refused(A, 8 * HOUR, 4 * HOUR, 900)
     assert emptiness(memory_of(short, A, ""), NOW) == pytest.approx(0.25)
     assert emptiness(memory_of(long, A, ""), NOW) > 0.9
-    assert order((A, B), refused(A, 60), "", NOW) == (B, A)
-    assert order((A, B), (*refused(A, 2 * HOUR), *refused(B, 1 * HOUR)), "", NOW) == (A, B)
-    assert order((A, B), long, "", NOW) == (B, A)
+    assert ranked_zones((A, B), refused(A, 60), "", NOW) == (B, A)
+    assert ranked_zones((A, B), (*refused(A, 2 * HOUR), *refused(B, 1 * HOUR)), "", NOW) == (A, B)
+    assert ranked_zones((A, B), long, "", NOW) == (B, A)
 
 
 def test_a_zone_that_has_just_taken_a_tpu_away_comes_last():
     """Others are asked first, also those of which nothing is known."""
-    assert order((A, B), lived(A, 30, ago=0.0), "", NOW, home=A) == (B, A)
+    assert ranked_zones((A, B), lived(A, 30, ago=0.0), "", NOW, home=A) == (B, A)
 
 
 def test_where_tpus_live_longer_is_asked_first():
     """By observed lives; the file's order decides between zones of which as much is known."""
-    assert order((A, B), lived(A, 0.1, 0.2, 0.1, 0.1), "", NOW) == (B, A)
-    assert order((A, B), lived(A, 9), "", NOW) == (A, B)
-    assert order((A, B), (*lived(A, 0.2, 0.2, 0.2, 0.2), *lived(B, 0.2, 0.2, 0.2)), "", NOW) == (B, A)
+    assert ranked_zones((A, B), lived(A, 0.1, 0.2, 0.1, 0.1), "", NOW) == (B, A)
+    assert ranked_zones((A, B), lived(A, 9), "", NOW) == (A, B)
+    assert ranked_zones((A, B), (*lived(A, 0.2, 0.2, 0.2, 0.2), *lived(B, 0.2, 0.2, 0.2)), "", NOW) == (B, A)
 
 
 def test_what_a_zone_costs_is_weighed_against_what_it_is_worth():
     """A cheap zone comes first where both are as good, and not where TPUs live for minutes."""
     fares = {A: 0.4, B: 0.3}
-    assert order((A, B), (), "", NOW, fares=fares) == (B, A)
-    assert order((A, B), lived(B, 0.1, 0.1, 0.1, 0.1, ago=12.0), "", NOW, fares=fares) == (A, B)
+    assert ranked_zones((A, B), (), "", NOW, fares=fares) == (B, A)
+    assert ranked_zones((A, B), lived(B, 0.1, 0.1, 0.1, 0.1, ago=12.0), "", NOW, fares=fares) == (A, B)
 
 
 def test_the_hour_of_the_day_counts():
@@ -93,15 +93,15 @@ def test_the_hour_of_the_day_counts():
     then = memory_of(memories, A, "")
     assert worth(then, NOW) < worth(then, NOW + 6 * HOUR) < 1
     assert worth(then, NOW + 12 * HOUR) == worth(ZoneMemory(A), NOW)
-    assert order((A, B), memories, "", NOW) == (B, A)
-    assert order((A, B), memories, "", NOW + 12 * HOUR) == (A, B)
+    assert ranked_zones((A, B), memories, "", NOW) == (B, A)
+    assert ranked_zones((A, B), memories, "", NOW + 12 * HOUR) == (A, B)
 
 
 def test_types_are_remembered_apart():
     """A zone without one type may have plenty of another."""
     memories = after_refusal((), A, "v2-8", NOW)
-    assert order((A, B), memories, "v2-8", NOW) == (B, A)
-    assert order((A, B), memories, "v3-8", NOW) == (A, B)
+    assert ranked_zones((A, B), memories, "v2-8", NOW) == (B, A)
+    assert ranked_zones((A, B), memories, "v3-8", NOW) == (A, B)
 
 
 def test_the_memory_stays_small():

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.e2e
 QUEUED = "v5litepod-8, request: queued"
 
 
-def orders(stage):
+def requests(stage):
     """Return name -> state of the queued resources of both zones."""
     found = []
     for zone in ("europe-west4-b", "europe-west4-a"):
@@ -18,12 +18,14 @@ def orders(stage):
 
 
 def test_a_job_trains_on_tpus_from_the_queue(stage):
-    """The first order waits for stock; a preemption leaves no dead order; `down` leaves nothing."""
+    """The first request waits for stock; a preemption leaves no dead request; `down` leaves nothing."""
     stage.use_example(steps=60, tpu=QUEUED)
     stage.tpuctl("local", "start")
     stage.tpuctl("local", "fault", "tpu.queuedResources.create", "no-capacity")
     up = stage.start("up")
-    stage.wait_for("an order in the queue", lambda: orders(stage) == {"e2e-tpu-g1": "WAITING_FOR_RESOURCES"})
+    stage.wait_for(
+        "a request in the queue", lambda: requests(stage) == {"e2e-tpu-g1": "WAITING_FOR_RESOURCES"}
+    )
     shown = json.loads(stage.tpuctl("status", "--json", "--fresh").out)
     (state,) = [row["state"] for row in shown["resources"] if row["kind"] == "TPU"]
     assert state.startswith("WAITING_FOR_RESOURCES (in the queue since ")
@@ -34,10 +36,10 @@ def test_a_job_trains_on_tpus_from_the_queue(stage):
     stage.wait_for("a checkpoint", lambda: stage.at(6))
     stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
     stage.wait_for("the next TPU", lambda: stage.at(1, incarnation=2))
-    stage.wait_for("the end of the dead order", lambda: orders(stage) == {"e2e-tpu-g2": "ACTIVE"})
+    stage.wait_for("the end of the dead request", lambda: requests(stage) == {"e2e-tpu-g2": "ACTIVE"})
     stage.hurry()
     assert "done:" in stage.end(watch).err
-    assert orders(stage) == {}
+    assert requests(stage) == {}
     stage.tpuctl("down", "--yes", "--delete-data")
-    assert orders(stage) == {}
+    assert requests(stage) == {}
     assert [m for m in stage.machines() if m["running"]] == []

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 REPO = Path(__file__).parents[2]
-ORDER_BYTES = 1_000_000
+REQUEST_BYTES = 1_000_000
 
 
 class Command:
@@ -69,10 +69,10 @@ def start(
     err: BinaryIO,
 ) -> Command:
     """Start `tpuctl WORDS` in *folder*; its standard input is empty."""
-    order = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)})
+    request = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)})
     read, write = os.pipe()
     try:
-        socket.send_fds(_parent(), [order.encode()], [out.fileno(), err.fileno(), write])
+        socket.send_fds(_parent(), [request.encode()], [out.fileno(), err.fileno(), write])
     finally:
         os.close(write)
     return Command(number, words, os.fdopen(read, "rb", buffering=0))
@@ -82,7 +82,7 @@ def start(
 def _parent() -> socket.socket:
     """Start the process that imports everything; it ends with this one, whose socket it reads."""
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ORDER_BYTES)
+    mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_BYTES)
     with its:
         subprocess.Popen(
             [sys.executable, "-m", "tests.e2e.warm", str(its.fileno())], cwd=REPO, pass_fds=[its.fileno()],
@@ -110,15 +110,15 @@ def _import_everything() -> None:
             import_module(module.name)
 
 
-def _serve(orders: socket.socket) -> list[str]:
-    """Fork for each order. Return the words in the child; leave when nobody can order any more."""
+def _serve(requests: socket.socket) -> list[str]:
+    """Fork for each request. Return the words in the child; leave when nobody can request any more."""
     while True:
-        order, files, _, _ = socket.recv_fds(orders, ORDER_BYTES, 3)
-        if not order:
+        request, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 3)
+        if not request:
             sys.exit()
         if os.fork() == 0:
-            orders.close()
-            return _between(json.loads(order), *files)
+            requests.close()
+            return _between(json.loads(request), *files)
         for file in files:
             os.close(file)
         _bury()
@@ -131,7 +131,7 @@ def _bury() -> None:
             pass
 
 
-def _between(order: dict, out: int, err: int, told: int) -> list[str]:
+def _between(request: dict, out: int, err: int, told: int) -> list[str]:
     """Fork the command and tell its number and, at its end, its exit code."""
     pid = os.fork()
     if pid:
@@ -144,10 +144,10 @@ def _between(order: dict, out: int, err: int, told: int) -> list[str]:
     os.dup2(err, 2)
     for file in (out, err, told):
         os.close(file)
-    os.chdir(order["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(order["environment"])
-    return order["words"]
+    os.environ.update(request["environment"])
+    return request["words"]
 
 
 if __name__ == "__main__":

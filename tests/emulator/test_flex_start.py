@@ -11,7 +11,7 @@ ALPHA, V2 = f"/v2alpha1/{PLACE}/queuedResources", f"/v2/{PLACE}/queuedResources"
 SPOT_QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 
 
-def order(seconds=3600, zone=ZONE, **fields):
+def request(seconds=3600, zone=ZONE, **fields):
     """Return the body of a flex-start queued resource for one node."""
     parent = f"projects/{PROJECT}/locations/{zone}"
     run = {"runDuration": {"maxRunDuration": f"{seconds}s"}} if seconds else {}
@@ -22,7 +22,7 @@ def order(seconds=3600, zone=ZONE, **fields):
 def test_a_flex_start_tpu_runs_for_its_time_and_is_suspended_without_a_node():
     """The service ends it; nobody is told before, and the queued resource holds quota until it is deleted."""
     lab = a_lab(quotas={(SPOT_QUOTA, ZONE): 8})
-    lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", order(3600))
+    lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", request(3600))
     lab.after(UNTIL_ACTIVE)
     assert lab.ok("GET", f"{V2}/q1")["state"]["state"] == "ACTIVE"
     lab.after(3590)
@@ -31,16 +31,16 @@ def test_a_flex_start_tpu_runs_for_its_time_and_is_suspended_without_a_node():
     assert lab.ok("GET", f"{V2}/q1")["state"]["state"] == "SUSPENDED"
     assert lab.ok("GET", f"/v2/{PLACE}/nodes").get("nodes", []) == []
     assert lab.cloud.machines() == []
-    assert lab.call("POST", f"{ALPHA}?queuedResourceId=q2", order())[0] == 429
+    assert lab.call("POST", f"{ALPHA}?queuedResourceId=q2", request())[0] == 429
 
 
 def test_only_v2alpha1_takes_and_shows_its_fields():
     """To v2 they are unknown names, as the discovery documents say; it sees the rest."""
     lab = a_lab()
-    status, answer = lab.call("POST", f"{V2}?queuedResourceId=q1", order())
+    status, answer = lab.call("POST", f"{V2}?queuedResourceId=q1", request())
     assert status == 400
     assert 'Unknown name "provisioningModel"' in answer["error"]["message"]
-    lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", order())
+    lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", request())
     lab.after(UNTIL_ACTIVE)
     shown = lab.ok("GET", f"{ALPHA}/q1")
     assert (shown["provisioningModel"], shown["runDuration"]) == ("FLEX_START", {"maxRunDuration": "3600s"})
@@ -53,7 +53,7 @@ def test_most_zones_do_not_offer_it_and_say_so_inside_the_operation():
     """The call is taken; no list of the API tells it before."""
     lab, zone = a_lab(), "europe-west4-b"
     at = f"/v2alpha1/projects/{PROJECT}/locations/{zone}"
-    started = lab.ok("POST", f"{at}/queuedResources?queuedResourceId=q1", order(zone=zone))
+    started = lab.ok("POST", f"{at}/queuedResources?queuedResourceId=q1", request(zone=zone))
     lab.after(1)
     error = lab.ok("GET", f"/v2alpha1/{started['name']}")["error"]
     assert error["code"] == 3
@@ -65,7 +65,7 @@ def test_most_zones_do_not_offer_it_and_say_so_inside_the_operation():
 def test_a_flex_start_tpu_may_run_for_a_week_at_most(seconds):
     """Without a duration it is a week as well."""
     lab = a_lab()
-    lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", order(seconds))
+    lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", request(seconds))
     lab.after(604800 - 60)
     assert lab.ok("GET", f"{V2}/q1")["state"]["state"] == "ACTIVE"
     lab.after(120)
@@ -84,5 +84,5 @@ def test_a_flex_start_tpu_may_run_for_a_week_at_most(seconds):
 def test_what_makes_no_sense_is_refused(fields):
     """With 400, and nothing is in the queue."""
     lab = a_lab()
-    assert lab.call("POST", f"{ALPHA}?queuedResourceId=q1", {**order(), **fields})[0] == 400
+    assert lab.call("POST", f"{ALPHA}?queuedResourceId=q1", {**request(), **fields})[0] == 400
     assert lab.ok("GET", V2).get("queuedResources", []) == []

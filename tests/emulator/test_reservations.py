@@ -31,7 +31,7 @@ def test_a_reserved_tpu_comes_where_the_zone_is_empty():
 
 
 def test_what_is_in_use_is_waited_for():
-    """The second order goes on when the first one is deleted."""
+    """The second request goes on when the first one is deleted."""
     lab = a_lab(**SMALL)
     submit(lab, **MINE)
     lab.after(UNTIL_ACTIVE)
@@ -44,7 +44,7 @@ def test_what_is_in_use_is_waited_for():
 
 
 @pytest.mark.parametrize("name", ["other", "-"])
-def test_a_reservation_that_is_not_there_fails_the_order(name):
+def test_a_reservation_that_is_not_there_fails_the_request(name):
     """Also when any of the project would do and there is none."""
     lab = a_lab(reservations={("europe-west4-a", "mine"): "v5litepod-8"})
     submit(lab, reservationName=f"{PARENT}/reservations/{name}", tier=None)

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.history import FleetHistory, read_collected
-from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.deployments import Submission
 from tests.google.cloud_kit import a_bucket, a_lab
 
 NODES = {"n-001", "n-002"}
@@ -21,9 +21,9 @@ def store():
     return lab.store()
 
 
-def order(tasks=3, **more):
+def submission(tasks=3, **more):
     """Return a job of some tasks."""
-    return Order("sweep", tuple({} for _ in range(tasks)), JobSpec("x"), "b", "s", 1.0, **more)
+    return Submission("sweep", tuple({} for _ in range(tasks)), JobSpec("x"), "b", "s", 1.0, **more)
 
 
 def begin(store, task, incarnation, node="n-001", **report):
@@ -42,7 +42,7 @@ def test_starts_come_in_order_with_their_last_reports_and_ends(store):
     begin(store, 0, 2)
     store.write("jobs/sweep/ends/0.failed", b"")
     store.write("jobs/sweep/ends/0.done", b"")
-    (job,) = FleetHistory(store).read([order()], NODES)
+    (job,) = FleetHistory(store).read([submission()], NODES)
     assert [(s.incarnation, s.node, s.beat and s.beat.step) for s in job.starts[0]] == [
         (1, "n-001", 7), (2, "n-001", None), (10, "n-002", 9),
     ]  # fmt: skip
@@ -54,7 +54,7 @@ def test_a_start_of_several_slices_has_all_its_nodes(store):
     """Each has a mark; it is one start."""
     begin(store, 0, 1, "n-001", step=7)
     begin(store, 0, 1, "n-002")
-    (job,) = FleetHistory(store).read([order()], NODES)
+    (job,) = FleetHistory(store).read([submission()], NODES)
     assert [(s.node, s.beside, s.beat.step) for s in job.starts[0]] == [("n-001", ("n-002",), 7)]
 
 
@@ -69,7 +69,7 @@ def test_what_is_no_mark_of_ours_means_nothing(store):
         "jobs/sweep/tasks/1/.tpuctl/heartbeat/1/0", b'{"incarnation": 2, "worker": 0, "phase": "run"}'
     )
     begin(store, 2, 1, message="x" * 70_000)
-    (job,) = FleetHistory(store).read([order()], NODES)
+    (job,) = FleetHistory(store).read([submission()], NODES)
     assert (sorted(job.starts), job.ends) == ([1, 2], {})
     assert [one.beat for starts in job.starts.values() for one in starts] == [None, None]
 
@@ -86,8 +86,8 @@ def test_a_start_that_is_over_is_read_once(store):
         return inner(prefix)
 
     store.below = watched
-    history.read([order()], NODES)
-    history.read([order()], NODES)
+    history.read([submission()], NODES)
+    history.read([submission()], NODES)
     assert len(reads) == 3
 
 
@@ -98,5 +98,5 @@ def test_collected_files_are_the_newest_starts_and_bounded(store):
         "2.1.0": b"x" * (COLLECTED_BYTES + 1), "2.x.0": b"",
     }.items():  # fmt: skip
         store.write(f"jobs/sweep/collected/{name}", data)
-    found = read_collected(store, order(collect=("metrics.json", "log.csv")))
+    found = read_collected(store, submission(collect=("metrics.json", "log.csv")))
     assert found == {0: {"metrics.json": b"new"}, 1: {"log.csv": b"csv"}}

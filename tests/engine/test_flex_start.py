@@ -30,7 +30,7 @@ def test_up_asks_for_it_as_the_api_has_it(lab):
 
 
 def test_after_its_time_the_next_one_is_asked_for(lab):
-    """The dead order is deleted: it would hold quota. One TPU at a time, one order for each."""
+    """The dead request is deleted: it would hold quota. One TPU at a time, one request for each."""
     controller = lab.up(flex())
     for number in (2, 3):
         controller.run(lambda r, n=number: f"demo-tpu-g{n}" in lab.nodes(), passes=2000)
@@ -74,7 +74,7 @@ def test_where_no_zone_offers_it_the_asking_ends(tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_controller_that_dies_at_the_create_leaves_one_order(lab, moment):
+def test_a_controller_that_dies_at_the_create_leaves_one_request(lab, moment):
     """The name is the key against doubles, in this version of the API as well."""
 
     def kill(what):
@@ -91,7 +91,7 @@ def test_a_controller_that_dies_at_the_create_leaves_one_order(lab, moment):
 
 
 def test_down_leaves_nothing(lab):
-    """The order goes by v2, by force, with its node."""
+    """The request goes by v2, by force, with its node."""
     controller = lab.up(flex())
     assert controller.deletion().machines() == ()
     assert (lab.queued(), lab.nodes()) == ({}, {})

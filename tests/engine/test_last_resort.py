@@ -34,9 +34,9 @@ def test_flex_start_helps_out_where_spot_does_not(lab):
     controller = lab.controller(resort())
     controller.want()
     controller.run(dear(lab), passes=2000)
-    (order,) = lab.cloud.queued_resources()
-    assert (order.body["provisioningModel"], order.state.name) == ("FLEX_START", "ACTIVE")
-    assert order.body["queueingPolicy"] == {"validUntilDuration": "1800s"}
+    (request,) = lab.cloud.queued_resources()
+    assert (request.body["provisioningModel"], request.state.name) == ("FLEX_START", "ACTIVE")
+    assert request.body["queueingPolicy"] == {"validUntilDuration": "1800s"}
     took, result = to_the_end(controller)
     assert result.plan.outcome.value == "done"
     assert took < 3.2 * HOUR
@@ -58,7 +58,7 @@ def test_a_zone_that_does_not_offer_it_gives_on_demand_in_time(lab):
 
 
 def test_a_queue_that_gives_nothing_gives_way_to_on_demand_after_half_an_hour(lab):
-    """There is no second order of flex-start for the same need."""
+    """There is no second request of flex-start for the same need."""
     lab.cloud.fail_next(FLEX, ["no-capacity"])
     controller = lab.controller(resort("us-west4-a", watch__deadline=due("5h").watch.deadline))
     controller.want()
@@ -70,7 +70,7 @@ def test_a_queue_that_gives_nothing_gives_way_to_on_demand_after_half_an_hour(la
     assert list(lab.nodes().values()) == [NodeState.READY]
 
 
-def test_a_controller_that_dies_at_the_order_leaves_one_tpu_and_one_order(lab):
+def test_a_controller_that_dies_at_the_request_leaves_one_tpu_and_one_request(lab):
     """The record says before the call what was asked for; what the next one does not adopt it deletes."""
 
     def kill(what):

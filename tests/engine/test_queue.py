@@ -27,7 +27,7 @@ def ready(lab):
 
 @pytest.mark.parametrize("latency", ["scaled", "realistic"])
 def test_up_waits_in_the_queue_and_gets_one_tpu(tmp_path, latency):
-    """One order, one node of the same name with our labels; nothing is asked for beside the queue."""
+    """One request, one node of the same name with our labels; nothing is asked for beside the queue."""
     lab = Lab(tmp_path, latency=latency)
     controller = lab.up(queued())
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
@@ -82,8 +82,8 @@ def test_a_node_that_a_user_deletes_is_requested_again(lab):
     assert lab.queued() == {"demo-tpu-g2": "ACTIVE"}
 
 
-def test_an_order_that_leaves_the_queue_goes_on_in_the_next_zone(tmp_path):
-    """After `tpu.wait` in a zone without capacity the order is FAILED: it is deleted, the next zone is asked."""
+def test_a_request_that_leaves_the_queue_goes_on_in_the_next_zone(tmp_path):
+    """After `tpu.wait` in a zone without capacity the request is FAILED: it is deleted, the next zone is asked."""
     lab = Lab(tmp_path, latency="realistic", stockouts=frozenset({ZONE}))
     controller = lab.controller(queued(tpu__zones=[ZONE, OTHER_ZONE], tpu__wait=Duration(1800)))
     controller.want()
@@ -96,18 +96,18 @@ def test_an_order_that_leaves_the_queue_goes_on_in_the_next_zone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fate", "orders"), [("fall-back", 1), ("late-failure", 2), ("never-active", 2), ("no-capacity:600", 1)]
+    ("fate", "requests"), [("fall-back", 1), ("late-failure", 2), ("never-active", 2), ("no-capacity:600", 1)]
 )
-def test_provisioning_that_goes_wrong_ends_in_a_ready_tpu(tmp_path, fate, orders):
-    """One that falls back keeps its place; one that fails, or never gets done, is replaced by a new order."""
+def test_provisioning_that_goes_wrong_ends_in_a_ready_tpu(tmp_path, fate, requests):
+    """One that falls back keeps its place; one that fails, or never gets done, is replaced by a new request."""
     lab = Lab(tmp_path, latency="realistic")
     lab.cloud.fail_next(CREATE, [fate])
     controller = lab.controller(queued())
     controller.want()
     controller.run(ready(lab), passes=1000)
     controller.run(seconds=300)
-    assert lab.mutations()[CREATE] == orders
-    assert lab.queued() == {f"demo-tpu-g{orders}": "ACTIVE"}
+    assert lab.mutations()[CREATE] == requests
+    assert lab.queued() == {f"demo-tpu-g{requests}": "ACTIVE"}
     assert controller.record.node.preemptions == (fate == "late-failure"), "its machine was taken away"
 
 
@@ -121,7 +121,7 @@ def test_a_permission_that_is_missing_ends_at_once(lab):
 
 @pytest.mark.parametrize("wait", [0, 3, 30, 3600])
 def test_down_leaves_nothing_in_the_queue(tmp_path, wait):
-    """Whatever state the order is in, `down` deletes it by force and proves that nothing is left (I1)."""
+    """Whatever state the request is in, `down` deletes it by force and proves that nothing is left (I1)."""
     lab = Lab(tmp_path, latency="realistic", stockouts=frozenset({ZONE} if wait == 3600 else ()))
     controller = lab.controller(queued())
     controller.want()
@@ -130,7 +130,7 @@ def test_down_leaves_nothing_in_the_queue(tmp_path, wait):
     assert (lab.queued(), lab.nodes()) == ({}, {})
 
 
-def test_down_finds_an_order_without_record_and_bucket(lab):
+def test_down_finds_a_request_without_record_and_bucket(lab):
     """On a new computer the queue is looked at though the file says `request: node` by now."""
     lab.change(stockouts=frozenset({ZONE}))
     controller = lab.controller(queued())
@@ -143,15 +143,15 @@ def test_down_finds_an_order_without_record_and_bucket(lab):
     assert lab.queued() == {}
 
 
-def test_an_order_whose_answer_was_lost_is_adopted(lab):
-    """The name is taken, by our own order: one TPU, asked for once."""
+def test_a_request_whose_answer_was_lost_is_adopted(lab):
+    """The name is taken, by our own request: one TPU, asked for once."""
     lab.cloud.fail_next(CREATE, ["drop-answer"])
     controller = lab.up(queued())
     assert lab.queued() == {"demo-tpu-g1": "ACTIVE"}
     assert controller.record.node.incarnation == 1
 
 
-def test_a_controller_killed_after_the_order_finds_it_again(lab):
+def test_a_controller_killed_after_the_request_finds_it_again(lab):
     """The next one waits on in the same place of the queue."""
     lab.change(stockouts=frozenset({ZONE}))
 

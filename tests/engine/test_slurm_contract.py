@@ -19,7 +19,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.slurm import FOLDER, Slurm
-from orchestrator.planning.fleet.deployments import After, Order
+from orchestrator.planning.fleet.deployments import After, Submission
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.scripts.render import shipped
 from tests.kit.slurm import SlurmModel
@@ -222,14 +222,14 @@ def slurm(machine):
     return Slurm(machine, Host("vm", "127.0.0.1", ()))
 
 
-def order(name, tasks=3):
+def submission(name, tasks=3):
     """Return a job."""
-    return Order(name, ({},) * tasks, JobSpec("x"), "b", SCRIPT, 0.0)
+    return Submission(name, ({},) * tasks, JobSpec("x"), "b", SCRIPT, 0.0)
 
 
 def submit(slurm, name, numbers, **options):
     """Queue tasks of a job; return the number of its array."""
-    slurm.submit(order(name), numbers, ["europe-west4-b"], **options)
+    slurm.submit(submission(name), numbers, ["europe-west4-b"], **options)
     return next(one.array for one in slurm.queue() if one.job == name)
 
 

@@ -23,22 +23,22 @@ def recorded():
     )
     with listening(recorder):
         recorder.begin("tpu")
-        order = a_node(metadata={"startup-script": PRIVATE})
-        lab.nodes.create(order)
-        lab.nodes.observe(order.name, order.zone)
+        new = a_node(metadata={"startup-script": PRIVATE})
+        lab.nodes.create(new)
+        lab.nodes.observe(new.name, new.zone)
         with pytest.raises(TpuctlError):
             lab.nodes.create(a_node(type="v5litepod-3", name="my-secret-node"))
-    lab.nodes.observe(order.name, order.zone)
-    return recorder.recording, order
+    lab.nodes.observe(new.name, new.zone)
+    return recorder.recording, new
 
 
 def test_calls_of_the_clients_are_recorded_by_step_template_and_status(recorded):
     """Nothing is heard after the block."""
-    recording, order = recorded
-    create = f"POST /v2/projects/{{}}/locations/{order.zone}/nodes"
+    recording, new = recorded
+    create = f"POST /v2/projects/{{}}/locations/{new.zone}/nodes"
     assert set(recording.entries) == {
         ("tpu", create, 200), ("tpu", create, 400),
-        ("tpu", f"GET /v2/projects/{{}}/locations/{order.zone}/nodes/{{}}", 200),
+        ("tpu", f"GET /v2/projects/{{}}/locations/{new.zone}/nodes/{{}}", 200),
     }  # fmt: skip
     assert {entry.count for entry in recording.entries.values()} == {1}
     made = recording.entries["tpu", create, 200]
@@ -49,8 +49,8 @@ def test_calls_of_the_clients_are_recorded_by_step_template_and_status(recorded)
 
 def test_no_name_and_no_value_is_in_the_file(recorded):
     """Neither ours nor those of the refused one; and the file can be read again."""
-    recording, order = recorded
+    recording, new = recorded
     text = "\n".join(json.dumps(line) for line in recording.lines())
-    for private in (order.name, PRIVATE, "my-secret-node", "local-project", order.service_account):
+    for private in (new.name, PRIVATE, "my-secret-node", "local-project", new.service_account):
         assert private not in text
     assert parse(json.loads(line) for line in text.splitlines()) == recording

@@ -13,8 +13,8 @@ from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, JobSpec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.fleet.deployments import (
     Controller,
-    Order,
     Queued,
+    Submission,
     fleet_of,
     grid,
     node_names,
@@ -35,9 +35,9 @@ def a_fleet(nodes=3, **more):
     return replace(spec, fleet=FleetSpec(nodes))
 
 
-def an_order(name="sweep", tasks=4, **more):
+def a_submission(name="sweep", tasks=4, **more):
     """Return a job of some tasks."""
-    return Order(name, tuple({"n": str(n)} for n in range(tasks)), JobSpec("x"), "b", "s", 1.0, **more)
+    return Submission(name, tuple({"n": str(n)} for n in range(tasks)), JobSpec("x"), "b", "s", 1.0, **more)
 
 
 def test_each_node_is_a_deployment_in_a_folder_of_the_fleets_bucket():
@@ -95,8 +95,8 @@ def test_a_grid_has_a_task_for_each_combination():
 
 def test_what_has_neither_ended_nor_been_cancelled_must_be_in_the_queue():
     """Whatever Slurm says: it may have forgotten a task, or never have heard of it."""
-    assert unfinished(an_order(cancelled=(3,)), {0: "done"}) == (1, 2)
-    assert unfinished(an_order(), {}) == (0, 1, 2, 3)
+    assert unfinished(a_submission(cancelled=(3,)), {0: "done"}) == (1, 2)
+    assert unfinished(a_submission(), {}) == (0, 1, 2, 3)
 
 
 def test_the_mark_of_an_end_counts_more_than_the_queue():
@@ -106,7 +106,7 @@ def test_the_mark_of_an_end_counts_more_than_the_queue():
         Queued("sweep", 1, "RUNNING", "7", 2, "demo-002"),
         Queued("other", 2, "RUNNING", "8", 0, "demo-003"),
     ]
-    (job,) = rows([an_order(cancelled=(3,))], {"sweep": {0: "done"}}, queued)
+    (job,) = rows([a_submission(cancelled=(3,))], {"sweep": {0: "done"}}, queued)
     shown = [(task.state, task.node, task.restarts) for task in job.tasks]
     assert shown == [("done", "", 1), ("running", "demo-002", 2), ("waiting", "", 0), ("cancelled", "", 0)]
     assert job.count("running") == 1

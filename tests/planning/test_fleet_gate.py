@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.planning.fleet.deployments import After, Queued, again_of
 from orchestrator.planning.fleet.gate import Correction, Gate, Hold, corrections, dependencies, gate, strays
-from tests.planning.test_fleet import an_order
+from tests.planning.test_fleet import a_submission
 
 OPEN, HELD = Gate(), Gate(Hold.ASKED)
 
@@ -29,19 +29,22 @@ def queued(job, array, number=0, state="PENDING", **more):
 )
 def test_a_job_begins_when_those_before_it_have_ended(how, ends, cancelled, wanted):
     """With `ok` only when all of their tasks have ended well; a task that was done before its cancel has."""
-    first, then = an_order("first", tasks=2, cancelled=cancelled), an_order("then", after={"first": how})
+    first, then = (
+        a_submission("first", tasks=2, cancelled=cancelled),
+        a_submission("then", after={"first": how}),
+    )
     assert gate(then, {"first": first, "then": then}, {"first": ends, "then": {}}) == wanted
 
 
 def test_a_job_that_cannot_be_read_has_not_ended():
-    """Its order may be unreadable: unknown is not done."""
-    then = an_order("then", after={"first": "any"})
+    """Its submission may be unreadable: unknown is not done."""
+    then = a_submission("then", after={"first": "any"})
     assert gate(then, {"then": then}, {}) == Gate(Hold.AFTER, "first")
 
 
 def test_what_was_asked_for_comes_first():
     """A release shows again what else a job waits for."""
-    then = an_order("then", after={"first": "ok"}, held=True)
+    then = a_submission("then", after={"first": "ok"}, held=True)
     assert gate(then, {}, {}) == HELD
 
 
@@ -86,15 +89,15 @@ def test_foreign_tasks_are_not_touched():
 
 def test_only_what_has_failed_or_was_cancelled_is_tried_again():
     """A task that was done before it was cancelled has its result."""
-    order = an_order(tasks=5, cancelled=(3, 4))
+    submission = a_submission(tasks=5, cancelled=(3, 4))
     ended = {0: "done", 1: "failed", 2: "unclaimed", 4: "done"}
-    assert again_of(order, ended, range(5)) == (1, 3)
-    assert again_of(order, ended, [0]) == ()
+    assert again_of(submission, ended, range(5)) == (1, 3)
+    assert again_of(submission, ended, [0]) == ()
 
 
 def test_a_budget_that_is_spent_closes_the_jobs_of_that_user():
     """Those of others go on."""
-    mine, theirs = an_order("mine", user="alice"), an_order("theirs", user="bob")
+    mine, theirs = a_submission("mine", user="alice"), a_submission("theirs", user="bob")
     assert gate(mine, {}, {}, {"alice"}) == Gate(Hold.BUDGET, "alice")
     assert gate(theirs, {}, {}, {"alice"}) == OPEN
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from orchestrator.domain.spec import FleetSpec, JobSpec, UserSpec
 from orchestrator.domain.text.units import Duration
-from orchestrator.planning.fleet.deployments import Order, Queued
+from orchestrator.planning.fleet.deployments import Queued, Submission
 from orchestrator.planning.fleet.size import (
     FleetNode,
     NodeLife,
@@ -82,19 +82,19 @@ def test_without_min_idle_a_fleet_keeps_its_size():
 
 def test_a_task_waits_for_a_node_when_neither_a_mark_nor_slurm_says_otherwise():
     """One that waits for another job, or is held, gets no node by waiting."""
-    order = Order("sweep", tuple({} for _ in range(5)), JobSpec("x"), "b", "s", 1.0, cancelled=(4,))
+    submission = Submission("sweep", tuple({} for _ in range(5)), JobSpec("x"), "b", "s", 1.0, cancelled=(4,))
     queued = [Queued("sweep", 1, "RUNNING", "7", 0, "demo-001"), Queued("sweep", 3, "PENDING", "7")]
-    assert nodes_missing([order], {"sweep": {0: "done"}}, queued) == 2
-    assert nodes_missing([order], {"sweep": {0: "done"}}, []) == 3
-    assert nodes_missing([replace(order, held=True)], {}, []) == 0
-    assert nodes_missing([replace(order, slices=(2, 4))], {}, queued) == 12
-    later = replace(order, name="later", after={"sweep": "ok"})
-    assert nodes_missing([order, later], {"sweep": {0: "done"}}, queued) == 2
+    assert nodes_missing([submission], {"sweep": {0: "done"}}, queued) == 2
+    assert nodes_missing([submission], {"sweep": {0: "done"}}, []) == 3
+    assert nodes_missing([replace(submission, held=True)], {}, []) == 0
+    assert nodes_missing([replace(submission, slices=(2, 4))], {}, queued) == 12
+    later = replace(submission, name="later", after={"sweep": "ok"})
+    assert nodes_missing([submission, later], {"sweep": {0: "done"}}, queued) == 2
 
 
 def test_nodes_are_wanted_for_users_who_may_use_them():
     """Not for one whose budget is spent, and for nobody more than the limit leaves."""
-    one = Order("one", ({},) * 5, JobSpec("x"), "b", "", 0.0, user="bob")
+    one = Submission("one", ({},) * 5, JobSpec("x"), "b", "", 0.0, user="bob")
     two = replace(one, name="two", user="alice")
     queued = [Queued("one", 0, "RUNNING", "7", node="demo-001")]
     assert nodes_missing([one, two], {}, queued) == 9

@@ -8,7 +8,7 @@ from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import PrioritySpec, UserSpec
 from orchestrator.planning.fleet.team import Team, accounts, below, over_budget, spending_of
-from tests.planning.test_fleet import a_fleet, an_order
+from tests.planning.test_fleet import a_fleet, a_submission
 
 PRIORITIES = {
     "urgent": PrioritySpec("normal", preempts=True),
@@ -49,28 +49,28 @@ def test_what_is_added_may_be_there_and_what_is_set_must_go_well():
 
 
 @pytest.mark.parametrize(
-    ("team", "order", "options"),
+    ("team", "submission", "options"),
     [
-        (Team(), an_order(user="alice", priority="urgent"), ("", "")),
-        (Team(USERS, PRIORITIES), an_order(user="alice", priority="urgent"), ("alice", "urgent")),
-        (Team(USERS), an_order(user="carol", priority="urgent"), ("shared", "normal")),
-        (Team(priorities=PRIORITIES), an_order(), ("shared", "normal")),
+        (Team(), a_submission(user="alice", priority="urgent"), ("", "")),
+        (Team(USERS, PRIORITIES), a_submission(user="alice", priority="urgent"), ("alice", "urgent")),
+        (Team(USERS), a_submission(user="carol", priority="urgent"), ("shared", "normal")),
+        (Team(priorities=PRIORITIES), a_submission(), ("shared", "normal")),
     ],
 )
-def test_a_job_runs_under_its_users_account(team, order, options):
+def test_a_job_runs_under_its_users_account(team, submission, options):
     """Of a user or priority that has left the file it runs as one of nobody: Slurm would refuse the name."""
-    assert team.options(order) == options
+    assert team.options(submission) == options
 
 
 def test_a_budget_is_spent_by_all_jobs_of_its_user_together():
     """It counts as spent when it is reached; a budget of 0 always is."""
-    orders = [
-        an_order("a", user="alice"),
-        an_order("b", user="bob"),
-        an_order("c", user="bob"),
-        an_order("d"),
+    submissions = [
+        a_submission("a", user="alice"),
+        a_submission("b", user="bob"),
+        a_submission("c", user="bob"),
+        a_submission("d"),
     ]
-    usd = spending_of(orders, {"a": 500.0, "b": 120.0, "c": 80.0})
+    usd = spending_of(submissions, {"a": 500.0, "b": 120.0, "c": 80.0})
     assert usd == {"alice": 500.0, "bob": 200.0, "": 0.0}
     assert over_budget(Team({**USERS, "carol": UserSpec(budget_usd=0)}), usd) == {"bob", "carol"}
     assert over_budget(Team(USERS), {"bob": 199.0}) == frozenset()

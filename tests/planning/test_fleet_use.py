@@ -19,7 +19,7 @@ from orchestrator.planning.fleet.bill import (
     running,
     state_of,
 )
-from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.deployments import Submission
 from orchestrator.planning.fleet.use import JobHistory, NodeFacts, NodeUse, Start, TaskEnd, lanes
 
 T = 1_000_000.0
@@ -38,10 +38,10 @@ def a_job(starts, ends=(), tasks=2, target=None, **more):
     mine = {}
     for number, (task, node, at, last) in enumerate(starts, 1):
         mine[task] = (*mine.get(task, ()), Start(task, number, node, T + at, last))
-    order = Order(
+    submission = Submission(
         "sweep", tuple({} for _ in range(tasks)), JobSpec("x", target_steps=target), "b", "s", T, **more
     )
-    return JobHistory(order, mine, {task: TaskEnd(phase, T + at) for task, phase, at in ends})
+    return JobHistory(submission, mine, {task: TaskEnd(phase, T + at) for task, phase, at in ends})
 
 
 def a_node(*spans, name="n-1", ready=None):
@@ -80,8 +80,8 @@ def test_work_after_the_last_save_of_a_lost_machine_is_lost_and_so_is_what_came_
 def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_in_the_queue():
     """By job, by task and by the login that has submitted it."""
     (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
-    order = Order("wide", ({},), JobSpec("x"), "b", "s", T, slices=(2, 2), user="alice")
-    job = JobHistory(order, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd("done", T + 200)})
+    submission = Submission("wide", ({},), JobSpec("x"), "b", "s", T, slices=(2, 2), user="alice")
+    job = JobHistory(submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd("done", T + 200)})
     found = lanes([a_node((0, None), ready=60), a_node((0, None), name="n-2", ready=60)], [job], T + 300)
     assert [told(lane)[2] for lane in found] == [(WORK, 100, 200, 0)] * 2
     costs = bill(found, Amount())
@@ -93,8 +93,8 @@ def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_i
 def test_the_remaining_time_of_wide_tasks_counts_all_their_nodes():
     """Two more tasks, each a hundred seconds on two of four nodes."""
     (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
-    order = Order("wide", ({}, {}, {}), JobSpec("x"), "b", "s", T, slices=(2, 2))
-    job = JobHistory(order, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd("done", T + 200)})
+    submission = Submission("wide", ({}, {}, {}), JobSpec("x"), "b", "s", T, slices=(2, 2))
+    job = JobHistory(submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd("done", T + 200)})
     nodes = [a_node((0, None), name=f"n-{n}", ready=60) for n in (1, 2, 3, 4)]
     costs = bill(lanes(nodes, [job], T + 200), Amount())
     assert jobs_remaining([job], costs, frozenset(), 4) == {"wide": pytest.approx(100)}

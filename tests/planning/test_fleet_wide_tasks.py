@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.deployments import Order, Queued
+from orchestrator.planning.fleet.deployments import Queued, Submission
 from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode
 from orchestrator.planning.fleet.wide_tasks import Gathering, Wide, gather, shortage, wide_tasks
 
@@ -22,21 +22,21 @@ def decide(nodes, task=TASK, refused=(), since=0.0, now=LATER):
     return gather(shortage([task], nodes), nodes, ZONES, refused, now, since)
 
 
-def order(name="wide", slices=(2, 2), at=1.0, **more):
+def submission(name="wide", slices=(2, 2), at=1.0, **more):
     """Return a job of two tasks of several slices."""
-    return Order(name, ({}, {}), JobSpec("x"), "b", "s", at, slices=slices, **more)
+    return Submission(name, ({}, {}), JobSpec("x"), "b", "s", at, slices=slices, **more)
 
 
 def test_only_wide_tasks_that_may_begin_and_have_no_nodes_are_looked_at():
     """The oldest job first; `min` is enough."""
-    orders = [
-        order("late", (3, 4), 9.0), order(), order("one", (1, 1)), order("held", held=True),
-        order("next", after={"wide": "ok"}),
+    submissions = [
+        submission("late", (3, 4), 9.0), submission(), submission("one", (1, 1)), submission("held", held=True),
+        submission("next", after={"wide": "ok"}),
     ]  # fmt: skip
     queued = [Queued("wide", 0, "RUNNING", "1", node="n-[1-2]")]
-    found = wide_tasks(orders, {"late": {0: "done"}}, queued)
+    found = wide_tasks(submissions, {"late": {0: "done"}}, queued)
     assert found == (Wide("wide", 1, 2), Wide("late", 1, 3))
-    assert wide_tasks([order(user="bob")], {}, [], {"bob"}) == ()
+    assert wide_tasks([submission(user="bob")], {}, [], {"bob"}) == ()
 
 
 @pytest.mark.parametrize("state", ["IDLE", "ALLOCATED", "MIXED"])

@@ -8,7 +8,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet.bill import Account, Amount, bill, jobs_remaining, running
-from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.deployments import Submission
 from orchestrator.planning.fleet.use import JobHistory, NodeFacts, Start, TaskEnd, lanes
 from orchestrator.report.results_table import results_table
 
@@ -22,7 +22,7 @@ class Afternoon:
         self.now, self._chance = T + hours * 3600, random.Random(seed)
         rates = [{"lr": lr, "seed": str(s)} for lr in ("1e-4", "3e-4", "1e-3", "3e-3") for s in range(40)]
         widths = [{"width": str(w), "act": act} for w in (64, 128, 256, 512) for act in ("relu", "gelu")] * 18
-        self.orders = [
+        self.submissions = [
             self._order("lr-sweep", 0, rates), self._order("tokenize", 900, [{}] * 120),
             self._order("width", 4000, widths),
         ]  # fmt: skip
@@ -32,12 +32,12 @@ class Afternoon:
         self._play()
 
     def _order(self, name, at, parameters):
-        return Order(
+        return Submission(
             name, tuple(parameters), JobSpec("x", target_steps=1000), "b", "s", T + at, collect=("m.json",)
         )
 
     def _play(self):
-        waiting = [(o.submitted_at, o.name, n) for o in self.orders for n in range(len(o.parameters))]
+        waiting = [(o.submitted_at, o.name, n) for o in self.submissions for n in range(len(o.parameters))]
         free = sorted(
             (T + 60 * (n // 12) + self._chance.uniform(60, 200), name, T + 60 * (n // 12))
             for n, name in enumerate(self.names)
@@ -91,8 +91,8 @@ class Afternoon:
 
     def _end(self, job, task, at):
         self.ends[job, task] = TaskEnd("done", at)
-        order = next(one for one in self.orders if one.name == job)
-        p = order.parameters[task]
+        submission = next(one for one in self.submissions if one.name == job)
+        p = submission.parameters[task]
         loss = (
             2.0
             + abs(float(p.get("lr", 1e-3)) * 1000 - 1)
@@ -105,11 +105,11 @@ class Afternoon:
         """Return what the report is told."""
         jobs = tuple(
             JobHistory(
-                order,
-                {n: tuple(one) for (job, n), one in self.starts.items() if job == order.name},
-                {n: one for (job, n), one in self.ends.items() if job == order.name},
+                submission,
+                {n: tuple(one) for (job, n), one in self.starts.items() if job == submission.name},
+                {n: one for (job, n), one in self.ends.items() if job == submission.name},
             )
-            for order in self.orders
+            for submission in self.submissions
         )
         facts = [self._node(name, spans) for name, spans in self.spans.items()]
         found = lanes(facts, jobs, self.now)
@@ -139,10 +139,10 @@ class Afternoon:
         return [
             results_table(
                 job, account.bill, account.at_work,
-                {n: files for (name, n), files in self.files.items() if name == job.order.name},
+                {n: files for (name, n), files in self.files.items() if name == job.submission.name},
             )
             for job in account.jobs
-            if job.order.name != "tokenize"
+            if job.submission.name != "tokenize"
         ]  # fmt: skip
 
 

@@ -31,12 +31,12 @@ def _marks_at_once(environ, begin=task.begin):
     return begun
 
 
-def _whatever_was_cancelled(order, ended):
-    return unfinished(replace(order, cancelled=()), ended)
+def _whatever_was_cancelled(submission, ended):
+    return unfinished(replace(submission, cancelled=()), ended)
 
 
-def _all_of_it(order, ended):
-    return tuple(range(len(order.parameters)))
+def _all_of_it(submission, ended):
+    return tuple(range(len(submission.parameters)))
 
 
 SWITCHES = {

@@ -264,7 +264,7 @@ RULES: Final[dict[LoopRule, str]] = {
     ),
     LoopRule.TPU_CREATING: f"A TPU may stay CREATING for {_minutes(CREATE_DEADLINE)} before it is replaced.",
     LoopRule.TPU_QUEUED: (
-        "An order waits in the queue as long as tpu.wait lets it; PROVISIONING may last "
+        "A request waits in the queue as long as tpu.wait lets it; PROVISIONING may last "
         f"{_minutes(PROVISIONING_DEADLINE)}."
     ),
     LoopRule.TPU_PASSING: (

@@ -21,7 +21,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.agent.threads import say
-from orchestrator.contract.bucket.object_names import JOBS, NODES, ORDERS, SHARE, TASKS
+from orchestrator.contract.bucket.object_names import JOBS, NODES, SHARE, SUBMISSIONS, TASKS
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
 from orchestrator.contract.node_list import node_list
@@ -213,14 +213,14 @@ def follow(environ: Mapping[str, str]) -> int:
 
 def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> None:
     """Run Slurm's script for worker 0 with the environment that Slurm gives it there."""
-    held = bucket_of(environ, "").read(f"{ORDERS}{share.job}.json")
-    order = (json_value(held.data) or {}).get("order", {}) if held is not None else {}
-    if not isinstance(order, dict) or not isinstance(order.get("script"), str):
+    held = bucket_of(environ, "").read(f"{SUBMISSIONS}{share.job}.json")
+    stored = (json_value(held.data) or {}).get("order", {}) if held is not None else {}
+    if not isinstance(stored, dict) or not isinstance(stored.get("script"), str):
         raise AgentError(f"the job {share.job} cannot be read")
     # In the folder where Slurm keeps its copies, as the script derives the machine's folder from its path.
     script = settings.layout.root / "slurm" / "spool" / "share" / "slurm_script"
     script.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(script, order["script"])
+    write_atomically(script, stored["script"])
     subprocess.run(
         ["bash", str(script)], check=False, stdin=subprocess.DEVNULL,
         # A session of its own: a task survives a restart of this node's agent, as one started by Slurm does.

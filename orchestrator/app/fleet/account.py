@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.fleet.jobs import Queue, fleet_to_read, queue, submitted_order
+from orchestrator.app.fleet.jobs import Queue, fleet_to_read, queue, submitted_job
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
@@ -15,7 +15,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
-from orchestrator.engine.fleet import orders as fleet_orders
+from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.history import FleetHistory, read_collected
 from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import TpuctlError
@@ -48,15 +48,15 @@ class Accounts:
         if not self._facts[0] or now - self._facts[0] >= NODES_SECONDS:
             self._facts = (now, *_nodes(self.fleet))
         _, facts, unread, preemptions = self._facts
-        orders = fleet_orders.read_all(head.store)
-        jobs = self._history.read(orders.jobs, {one.name for one in facts})
-        jobs = tuple(sorted(jobs, key=lambda one: (one.order.submitted_at, one.order.name)))
+        submissions = job_store.read_all(head.store)
+        jobs = self._history.read(submissions.jobs, {one.name for one in facts})
+        jobs = tuple(sorted(jobs, key=lambda one: (one.submission.submitted_at, one.submission.name)))
         found = lanes(facts, jobs, now)
         costs, at_work = bill(found, _vm(head, now)), running(found, now)
         eta = jobs_remaining(jobs, costs, at_work, sum(lane.lives for lane in found))
         return Account(
             self.fleet.spec.name, now, jobs, found, costs, at_work, eta, self.fleet.spec.watch.budget_usd,
-            self.fleet.choice.cloud == "local", unread, preemptions, tuple(orders.unread),
+            self.fleet.choice.cloud == "local", unread, preemptions, tuple(submissions.unread),
         )  # fmt: skip
 
 
@@ -75,15 +75,15 @@ class QueueObserver:
 def reckon(accounts: Accounts) -> None:
     """Record which users' budgets are used up, so that no more of their tasks start."""
     store = accounts.fleet.head.cloud.store
-    team = fleet_orders.read_team(store)
+    team = team_store.read_team(store)
     if any(one.budget_usd is not None for one in team.users.values()):
         found = accounts.observe()
         usd = {name: amount.usd for name, amount in found.bill.jobs.items()}
-        fleet_orders.write_over_budget(
-            store, over_budget(team, spending_of((j.order for j in found.jobs), usd))
+        team_store.write_over_budget(
+            store, over_budget(team, spending_of((j.submission for j in found.jobs), usd))
         )
     else:
-        fleet_orders.write_over_budget(store, frozenset())
+        team_store.write_over_budget(store, frozenset())
 
 
 def account(choice: Choice, reporter: Reporter) -> Account:
@@ -94,15 +94,15 @@ def account(choice: Choice, reporter: Reporter) -> Account:
 def results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable, str]:
     """Return the table of one job's results, and the file for it in the job's settings ("" if none)."""
     accounts = Accounts(choice, reporter)
-    order = submitted_order(accounts.fleet.head.store, name)
+    submission = submitted_job(accounts.fleet.head.store, name)
     found = accounts.observe()
-    return table_of(accounts.fleet, found, name), order.into
+    return table_of(accounts.fleet, found, name), submission.into
 
 
 def table_of(fleet: Fleet, found: Account, name: str) -> ResultsTable:
     """Return the table of one job: parameters, state, cost, and the values from its tasks' result files."""
     job = found.job(name)
-    return results_table(job, found.bill, found.at_work, read_collected(fleet.head.store, job.order))
+    return results_table(job, found.bill, found.at_work, read_collected(fleet.head.store, job.submission))
 
 
 def _nodes(fleet: Fleet) -> tuple[list[NodeFacts], tuple[str, ...], int]:
@@ -158,8 +158,8 @@ def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) 
     """Write the page to *output*, by default NAME-report.html; return its path and the account."""
     accounts = Accounts(choice, reporter)
     found = accounts.observe()
-    shown = [job for job in found.jobs if any(job.order.parameters) or job.order.collect]
-    tables = [table_of(accounts.fleet, found, job.order.name) for job in shown[-MOST_TABLES:]]
+    shown = [job for job in found.jobs if any(job.submission.parameters) or job.submission.collect]
+    tables = [table_of(accounts.fleet, found, job.submission.name) for job in shown[-MOST_TABLES:]]
     path = output or Path(f"{found.name}-report.html")
     # Atomically, since a browser may reload the page at any moment.
     write_atomically(path, fleet_page(found, tables).encode())

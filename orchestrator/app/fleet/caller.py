@@ -8,7 +8,7 @@ write to the bucket can write anything there.
 from orchestrator.app.choice import Choice
 from orchestrator.app.this_computer.login_here import account_here
 from orchestrator.errors import UsageError
-from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.deployments import Submission
 from orchestrator.planning.fleet.team import Team
 
 
@@ -44,13 +44,13 @@ def caller(choice: Choice, team: Team, named: str | None) -> str:
     return login
 
 
-def check_owner(choice: Choice, team: Team, named: str | None, order: Order) -> None:
+def check_owner(choice: Choice, team: Team, named: str | None, submission: Submission) -> None:
     """Raise UsageError if a job belongs to another user."""
     if not team.users or choice.account_override:
         return
     login = caller(choice, team, named)
-    if order.user not in ("", login):
+    if submission.user not in ("", login):
         raise UsageError(
-            f"{order.name} belongs to {order.user}, and you are {login}",
+            f"{submission.name} belongs to {submission.user}, and you are {login}",
             hint="add --account-override to act for somebody else", changed="nothing was changed", code="TPU-139",
         )  # fmt: skip

@@ -17,12 +17,12 @@ from orchestrator.config.layers import overrides_of
 from orchestrator.contract.bucket.object_names import BUNDLES, JOBS
 from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.fleet import orders as fleet_orders
+from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.objects import GcsStore
 from orchestrator.planning.fleet.deployments import (
     JobRow,
-    Order,
+    Submission,
     again_of,
     nodes,
     rows,
@@ -72,7 +72,7 @@ def submit(
     fleet = fleet_to_read(choice, reporter)
     wanted = read_job(file, fleet.path, overrides_of(choice.settings))
     _check_slices(fleet.spec, wanted)
-    team = fleet_orders.read_team(fleet.head.store)
+    team = team_store.read_team(fleet.head.store)
     login, level = caller(choice, team, user), priority or wanted.priority
     if level and level not in {NORMAL, *team.priorities}:
         raise UsageError(
@@ -81,7 +81,7 @@ def submit(
         )  # fmt: skip
     for name in wanted.after:
         # Only existing jobs can be waited for, so that no two jobs wait for each other.
-        submitted_order(fleet.head.store, name)
+        submitted_job(fleet.head.store, name)
     spec = task_spec(fleet.spec, fleet.bucket, wanted.name, wanted.job)
     if choice.cloud == "local":
         need_python(spec)
@@ -110,17 +110,19 @@ def submit(
     if sets:
         send_data(fleet.head, sets, GcsStore(fleet.head.clients, fleet.bucket, f"{JOBS}{wanted.name}/"))
     store.upload(f"{JOBS}{wanted.name}/{BUNDLES}{bundle.digest}.tar.gz", bundle.path)
-    order = fleet_orders.create(
+    submission = job_store.create(
         store,
-        Order(
+        Submission(
             wanted.name, wanted.parameters, wanted.job, bundle.digest, script, fleet.head.clock.now(),
             collect=wanted.collect, into=wanted.into, after=wanted.after, slices=wanted.slices, user=login,
             priority="" if level == NORMAL else level,
         ),
     )  # fmt: skip
-    with leaving(f"{order.name} is submitted", "run the same command again to see it queued"):
-        fleet.submit_missing(slurm, order.name)
-    return Submitted(order.name, len(order.parameters), len(fleet_orders.ended(store, order.name)))
+    with leaving(f"{submission.name} is submitted", "run the same command again to see it queued"):
+        fleet.submit_missing(slurm, submission.name)
+    return Submitted(
+        submission.name, len(submission.parameters), len(job_store.ended(store, submission.name))
+    )
 
 
 def _check_slices(spec: Spec, wanted: JobFile) -> None:
@@ -150,7 +152,7 @@ class Queue:
     jobs: tuple[JobRow, ...]
     trouble: str
     gates: Mapping[str, Gate]
-    orders: Mapping[str, Order]
+    submissions: Mapping[str, Submission]
     team: Team
     unread: Mapping[str, TpuctlError] = field(default_factory=dict)
     lacks: Mapping[str, Shortage] = field(default_factory=dict)
@@ -159,29 +161,29 @@ class Queue:
 def queue(fleet: Fleet, name: str | None) -> Queue:
     """Return all jobs, or the one named *name*."""
     store = fleet.head.store
-    read = fleet_orders.read_all(store) if name is None else fleet.with_those_before(name)
+    read = job_store.read_all(store) if name is None else fleet.with_those_before(name)
     found = read.jobs
-    known = {order.name: order for order in found}
+    known = {submission.name: submission for submission in found}
     if name is not None and name not in known:
-        submitted_order(store, name)
-    orders = found if name is None else (known[name],)
+        submitted_job(store, name)
+    submissions = found if name is None else (known[name],)
     trouble, observations = "", dict[str, SlurmNode]()
     try:
         slurm = fleet.slurm()
         queued = slurm.queue()
-        if any(order.slices[0] > 1 for order in orders):
+        if any(submission.slices[0] > 1 for submission in submissions):
             observations = slurm.node_states()
     except TpuctlError as error:
         queued, trouble = (), error.message
-    ended = fleet_orders.all_ended(store, found)
-    team = fleet_orders.read_team(store)
-    owing = fleet_orders.over_budget(store)
+    ended = job_store.all_ended(store, found)
+    team = team_store.read_team(store)
+    owing = team_store.over_budget(store)
     # By what Slurm says alone: who has brought them up is another computer, perhaps.
     there = [FleetNode(node, NodeLife.UP, observed) for node, observed in observations.items()]
     tasks = wide_tasks(found, ended, queued, owing) if there else ()
     lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
-    gates = {order.name: gate(order, known, ended, owing) for order in orders}
-    return Queue(rows(orders, ended, queued), trouble, gates, known, team, read.unread, lacks)
+    gates = {submission.name: gate(submission, known, ended, owing) for submission in submissions}
+    return Queue(rows(submissions, ended, queued), trouble, gates, known, team, read.unread, lacks)
 
 
 def cancel(choice: Choice, which: str, reporter: Reporter, user: str | None = None) -> int:
@@ -189,11 +191,11 @@ def cancel(choice: Choice, which: str, reporter: Reporter, user: str | None = No
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
     store = fleet.head.cloud.store
-    order = submitted_order(store, name)
-    check_owner(choice, fleet_orders.read_team(store), user, order)
-    numbers = task_numbers(order, number)
+    submission = submitted_job(store, name)
+    check_owner(choice, team_store.read_team(store), user, submission)
+    numbers = task_numbers(submission, number)
     # In the bucket first, so that Slurm's queue is not filled up again with cancelled tasks.
-    fleet_orders.change(
+    job_store.change(
         store, name, lambda one: replace(one, cancelled=tuple(sorted({*one.cancelled, *numbers})))
     )
     slurm = fleet.slurm()
@@ -207,14 +209,14 @@ def retry(choice: Choice, which: str, reporter: Reporter, user: str | None = Non
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
     store = fleet.head.cloud.store
-    order = submitted_order(store, name)
-    check_owner(choice, fleet_orders.read_team(store), user, order)
-    ended = fleet_orders.ended(store, name)
-    again = again_of(order, ended, task_numbers(order, number))
+    submission = submitted_job(store, name)
+    check_owner(choice, team_store.read_team(store), user, submission)
+    ended = job_store.ended(store, name)
+    again = again_of(submission, ended, task_numbers(submission, number))
     slurm = fleet.slurm()
     for one in again:
-        fleet_orders.set_aside(store, name, one)
-    fleet_orders.change(
+        job_store.set_aside(store, name, one)
+    job_store.change(
         store, name, lambda one: replace(one, cancelled=tuple(n for n in one.cancelled if n not in again))
     )
     with leaving("the tasks may run again", "run the same command again to see them queued"):
@@ -227,9 +229,9 @@ def hold(choice: Choice, name: str, reporter: Reporter, *, held: bool, user: str
     """Hold a job, so that none of its tasks starts, or release it; return whether that changed anything."""
     fleet = fleet_to_read(choice, reporter)
     store = fleet.head.cloud.store
-    before = submitted_order(store, name)
-    check_owner(choice, fleet_orders.read_team(store), user, before)
-    fleet_orders.change(store, name, lambda one: replace(one, held=held))
+    before = submitted_job(store, name)
+    check_owner(choice, team_store.read_team(store), user, before)
+    job_store.change(store, name, lambda one: replace(one, held=held))
     with leaving(f"{name} is {'held' if held else 'released'}", "run the same command again to tell Slurm"):
         fleet.submit_missing(fleet.slurm(), name)
     return before.held != held
@@ -245,14 +247,14 @@ def task_store(fleet: Fleet, job: str, number: int) -> Store:
     return fleet.head.store.below(task_folder(job, number))
 
 
-def submitted_order(store: Store, name: str) -> Order:
+def submitted_job(store: Store, name: str) -> Submission:
     """Return a job as submitted. Raise UsageError if there is none of that name."""
-    order = fleet_orders.read(store, name)
-    if order is None:
+    submission = job_store.read(store, name)
+    if submission is None:
         raise UsageError(
             f"there is no job {name!r}", hint=NO_JOB, changed="nothing was changed", code="TPU-137"
         )
-    return order
+    return submission
 
 
 def job_and_task(text: str) -> tuple[str, int | None]:
@@ -266,13 +268,13 @@ def job_and_task(text: str) -> tuple[str, int | None]:
     return found[1], None if found[2] is None else int(found[2])
 
 
-def task_numbers(order: Order, number: int | None) -> Sequence[int]:
+def task_numbers(submission: Submission, number: int | None) -> Sequence[int]:
     """Return all tasks of a job, or the given one. Raise UsageError if it does not exist."""
     if number is None:
-        return range(len(order.parameters))
-    if number >= len(order.parameters):
+        return range(len(submission.parameters))
+    if number >= len(submission.parameters):
         raise UsageError(
-            f"{order.name} has the tasks 0 to {len(order.parameters) - 1}", hint=NO_JOB,
+            f"{submission.name} has the tasks 0 to {len(submission.parameters) - 1}", hint=NO_JOB,
             changed="nothing was changed", code="TPU-101",
         )  # fmt: skip
     return (number,)

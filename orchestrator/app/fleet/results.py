@@ -9,7 +9,7 @@ from orchestrator.app.fleet.jobs import (
     NO_JOB,
     fleet_to_read,
     job_and_task,
-    submitted_order,
+    submitted_job,
     task_numbers,
     task_store,
 )
@@ -22,7 +22,7 @@ from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Parcel, fetch, parcel_of
 from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.errors import NotFoundError
-from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.deployments import Submission
 
 
 def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], reporter: Reporter) -> bool:
@@ -30,9 +30,9 @@ def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], 
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
     store = fleet.head.store
-    order = submitted_order(store, name)
+    submission = submitted_job(store, name)
     found = False
-    for task in task_numbers(order, number):
+    for task in task_numbers(submission, number):
         log = JobLog(task_store(fleet, name, task), 0)
         for lines in (log.new_lines(), log.unfinished()):
             for incarnation, _, line in lines:
@@ -61,11 +61,11 @@ def fetch_results(
     """
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
-    order = submitted_order(fleet.head.store, name)
+    submission = submitted_job(fleet.head.store, name)
     kind, found = "unclaimed" if unclaimed_files else "step", []
-    for task in task_numbers(order, number):
+    for task in task_numbers(submission, number):
         store = task_store(fleet, name, task)
-        held = _unclaimed(store) if unclaimed_files else _checkpoint(store, order)
+        held = _unclaimed(store) if unclaimed_files else _checkpoint(store, submission)
         if held is None:
             continue
         folder = (output or Path(f"{name}-{'unclaimed' if unclaimed_files else 'results'}")) / str(task)
@@ -76,12 +76,12 @@ def fetch_results(
             fetch(store, parcel, folder, lambda _: None)
         found.append(FetchedTask(task, kind, saved, folder))
     if not found:
-        _raise_nothing(fleet, which, order, unclaimed_files=unclaimed_files)
+        _raise_nothing(fleet, which, submission, unclaimed_files=unclaimed_files)
     return found
 
 
-def _checkpoint(store: Store, order: Order) -> tuple[int, Parcel] | None:
-    complete = (one for one in read_checkpoints(store, order.job.checkpoint) if one.complete)
+def _checkpoint(store: Store, submission: Submission) -> tuple[int, Parcel] | None:
+    complete = (one for one in read_checkpoints(store, submission.job.checkpoint) if one.complete)
     one = next(complete, None)
     return (one.step, parcel_of(one)) if one else None
 
@@ -91,12 +91,12 @@ def _unclaimed(store: Store) -> tuple[int, Parcel] | None:
     return (found[0].incarnation, unclaimed.parcel_of(store, found[0])) if found else None
 
 
-def _raise_nothing(fleet: Fleet, which: str, order: Order, *, unclaimed_files: bool) -> None:
+def _raise_nothing(fleet: Fleet, which: str, submission: Submission, *, unclaimed_files: bool) -> None:
     """Raise NotFoundError that names the command for what exists instead."""
     if unclaimed_files:
         raise NotFoundError(f"{which} has no unclaimed files", hint=NO_JOB, changed="nothing was written")
     name, number = job_and_task(which)
-    for task in task_numbers(order, number):
+    for task in task_numbers(submission, number):
         for one in unclaimed.read_unclaimed(task_store(fleet, name, task))[:1]:
             raise NotFoundError(
                 f"{which} has no complete checkpoint, but unclaimed files ({size_text(one.size)} of task {task})",

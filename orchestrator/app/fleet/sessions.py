@@ -24,8 +24,8 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Host
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.fleet import orders as fleet_orders
-from orchestrator.engine.fleet.orders import ReadOrders
+from orchestrator.engine.fleet import job_store, team_store
+from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.engine.records.record_format import decode
@@ -260,7 +260,7 @@ class Fleet:
             raise RemoteError("the VM is not listed", hint="run: tpuctl fleet up")
         # A recreated VM starts with the copy of Slurm's state in the bucket (slurm.sh).
         controller = Controller(vm.value.internal_ip, self.port, archive)
-        team = fleet_orders.read_team(self.head.store)
+        team = team_store.read_team(self.head.store)
         slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller, team)
         return controller
 
@@ -286,19 +286,25 @@ class Fleet:
         Return the jobs for which that is not possible, each with its error. With *only* it is about the job of
         that name, and raises its error.
         """
-        known = fleet_orders.read_all(self.head.store) if not only else self.with_those_before(only)
+        known = job_store.read_all(self.head.store) if not only else self.with_those_before(only)
         wrong = dict(known.unread)
-        orders = {order.name: order for order in sorted(known.jobs, key=lambda one: one.submitted_at)}
-        ended = fleet_orders.all_ended(self.head.store, orders.values())
-        team = fleet_orders.read_team(self.head.store)
-        owing = fleet_orders.over_budget(self.head.store)
-        wanted = {name: unfinished(order, ended[name]) for name, order in orders.items()}
+        submissions = {
+            submission.name: submission for submission in sorted(known.jobs, key=lambda one: one.submitted_at)
+        }
+        ended = job_store.all_ended(self.head.store, submissions.values())
+        team = team_store.read_team(self.head.store)
+        owing = team_store.over_budget(self.head.store)
+        wanted = {name: unfinished(submission, ended[name]) for name, submission in submissions.items()}
         gates = {
-            name: gate(order, orders, ended, owing) for name, order in orders.items()
+            name: gate(submission, submissions, ended, owing) for name, submission in submissions.items()
             if wanted[name] and only in ("", name)
         }  # fmt: skip
-        dropped = [order for order in orders.values() if order.cancelled and only in ("", order.name)]
-        under = {name: team.options(orders[name]) for name in gates}
+        dropped = [
+            submission
+            for submission in submissions.values()
+            if submission.cancelled and only in ("", submission.name)
+        ]
+        under = {name: team.options(submissions[name]) for name in gates}
         queued = slurm.queue() if gates or dropped else ()
         # The `cancel` was killed before it told Slurm, or Slurm was told to queue them meanwhile.
         slurm.cancel(cancelled(dropped, queued))
@@ -314,7 +320,7 @@ class Fleet:
                 closed = allowed.hold is not Hold.NONE or bool(allowed.waits and not after)
                 try:
                     slurm.submit(
-                        orders[name],
+                        submissions[name],
                         missing,
                         self.spec.tpu.zones,
                         held=closed,
@@ -331,10 +337,10 @@ class Fleet:
             slurm.correct(correction)
         return wrong
 
-    def with_those_before(self, name: str) -> ReadOrders:
+    def with_those_before(self, name: str) -> ReadSubmissions:
         """Return a job and those that it comes after, as far as they exist; it is the first."""
-        own = fleet_orders.read(self.head.store, name)
-        return fleet_orders.read_some(self.head.store, (name, *own.after) if own else ())
+        own = job_store.read(self.head.store, name)
+        return job_store.read_some(self.head.store, (name, *own.after) if own else ())
 
 
 def _part_of(path: Path, fleet: str) -> bool:

@@ -13,7 +13,7 @@ from orchestrator.app.fleet.down import end_node
 from orchestrator.app.fleet.sessions import AT_ONCE, Fleet
 from orchestrator.app.up import record_for_the_watch
 from orchestrator.contract.node_list import node_list
-from orchestrator.engine.fleet import orders as fleet_orders
+from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.observe import PASS_ERRORS, as_error
 from orchestrator.planning.fleet.deployments import Controller, node_names
@@ -200,18 +200,19 @@ class Sizing:
 def load_of(fleet: Fleet, slurm: Slurm) -> Load:
     """Return what tasks want, and how each node is. Raise TpuctlError when either is not known."""
     # The tasks of a job that cannot be read ask for no node: how many there are is unknown.
-    orders = fleet_orders.read_all(fleet.head.store).jobs
+    submissions = job_store.read_all(fleet.head.store).jobs
     # In this order: what begins or ends in between is counted once at most, so no node is asked for in vain.
     observations = slurm.node_states()
     queued = slurm.queue()
-    ended = fleet_orders.all_ended(fleet.head.store, orders)
+    ended = job_store.all_ended(fleet.head.store, submissions)
     taken = {name for one in queued for name in node_list(one.node)}
     observations = {
         name: replace(node, states=node.states | {"ALLOCATED"}) if name in taken else node
         for name, node in observations.items()
     }
-    team, over = fleet_orders.read_team(fleet.head.store), fleet_orders.over_budget(fleet.head.store)
+    team, over = team_store.read_team(fleet.head.store), team_store.over_budget(fleet.head.store)
     return Load(
-        nodes_missing(orders, ended, queued, team, over), observations, wide_tasks(orders, ended, queued, over),
-        any(order.slices[1] > 1 for order in orders),
+        nodes_missing(submissions, ended, queued, team, over), observations,
+        wide_tasks(submissions, ended, queued, over),
+        any(submission.slices[1] > 1 for submission in submissions),
     )  # fmt: skip

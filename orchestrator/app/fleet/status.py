@@ -15,7 +15,7 @@ from orchestrator.app.status.status import holder_of
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Observed, Present, World
 from orchestrator.domain.spec import FleetSpec
-from orchestrator.engine.fleet import orders as fleet_orders
+from orchestrator.engine.fleet import team_store
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.bill import Amount
 from orchestrator.planning.fleet.deployments import Controller, Queued, node_names
@@ -120,14 +120,16 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
 
 
 def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Reporter) -> Iterator[UserRow]:
-    team = fleet_orders.read_team(fleet.head.store)
+    team = team_store.read_team(fleet.head.store)
     if not team.users:
         return
-    found, held = account(choice, reporter), fleet_orders.over_budget(fleet.head.store)
+    found, held = account(choice, reporter), team_store.over_budget(fleet.head.store)
     for login, user in team.users.items():
         mine = [one for one in queued if one.account == login]
         costs = [
-            found.bill.jobs.get(job.order.name, Amount()) for job in found.jobs if job.order.user == login
+            found.bill.jobs.get(job.submission.name, Amount())
+            for job in found.jobs
+            if job.submission.user == login
         ]
         running = sum(bool(one.node) for one in mine)
         yield UserRow(

@@ -10,7 +10,7 @@ from orchestrator.app.fleet.down import end_node, remaining
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import bring_up
-from orchestrator.engine.fleet import orders as fleet_orders
+from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.errors import (
     TpuctlError,
 )
@@ -46,7 +46,7 @@ def fleet_up(
     fleet.write_code()
     bring_up(choice, reporter, session=fleet.head)
     # From here on it applies to all users, and to a watch on another computer.
-    fleet_orders.write_team(fleet.head.cloud.store, team_of(fleet.spec.fleet))
+    team_store.write_team(fleet.head.cloud.store, team_of(fleet.spec.fleet))
     reporter.now("Slurm is brought to the VM")
     controller = fleet.start_slurm()
     reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
@@ -82,8 +82,8 @@ def _end_others(fleet: Fleet, names: tuple[str, ...], controller: Controller) ->
 
 def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:
     assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
-    orders = fleet_orders.read_all(fleet.head.store).jobs
-    ended, over = fleet_orders.all_ended(fleet.head.store, orders), fleet_orders.over_budget(fleet.head.store)
-    waiting = nodes_missing(orders, ended, (), team_of(fleet.spec.fleet), over)
+    submissions = job_store.read_all(fleet.head.store).jobs
+    ended, over = job_store.all_ended(fleet.head.store, submissions), team_store.over_budget(fleet.head.store)
+    waiting = nodes_missing(submissions, ended, (), team_of(fleet.spec.fleet), over)
     up = [name for name in names if fleet.life(name) is not NodeLife.NONE]
     return first_nodes(names, up, wanted_nodes(fleet.spec.fleet, waiting, 0))

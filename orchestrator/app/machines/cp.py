@@ -20,7 +20,7 @@ UNTOUCHED = "nothing was copied"
 
 
 @dataclass(frozen=True)
-class CopyOrder:
+class CopyOptions:
     """
     What to copy and where; a path on a machine starts with `:`, `w0:` or `vm:`.
 
@@ -45,30 +45,30 @@ class Copied:
     fault: RemoteError | None = None
 
 
-def copy(choice: Choice, order: CopyOrder, reporter: Reporter) -> list[Copied]:
+def copy(choice: Choice, options: CopyOptions, reporter: Reporter) -> list[Copied]:
     """
     Copy, and return the result for each machine; with several, one failure does not stop the others.
 
     Raise UsageError, the RemoteError of a single machine, and OSError.
     """
-    there, back = _PLACE.fullmatch(order.source), _PLACE.fullmatch(order.target)
+    there, back = _PLACE.fullmatch(options.source), _PLACE.fullmatch(options.target)
     place = there or back
     if place is None or (there and back):
         raise UsageError(
             "one of the two paths must be on a machine: it begins with a colon, or with w0: or vm:",
             hint="for example: tpuctl cp :run.log .", changed=UNTOUCHED, code="TPU-101",
         )  # fmt: skip
-    here = Path(order.target if there else order.source)
+    here = Path(options.target if there else options.source)
     if back:
-        _refuse_unreadable(here, tree=order.tree)
+        _refuse_unreadable(here, tree=options.tree)
     session = Session(choice, reporter)
-    hosts = _hosts(session, order, place["machine"])
-    several = order.worker is None and not order.on_vm
+    hosts = _hosts(session, options, place["machine"])
+    several = options.worker is None and not options.on_vm
     work: Callable[[Host, Path], Copied]
     if back:
-        work = lambda host, _: _send(session, order, host, here, place["path"] or ".")  # noqa: E731
+        work = lambda host, _: _send(session, options, host, here, place["path"] or ".")  # noqa: E731
     else:
-        work = lambda host, into: _fetch(session, order, host, place["path"] or ".", into)  # noqa: E731
+        work = lambda host, into: _fetch(session, options, host, place["path"] or ".", into)  # noqa: E731
     done = []
     with reporter:
         for number, host in enumerate(hosts):
@@ -82,20 +82,20 @@ def copy(choice: Choice, order: CopyOrder, reporter: Reporter) -> list[Copied]:
             except RemoteError as error:
                 if not several:
                     raise
-                done.append(Copied(host.name, order.source, order.target, fault=error))
+                done.append(Copied(host.name, options.source, options.target, fault=error))
     return done
 
 
-def _hosts(session: Session, order: CopyOrder, named: str | None) -> list[Host]:
-    if named and (order.on_vm or order.worker != 0):
+def _hosts(session: Session, options: CopyOptions, named: str | None) -> list[Host]:
+    if named and (options.on_vm or options.worker != 0):
         raise UsageError(
             f"{named}: names the machine already", hint="leave out --worker and --vm", changed=UNTOUCHED,
             code="TPU-101",
         )  # fmt: skip
-    if named == "vm" or order.on_vm:
+    if named == "vm" or options.on_vm:
         return [the_vm(session)]
     hosts = worker_hosts(session)
-    number = int(named[1:]) if named else order.worker
+    number = int(named[1:]) if named else options.worker
     if number is None:
         return hosts
     if not 0 <= number < len(hosts):
@@ -114,26 +114,26 @@ def _refuse_unreadable(here: Path, *, tree: bool) -> None:
         raise UsageError(f"{here} is no file", hint=hint, changed=UNTOUCHED, code="TPU-101")
 
 
-def _send(session: Session, order: CopyOrder, host: Host, here: Path, path: str) -> Copied:
+def _send(session: Session, options: CopyOptions, host: Host, here: Path, path: str) -> Copied:
     connection, root = session.ssh.connect(host), session.ssh_settings.root
-    if order.tree:
+    if options.tree:
         done = send_tree(connection, here, path, root, _progress(session, host))
     else:
         send(connection, here, path, root)
         done = TreeCopied(1, here.stat().st_size)
-    return Copied(host.name, order.source, order.target, done)
+    return Copied(host.name, options.source, options.target, done)
 
 
-def _fetch(session: Session, order: CopyOrder, host: Host, path: str, into: Path) -> Copied:
+def _fetch(session: Session, options: CopyOptions, host: Host, path: str, into: Path) -> Copied:
     connection, root = session.ssh.connect(host), session.ssh_settings.root
     target = into / PurePosixPath(path).name if into.is_dir() else into
-    if not order.tree:
+    if not options.tree:
         fetch(connection, path, target, root)
-        return Copied(host.name, order.source, str(target), TreeCopied(1, target.stat().st_size))
+        return Copied(host.name, options.source, str(target), TreeCopied(1, target.stat().st_size))
     if target.exists() or target.is_symlink():
         raise UsageError(f"there is {target} already", hint=NEW_FOLDER, changed=UNTOUCHED, code="TPU-101")
     done = fetch_tree(connection, path, target, root, _progress(session, host))
-    return Copied(host.name, order.source, str(target), done)
+    return Copied(host.name, options.source, str(target), done)
 
 
 def _progress(session: Session, host: Host) -> Progress:

@@ -30,12 +30,12 @@ def command(
     logs`, which makes logs/w0, logs/w1, ... A relative path there starts at the job's folder. The copy gets
     its name only when it is complete. A copied file replaces an existing one, a copied folder does not.
     """
-    from orchestrator.app.machines.cp import CopyOrder, copy
+    from orchestrator.app.machines.cp import CopyOptions, copy
     from orchestrator.cli.views import cp as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    order = CopyOrder(source, target, worker, on_vm, recursive)
-    done = copy(choice, order, EventPrinter(as_json=choice.as_json))
+    options = CopyOptions(source, target, worker, on_vm, recursive)
+    done = copy(choice, options, EventPrinter(as_json=choice.as_json))
     view.show(done, as_json=choice.as_json)
     if any(one.fault for one in done):
         raise click.exceptions.Exit(1)

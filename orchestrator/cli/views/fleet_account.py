@@ -109,8 +109,8 @@ def queue_body(found: Queue, account: Account) -> dict[str, Any]:
                 }
             )  # fmt: skip
         jobs.append(
-            {"name": job.name, "submitted_at": job.submitted_at, "user": found.orders[job.name].user,
-             "priority": found.orders[job.name].priority or NORMAL, "hold": found.gates[job.name].hold.value,
+            {"name": job.name, "submitted_at": job.submitted_at, "user": found.submissions[job.name].user,
+             "priority": found.submissions[job.name].priority or NORMAL, "hold": found.gates[job.name].hold.value,
              "waits_for": list(found.gates[job.name].waits), "tasks": tasks, "usd": round(amount.usd, 6),
              "node_seconds": round(amount.seconds, 1), "eta_s": account.eta.get(job.name),
              "shortage": found.lacks[job.name].text if job.name in found.lacks else ""}
@@ -195,8 +195,8 @@ def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
         over = all(task.state in OVER for task in job.tasks)
         eta = account.eta.get(job.name)
         remaining = "-" if over else "not known" if eta is None else span_text(eta)
-        order = found.orders[job.name]
-        whose = (order.user or "-", order.priority or NORMAL) if team else ()
+        submission = found.submissions[job.name]
+        whose = (submission.user or "-", submission.priority or NORMAL) if team else ()
         costs = (str(restarts or "-"), f"${usd:.2f}", remaining)
         rows.append((job.name, *whose, str(len(job.tasks)), *counts, *costs))
     return rows

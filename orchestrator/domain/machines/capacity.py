@@ -142,7 +142,7 @@ def worth(one: ZoneMemory, now: float) -> float:
     return (1 - emptiness(one, now)) * life / (life + WAY_BACK) * (1 - 0.5 * out / (granted + out + 4))
 
 
-def order(
+def ranked_zones(
     zones: Sequence[str],
     memories: ZoneMemories,
     tpu_type: str,

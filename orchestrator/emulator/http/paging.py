@@ -31,7 +31,7 @@ Shown = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Order:
+class SortOrder:
     """The sort order of a list; *key* is unique and constant for each item."""
 
     key: Callable[[Any], str]
@@ -46,7 +46,7 @@ class Order:
 
 
 def page(
-    items: Iterable[Any], order: Order, size: str, token: str, largest: int, reason: str
+    items: Iterable[Any], order: SortOrder, size: str, token: str, largest: int, reason: str
 ) -> tuple[Sequence[Any], str]:
     """
     Return one page and the token of the next ("" after the last). Raise ApiError 400 with *reason*.
@@ -79,7 +79,9 @@ def _read_token(token: str) -> str:
     return last
 
 
-def rpc_page(request: Request, items: Iterable[Any], order: Order, largest: int) -> tuple[Sequence[Any], str]:
+def rpc_page(
+    request: Request, items: Iterable[Any], order: SortOrder, largest: int
+) -> tuple[Sequence[Any], str]:
     """Return the page that a request of an RPC service asks for. Raise ApiError 400."""
     size, token = request.query.get("pageSize", ""), request.query.get("pageToken", "")
     return page(items, order, size, token, largest, "INVALID_ARGUMENT")
@@ -162,13 +164,13 @@ def _compare(value: Any, sign: str, wanted: str) -> bool:
     return _COMPARISONS[sign](float(text), float(wanted)) if numbers else _COMPARISONS[sign](text, wanted)
 
 
-def _order(order: str) -> Order:
+def _order(order: str) -> SortOrder:
     """Return the order `name` (default), `creationTimestamp` or `creationTimestamp desc`. Raise ApiError 400."""
     field, _, direction = (order or "name").partition(" ")
     if field not in ("name", "creationTimestamp") or direction not in ("", "desc", "asc"):
         raise ApiError(400, "invalid", f"Invalid value for field 'orderBy': '{order}'.")
     # Names repeat across zones, and times may be equal, so the link makes the key unique.
-    return Order(lambda item: f"{item.get(field, '')}\n{item['selfLink']}", backwards=direction == "desc")
+    return SortOrder(lambda item: f"{item.get(field, '')}\n{item['selfLink']}", backwards=direction == "desc")
 
 
 def listed(request: Request, kind: str, path: str, items: Iterable[Shown]) -> Response:

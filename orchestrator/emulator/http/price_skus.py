@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
-from orchestrator.emulator.http.paging import Order, rpc_page
+from orchestrator.emulator.http.paging import SortOrder, rpc_page
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state.tables import rows
 
@@ -23,7 +23,7 @@ def billing_routes(router: Router) -> None:
 
 
 def _answer(request: Request, service: str) -> Response:
-    shown, token = rpc_page(request, _skus(service), Order(itemgetter("name")), MOST)
+    shown, token = rpc_page(request, _skus(service), SortOrder(itemgetter("name")), MOST)
     return Response.of({"skus": list(shown), "nextPageToken": token})
 
 

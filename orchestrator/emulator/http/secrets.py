@@ -11,7 +11,7 @@ import google_crc32c
 from orchestrator.emulator.http.dispatch import body_of
 from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.metadata_tree import token_of
-from orchestrator.emulator.http.paging import Order, rpc_page
+from orchestrator.emulator.http.paging import SortOrder, rpc_page
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state.api_errors import ApiError, cases
 from orchestrator.emulator.state.body_shapes import TEXTS, Shape
@@ -23,8 +23,8 @@ from orchestrator.emulator.state.world import LocalCloud
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 PAGE = 25000
-_BY_NAME = Order(itemgetter("name"))
-_NEWEST_FIRST = Order(lambda version: version["name"].rpartition("/")[2].zfill(9), backwards=True)
+_BY_NAME = SortOrder(itemgetter("name"))
+_NEWEST_FIRST = SortOrder(lambda version: version["name"].rpartition("/")[2].zfill(9), backwards=True)
 _P = "/v1/projects/{project}/secrets"
 _S = _P + "/{name}"
 _V = _S + "/versions"
@@ -169,7 +169,7 @@ def _etag(body: dict[str, Any]) -> str:
     return base64.b64encode(hashlib.sha256(repr(body).encode()).digest()[:9]).decode()
 
 
-def _listed(request: Request, key: str, items: list[dict[str, Any]], order: Order) -> Response:
+def _listed(request: Request, key: str, items: list[dict[str, Any]], order: SortOrder) -> Response:
     shown, token = rpc_page(request, items, order, PAGE)
     body: dict[str, Any] = {key: list(shown), "totalSize": len(items)} if items else {}
     return Response.of({**body, "nextPageToken": token} if token else body)

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.emulator.http.dispatch import Call, body_of, named
 from orchestrator.emulator.http.metadata_tree import items_json
-from orchestrator.emulator.http.paging import Order, rpc_page
+from orchestrator.emulator.http.paging import SortOrder, rpc_page
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.http.tpu_shapes import node_json, operation_json, queued_json
 from orchestrator.emulator.state import body_shapes, constraints, tables
@@ -110,7 +110,7 @@ class _Answers:
 
         Each page names the zones that were not reached; on which pages Google does that is not known.
         """
-        chosen, following = rpc_page(request, items, Order(by), _LARGEST_PAGE)
+        chosen, following = rpc_page(request, items, SortOrder(by), _LARGEST_PAGE)
         more = {"nextPageToken": following} if following else {}
         places = {"unreachable": [self._parent(zone) for zone in silent]} if silent else {}
         return Response.of({key: [show(item) for item in chosen], **more, **places})

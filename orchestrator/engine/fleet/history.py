@@ -11,8 +11,8 @@ from orchestrator.contract.bucket.object_names import COLLECTED, ENDS, HEARTBEAT
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
-from orchestrator.engine.fleet.orders import PHASES
-from orchestrator.planning.fleet.deployments import Order, task_folder
+from orchestrator.engine.fleet.job_store import PHASES
+from orchestrator.planning.fleet.deployments import Submission, task_folder
 from orchestrator.planning.fleet.use import JobHistory, Start, TaskEnd
 
 AT_ONCE = 16
@@ -30,14 +30,14 @@ class FleetHistory:
         self._store = store
         self._final: dict[tuple[str, int, int], Heartbeat | None] = {}
 
-    def read(self, orders: Iterable[Order], nodes: Collection[str]) -> tuple[JobHistory, ...]:
+    def read(self, submissions: Iterable[Submission], nodes: Collection[str]) -> tuple[JobHistory, ...]:
         """Return the history of each job; only starts on *nodes*, the fleet's own, are counted."""
         with threads.pool(AT_ONCE) as pool:
-            jobs = list(pool.map(lambda order: self._marks(order, nodes), orders))
+            jobs = list(pool.map(lambda submission: self._marks(submission, nodes), submissions))
             wanted = [(job, start) for job in jobs for starts in job.starts.values() for start in starts]
             beats = dict(
                 zip(
-                    ((job.order.name, start.task, start.incarnation) for job, start in wanted),
+                    ((job.submission.name, start.task, start.incarnation) for job, start in wanted),
                     pool.map(lambda one: self._beat(*one), wanted),
                     strict=True,
                 )
@@ -47,7 +47,7 @@ class FleetHistory:
                 job,
                 starts={
                     task: tuple(
-                        replace(one, beat=beats[job.order.name, task, one.incarnation]) for one in starts
+                        replace(one, beat=beats[job.submission.name, task, one.incarnation]) for one in starts
                     )
                     for task, starts in job.starts.items()
                 },
@@ -55,9 +55,9 @@ class FleetHistory:
             for job in jobs
         )
 
-    def _marks(self, order: Order, nodes: Collection[str]) -> JobHistory:
+    def _marks(self, submission: Submission, nodes: Collection[str]) -> JobHistory:
         """Return a job with the starts and ends of its tasks, from two lists of the bucket."""
-        prefix, tasks = f"{JOBS}{order.name}/{STARTS}", len(order.parameters)
+        prefix, tasks = f"{JOBS}{submission.name}/{STARTS}", len(submission.parameters)
         found: dict[int, dict[int, Start]] = defaultdict(dict)
         for one in self._store.list(prefix, MOST_STARTS):
             name = _START.fullmatch(one.name[len(prefix) :])
@@ -68,7 +68,7 @@ class FleetHistory:
             if held.node != name[3]:
                 found[task][number] = replace(held, beside=(*held.beside, name[3]))
         ends: dict[int, TaskEnd] = {}
-        prefix = f"{JOBS}{order.name}/{ENDS}"
+        prefix = f"{JOBS}{submission.name}/{ENDS}"
         for one in self._store.list(prefix):
             number_, _, phase = one.name[len(prefix) :].partition(".")
             if number_.isdecimal() and len(number_) <= 5 and phase in PHASES and int(number_) < tasks:
@@ -79,15 +79,15 @@ class FleetHistory:
             task: tuple(mine[number] for number in sorted(mine)[-MOST_OF_A_TASK:])
             for task, mine in found.items()
         }
-        return JobHistory(order, starts, ends)
+        return JobHistory(submission, starts, ends)
 
     def _beat(self, job: JobHistory, start: Start) -> Heartbeat | None:
         """Return the last valid heartbeat of a start, or None."""
-        key = (job.order.name, start.task, start.incarnation)
+        key = (job.submission.name, start.task, start.incarnation)
         if key in self._final:
             return self._final[key]
         # The incarnation and worker in the report must match the object's name.
-        store = self._store.below(task_folder(job.order.name, start.task))
+        store = self._store.below(task_folder(job.submission.name, start.task))
         found = store.read(f"{HEARTBEAT}{start.incarnation}/0", limit=HEARTBEATS.each + 1)
         beat = None
         if found is not None:
@@ -101,15 +101,19 @@ class FleetHistory:
         return beat
 
 
-def read_collected(store: Store, order: Order) -> dict[int, dict[str, bytes]]:
+def read_collected(store: Store, submission: Submission) -> dict[int, dict[str, bytes]]:
     """Return the files that tasks left for the results table, by task and name; the newest start wins."""
-    prefix, newest = f"{JOBS}{order.name}/{COLLECTED}", dict[tuple[int, int], tuple[int, str]]()
+    prefix, newest = f"{JOBS}{submission.name}/{COLLECTED}", dict[tuple[int, int], tuple[int, str]]()
     for one in store.list(prefix, MOST_STARTS):
         name = _COLLECTED.fullmatch(one.name[len(prefix) :])
-        if name is None or one.size > COLLECTED_BYTES or int(name[1]) >= len(order.parameters):
+        if name is None or one.size > COLLECTED_BYTES or int(name[1]) >= len(submission.parameters):
             continue
         key, number = (int(name[1]), int(name[3])), int(name[2])
-        if number <= LARGEST_INT and key[1] < len(order.collect) and number > newest.get(key, (0, ""))[0]:
+        if (
+            number <= LARGEST_INT
+            and key[1] < len(submission.collect)
+            and number > newest.get(key, (0, ""))[0]
+        ):
             newest[key] = (number, one.name)
     with threads.pool(AT_ONCE) as pool:
         bodies = pool.map(
@@ -118,5 +122,5 @@ def read_collected(store: Store, order: Order) -> dict[int, dict[str, bytes]]:
         found: dict[int, dict[str, bytes]] = defaultdict(dict)
         for (task, index), body in zip(newest, bodies, strict=True):
             if body is not None:
-                found[task][order.collect[index]] = body.data
+                found[task][submission.collect[index]] = body.data
     return dict(found)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from orchestrator.domain.ports import Host, Remote
 from orchestrator.errors import RemoteError
-from orchestrator.planning.fleet.deployments import After, Controller, Order, Queued
+from orchestrator.planning.fleet.deployments import After, Controller, Queued, Submission
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.planning.fleet.size import SlurmNode
 from orchestrator.planning.fleet.team import Team, accounts
@@ -84,7 +84,7 @@ class Slurm:
         self._run("head", seconds=FETCH_SECONDS)
 
     def submit(
-        self, order: Order, numbers: Sequence[int], zones: Sequence[str], *,
+        self, submission: Submission, numbers: Sequence[int], zones: Sequence[str], *,
         held: bool = False, after: Sequence[After] = (), under: tuple[str, str] = ("", ""),
     ) -> None:  # fmt: skip
         """
@@ -95,14 +95,14 @@ class Slurm:
         options = ["--hold"] if held else [f"--dependency={_joined(after)}"] if after else []
         if under[0]:
             options += [f"--account={under[0]}", f"--qos={under[1]}"]
-        least, most = order.slices
+        least, most = submission.slices
         if most > 1:
             # In brackets: all nodes of a task must have the same feature.
             one_zone = f"[{'|'.join(zones)}]" if len(zones) > 1 else zones[0]
             options += [f"--nodes={least}-{most}", shlex.quote(f"--constraint={one_zone}")]
-        target = f"{FOLDER}/job-{order.name}"
-        self._put(order.script.encode(), target)
-        self._run("submit", order.name, f'"$1/{target}"', ",".join(map(str, numbers)), *options)
+        target = f"{FOLDER}/job-{submission.name}"
+        self._put(submission.script.encode(), target)
+        self._run("submit", submission.name, f'"$1/{target}"', ",".join(map(str, numbers)), *options)
 
     def queue(self) -> tuple[Queued, ...]:
         """Return all tasks that wait or run."""

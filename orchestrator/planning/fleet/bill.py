@@ -97,9 +97,9 @@ def state_of(job: JobHistory, task: int, at_work: frozenset[tuple[str, int]]) ->
     """Return the state of a task by the bucket alone: its end mark, a cancellation, then its heartbeats."""
     if task in job.ends:
         return job.ends[task].phase
-    if task in job.order.cancelled:
+    if task in job.submission.cancelled:
         return "cancelled"
-    return "running" if (job.order.name, task) in at_work else "waiting"
+    return "running" if (job.submission.name, task) in at_work else "waiting"
 
 
 def lost_steps(job: JobHistory, task: int) -> int | None:
@@ -125,8 +125,8 @@ def jobs_remaining(
     """
     found: dict[str, float] = {}
     before = 0.0
-    for job in sorted(jobs, key=lambda one: (one.order.submitted_at, one.order.name)):
-        name, target = job.order.name, job.order.job.target_steps
+    for job in sorted(jobs, key=lambda one: (one.submission.submitted_at, one.submission.name)):
+        name, target = job.submission.name, job.submission.job.target_steps
         took = [
             costs.tasks[name, n].seconds / _width(job, n)
             for n, end in job.ends.items()
@@ -134,7 +134,7 @@ def jobs_remaining(
         ]
         remaining: list[float] = []
         forecasts: list[float] = []
-        for task in range(len(job.order.parameters)):
+        for task in range(len(job.submission.parameters)):
             if state_of(job, task, at_work) != "running":
                 continue
             beat = job.last_heartbeat(task)
@@ -143,13 +143,13 @@ def jobs_remaining(
             if own is not None:
                 forecasts.append(spent + own)
             remaining.append(own if own is not None else -spent)
-        waiting = sum(state_of(job, n, at_work) == "waiting" for n in range(len(job.order.parameters)))
+        waiting = sum(state_of(job, n, at_work) == "waiting" for n in range(len(job.submission.parameters)))
         typical = sum(took) / len(took) if took else sum(forecasts) / len(forecasts) if forecasts else None
         if (waiting or any(one < 0 for one in remaining)) and typical is None:
             return found
         each = typical or 0.0
         rest = [one if one >= 0 else max(0.0, each + one) for one in remaining]
-        work = (sum(rest) + waiting * each) * job.order.slices[1]
+        work = (sum(rest) + waiting * each) * job.submission.slices[1]
         if not work:
             continue
         if nodes <= 0:
@@ -162,14 +162,14 @@ def jobs_remaining(
 def _width(job: JobHistory, task: int) -> int:
     """Return how many nodes a task has, or had last."""
     starts = job.starts.get(task, ())
-    return 1 + len(starts[-1].beside) if starts else job.order.slices[1]
+    return 1 + len(starts[-1].beside) if starts else job.submission.slices[1]
 
 
 def by_user(jobs: Iterable[JobHistory], costs: Bill) -> dict[str, Amount]:
     """Return what the jobs of each login have cost; jobs that were submitted without one are SHARED's."""
     found: dict[str, Amount] = {}
     for job in jobs:
-        login, one = job.order.user or SHARED, costs.jobs.get(job.order.name, Amount())
+        login, one = job.submission.user or SHARED, costs.jobs.get(job.submission.name, Amount())
         sum_ = found.get(login, Amount())
         found[login] = Amount(
             sum_.seconds + one.seconds, sum_.usd + one.usd, sum_.ondemand_usd + one.ondemand_usd,
@@ -201,14 +201,14 @@ def queue_curve(
     for part in (part for lane in found for part in lane.stretches if part.job):
         worked[part.job, part.task].append((part.since, part.until))
     worked.update({task: _united(spans) for task, spans in worked.items()})
-    every = [(job, task) for job in jobs for task in range(len(job.order.parameters))]
+    every = [(job, task) for job in jobs for task in range(len(job.submission.parameters))]
     known = [
         (job, task)
         for job, task in every
-        if task in job.ends or task not in job.order.cancelled or worked[job.order.name, task]
+        if task in job.ends or task not in job.submission.cancelled or worked[job.submission.name, task]
     ]
     changes = sorted(
-        change for job, task in known for change in _changes(job, task, worked[job.order.name, task])
+        change for job, task in known for change in _changes(job, task, worked[job.submission.name, task])
     )
     curve: list[tuple[float, int, int]] = []
     at_work = waiting = 0
@@ -224,10 +224,10 @@ def _changes(
     job: JobHistory, task: int, worked: Sequence[tuple[float, float]]
 ) -> Iterator[tuple[float, int, int]]:
     """Yield (time, change of running tasks, change of waiting tasks) for one task."""
-    yield job.order.submitted_at, 0, 1
+    yield job.submission.submitted_at, 0, 1
     if task in job.ends:
         yield job.ends[task].at, 0, -1
-    elif task in job.order.cancelled:
+    elif task in job.submission.cancelled:
         yield max(until for _, until in worked), 0, -1
     for since, until in worked:
         yield since, 1, -1
@@ -258,7 +258,7 @@ class Account:
 
     def job(self, name: str) -> JobHistory:
         """Return the history of the job of that name."""
-        return next(one for one in self.jobs if one.order.name == name)
+        return next(one for one in self.jobs if one.submission.name == name)
 
     @property
     def incomplete(self) -> bool:

@@ -77,7 +77,7 @@ def fleet_of(spec: Spec) -> str:
 
 
 @dataclass(frozen=True)
-class Order:
+class Submission:
     """
     Hold one job of a fleet as it was submitted; *parameters* has the variables of each task.
 
@@ -160,23 +160,23 @@ class Queued:
         return f"{self.array}_{self.number}"
 
 
-def unfinished(order: Order, ended: Collection[int]) -> tuple[int, ...]:
+def unfinished(submission: Submission, ended: Collection[int]) -> tuple[int, ...]:
     """Return the numbers of the tasks that must be in Slurm's queue."""
-    over = {*ended, *order.cancelled}
-    return tuple(number for number in range(len(order.parameters)) if number not in over)
+    over = {*ended, *submission.cancelled}
+    return tuple(number for number in range(len(submission.parameters)) if number not in over)
 
 
-def again_of(order: Order, ended: Mapping[int, str], asked: Collection[int]) -> tuple[int, ...]:
+def again_of(submission: Submission, ended: Mapping[int, str], asked: Collection[int]) -> tuple[int, ...]:
     """Return those of the *asked* tasks that have failed or were cancelled, and so may run again."""
     return tuple(
         number for number in sorted(asked)
-        if ended.get(number) == "failed" or (number in order.cancelled and number not in ended)
+        if ended.get(number) == "failed" or (number in submission.cancelled and number not in ended)
     )  # fmt: skip
 
 
-def cancelled(orders: Iterable[Order], queued: Iterable[Queued]) -> tuple[Queued, ...]:
+def cancelled(submissions: Iterable[Submission], queued: Iterable[Queued]) -> tuple[Queued, ...]:
     """Return the tasks that wait or run in Slurm although they were cancelled."""
-    numbers = {order.name: order.cancelled for order in orders}
+    numbers = {submission.name: submission.cancelled for submission in submissions}
     return tuple(one for one in queued if one.number in numbers.get(one.job, ()))
 
 
@@ -205,7 +205,7 @@ class JobRow:
 
 
 def rows(
-    orders: Iterable[Order], ended: Mapping[str, Mapping[int, str]], queued: Iterable[Queued]
+    submissions: Iterable[Submission], ended: Mapping[str, Mapping[int, str]], queued: Iterable[Queued]
 ) -> tuple[JobRow, ...]:
     """
     Return the jobs, newest last. The end marks in the bucket decide, then cancellations, then the queue.
@@ -214,16 +214,18 @@ def rows(
     """
     in_queue = {(one.job, one.number): one for one in queued}
 
-    def row(order: Order, number: int, parameters: Mapping[str, str]) -> TaskRow:
-        phase = ended.get(order.name, {}).get(number)
-        held = in_queue.get((order.name, number), Queued(order.name, number, "PENDING", ""))
+    def row(submission: Submission, number: int, parameters: Mapping[str, str]) -> TaskRow:
+        phase = ended.get(submission.name, {}).get(number)
+        held = in_queue.get((submission.name, number), Queued(submission.name, number, "PENDING", ""))
         running = held.state in {"RUNNING", "COMPLETING"}
-        state = phase or ("cancelled" if number in order.cancelled else "running" if running else "waiting")
+        state = phase or (
+            "cancelled" if number in submission.cancelled else "running" if running else "waiting"
+        )
         node = held.node if state == "running" else ""
         return TaskRow(number, state, parameters, node, held.restarts)
 
     found = [
         JobRow(o.name, o.submitted_at, tuple(row(o, n, p) for n, p in enumerate(o.parameters)))
-        for o in orders
+        for o in submissions
     ]
     return tuple(sorted(found, key=lambda job: (job.submitted_at, job.name)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from orchestrator.planning.fleet.deployments import After, Order, Queued, unfinished
+from orchestrator.planning.fleet.deployments import After, Queued, Submission, unfinished
 
 GOOD_ENDS = frozenset({"done", "unclaimed"})
 """Ends that count as success; slurm.sh reports the same ones to Slurm by exit status."""
@@ -42,21 +42,21 @@ OPEN = Gate()
 
 
 def gate(
-    order: Order, orders: Mapping[str, Order], ended: Mapping[str, Mapping[int, str]],
+    submission: Submission, submissions: Mapping[str, Submission], ended: Mapping[str, Mapping[int, str]],
     over_budget: Collection[str] = (),
 ) -> Gate:  # fmt: skip
     """
-    Return the gate of one job; *orders* and *ended* include the jobs that it waits for.
+    Return the gate of one job; *submissions* and *ended* include the jobs that it waits for.
 
     *over_budget* are the users whose budget is spent.
     """
-    if order.held:
+    if submission.held:
         return Gate(Hold.ASKED)
-    if order.user in over_budget:
-        return Gate(Hold.BUDGET, order.user)
+    if submission.user in over_budget:
+        return Gate(Hold.BUDGET, submission.user)
     waits = {}
-    for name, how in order.after.items():
-        earlier, ends = orders.get(name), ended.get(name, {})
+    for name, how in submission.after.items():
+        earlier, ends = submissions.get(name), ended.get(name, {})
         if earlier is None:
             return Gate(Hold.AFTER, name)
         lost = {number for number in earlier.cancelled if number not in ends}

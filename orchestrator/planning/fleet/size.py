@@ -12,7 +12,7 @@ from enum import Enum
 
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.spec import FleetSpec
-from orchestrator.planning.fleet.deployments import Order, Queued, unfinished
+from orchestrator.planning.fleet.deployments import Queued, Submission, unfinished
 from orchestrator.planning.fleet.gate import OPEN, gate
 from orchestrator.planning.fleet.team import Team
 
@@ -91,7 +91,7 @@ class Resize:
 
 
 def nodes_missing(
-    orders: Collection[Order], ended: Mapping[str, Mapping[int, str]], queued: Collection[Queued],
+    submissions: Collection[Submission], ended: Mapping[str, Mapping[int, str]], queued: Collection[Queued],
     team: Team | None = None, over_budget: Collection[str] = (),
 ) -> int:  # fmt: skip
     """
@@ -99,15 +99,15 @@ def nodes_missing(
 
     Users over budget count for nothing, other users up to the node limit in *team*.
     """
-    known = {order.name: order for order in orders}
+    known = {submission.name: submission for submission in submissions}
     running = {(one.job, one.number): one.node for one in queued if one.node}
     wanted, taken = Counter[str](), Counter[str]()
-    for order in orders:
-        for number in unfinished(order, ended.get(order.name, {})):
-            if (node := running.get((order.name, number))) is not None:
-                taken[order.user] += len(node_list(node))
-            elif gate(order, known, ended, over_budget) == OPEN:
-                wanted[order.user] += order.slices[1]
+    for submission in submissions:
+        for number in unfinished(submission, ended.get(submission.name, {})):
+            if (node := running.get((submission.name, number))) is not None:
+                taken[submission.user] += len(node_list(node))
+            elif gate(submission, known, ended, over_budget) == OPEN:
+                wanted[submission.user] += submission.slices[1]
     for login, user in team.users.items() if team else ():
         if user.nodes is not None:
             wanted[login] = min(wanted[login], max(0, user.nodes - taken[login]))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.domain.spec import FleetSpec, PrioritySpec, UserSpec
-from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.deployments import Submission
 
 NORMAL = "normal"
 """Priority of a job that names none; Slurm creates a QOS of this name by itself."""
@@ -29,12 +29,12 @@ class Team:
         """Say whether Slurm needs its database, without which it has neither shares nor priorities."""
         return bool(self.users or self.priorities)
 
-    def options(self, order: Order) -> tuple[str, str]:
+    def options(self, submission: Submission) -> tuple[str, str]:
         """Return the account and the QOS of a job in Slurm, both empty without a database."""
         if not self.needs_database:
             return "", ""
-        user = order.user if order.user in self.users else SHARED
-        return user, order.priority if order.priority in self.priorities else NORMAL
+        user = submission.user if submission.user in self.users else SHARED
+        return user, submission.priority if submission.priority in self.priorities else NORMAL
 
 
 def team_of(fleet: FleetSpec | None) -> Team:
@@ -93,11 +93,11 @@ def accounts(cluster: str, team: Team) -> tuple[Words, ...]:
     return tuple(found)
 
 
-def spending_of(orders: Iterable[Order], usd_of: Mapping[str, float]) -> dict[str, float]:
+def spending_of(submissions: Iterable[Submission], usd_of: Mapping[str, float]) -> dict[str, float]:
     """Return the USD that each user has spent, from *usd_of* each job."""
     found: dict[str, float] = {}
-    for order in orders:
-        found[order.user] = found.get(order.user, 0.0) + usd_of.get(order.name, 0.0)
+    for submission in submissions:
+        found[submission.user] = found.get(submission.user, 0.0) + usd_of.get(submission.name, 0.0)
     return found
 
 

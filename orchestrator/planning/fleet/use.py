@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.record import Span
-from orchestrator.planning.fleet.deployments import Order
+from orchestrator.planning.fleet.deployments import Submission
 
 T = TypeVar("T")
 SILENT = 120.0
@@ -61,7 +61,7 @@ class TaskEnd:
 class JobHistory:
     """Hold a job with all starts of its tasks in order, and the ends of those that have ended."""
 
-    order: Order
+    submission: Submission
     starts: Mapping[int, tuple[Start, ...]] = field(default_factory=dict)
     ends: Mapping[int, TaskEnd] = field(default_factory=dict)
 
@@ -170,7 +170,7 @@ def _lane(node: NodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None
 
 
 def _run(job: JobHistory, start: Start, after: Start | None, *, over: bool, now: float) -> _Run:
-    beat, end, name = start.beat, job.ends.get(start.task), job.order.name
+    beat, end, name = start.beat, job.ends.get(start.task), job.submission.name
     if after is None and end is not None:
         return _Run(name, start, end.at, end.at)
     reported = max(start.at, beat.updated) if beat else start.at

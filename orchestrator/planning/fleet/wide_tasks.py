@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.planning.fleet.deployments import Order, Queued, unfinished
+from orchestrator.planning.fleet.deployments import Queued, Submission, unfinished
 from orchestrator.planning.fleet.gate import OPEN, gate
 from orchestrator.planning.fleet.size import FleetNode, NodeLife
 
@@ -53,18 +53,18 @@ class Gathering:
 
 
 def wide_tasks(
-    orders: Iterable[Order], ended: Mapping[str, Mapping[int, str]], queued: Collection[Queued],
+    submissions: Iterable[Submission], ended: Mapping[str, Mapping[int, str]], queued: Collection[Queued],
     over_budget: Collection[str] = (),
 ) -> tuple[Wide, ...]:  # fmt: skip
     """Return the tasks of several slices that may begin and have no nodes, the oldest job first."""
-    known = {order.name: order for order in orders}
+    known = {submission.name: submission for submission in submissions}
     running = {(one.job, one.number) for one in queued if one.node}
     return tuple(
-        Wide(order.name, number, order.slices[0])
-        for order in sorted(known.values(), key=lambda one: (one.submitted_at, one.name))
-        if order.slices[0] > 1 and gate(order, known, ended, over_budget) == OPEN
-        for number in unfinished(order, ended.get(order.name, {}))
-        if (order.name, number) not in running
+        Wide(submission.name, number, submission.slices[0])
+        for submission in sorted(known.values(), key=lambda one: (one.submitted_at, one.name))
+        if submission.slices[0] > 1 and gate(submission, known, ended, over_budget) == OPEN
+        for number in unfinished(submission, ended.get(submission.name, {}))
+        if (submission.name, number) not in running
     )
 
 

@@ -1,4 +1,4 @@
-"""Decide when and where to request the next node: zone order, back-off by class of refusal, giving up."""
+"""Decide when and where to request the next node: the ranking of zones, back-off by class of refusal, giving up."""
 
 import hashlib
 from collections import Counter
@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.first_seen import Sign, of_name
-from orchestrator.domain.machines.capacity import holds_one, memory_of, order, passed_over, zone_summary
+from orchestrator.domain.machines.capacity import (
+    holds_one,
+    memory_of,
+    passed_over,
+    ranked_zones,
+    zone_summary,
+)
 from orchestrator.domain.machines.node_price import Prices
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Kind, LoopRule, Step
@@ -60,7 +66,9 @@ def zone_order(spec: Spec, record: Record, now: float, prices: Prices = NO_PRICE
     Among equal zones, one beside the bucket comes first.
     """
     near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
-    ranked = order(spec.tpu.zones, record.zone_memories, record.node.type, now, record.node.zone, near, fares)
+    ranked = ranked_zones(
+        spec.tpu.zones, record.zone_memories, record.node.type, now, record.node.zone, near, fares
+    )
     return tuple(sorted(ranked, key=_refused_zones(record).count))
 
 

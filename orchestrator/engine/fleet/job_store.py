@@ -8,16 +8,13 @@ from orchestrator.contract.bucket.object_names import (
     EARLIER_ENDS,
     ENDS,
     JOBS,
-    ORDERS,
-    SPENT,
-    TEAM,
+    SUBMISSIONS,
 )
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
 from orchestrator.engine.records.record_format import adapter
 from orchestrator.errors import ConflictError, NotFoundError, PreconditionError, TpuctlError
-from orchestrator.planning.fleet.deployments import Order
-from orchestrator.planning.fleet.team import Team
+from orchestrator.planning.fleet.deployments import Submission
 
 SCHEMA = 1
 TRIES = 5
@@ -25,58 +22,58 @@ PHASES = ("done", "unclaimed", "failed")
 """How a task can end, most important first: a start that was fenced too late may have written another end."""
 
 
-def create(store: Store, order: Order) -> Order:
+def create(store: Store, submission: Submission) -> Submission:
     """
     Write a new job to the bucket and return it; return the stored one if the same job was submitted before.
 
     Raise ConflictError if a different job has the name.
     """
     try:
-        store.write(_name(order.name), encoded(order), if_generation=0)
+        store.write(_name(submission.name), encoded(submission), if_generation=0)
     except PreconditionError:
-        held = read(store, order.name)
+        held = read(store, submission.name)
         # The same submission again, perhaps after a kill: continue with the stored one.
         if held is not None and held == replace(
-            order, script=held.script, submitted_at=held.submitted_at, cancelled=held.cancelled,
+            submission, script=held.script, submitted_at=held.submitted_at, cancelled=held.cancelled,
             held=held.held, into=held.into,
         ):  # fmt: skip
             return held
         raise ConflictError(
-            f"a job {order.name} was submitted before, with other code or settings",
+            f"a job {submission.name} was submitted before, with other code or settings",
             hint="choose another name in the file", changed="nothing was submitted",
         ) from None  # fmt: skip
-    return order
+    return submission
 
 
-def read(store: Store, name: str) -> Order | None:
+def read(store: Store, name: str) -> Submission | None:
     """Return the job of that name, or None."""
     held = store.read(_name(name))
     return None if held is None else decoded(held.data, name)
 
 
 @dataclass(frozen=True)
-class ReadOrders:
+class ReadSubmissions:
     """Hold the *jobs* that can be read; *unread* are the others by name, each with what is wrong with it."""
 
-    jobs: tuple[Order, ...]
+    jobs: tuple[Submission, ...]
     unread: Mapping[str, TpuctlError] = field(default_factory=dict)
 
 
-def read_all(store: Store) -> ReadOrders:
+def read_all(store: Store) -> ReadSubmissions:
     """Return all jobs. Raise NotFoundError if the fleet has no bucket, that is, is not up."""
     try:
-        found = store.list(ORDERS)
+        found = store.list(SUBMISSIONS)
     except NotFoundError as error:
         raise NotFoundError(
             "the fleet is not up: it has no bucket",
             hint="run: tpuctl fleet up",
             changed="nothing was changed",
         ) from error
-    names = [one.name[len(ORDERS) : -len(".json")] for one in found]
+    names = [one.name[len(SUBMISSIONS) : -len(".json")] for one in found]
     return read_some(store, names)
 
 
-def read_some(store: Store, names: Iterable[str]) -> ReadOrders:
+def read_some(store: Store, names: Iterable[str]) -> ReadSubmissions:
     """Return the jobs of these names that exist; a spoiled one does not hide the others."""
     jobs, unread = [], {}
     for name in names:
@@ -88,20 +85,20 @@ def read_some(store: Store, names: Iterable[str]) -> ReadOrders:
             jobs.append(decoded(held.data, name))
         except TpuctlError as error:
             unread[name] = error
-    return ReadOrders(tuple(jobs), unread)
+    return ReadSubmissions(tuple(jobs), unread)
 
 
-def change(store: Store, name: str, edit: Callable[[Order], Order]) -> Order | None:
+def change(store: Store, name: str, edit: Callable[[Submission], Submission]) -> Submission | None:
     """Change a job by compare-and-swap and return it; return None if there is none of that name."""
     for _ in range(TRIES):
         held = store.read(_name(name))
         if held is None:
             return None
-        order = edit(decoded(held.data, name))
+        submission = edit(decoded(held.data, name))
         # A compare-and-swap: if another command wrote meanwhile, read its version and edit that.
         with contextlib.suppress(PreconditionError):
-            store.write(_name(name), encoded(order), if_generation=held.generation)
-            return order
+            store.write(_name(name), encoded(submission), if_generation=held.generation)
+            return submission
     raise ConflictError(f"job {name}: it is being changed by somebody else", hint="run it again")
 
 
@@ -127,71 +124,25 @@ def set_aside(store: Store, job: str, number: int) -> None:
         store.delete(name, mark.generation)
 
 
-def all_ended(store: Store, orders: Iterable[Order]) -> dict[str, dict[int, str]]:
+def all_ended(store: Store, submissions: Iterable[Submission]) -> dict[str, dict[int, str]]:
     """Return the ends of all jobs, by job name."""
-    return {order.name: ended(store, order.name) for order in orders}
+    return {submission.name: ended(store, submission.name) for submission in submissions}
 
 
-def read_team(store: Store) -> Team:
-    """
-    Return the team that the fleet's last `up` stored, an empty one (everyone is admitted) if there is none.
-
-    Raise TpuctlError if it cannot be read.
-    """
-    held = store.read(TEAM)
-    if held is None:
-        return Team()
-    try:
-        team: Team = adapter(Team).validate_python(verified(held.data)["team"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise TpuctlError(
-            f"the fleet's users cannot be read: {error}",
-            hint="run: tpuctl fleet up",
-            changed="nothing was changed",
-        ) from error
-    return team
-
-
-def write_team(store: Store, team: Team) -> None:
-    """Store who may use the fleet."""
-    store.write(
-        TEAM, bytes_with_checksum({"schema": SCHEMA, "team": adapter(Team).dump_python(team, mode="json")})
+def encoded(submission: Submission) -> bytes:
+    """Return the content of the job's object."""
+    return bytes_with_checksum(
+        {"schema": SCHEMA, "order": adapter(Submission).dump_python(submission, mode="json")}
     )
 
 
-def over_budget(store: Store) -> frozenset[str]:
-    """Return the users whose budget is spent, as the fleet's watch last stored it."""
-    held = store.read(SPENT)
-    if held is None:
-        return frozenset()
-    try:
-        return frozenset(map(str, verified(held.data)["over_budget"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise TpuctlError(
-            f"who has spent a budget cannot be read: {error}",
-            hint="run: tpuctl fleet up",
-            changed="nothing was changed",
-        ) from error
-
-
-def write_over_budget(store: Store, users: frozenset[str]) -> None:
-    """Store the users whose budget is spent; write nothing if that is stored already."""
-    if users != over_budget(store):
-        store.write(SPENT, bytes_with_checksum({"schema": SCHEMA, "over_budget": sorted(users)}))
-
-
-def encoded(order: Order) -> bytes:
-    """Return the content of the job's object."""
-    return bytes_with_checksum({"schema": SCHEMA, "order": adapter(Order).dump_python(order, mode="json")})
-
-
-def decoded(data: bytes, name: str) -> Order:
+def decoded(data: bytes, name: str) -> Submission:
     """Parse a job's object. Raise TpuctlError if it is damaged or of a newer version."""
     try:
         body = verified(data)
         if body["schema"] != SCHEMA:
             raise ValueError(f"it has schema {body['schema']!r}")  # noqa: TRY301 (one error for all of it)
-        order: Order = adapter(Order).validate_python(body["order"])
+        submission: Submission = adapter(Submission).validate_python(body["order"])
     except (ValueError, KeyError, TypeError) as error:
         raise TpuctlError(
             f"the job {name} cannot be read: {error}",
@@ -199,8 +150,8 @@ def decoded(data: bytes, name: str) -> Order:
             "bucket and submit the job's file again; what was cancelled of it then runs again",
             changed="nothing was changed",
         ) from error
-    return order
+    return submission
 
 
 def _name(job: str) -> str:
-    return f"{ORDERS}{job}.json"
+    return f"{SUBMISSIONS}{job}.json"

@@ -1,4 +1,4 @@
-"""What a VM order becomes on the wire: body, limits, request id."""
+"""What a new VM becomes on the wire: body, limits, request id."""
 
 import uuid
 
@@ -105,7 +105,7 @@ def test_the_run_duration_stays_within_googles_limits(ttl, seconds):
 
 
 def test_request_ids_are_stable_and_never_zero():
-    """Equal orders have equal ids; other zone, label or body has another."""
+    """Equal new VMs have equal request ids; other zone, label or body has another."""
     body = instance_body(a_vm())
     same = RequestIds().of(ZONE, instance_body(a_vm()))
     assert RequestIds().of(ZONE, body) == same
