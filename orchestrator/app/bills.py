@@ -104,4 +104,6 @@ def last_bill(session: Session, record: Record) -> Cost | None:
 
 def _deleted(spent: Spending) -> Spending:
     """Return what was spent, with nothing that exists or goes on: the sum is from before the deletion."""
-    return replace(spent, rate_usd=0.0, ttl_left=None, to_ttl_usd=None, budget_lasts=None)
+    return replace(
+        spent, rate_usd=0.0, ttl_left=None, to_ttl_usd=None, to_ttl_most_usd=None, budget_lasts=None
+    )

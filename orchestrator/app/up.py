@@ -236,8 +236,9 @@ def _price(session: Session, plan: Plan) -> UpPrice:
     spec, record, now = session.spec, session.records.current, session.clock.now()
     there = newest_span(record)
     with_tpu = there is not None or any(c.kind is Kind.NODE and c.verb in MAKING for c in plan.changes)
-    # `up` on an ended deployment restarts its ttl.
-    goes_on = record.started_at and not record.outcome
+    # `up` on an ended deployment restarts its ttl. The seconds before its first machine do not count, so that the
+    # sum is that of `plan`.
+    goes_on = not record.outcome and any(span.since >= record.started_at > 0 for span in record.spans)
     remaining = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else float(spec.watch.ttl)
     price = hourly_of(spec, plan, session.catalog, there)
     if not with_tpu:

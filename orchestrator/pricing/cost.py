@@ -174,6 +174,12 @@ def to_ttl(hourly: Hourly, ttl: float) -> float | None:
     return None if hourly.billed_usd is None else hourly.billed_usd * ttl / 3600
 
 
+def most_to_ttl(hourly: Hourly, ttl: float) -> float | None:
+    """Return the USD for *ttl* seconds with everything running at the highest prices, None if one is unknown."""
+    whole = to_ttl(hourly, ttl)
+    return None if whole is None else max(whole, (hourly.most_usd or 0.0) * ttl / 3600)
+
+
 def to_budget(hourly: Hourly, budget_usd: float) -> float | None:
     """
     Return the seconds until *budget_usd* is used up with everything running, None if a price is unknown.

@@ -19,7 +19,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.pricing.bill import metered, priced_as, spent
-from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly
+from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly, most_to_ttl
 
 
 class Use(Enum):
@@ -82,8 +82,8 @@ class Spending:
 
     *unknown* names items without a known price, which the sums leave out. *most_usd* is the machines' sum at
     the highest prices, at which a budget stops. *rate_usd* is per hour of what exists now. *to_ttl_usd* is
-    the sum at the end of ttl if everything runs all the time, *budget_lasts* the seconds until the budget is
-    used up at that price.
+    the sum at the end of ttl if everything runs all the time, *to_ttl_most_usd* at the highest prices.
+    *budget_lasts* is the number of seconds until the budget is used up at those.
     """
 
     usd: float
@@ -102,6 +102,7 @@ class Spending:
     prices: Hourly
     storage_gib: float = 0.0
     caches_gib: float = 0.0
+    to_ttl_most_usd: float | None = None
 
     @property
     def wasted_usd(self) -> float:
@@ -152,6 +153,7 @@ def spending(
     remaining = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else None
     hour, budget = whole.billed_usd, spec.watch.budget_usd
     to_ttl = None if remaining is None or hour is None else usd + hour * remaining / 3600
+    rest = None if remaining is None else most_to_ttl(whole, remaining)
     return Spending(
         usd=usd,
         most_usd=most,
@@ -171,6 +173,7 @@ def spending(
         prices=whole,
         storage_gib=sum(one.gib for one in stored),
         caches_gib=sum(one.gib for one in stored if one.cache),
+        to_ttl_most_usd=None if rest is None else max(usd, most) + rest,
     )
 
 

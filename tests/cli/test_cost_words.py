@@ -1,14 +1,17 @@
 """What `cost`, `down`, the report and a fleet's bill say was saved, where the price lists differ."""
 
 from io import StringIO
+from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
 from orchestrator.app.bills import Cost
+from orchestrator.app.up import _price as price_of
 from orchestrator.cli.views.cost import render, spent_text
 from orchestrator.cli.views.fleet_account import cost_sentences
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Span
 from orchestrator.planning.fleet.bill import Account, Amount, Bill
 from orchestrator.pricing.spending import spending
@@ -49,3 +52,23 @@ def test_a_fleet_tells_both_ends_too_and_counts_its_budget_as_it_ends():
         "On demand: 9.60 USD, so 50 to 75% saved.",
         "The budget of 10 USD: 48% spent at the upper prices.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("spans", "seconds"),
+    [
+        ((), 2 * 24 * HOUR),
+        ((Span(Kind.NODE, "demo-tpu-g1", "us-central1-a", 1010.0, 1020.0),), 2 * 24 * HOUR - 60),
+    ],
+    ids=["first machine", "has run"],
+)
+def test_the_seconds_before_the_first_machine_are_no_part_of_ttl(spans, seconds):
+    """`up` takes some before it tells the price, and by them its sum differed from that of `plan` by a cent."""
+    spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["us-central1-a"], vm="none", watch__ttl="2d")
+    session = SimpleNamespace(
+        spec=spec, catalog=load_catalog(), choice=SimpleNamespace(cloud="gcp"),
+        clock=SimpleNamespace(now=lambda: 1060.0),
+        records=SimpleNamespace(current=record(started_at=1000.0, spans=spans)),
+    )  # fmt: skip
+    create = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g1", "absent", "us-central1-a", 1)
+    assert price_of(session, Plan((create,))).seconds == seconds

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from orchestrator.app.bills import Cost
 from orchestrator.cli.console import page, print_json
-from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_text, usd_text
+from orchestrator.domain.text.amounts import saved_text, span_text, ttl_text, usd_range_text, usd_text
 from orchestrator.pricing.spending import Spending, Use
 
 WIDTH = 80
@@ -114,9 +114,9 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
         lines.append(f"What exists now costs {usd_text(found.rate_usd)} an hour.")
     elif found.items:
         lines.append("Nothing exists now that is billed by the hour.")
-    if found.to_ttl_usd is not None and found.ttl_left is not None:
-        remaining = span_text(found.ttl_left)
-        lines.append(f"Maximum until ttl ({remaining} left): {found.to_ttl_usd:.2f} USD in all.")
+    if found.to_ttl_most_usd is not None and found.ttl_left is not None:
+        remaining = f"{span_text(found.ttl_left)} left"
+        lines.append(f"{ttl_text(remaining, found.to_ttl_most_usd)} in all.")
     if found.budget_usd is not None:
         lasts = "" if found.budget_lasts is None else f", and lasts for {span_text(found.budget_lasts)} more"
         spent = f"{found.most_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"

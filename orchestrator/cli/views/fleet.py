@@ -12,7 +12,7 @@ from orchestrator.app.fleet.status import FleetStatus, UserRow
 from orchestrator.app.fleet.up import FleetUp
 from orchestrator.cli.console import print_json, put, say, talk
 from orchestrator.cli.views.fleet_account import put_table
-from orchestrator.domain.text.amounts import size_text, span_text, usd_text
+from orchestrator.domain.text.amounts import size_text, span_text, ttl_text, usd_range_text, usd_text
 from orchestrator.pricing.cost import Hourly
 
 
@@ -24,12 +24,14 @@ def show_price(price: FleetPrice) -> None:
     where = " (nothing is billed on the local cloud)" if price.unbilled else ""
     least = "at least " if unknown else ""
     total = head + price.nodes * node
-    say(f"Price: {least}{usd_text(total)} an hour{where}", style="bold")
+    most = max(total, _hour(price.head, most=True) + price.nodes * _hour(price.node, most=True))
+    say(f"Price: {least}{usd_range_text(total, most)} an hour{where}", style="bold")
     kind = f"{spec.tpu.type} {'spot' if spec.tpu.spot else 'on demand'}"
     say(
         f"  {_count(price.nodes, 'TPU')} {kind} in {price.node.zone}: {usd_text(node)} each; VM: {usd_text(head)}"
     )
-    say(f"  until ttl ({spec.watch.ttl}): at most {usd_text(total * spec.watch.ttl / 3600)}")
+    if not unknown:
+        say(f"  {ttl_text(str(spec.watch.ttl), most * spec.watch.ttl / 3600)}")
     if unknown:
         say(f"  no price is known for: {', '.join(unknown)}")
     budget = spec.watch.budget_usd
@@ -65,8 +67,8 @@ def show_plan(plan: FleetPlan, *, as_json: bool) -> None:
         )
 
 
-def _hour(price: Hourly) -> float:
-    return sum(line.billed_usd for line in price.lines if line.billed_usd is not None)
+def _hour(price: Hourly, *, most: bool = False) -> float:
+    return sum((line.most_usd if most else line.billed_usd) or 0.0 for line in price.lines)
 
 
 def show_up(done: FleetUp, *, as_json: bool) -> None:

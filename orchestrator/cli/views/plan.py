@@ -11,9 +11,10 @@ from orchestrator.cli.views import check
 from orchestrator.domain.machines.scopes import node_scopes
 from orchestrator.domain.names import home_region
 from orchestrator.domain.plan import Change, Plan, Verb
+from orchestrator.domain.text.amounts import ttl_text
 from orchestrator.domain.text.suggest import join
 from orchestrator.planning.dead_man import legs
-from orchestrator.pricing.cost import to_budget, to_ttl
+from orchestrator.pricing.cost import most_to_ttl, to_budget
 
 WIDTH = 80
 NOTHING, CLOUD = "nothing", "cloud"
@@ -57,7 +58,8 @@ def render(
     """Print the plan on *console*; *scripts* adds the rendered scripts, *verbose* labels and scopes."""
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
-    console.print(_price_line(preview), style="bold", markup=False, width=width)
+    for line in filter(None, (_price_line(preview), _ttl_line(preview))):
+        console.print(line, style="bold", markup=False, width=width)
     console.print(_facts(preview, _SOURCES.get(source, ""), verbose=verbose), width=width)
     console.print()
     console.print(count(preview.plan), style="bold", markup=False, width=width)
@@ -158,8 +160,14 @@ def _price_line(preview: Preview) -> str:
     most = max(known, sum(line.most_usd or line.billed_usd or 0.0 for line in price.lines))
     hour = f"{known:.2f}" if most - known < 0.005 else f"{known:.2f} to {most:.2f}"
     least = f"at least {hour}" if price.unknown else hour
-    whole = "" if price.unknown else f", {most * preview.spec.watch.ttl / 3600:.2f} USD at most until ttl"
-    return f"  Price: {least} USD an hour{whole}"
+    return f"  Price: {least} USD an hour"
+
+
+def _ttl_line(preview: Preview) -> str:
+    """Return the most that it can cost: not what a job costs that ends by itself."""
+    ttl = preview.spec.watch.ttl
+    whole = most_to_ttl(preview.hourly, ttl)
+    return "" if whole is None else f"  {ttl_text(str(ttl), whole)}"
 
 
 def _prices(preview: Preview) -> Table:
@@ -188,16 +196,10 @@ def _prices(preview: Preview) -> Table:
 def _sums(preview: Preview) -> list[str]:
     price, watch = preview.hourly, preview.spec.watch
     lines = []
-    whole = to_ttl(price, watch.ttl)
-    if whole is None:
+    if price.unknown:
         lines.append(f"Unknown prices: {', '.join(price.unknown)}. The sum is not known either.")
-    else:
-        # Both ends, since price sources differ and budgets count the upper one.
-        most = (price.most_usd or 0.0) * watch.ttl / 3600
-        sums = f"{whole:.2f}" if most <= whole else f"{whole:.2f} to {most:.2f}"
-        lines.append(f"Maximum until ttl ({watch.ttl}): {sums} USD")
-        if most > whole:
-            lines.append("Two prices where public price lists differ; nobody knows which is current.")
+    elif (price.most_usd or 0.0) > (price.billed_usd or 0.0):
+        lines.append("Two prices where public price lists differ; nobody knows which is current.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
         lines.append(f"The budget of {watch.budget_usd:g} USD covers about {seconds / 3600:.1f} h")

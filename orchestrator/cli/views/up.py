@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from orchestrator.app.up import Goal, Up, UpPrice
 from orchestrator.cli.console import print_json, say
-from orchestrator.domain.text.amounts import usd_text
-from orchestrator.pricing.cost import to_budget
+from orchestrator.domain.text.amounts import span_text, ttl_text, usd_text
+from orchestrator.pricing.cost import most_to_ttl, to_budget
 
 
 def show(done: Up, goal: Goal, *, as_json: bool) -> None:
@@ -37,8 +37,11 @@ def show_price(price: UpPrice, write: Callable[..., None]) -> None:
     write(f"  {_what(price)}")
     if unknown:
         write(f"  no price is known for: {', '.join(unknown)}")
-    sums = _range(hour * price.seconds / 3600, most * price.seconds / 3600)
-    write(f"  until ttl ({spec.watch.ttl}): {'not known' if unknown else f'at most {sums}'}")
+    whole = most_to_ttl(hourly, price.seconds)
+    ttl = str(spec.watch.ttl)
+    # Started earlier: the rest of its time counts.
+    ttl += "" if price.seconds == spec.watch.ttl else f", {span_text(price.seconds)} left"
+    write(f"  until ttl ({ttl}): not known" if whole is None else f"  {ttl_text(ttl, whole)}")
     budget = spec.watch.budget_usd
     if budget is not None:
         seconds = None if unknown else to_budget(hourly, budget)

@@ -43,6 +43,11 @@ def usd_range_text(usd: float, most: float) -> str:
     return f"{low} USD" if low == high else f"{low} to {high} USD"
 
 
+def ttl_text(ttl: str, most: float) -> str:
+    """Return what a deployment costs that nothing ends, not even its job, before its *ttl*."""
+    return f"If nothing ends it before ttl ({ttl}): at most {usd_text(most)}"
+
+
 def saved_text(usd: float, most: float, full: float) -> str:
     """
     Return what part of *full* a price from *usd* to *most* leaves, as `50 to 75%`; empty for nothing.
