@@ -155,13 +155,14 @@ class Container:
             with replacing(Path(folder) / "config.json", 0o600) as file:
                 file.write(json.dumps(config).encode())
             environ = dict(for_setup(self._environ), DOCKER_CONFIG=folder)
-
-            def failed(failures: int, error: BaseException) -> None:
-                if failures >= TRIES:
-                    raise error
-                time.sleep(PAUSES.after(failures))  # A busy registry needs real time.
-
-            retried(lambda: docker(["pull", "--quiet", name], environ, PULL_SECONDS), (AgentError,), failed)
+            retried(
+                lambda: docker(["pull", "--quiet", name], environ, PULL_SECONDS),
+                (AgentError,),
+                PAUSES,
+                tries=TRIES,
+                now=time.monotonic,
+                wait=time.sleep,  # A busy registry needs real time.
+            )
 
     def _inspected(self, name: str) -> Optional[Mapping[str, Any]]:
         try:

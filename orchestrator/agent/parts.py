@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple, TypeVar
@@ -74,16 +75,17 @@ class Parts:
         Raise FinalError and JobInterrupted.
         """
 
-        def failed(failures: int, error: BaseException) -> None:
+        def failed(error: BaseException) -> None:
             if isinstance(error, FinalError):
                 raise error
             self.status.trouble(doing, str(error))
-            self.interrupts.wait(PAUSES.after(failures))
-            self.interrupts.check()
 
         self.interrupts.check()
         try:
-            value = retried(call, (AgentError, OSError), failed)
+            value = retried(
+                call, (AgentError, OSError), PAUSES, now=time.monotonic, wait=self.interrupts.wait,
+                failed=failed,
+            )  # fmt: skip
         except FinalError:
             self.status.trouble(doing, "")
             raise

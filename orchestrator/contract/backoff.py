@@ -1,5 +1,6 @@
 """Define how everything waits and tries again: growing pauses, and one loop over tries."""
 
+import math
 from dataclasses import dataclass
 from typing import Callable, Tuple, Type, TypeVar
 
@@ -28,25 +29,37 @@ class Backoff:
 
 
 def growing(first: float, waited: float) -> float:
-    """Return the pause between two looks after *waited* seconds: a twentieth of them, at least *first*."""
+    """Return the pause between two checks after *waited* seconds: a twentieth of them, at least *first*."""
     return max(first, waited / 20)
 
 
 def retried(
     call: Callable[[], T],
     passing: Tuple[Type[BaseException], ...],
-    failed: Callable[[int, BaseException], None],
+    backoff: Backoff,
+    *,
+    now: Callable[[], float],
+    wait: Callable[[float], None],
+    seconds: float = math.inf,
+    tries: float = math.inf,
+    failed: Callable[[BaseException], None] = lambda _error: None,
+    chance: Callable[[], float] = lambda: 0.0,
 ) -> T:
     """
-    Call until it succeeds, and return its value.
+    Call until it succeeds, and return its value; after an error of *passing*, wait and call again.
 
-    *failed* gets the number of failures in a row and the last one, an error of *passing*. It waits, or raises
-    to end the tries.
+    The last call begins when *seconds* are over, or is the last of *tries*; its error is raised. *failed* gets
+    each error before the pause: it reports it, or raises to end the tries.
     """
-    failures = 0
+    failures, end = 0, now() + seconds
     while True:
         try:
             return call()
         except passing as error:
             failures += 1
-            failed(failures, error)
+            remaining = end - now()
+            if remaining <= 0 or failures >= tries:
+                raise
+            failed(error)
+            # Cut, so that one call is made at the very end: for files of a dying machine there is no later one.
+            wait(min(backoff.after(failures, chance()), remaining))

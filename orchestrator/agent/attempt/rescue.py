@@ -242,17 +242,22 @@ class Rescue:
     def _hurried(self, doing: str, call: Callable[[], T]) -> T:
         """Run *call*, with retries until the time is over; then raise OutOfTimeError."""
 
-        def failed(failures: int, error: BaseException) -> None:
+        def failed(error: BaseException) -> None:
             if isinstance(error, FinalError):
                 raise error
-            remaining = (self._until or 0.0) - time.monotonic()
-            if remaining <= 0:
-                raise OutOfTimeError(f"{doing}: {error}") from error
             self._parts.status.trouble("unclaimed", f"{doing}: {error}")
-            # A plain sleep, since this agent is ending and ignores further interruptions.
-            time.sleep(min(PAUSES.after(failures), remaining))
 
-        return retried(call, (AgentError, OSError), failed)
+        # A plain sleep, since this agent is ending and ignores further interruptions.
+        remaining = (self._until or 0.0) - time.monotonic()
+        try:
+            return retried(
+                call, (AgentError, OSError), PAUSES, seconds=remaining, now=time.monotonic, wait=time.sleep,
+                failed=failed,
+            )  # fmt: skip
+        except FinalError:
+            raise
+        except (AgentError, OSError) as error:
+            raise OutOfTimeError(f"{doing}: {error}") from error
 
 
 def read_manifests(bucket: JobBucket, incarnation: int) -> List[Unclaimed]:

@@ -137,12 +137,13 @@ def retrying(call: Callable[[float], T], seconds: float) -> T:
     *call* gets the seconds left, as a bound for its own waiting.
     """
     end = time.monotonic() + seconds
-
-    def failed(failures: int, error: BaseException) -> None:
+    return retried(
+        lambda: call(max(1.0, end - time.monotonic())),
+        (TransientError,),
+        PAUSES,
+        seconds=seconds,
+        now=time.monotonic,
+        wait=time.sleep,  # Real time, since the service needs it to recover.
         # Full jitter, so that the machines of a slice do not all retry at the same moment after an outage.
-        pause = PAUSES.after(failures, _dice.random())
-        if time.monotonic() + pause >= end:
-            raise error
-        time.sleep(pause)  # Real time, since the service needs it to recover.
-
-    return retried(lambda: call(max(1.0, end - time.monotonic())), (TransientError,), failed)
+        chance=_dice.random,
+    )

@@ -8,7 +8,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.clock import Clock
-from orchestrator.contract.backoff import retried
+from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.ports import Host
 from orchestrator.domain.record import TERMINAL, current_node
@@ -29,7 +29,7 @@ from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import CommandAnswer
 
 T = TypeVar("T")
-PAUSE = 2.0
+PAUSES = Backoff(2.0, 2.0)
 IN_JOB = """
 cd "$1" || exit 1
 for file in job.env job.env.local; do
@@ -120,18 +120,19 @@ def when_reached(
 
     *say* gets each new reason to wait. Raise the last error, or one that is *hopeless*.
     """
-    end, said = clock.now() + seconds, ""
+    said = ""
 
-    def failed(_failures: int, error: BaseException) -> None:
+    def failed(error: BaseException) -> None:
         nonlocal said
-        if not isinstance(error, TpuctlError) or hopeless(error) or clock.now() > end:
+        if not isinstance(error, TpuctlError) or hopeless(error):
             raise error
         if error.message != said:
             said = error.message
             say(said)
-        clock.wait(PAUSE)
 
-    return retried(ask, (TpuctlError,), failed)
+    return retried(
+        ask, (TpuctlError,), PAUSES, seconds=seconds, now=clock.monotonic, wait=clock.wait, failed=failed
+    )
 
 
 def booting(error: TpuctlError) -> bool:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from orchestrator.clock import Clock, SteadyClock
+from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.object_names import LEASE, LEASE_WISH
 from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, Holder, held_by
 from orchestrator.domain.ports import Store, StoredObject
@@ -35,6 +36,7 @@ CLOCK_VALID = 3600.0
 """Seconds after which the clock is compared with the bucket's again."""
 PATIENCE = 15.0
 """Seconds to retry when the bucket does not answer."""
+PAUSES = Backoff(1.0, 1.0)
 TOO_SOON = "TPU-402"
 
 
@@ -80,16 +82,12 @@ class Lease:
         holder that yields to this command.
         """
         with self._lock:
-            start = self._clock.monotonic()
-            end = start + YIELD_SECONDS
+            end = self._clock.monotonic() + YIELD_SECONDS
             while True:
-                try:
-                    held = self._attempt()
-                except TransientError:
-                    if self._clock.monotonic() - start >= PATIENCE:
-                        raise
-                    self._clock.wait(1.0)
-                    continue
+                held = retried(
+                    self._attempt, (TransientError,), PAUSES, seconds=PATIENCE,
+                    now=self._clock.monotonic, wait=self._clock.wait,
+                )  # fmt: skip
                 if held is None:
                     if self._asked:
                         self._forget_wish()
