@@ -133,7 +133,7 @@ def test_a_preemption_notice_of_the_metadata_server_is_observed_at_once(lab: Lab
 
 def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: Lab) -> None:
     """`stop` ends the job with a commit; a new start makes a new attempt with no failure counted."""
-    machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=80).start()
+    machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=100_000).start()
     machine.until_committed(10)
     assert subprocess.run(machine.command("stop"), env=machine.env, check=False).returncode == 0
     assert machine.wait() == 0
@@ -141,7 +141,7 @@ def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: Lab) -> Non
     assert (stopped["phase"], stopped["notice"]) == ("stopped", False)
     assert not (machine.root / "state" / "stop").exists()
 
-    machine.run_to_end()
+    machine = lab.machine(_STEPS=stopped["committed_step"] + 10).run_to_end()
 
     assert machine.heartbeat()["resumed_from"] == stopped["committed_step"]
     assert [one["failures"] for one in lab.attempts()] == [0, 0]
