@@ -1,26 +1,22 @@
 """What a machine installed, compiled and downloaded comes back on the next one, and only where it fits."""
 
-import gzip
-import io
 import json
 import shutil
 import sys
-import tarfile
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.caches import keeper, pieces
+from orchestrator.agent.caches import keeper
 from orchestrator.agent.caches.cache_manifest import RETAINED, CacheManifest, Piece, manifest_name, parse
-from orchestrator.agent.caches.pieces import files_below, in_pieces, merge, pack, unpack
+from orchestrator.agent.caches.pieces import files_below, pack
 from orchestrator.agent.caches.places import Cache
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.contract.machine_errors import AgentError, TornError
+from orchestrator.contract.machine_errors import AgentError
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from tests.agent.agent_lab import Lab, Machine
 from tests.agent.test_agent_venv import package
@@ -219,87 +215,6 @@ def test_packages_with_which_the_setup_fails_are_removed_and_it_runs_again(lab: 
     trained(machine)
     assert lab.log(2).count("setup runs again") == 1
     assert len(lab.attempts(2)) == 1
-
-
-def archive(*members: tuple[str, str]) -> tuple[bytes, int]:
-    """Return an archive of files with one byte, or links to where they lead."""
-    buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb") as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
-        for name, leads in members:
-            entry = tarfile.TarInfo(name)
-            if leads:
-                entry.type, entry.linkname = tarfile.SYMTYPE, leads
-                tar.addfile(entry)
-            else:
-                entry.size = 1
-                tar.addfile(entry, io.BytesIO(b"x"))
-    return buffer.getvalue(), sum(not leads for _, leads in members)
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        [("folder/../../x", "")],
-        [("/etc/x", "")],
-        [("other/x", "")],
-        [("folder/out", "/etc/passwd")],
-        [("folder/out", "../../x")],
-        [("folder/way", "."), ("folder/way/x", "")],
-        [("folder/x", ""), ("folder/x", "")],
-        [("folder/" + "x" * 300, "")],
-    ],
-    ids=["up", "absolute", "another place", "link out", "link up", "through a link", "twice", "no such name"],
-)
-def test_an_archive_writes_nothing_outside_of_its_folder(
-    tmp_path: Path, members: list[tuple[str, str]]
-) -> None:
-    """Every member is judged; links are made last, so that nothing is written through one."""
-    data, size = archive(*members)
-    (tmp_path / "a.tar.gz").write_bytes(data)
-    piece = Piece(sha256(data).hexdigest(), len(data), size, len(members), "gz")
-    with pytest.raises((TornError, OSError)):
-        unpack(tmp_path / "a.tar.gz", piece, {"folder": tmp_path / "into/folder"}, inside=True, rewrite=None)
-    assert {path.name for path in tmp_path.iterdir()} <= {"a.tar.gz", "into"}
-
-
-def test_nothing_is_moved_through_a_link(tmp_path: Path) -> None:
-    """A folder on the disk that is a link to elsewhere is no place for what comes back."""
-    (tmp_path / "staged/sub").mkdir(parents=True)
-    (tmp_path / "staged/sub/file").touch()
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "place").mkdir()
-    (tmp_path / "place/sub").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TornError):
-        merge(tmp_path / "staged", tmp_path / "place")
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-@pytest.mark.parametrize("zstd", [True, False])
-def test_files_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zstd: bool) -> None:
-    """Content, mode, time to the nanosecond, links and empty folders; with zstd, or where there is none."""
-    if not zstd:
-        monkeypatch.setattr(pieces.shutil, "which", lambda _name: None)
-    place = tmp_path / "place"
-    (place / "empty").mkdir(parents=True)
-    (place / "run").write_bytes(b"#!/bin/sh\n" * 1000)
-    (place / "run").chmod(0o755)
-    (place / "data").write_bytes(bytes(range(256)) * 1000)
-    (place / "link").symlink_to("run")
-    before = files_below({"folder": place})
-    (part,) = in_pieces(list(before.values()))
-    packed = pack(part, tmp_path / "piece", [], lambda: None)
-    assert packed.piece.kind == ("zst" if zstd else "gz")
-    unpack(packed.path, packed.piece, {"folder": tmp_path / "into"}, inside=True, rewrite=None)
-    merge(tmp_path / "into", tmp_path / "back")
-    after = files_below({"folder": tmp_path / "back"})
-    assert {m: (one.size, one.mode) for m, one in after.items()} == {
-        m: (one.size, one.mode) for m, one in before.items()
-    }
-    files = [m for m, one in before.items() if one.size]
-    assert [after[m].modified for m in files] == [before[m].modified for m in files]
-    assert [Path(after[m].path).read_bytes() for m in files] == [
-        Path(before[m].path).read_bytes() for m in files
-    ]
 
 
 @pytest.mark.parametrize("program", [False, True])

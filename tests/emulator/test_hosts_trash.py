@@ -9,7 +9,7 @@ from orchestrator.emulator.machines.process import ProcessHosts
 
 
 def test_a_disk_is_removed_also_when_the_trash_goes_away_in_between(tmp_path, monkeypatch):
-    """The thread that empties it for another machine takes the folder along, at the worst moment here."""
+    """The process that empties it for another machine takes the folder along, at the worst moment here."""
     hosts = ProcessHosts(HostSettings(tmp_path, "cloud", "http://127.0.0.1:1", 22, 80))
     (tmp_path / "m-1" / "disk").mkdir(parents=True)
     rename, taken = Path.rename, []

@@ -11,12 +11,11 @@ import shutil
 import stat
 import subprocess
 import tarfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Callable, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
+from typing import IO, Callable, Dict, Iterator, List, Literal, Mapping, Sequence, Tuple
 
-from orchestrator.agent.caches.cache_manifest import Piece, check_member
+from orchestrator.agent.caches.cache_manifest import Piece
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import TornError
 
@@ -126,12 +125,11 @@ def pack(
     naming: List[str] = []
     fixed = ""
     kind = "zst" if shutil.which("zstd") else "gz"
-    with _packer(kind, path) as sink, _tar(sink, "w|") as tar:
+    with _packer(kind, path) as sink, tar_of(sink, "w|") as tar:
         for one in files:
             check()
             entry = tarfile.TarInfo(one.member)
             entry.mode, entry.mtime = one.mode & 0o777, one.modified // 1_000_000_000
-            entry.pax_headers = {"mtime": f"{one.modified // 10**9}.{one.modified % 10**9:09d}"}
             if stat.S_ISREG(one.mode):
                 holds = _add(tar, entry, one, paths)
                 naming += [one.member] if holds == "text" else []
@@ -175,7 +173,7 @@ def _packer(kind: str, path: Path) -> Iterator[IO[bytes]]:
             with gzip.GzipFile("", "wb", 1, out, mtime=0) as sink:
                 yield sink  # type: ignore[misc]
             return
-        with _zstd(["-q", LEVEL, "-T1", "-c"], stdin=subprocess.PIPE, stdout=out) as program:
+        with zstd(["-q", LEVEL, "-T1", "-c"], stdin=subprocess.PIPE, stdout=out) as program:
             assert program.stdin is not None  # noqa: S101 (asked for above)
             yield program.stdin
             program.stdin.close()
@@ -184,26 +182,10 @@ def _packer(kind: str, path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def _unpacker(kind: str, path: Path) -> Iterator[IO[bytes]]:
-    """Yield the uncompressed content of *path*. Raise TornError if zstd cannot read it."""
-    if kind == "gz":
-        with gzip.open(str(path), "rb") as source:
-            yield source  # type: ignore[misc]
-        return
-    with path.open("rb") as packed, _zstd(["-q", "-d", "-c"], packed, subprocess.PIPE) as program:
-        assert program.stdout is not None  # noqa: S101 (asked for above)
-        yield program.stdout
-        # Read to the end: zstd verifies its checksum only there.
-        while program.stdout.read(BLOCK):
-            pass
-        if program.wait():
-            raise TornError(f"{path.name} cannot be unpacked: zstd left with {program.returncode}")
-
-
-@contextlib.contextmanager
-def _zstd(
+def zstd(
     words: List[str], stdin: "IO[bytes] | int", stdout: "IO[bytes] | int"
 ) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run zstd; kill it at the end of the block."""
     program = subprocess.Popen(["zstd", *words], stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL)
     try:
         yield program
@@ -213,56 +195,12 @@ def _zstd(
         program.wait()
 
 
-def _tar(stream: IO[bytes], mode: Literal["r|", "w|"]) -> tarfile.TarFile:
+def tar_of(stream: IO[bytes], mode: Literal["r|", "w|"]) -> tarfile.TarFile:
+    """Open an archive that is read or written from front to back."""
     return tarfile.open(fileobj=stream, mode=mode, bufsize=BLOCK, format=tarfile.PAX_FORMAT)
 
 
-Rewrite = Callable[[str, bytes], bytes]
-
-
-def unpack(
-    archive: Path, piece: Piece, staged: Mapping[str, Path], inside: bool, rewrite: Optional[Rewrite]
-) -> None:
-    """
-    Unpack a piece below *staged*, a new folder for each place. Raise OSError, and TornError for bad content.
-
-    *inside* forbids links that leave their place. *rewrite* puts new paths into text files and links.
-    """
-    links: List[Tuple[Path, str]] = []
-    made: Set[Path] = set()
-    rest, files = piece.unpacked, piece.files
-    try:
-        with _unpacker(piece.kind, archive) as source, _tar(source, "r|") as tar:
-            for member in tar:
-                check_member(member.name)
-                place, _, relative = member.name.partition("/")
-                rest, files = rest - member.size, files - 1
-                if place not in staged or not relative or rest < 0 or files < 0:
-                    raise TornError(
-                        f"{archive.name} holds {member.name[:200]!r}, which its manifest does not"
-                    )
-                target = staged[place] / relative
-                if target.parent not in made:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    made.add(target.parent)
-                if member.issym():
-                    links.append((target, _link_of(member, inside, rewrite)))
-                elif member.isdir():
-                    target.mkdir(exist_ok=True)
-                elif member.isfile():
-                    _write(tar, member, target, rewrite)
-                else:
-                    raise TornError(f"{archive.name} holds {member.name!r}, which is no file, folder or link")
-    except (tarfile.TarError, ValueError, EOFError, zlib.error) as error:
-        raise TornError(f"{archive.name} is no whole archive: {error}") from error
-    if rest or files:
-        raise TornError(f"{archive.name} holds less than its manifest says")
-    # Links are created last, so that no file was written through one.
-    for target, leads in links:
-        target.symlink_to(leads)
-
-
-def _is_outside(member: str, leads: str) -> bool:
+def is_outside(member: str, leads: str) -> bool:
     """Return whether a link with that name and target leaves the place that its name starts with."""
     end = posixpath.normpath(posixpath.join(posixpath.dirname(member), leads))
     place = member.partition("/")[0]
@@ -274,56 +212,6 @@ def leads_out(one: CacheFile) -> bool:
     try:
         if not stat.S_ISLNK(one.mode):
             return False
-        return _is_outside(one.member, os.readlink(one.path))  # noqa: PTH115 (3.9)
+        return is_outside(one.member, os.readlink(one.path))  # noqa: PTH115 (3.9)
     except OSError:
         return True
-
-
-def _link_of(member: tarfile.TarInfo, inside: bool, rewrite: Optional[Rewrite]) -> str:
-    leads = member.linkname
-    if inside and _is_outside(member.name, leads):
-        raise TornError(f"{member.name!r} is a link to {leads!r}, out of its folder")
-    return leads if rewrite is None else os.fsdecode(rewrite("", os.fsencode(leads)))
-
-
-def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, rewrite: Optional[Rewrite]) -> None:
-    source = tar.extractfile(member)
-    if source is None:
-        raise TornError(f"{member.name!r} holds nothing")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    # Archives give neither set-user-id bits nor owners, and never write permission for others.
-    with os.fdopen(os.open(str(target), flags, member.mode & 0o755 | 0o600), "wb") as file:
-        if rewrite is not None and member.size <= LONGEST_TEXT:
-            file.write(rewrite(member.name, source.read()))
-        else:
-            shutil.copyfileobj(source, file, BLOCK)
-    # In nanoseconds: Python compares a module's time with the one stored in its .pyc file.
-    when = _nanoseconds(member.pax_headers.get("mtime", str(int(member.mtime))))
-    os.utime(str(target), ns=(when, when))
-
-
-def _nanoseconds(text: str) -> int:
-    whole, _, rest = text.partition(".")
-    return int(whole) * 10**9 + int(rest.ljust(9, "0")[:9] or 0)
-
-
-def merge(staged: Path, target: Path) -> None:
-    """
-    Move unpacked files to their place and replace files of the same name. Raise OSError and TornError.
-
-    A folder that does not exist yet appears by one rename; nothing is moved through a link.
-    """
-    if not os.path.lexists(str(target)):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staged.rename(target)
-        return
-    if target.is_symlink() or not target.is_dir():
-        raise TornError(f"{target} is there and is no folder")
-    for entry in list(os.scandir(str(staged))):
-        place = target / entry.name
-        if entry.is_dir(follow_symlinks=False):
-            merge(Path(entry.path), place)
-        elif place.is_dir() and not place.is_symlink():
-            raise TornError(f"{place} is a folder, and no file can take its place")
-        else:
-            Path(entry.path).replace(place)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from orchestrator.agent.caches.cache_manifest import ENVIRONMENT, CacheManifest, Piece, manifest_name, parse
-from orchestrator.agent.caches.pieces import OURS, PREFIX, CacheFile, files_below, leads_out, merge, unpack
+from orchestrator.agent.caches.pieces import OURS, PREFIX, CacheFile, files_below, leads_out
 from orchestrator.agent.caches.places import (
     Cache,
     compiled,
@@ -25,6 +25,7 @@ from orchestrator.agent.caches.places import (
     image_prefix,
     programs,
 )
+from orchestrator.agent.caches.unpacking import NewPaths, Unpacking, UnpackProcesses, merge
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import read_json
 from orchestrator.agent.machine.venv import PYTHON
@@ -39,12 +40,13 @@ from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.replacing import write_atomically
 
 PARALLEL = 4
+MOST_PROCESSES = 16
+"""Processes that unpack on a machine with many processors."""
 IMAGE_FILES = "image-files"
 """The folder for files of the image that restored ones have replaced."""
 SETTLED = 5.0
 """Seconds without a change after which a file of a growing cache counts as finished."""
 Files = Dict[str, List[int]]
-Rewrite = Callable[[str, bytes], bytes]
 
 
 class Caches:
@@ -142,9 +144,9 @@ class Caches:
                 return None
             generation = held.generation
             manifest = parse(held.data, name)
-            rewrite = self._check(cache, manifest)
+            paths = self._check(cache, manifest)
             self._status.set(phase="setup", message=f"restoring {cache.title} from an earlier machine")
-            self._unpack(cache, manifest, staged, rewrite)
+            self._unpack(cache, manifest, staged, paths)
             self._move(cache, manifest, staged, generation)
         except (AgentError, OSError, ValueError) as error:
             if cache.name == ENVIRONMENT and self.known(ENVIRONMENT).get("moving"):
@@ -162,9 +164,9 @@ class Caches:
             f"{cache.title} of an earlier machine are back: {manifest.unpacked / 1e6:,.0f} MB in {took:.1f} s"
         )
 
-    def _check(self, cache: Cache, manifest: CacheManifest) -> Optional[Rewrite]:
+    def _check(self, cache: Cache, manifest: CacheManifest) -> NewPaths:
         """
-        Return how to rewrite paths on a local machine, whose root folder differs; else None.
+        Return the new paths on a local machine, whose root folder differs; elsewhere none.
 
         Raise TornError for a cache of another machine, image or Python.
         """
@@ -179,42 +181,37 @@ class Caches:
                 f"it has {manifest.unpacked / 1e9:.1f} GB, and the disk has room for {free / 1e9:.1f}"
             )
         if here == dict(manifest.places):
-            return None
+            return NewPaths()
         # A virtual environment contains its own path, so it is unusable in another place.
         if not self.moves or manifest.fixed:
             raise TornError(
                 f"it was in another place, {next(iter(manifest.places.values()))} {manifest.fixed}"
             )
-        pairs = [(os.fsencode(old), os.fsencode(here[name])) for name, old in manifest.places.items()]
-        naming = {"", *manifest.naming}
-
-        def rewrite(member: str, data: bytes) -> bytes:
-            for old, new in pairs if member in naming else ():
-                data = data.replace(old, new)
-            return data
-
-        return rewrite
+        pairs = tuple((old, here[name]) for name, old in manifest.places.items())
+        return NewPaths(pairs, manifest.naming)
 
     def _unpack(
-        self, cache: Cache, manifest: CacheManifest, staged: Mapping[str, Path], rewrite: Optional[Rewrite]
+        self, cache: Cache, manifest: CacheManifest, staged: Mapping[str, Path], paths: NewPaths
     ) -> None:
         """Verify and unpack all pieces into new folders beside their places."""
         for folder in staged.values():
             shutil.rmtree(str(folder), ignore_errors=True)  # Left over from an agent that was killed.
         archives = next(iter(staged.values())) / "archives"
         archives.mkdir(parents=True)
+        most = min(max(PARALLEL, (os.cpu_count() or 2) // 2), MOST_PROCESSES)
+        with contextlib.closing(UnpackProcesses(most)) as processes:
 
-        def one(numbered: Tuple[int, Piece]) -> None:
-            number, piece = numbered
-            archive = archives / str(number)
-            self._bucket.download(piece.object, archive, piece.size)
-            if archive.stat().st_size != piece.size or sha256_of(archive) != piece.sha256:
-                raise TornError(f"{piece.object} has another sha256 than its name")
-            into = {name: folder / f"p{number}" for name, folder in staged.items()}
-            unpack(archive, piece, into, cache.inside, rewrite)
-            archive.unlink()
+            def one(numbered: Tuple[int, Piece]) -> None:
+                number, piece = numbered
+                archive = archives / str(number)
+                self._bucket.download(piece.object, archive, piece.size)
+                if archive.stat().st_size != piece.size or sha256_of(archive) != piece.sha256:
+                    raise TornError(f"{piece.object} has another sha256 than its name")
+                into = {name: str(folder / f"p{number}") for name, folder in staged.items()}
+                processes.unpack(Unpacking(str(archive), piece, into, cache.inside, paths))
+                archive.unlink()
 
-        each(one, list(enumerate(manifest.pieces)), PARALLEL)
+            each(one, list(enumerate(manifest.pieces)), most)
 
     def _move(
         self, cache: Cache, manifest: CacheManifest, staged: Mapping[str, Path], generation: int

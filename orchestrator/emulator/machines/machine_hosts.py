@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
@@ -38,7 +37,7 @@ class MachineHosts(ABC):
     def __init__(self, settings: HostSettings) -> None:
         self.settings = settings
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._sweepers: list[threading.Thread] = []
+        self._sweepers: list[subprocess.Popen[bytes]] = []
         self._holders: dict[int, str | None] = {}
 
     @abstractmethod
@@ -105,7 +104,7 @@ class MachineHosts(ABC):
         self.stop(machine_id)
         folder = self.settings.folder(machine_id)
         trash = self.settings.root / TRASH
-        # The background thread may delete the trash folder at the same time.
+        # The background process may delete the trash folder at the same time.
         while folder.exists():
             trash.mkdir(exist_ok=True)
             with suppress(FileNotFoundError):
@@ -163,8 +162,8 @@ class MachineHosts(ABC):
 
     def drain(self) -> None:
         """Wait until the disks of removed machines are deleted."""
-        for thread in self._sweepers:
-            thread.join()
+        for program in self._sweepers:
+            program.wait()
         self._sweepers.clear()
 
     def _prepare(self, machine: Machine) -> Path:
@@ -232,6 +231,11 @@ class MachineHosts(ABC):
         """Delete removed disks in the background, including those that a dead daemon left."""
         trash = self.settings.root / TRASH
         if trash.is_dir():
-            thread = threading.Thread(target=shutil.rmtree, args=(trash,), kwargs={"ignore_errors": True})
-            thread.start()
-            self._sweepers = [t for t in self._sweepers if t.is_alive()] + [thread]
+            # Not in a thread: with the thousands of files of a disk, it would slow down every request.
+            program = subprocess.Popen(
+                ["nice", "-n", "19", "rm", "-rf", "--", trash],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            self._sweepers = [one for one in self._sweepers if one.poll() is None] + [program]
