@@ -5,10 +5,13 @@ import json
 
 import pytest
 
+from orchestrator.app.checkpoints import CheckpointListing, Row
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.cli.views.checkpoints import show
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.engine.bucket.checkpoints import StoredCheckpoint
 from tests.cli.cli_kit import document, here
 
 FILE = """\
@@ -49,7 +52,7 @@ def test_the_list_names_the_one_to_resume_and_verify_finds_torn_bytes(bucket, ca
     assert head.split() == ["step", "TPU", "workers", "size", "age", "state"]
     assert [line.split()[0] for line in lines] == ["30", "20", "10"]
     assert lines[0].endswith("not complete: no manifest: the upload did not end")
-    assert lines[1].endswith("complete, a start would resume here")
+    assert lines[1].endswith("complete, resumes here")
     assert "4 kB" in lines[1]
 
     bucket.write(file_name(20, 1, 0, "weights"), b"x" * 4000)
@@ -75,3 +78,17 @@ def test_no_checkpoint_is_said(tmp_path, monkeypatch, capsys):
     assert here(capsys, "local", "reset")[0] == 0
     assert (code, out) == (0, "")
     assert "no checkpoint yet" in err
+
+
+def test_the_list_fits_eighty_columns_whatever_the_age(capsys):
+    """Saves of a day ago, in the format with the longest name, one of them verified."""
+    found = [
+        StoredCheckpoint(step, 12, 64, 9_990_000_000, 3600.0, True, "", format="accelerate")
+        for step in (1_000_000, 999_000)
+    ]
+    rows = tuple(Row(one, resumes=one is found[0], verified=None, faults=()) for one in found)
+    show(CheckpointListing("mine", rows, (), 3600.0 + 47 * 3600 + 59 * 60))
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert "47 h 59 min" in lines[0]
+    assert max(map(len, (head, *lines))) <= 80
+    assert all(line.index("accelerate") == head.index("format") for line in lines)

@@ -7,6 +7,9 @@ from orchestrator.app.fetch import Fetched
 from orchestrator.cli.console import print_json, put, say
 from orchestrator.domain.text.amounts import size_text, span_text
 from orchestrator.domain.text.clean_text import cut
+from orchestrator.engine.bucket.checkpoints import StoredCheckpoint
+
+HEADS = ("step", "TPU", "workers", "size", "age", "format")
 
 
 def show(listing: CheckpointListing) -> None:
@@ -27,20 +30,23 @@ def show(listing: CheckpointListing) -> None:
 
 
 def _table(listing: CheckpointListing) -> None:
-    # Checkpoints of an earlier release have no format.
-    longest = max(len(row.stored.format) for row in listing.rows)
-    wide = max(longest, len("format")) if longest else 0
-    head = f"{'step':>9}  {'TPU':>4}  {'workers':>7}  {'size':>8}  {'age':>8}"
-    put(f"{head}  " + (f"{'format':<{wide}}  " if wide else "") + "state")
-    for row in listing.rows:
-        one = row.stored
-        tpu = "-" if one.incarnation is None else f"#{one.incarnation}"
-        age = span_text(max(0.0, listing.now - one.saved_at))
-        start = f"{one.step:>9}  {tpu:>4}  {one.workers or '-':>7}"
-        kind = f"{one.format or '-':<{wide}}  " if wide else ""
-        put(f"{start}  {size_text(one.size):>8}  {age:>8}  {kind}{_state(row)}")
-        for fault in row.faults:
+    rows = [HEADS, *(_cells(row.stored, listing.now) for row in listing.rows)]
+    # As wide as their content, so that a line fits a terminal. Checkpoints of an earlier release have no format.
+    widths = [max(len(cells[at]) for cells in rows) for at in range(len(HEADS))]
+    widths[-1] = widths[-1] if any(row.stored.format for row in listing.rows) else 0
+    states = ["state", *map(_state, listing.rows)]
+    faults = [(), *(row.faults for row in listing.rows)]
+    for cells, state, found in zip(rows, states, faults, strict=True):
+        start = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells[:-1], widths, strict=False))
+        put(f"{start}  " + (f"{cells[-1]:<{widths[-1]}}  " if widths[-1] else "") + state)
+        for fault in found:
             put(f"{'':>11}{cut(fault)}")
+
+
+def _cells(one: StoredCheckpoint, now: float) -> tuple[str, ...]:
+    tpu = "-" if one.incarnation is None else f"#{one.incarnation}"
+    age = span_text(max(0.0, now - one.saved_at))
+    return str(one.step), tpu, str(one.workers or "-"), size_text(one.size), age, one.format or "-"
 
 
 def _state(row: Row) -> str:
@@ -48,12 +54,8 @@ def _state(row: Row) -> str:
         return f"not complete: {cut(row.stored.why)}"
     if row.faults:
         return "TORN: not as it was saved"
-    words = ["complete"]
-    if row.verified is not None:
-        words.append("verified" if row.verified else "read whole, no sha256 was noted")
-    if row.resumes:
-        words.append("a start would resume here")
-    return ", ".join(words)
+    words = {None: "complete", True: "complete, verified", False: "complete, no sha256 to compare"}
+    return words[row.verified] + (", resumes here" if row.resumes else "")
 
 
 def show_fetched(done: Fetched, *, as_json: bool) -> None:
