@@ -35,6 +35,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.views.job_progress import ProgressLine
+    from orchestrator.cli.views.still import Still
     from orchestrator.cli.views.up import show, show_price
 
     for flag, given in (("--dry-run", dry_run), ("--no-tpu", no_tpu)):
@@ -53,13 +54,16 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     asks = not (free or yes or choice.as_json or plan) and sys.stdin.isatty() and sys.stderr.isatty()
 
     def priced(price: UpPrice) -> None:
-        show_price(price, say if asks else talk)
-        if asks:
-            confirm("Go on?", yes=False)
+        with still.asking():
+            show_price(price, say if asks else talk)
+            if asks:
+                confirm("Go on?", yes=False)
 
     printer = EventPrinter()
-    done = bring_up(
-        choice, printer, wait=wait, plan=plan, goal=goal, show_price=priced, first=asks,
-        show_job=lambda spec: ProgressLine(printer, spec).show_job,
-    )  # fmt: skip
+    still = Still(printer)
+    with still.working():
+        done = bring_up(
+            choice, printer, wait=wait, plan=plan, goal=goal, show_price=priced, first=asks,
+            show_job=lambda spec: ProgressLine(printer, spec).show_job,
+        )  # fmt: skip
     show(done, goal, as_json=choice.as_json)

@@ -74,6 +74,7 @@ class EventPrinter(Reporter):
         self._heartbeat_at: float | None = None
         self._waits: dict[str, Wait] = {}
         self._begun = 0.0
+        self.spoke_at = 0.0
 
     def __enter__(self) -> None:
         if not self._json and not console.quiet and wanted():
@@ -107,7 +108,7 @@ class EventPrinter(Reporter):
         event = replace(event, text=indented(clean(event.text.rstrip()), WIDTH))
         if event.text == self._last:
             return
-        self._last = event.text
+        self._last, self.spoke_at = event.text, time.monotonic()
         # Machines report events late; times that go backwards would look like an error.
         self._shown_at = max(self._shown_at, event.at)
         stamp = time.strftime("%H:%M:%S", time.localtime(self._shown_at))
@@ -120,6 +121,7 @@ class EventPrinter(Reporter):
 
     def say(self, text: str, *, style: Style = "") -> None:
         """Print a plain line to stderr."""
+        self.spoke_at = time.monotonic()
         talk(text, style=STYLES[style])
 
     def can_ask(self) -> bool:
@@ -158,12 +160,7 @@ class EventPrinter(Reporter):
 
     def line_text(self, at: float) -> str:
         """Return the live line: what is waited for and since when, then the job."""
-        parts = [
-            f"failing for {span_text(at - wait.since)}, {wait.text}" if key == FAILING
-            # The duration in front, since the line is cut at the terminal's edge.
-            else f"{counted_down(wait.text, at - wait.at)} ({span_text(at - wait.since)})"
-            for key, wait in self._waits.items()
-        ]  # fmt: skip
+        parts = [self.waits_text(at)] if self._waits else []
         if self._now:
             parts.append(self._now)
         if self._now and self._heartbeat_at is not None:
@@ -171,6 +168,16 @@ class EventPrinter(Reporter):
         seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
         # Cut: `fetch` shows file names here, which the job has chosen.
         return cut(", ".join(parts), 1000) or f"looking at the cloud{seconds}"
+
+    def waits_text(self, at: float) -> str:
+        """Return what is waited for, and for how long; empty for nothing."""
+        parts = [
+            f"failing for {span_text(at - wait.since)}, {wait.text}" if key == FAILING
+            # The duration in front, since the line is cut at the terminal's edge.
+            else f"{counted_down(wait.text, at - wait.at)} ({span_text(at - wait.since)})"
+            for key, wait in self._waits.items()
+        ]  # fmt: skip
+        return ", ".join(parts)
 
     def waiting(self, texts: Sequence[str], at: float) -> None:
         """Report what is waited for, each text once and again after some minutes; a live line shows it instead."""

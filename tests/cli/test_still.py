@@ -1,0 +1,59 @@
+"""`up` says now and then that it is at work, where it would be silent for long."""
+
+import time
+
+import pytest
+
+from orchestrator.cli.views import still
+from orchestrator.cli.views.event_lines import EventPrinter
+from orchestrator.cli.views.still import SILENCE, Still
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
+
+
+@pytest.fixture
+def printer():
+    """Return a printer that waits for a TPU."""
+    found = EventPrinter()
+    found.spoke_at = time.monotonic()
+    return found
+
+
+def said(capsys):
+    """Return what was printed, without the time of day."""
+    return [line[10:] for line in capsys.readouterr().err.splitlines()]
+
+
+def test_after_a_silence_a_line_says_what_is_waited_for(printer, capsys):
+    """And again after another one, not at each look."""
+    one, now = Still(printer), time.monotonic()
+    for seconds in range(1, int(2 * SILENCE) + 3):
+        one.remind(now + seconds)
+    first, second = said(capsys)
+    assert first.startswith("still at work after 1")
+    assert second.startswith("still at work after 3")
+    printer.waiting(("TPU: CREATING",), time.time())
+    capsys.readouterr()
+    one.remind(now + 3 * SILENCE + 3)
+    assert said(capsys)[0].endswith("s: TPU: CREATING (0 s)")
+
+
+def test_neither_beside_other_lines_nor_into_a_question(printer, capsys):
+    """A line is news enough, and a prompt must stay the last thing on the screen."""
+    one, now = Still(printer), time.monotonic()
+    printer.spoke_at = now + SILENCE
+    one.remind(now + SILENCE + 1)
+    with one.asking():
+        one.remind(now + 3 * SILENCE)
+    one.remind(time.monotonic() + SILENCE - 1)
+    assert said(capsys) == []
+
+
+def test_up_watches_over_its_own_silence(tmp_path, monkeypatch):
+    """From its first call to its last, also where no event and no wait tells of it."""
+    monkeypatch.setattr(still, "LOOK", 0.001)
+    monkeypatch.setattr(still, "SILENCE", -1.0)
+    with Cloud(tmp_path).open() as cloud:
+        said = User(cloud).up()
+    assert "still at work after 0 s" in said.err
+    assert "still" not in said.err.rpartition("is up. Next")[2], "the thread has ended"
