@@ -22,12 +22,12 @@ from orchestrator.agent.fleet.task import run_task
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.loop import Agent
 from orchestrator.agent.machine import apt, ray
+from orchestrator.agent.machine.emulator_guard import check, for_job, for_setup, trusted
 from orchestrator.agent.machine.expire import NodeApi, Timer, made_until, own_node
 from orchestrator.agent.machine.processes import start_time
 from orchestrator.agent.machine.venv import install_command
 from orchestrator.agent.machine.venv import main as venv
 from orchestrator.agent.parts import wire
-from orchestrator.agent.rehearsal import check, for_job, for_setup, trusted
 from orchestrator.agent.settings import layout_of, read_settings
 from orchestrator.agent.threads import say
 from orchestrator.contract.machine_errors import AgentError

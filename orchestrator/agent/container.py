@@ -23,8 +23,8 @@ from orchestrator.agent.caches.places import folders
 from orchestrator.agent.cloud.metadata import Metadata, Tokens
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.machine.docker import LABEL, docker, mark_of
+from orchestrator.agent.machine.emulator_guard import FILES, for_setup, is_local_machine
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
-from orchestrator.agent.rehearsal import FILES, for_setup, is_rehearsal
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.object_names import IMAGES
@@ -140,7 +140,7 @@ class Container:
         for one in outside:
             one.mkdir(parents=True, exist_ok=True)
         mounts = [(str(one), "") for one in outside]
-        if is_rehearsal(environ):
+        if is_local_machine(environ):
             mounts += [(environ[name], ":ro") for name in (*FILES, "SSL_CERT_FILE") if environ.get(name)]
         return list(dict.fromkeys(mounts))
 

@@ -21,14 +21,14 @@ from orchestrator.agent.attempt.peers import LAST_LOG
 from orchestrator.agent.attempt.play import Player
 from orchestrator.agent.attempt.rescue import Uncommitted
 from orchestrator.agent.checkpoints.catalogue import retain
-from orchestrator.agent.checkpoints.event_files import BucketEvents
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted, obey_signals
+from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
 from orchestrator.agent.machine.processes import clear, start_time
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.rehearsal import check
+from orchestrator.agent.telemetry.event_files import BucketEvents
 from orchestrator.agent.threads import Pause, Repeater, say
 from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.json_values import whole_number

@@ -12,17 +12,17 @@ from orchestrator.agent.caches.keeper import CacheKeeper
 from orchestrator.agent.caches.warm_start import Caches
 from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.commit import Committer
-from orchestrator.agent.checkpoints.event_files import EventFiles
 from orchestrator.agent.checkpoints.local import LocalCheckpoints
 from orchestrator.agent.checkpoints.restore import Restorer
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.container import Container
 from orchestrator.agent.interrupts import Interrupts
+from orchestrator.agent.machine.emulator_guard import trusted
 from orchestrator.agent.machine.secrets import Secrets
 from orchestrator.agent.pace import Pace
-from orchestrator.agent.rehearsal import trusted
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.telemetry.event_files import EventFiles
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status
 from orchestrator.agent.telemetry.logs import JobLog, LogShipper
 from orchestrator.contract.backoff import Backoff, retried

@@ -31,7 +31,7 @@ from orchestrator.errors import (
     TransientError,
     UsageError,
 )
-from orchestrator.planning.intent import intended
+from orchestrator.planning.intended_record import intended
 from orchestrator.planning.job import latest_try, push_mark
 from orchestrator.planning.sidecars import with_settings
 from orchestrator.planning.tpu.on_demand import refusal_of

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.checkpoints.event_files import (
+from orchestrator.agent.parts import wire
+from orchestrator.agent.settings import read_settings
+from orchestrator.agent.telemetry.event_files import (
     LARGEST_RECORD,
     PATTERN,
     BucketEvents,
@@ -17,8 +19,6 @@ from orchestrator.agent.checkpoints.event_files import (
     masked_crc,
     scalar,
 )
-from orchestrator.agent.parts import wire
-from orchestrator.agent.settings import read_settings
 from orchestrator.agent.telemetry.progress import ProgressReader
 from tests.agent.agent_lab import BUCKET, running_lab
 

@@ -13,7 +13,7 @@ from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.delete import closed
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.intent import intended
+from orchestrator.planning.intended_record import intended
 from orchestrator.planning.job import job_digest
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, ZONE, beat, record, spec, world

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from orchestrator.advice.selftest.recording import Recording, RecordingRedactor, parse
+from orchestrator.app.selftest.exchange_recorder import Recorder
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.errors import TpuctlError
 from orchestrator.google.answer_hooks import listening
-from orchestrator.google.exchange_recorder import Recorder
 from tests.google.cloud_kit import a_lab, a_node
 
 PRIVATE = "echo a-very-private-script"

@@ -11,7 +11,7 @@ from orchestrator.domain.record import Candidate, Refusal, has_successors, race_
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.forecast import foresee
-from orchestrator.planning.intent import intended
+from orchestrator.planning.intended_record import intended
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.tpu.next_zone import hopeless
 from orchestrator.planning.tpu.preemption import still_saving

@@ -13,10 +13,10 @@ from typing import Callable, Dict, List, Mapping, Optional
 
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.caches.places import COMPILED_BY, compiled_folder
+from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.processes import clear, processes_of
 from orchestrator.agent.machine.venv import path_of
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.rehearsal import check
 from orchestrator.contract.job_variables import expanded
 
 PAUSE = 0.05

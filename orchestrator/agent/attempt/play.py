@@ -20,10 +20,10 @@ from orchestrator.agent.checkpoints.restore import NOTHING
 from orchestrator.agent.interrupts import EndingKind, JobInterrupted
 from orchestrator.agent.machine.accelerator import obstacles
 from orchestrator.agent.machine.docker import ended
+from orchestrator.agent.machine.emulator_guard import for_job, for_setup
 from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, with_last_line
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.rehearsal import for_job, for_setup
 from orchestrator.agent.threads import Task, say
 from orchestrator.contract.agent_lines import agent_line, attempt_line
 from orchestrator.contract.formats.base import Format

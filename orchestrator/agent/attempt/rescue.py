@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.checkpoints.leftovers import BUCKET, FoundFiles, Leftovers, leftovers, stray_in
+from orchestrator.agent.checkpoints.leftovers import BUCKET, FoundFile, Leftovers, leftovers, stray_in
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.parts import PAUSES, Parts
 from orchestrator.agent.threads import say
@@ -141,7 +141,7 @@ class Rescue:
         )  # fmt: skip
 
     def _bring(
-        self, found: List[FoundFiles], skipped: List[Skipped], manifest: Unclaimed, call: Call
+        self, found: List[FoundFile], skipped: List[Skipped], manifest: Unclaimed, call: Call
     ) -> Unclaimed:
         """Upload what is missing and write the manifest; *call* retries failures of the bucket."""
         known: ByContent = {}
@@ -182,7 +182,7 @@ class Rescue:
         return replace(manifest, files=tuple(brought.values()), skipped=tuple(skipped), at=time.time())
 
     def _keep(
-        self, one: FoundFiles, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
+        self, one: FoundFile, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
     ) -> "UnclaimedFile | Skipped":
         """Return the file as stored in the bucket, or the reason why it is skipped."""
         for _try in range(CHANGES):
@@ -198,7 +198,7 @@ class Rescue:
         return Skipped(one.name, Skip.CHANGED)
 
     def _sent(
-        self, one: FoundFiles, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
+        self, one: FoundFile, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
     ) -> Optional[UnclaimedFile]:
         """Upload the file unless the bucket has it; return None if its bytes changed between hash and upload."""
         # The upload reads the file again; different digests show that it changed.

@@ -28,8 +28,8 @@ from orchestrator.agent.caches.places import (
 from orchestrator.agent.caches.unpacking import NewPaths, Unpacking, UnpackProcesses, merge
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import read_json
+from orchestrator.agent.machine.emulator_guard import is_local_machine
 from orchestrator.agent.machine.venv import PYTHON
-from orchestrator.agent.rehearsal import is_rehearsal
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
@@ -62,7 +62,7 @@ class Caches:
         container: Callable[[], str] = str,
     ) -> None:
         self._settings, self._environ, self._bucket = settings, environ, bucket
-        self.moves = is_rehearsal(environ)
+        self.moves = is_local_machine(environ)
         """Whether folders of another machine have other paths: only on a local cloud."""
         self._status, self._log, self._container = status, log, container
         self._state = settings.layout.status.parent

@@ -33,7 +33,7 @@ _FOREIGN = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "l
 
 
 @dataclass(frozen=True)
-class FoundFiles:
+class FoundFile:
     """A file that no checkpoint contains: its place, its path below that, and its modification time."""
 
     place: SavedPlace
@@ -63,7 +63,7 @@ class FoundFiles:
         return self.save_like or belongs or (not apart and (checkpoint_like(name) or maybe_save(name, size)))
 
 
-Leftovers = Tuple[List[FoundFiles], List[Skipped]]
+Leftovers = Tuple[List[FoundFile], List[Skipped]]
 
 
 def leftovers(
@@ -76,11 +76,11 @@ def leftovers(
     it is files that look like a save and are newer than *since*. If nothing is committed, the quarantine
     counts too.
     """
-    found: List[FoundFiles] = []
+    found: List[FoundFile] = []
     skipped: List[Skipped] = []
     for place, root, wanted, barred in _roots(settings, local, committed, since, home):
         for one in _walk(place, root, wanted, barred, bounded=place in (SavedPlace.WORK, SavedPlace.HOME)):
-            if isinstance(one, FoundFiles):
+            if isinstance(one, FoundFile):
                 found.append(one)
             else:
                 skipped.append(one)
@@ -149,7 +149,7 @@ def _claimed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str
 
 def _walk(
     place: SavedPlace, root: Path, wanted: _Wanted, barred: Set[Path], *, bounded: bool
-) -> Iterator["FoundFiles | Skipped"]:
+) -> Iterator["FoundFile | Skipped"]:
     """
     Yield the wanted files below *root*; links are listed, never followed.
 
@@ -171,11 +171,11 @@ def _walk(
                 return
             one = _judged(place, root, here / name, wanted)
             # In a folder that is not the job's alone, files that cannot be uploaded are not reported.
-            if one is not None and (isinstance(one, FoundFiles) or not bounded):
+            if one is not None and (isinstance(one, FoundFile) or not bounded):
                 yield one
 
 
-def _judged(place: SavedPlace, root: Path, path: Path, wanted: _Wanted) -> "FoundFiles | Skipped | None":
+def _judged(place: SavedPlace, root: Path, path: Path, wanted: _Wanted) -> "FoundFile | Skipped | None":
     relative = path.relative_to(root).as_posix()
     name = f"{place.value}/{relative}"
     try:
@@ -196,7 +196,7 @@ def _judged(place: SavedPlace, root: Path, path: Path, wanted: _Wanted) -> "Foun
         return Skipped(name, Skip.SYMLINK)
     if not stat.S_ISREG(state.st_mode):
         return Skipped(name, Skip.SPECIAL)
-    return FoundFiles(place, relative, path, state.st_mtime_ns)
+    return FoundFile(place, relative, path, state.st_mtime_ns)
 
 
 def _real(path: Path) -> Path:

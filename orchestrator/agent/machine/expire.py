@@ -21,7 +21,7 @@ from orchestrator.agent.cloud.metadata import Metadata, Tokens
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import Reply, Transport, time_of
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.rehearsal import tpu_endpoint
+from orchestrator.agent.machine.emulator_guard import tpu_endpoint
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.agent.threads import say

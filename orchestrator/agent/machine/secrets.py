@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from orchestrator.agent.cloud.metadata import Metadata, Tokens
 from orchestrator.agent.cloud.transport import Reply, Transport, retrying
-from orchestrator.agent.rehearsal import is_rehearsal, secret_endpoint
+from orchestrator.agent.machine.emulator_guard import is_local_machine, secret_endpoint
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, TransientError
 from orchestrator.contract.secrets.redaction import Redactor
@@ -64,7 +64,7 @@ class Secrets:
     def __init__(self, environ: Mapping[str, str], metadata: Metadata, redactor: Redactor) -> None:
         self._environ = environ
         self._base = secret_endpoint(environ)
-        self._rehearsal = is_rehearsal(environ)
+        self._rehearsal = is_local_machine(environ)
         self._project = environ.get("TPUCTL_PROJECT", "")
         self._metadata = metadata
         self._tokens = Tokens(metadata, optional=False)

@@ -22,7 +22,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout, install_script
 from orchestrator.agent.machine import uv
-from orchestrator.agent.rehearsal import check, for_setup
+from orchestrator.agent.machine.emulator_guard import check, for_setup
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
 from orchestrator.contract.trusted_folder import untrusted

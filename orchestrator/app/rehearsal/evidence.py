@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 from orchestrator.advice.rehearsal.life import LifeSign, Moment, RehearsedLife, Save, Shown
+from orchestrator.app.rehearsal.checkpoint_prints import read_prints
 from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.contract.agent_lines import is_agent_line
 from orchestrator.contract.formats.base import Format, SavedState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome
-from orchestrator.engine.bucket.checkpoint_digests import read_prints
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.job_logs import JobLog

@@ -21,6 +21,7 @@ from orchestrator import __version__
 from orchestrator.advice.selftest.recording import Recording
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
+from orchestrator.app.selftest.exchange_recorder import Recorder
 from orchestrator.app.selftest.probes import (
     CHIPS,
     NO_SUCH_TYPE,
@@ -47,7 +48,6 @@ from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
 from orchestrator.google.answer_hooks import listening
-from orchestrator.google.exchange_recorder import Recorder
 from orchestrator.pricing.cost import Hourly, hourly
 
 FOLDER = "selftest"

@@ -42,14 +42,14 @@ NOWHERE = "http://127.0.0.1:9"
 _GOOGLE = ("storage.googleapis.com", "www.googleapis.com")
 
 
-def is_rehearsal(environ: Mapping[str, str]) -> bool:
+def is_local_machine(environ: Mapping[str, str]) -> bool:
     """Return whether the machine belongs to a local cloud; one of the marks is enough."""
     return any(mark in environ for mark in MARKS)
 
 
 def problems(environ: Mapping[str, str]) -> List[str]:
     """Return one message for each wrong variable; none on a real machine."""
-    if not is_rehearsal(environ):
+    if not is_local_machine(environ):
         return []
     missing = [name for name in REQUIRED if not environ.get(name)]
     here = [(name, environ[name]) for name in REQUIRED if environ.get(name)]
@@ -71,7 +71,7 @@ def check(environ: Mapping[str, str]) -> None:
 
 def trusted(environ: Mapping[str, str]) -> Dict[str, str]:
     """Return the environment for the agent's own calls, which stay local whatever job.env contains."""
-    if not is_rehearsal(environ):
+    if not is_local_machine(environ):
         return dict(environ)
     storage, metadata = _first_here(environ, STORAGE), _first_here(environ, METADATA)
     return dict(environ, STORAGE_EMULATOR_HOST=storage, GCE_METADATA_HOST=metadata.rpartition("/")[2])
@@ -79,17 +79,17 @@ def trusted(environ: Mapping[str, str]) -> Dict[str, str]:
 
 def tpu_endpoint(environ: Mapping[str, str]) -> str:
     """Return the address of the TPU API: Google's, or on a local machine one on this computer only."""
-    return _first_here(environ, TPU).rstrip("/") if is_rehearsal(environ) else GOOGLE_TPU
+    return _first_here(environ, TPU).rstrip("/") if is_local_machine(environ) else GOOGLE_TPU
 
 
 def secret_endpoint(environ: Mapping[str, str]) -> str:
     """Return the address of Secret Manager: Google's, or on a local machine one on this computer only."""
-    return _first_here(environ, SECRETS).rstrip("/") if is_rehearsal(environ) else GOOGLE_SECRETS
+    return _first_here(environ, SECRETS).rstrip("/") if is_local_machine(environ) else GOOGLE_SECRETS
 
 
 def for_setup(environ: Mapping[str, str]) -> Dict[str, str]:
     """Return the environment of an installation, which may reach any host but Google's APIs."""
-    if not is_rehearsal(environ):
+    if not is_local_machine(environ):
         return dict(environ)
     return dict(environ, **dict.fromkeys(PROXIES, environ.get("TPUCTL_SETUP_PROXY", "")))
 

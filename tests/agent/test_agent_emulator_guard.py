@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.attempt.job import Job
-from orchestrator.agent.rehearsal import NOWHERE, REQUIRED, check, for_job, for_setup, problems, trusted
+from orchestrator.agent.machine.emulator_guard import (
+    NOWHERE,
+    REQUIRED,
+    check,
+    for_job,
+    for_setup,
+    problems,
+    trusted,
+)
 from orchestrator.contract.machine_errors import UnsafeError
 from orchestrator.emulator.machines.environment import machine_environment
 from orchestrator.emulator.machines.host_settings import HostSettings
