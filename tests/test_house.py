@@ -203,16 +203,16 @@ MAY_IMPORT_LATE = {
     "scripts/wheel.py": ("tomllib",),  # not in Python 3.10
     "app/plan.py": ("orchestrator.emulator.start_options",),  # 15 ms; only a plan from nothing asks
     # requests: 100 ms; a cloud is started by the first command alone
-    "app/clouds.py": ("orchestrator.emulator.own_server", "orchestrator.app.local"),
+    "app/context/clouds.py": ("orchestrator.emulator.own_server", "orchestrator.app.local"),
     # Each command makes a session and looks for expired deployments; most of them only look.
-    "app/session.py": (
+    "app/deployment/session.py": (
         "orchestrator.app.local",
         "orchestrator.emulator.control",
         "orchestrator.app.notify",
         "orchestrator.engine.publish.outbox",
         "orchestrator.engine.loop.loop",
     ),
-    "app/expired.py": ("orchestrator.engine.endings", "orchestrator.engine.reconcile"),
+    "app/deployment/expired.py": ("orchestrator.engine.endings", "orchestrator.engine.reconcile"),
     "app/loop/dashboard.py": ("uvicorn", "orchestrator.report.dashboard"),  # an extra
     "app/loop/metrics.py": ("prometheus_client",),  # an extra
     "emulator/control.py": ("orchestrator.emulator.machines",),  # it first says which extra is missing

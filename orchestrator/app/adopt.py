@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter, leaving
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import observe
-from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.app.session import Session
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.app.this_computer.state_folders import SPEC_FILE

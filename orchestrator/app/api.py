@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orchestrator.app.checkpoints import list_checkpoints
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.cost import cost_of
 from orchestrator.app.down import take_down
 from orchestrator.app.fetch import WantedFiles, fetch_files
@@ -29,7 +30,6 @@ from orchestrator.app.logs import read_job_log
 from orchestrator.app.loop.watch import watch
 from orchestrator.app.plan import plan
 from orchestrator.app.report import write_report
-from orchestrator.app.reporter import Reporter
 from orchestrator.app.status.status import newest, open_for_status
 from orchestrator.app.up import bring_up
 from orchestrator.domain.events import Event

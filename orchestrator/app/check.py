@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from orchestrator.advice.preflight.findings import Finding, SourceFacts
 from orchestrator.advice.preflight.rules import preflight
-from orchestrator.app.choice import Choice
-from orchestrator.app.session import read_spec
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.shipped_catalog import load_catalog

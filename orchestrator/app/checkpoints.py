@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.domain.ports import Store
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket.checkpoints import StoredCheckpoint, faults_of, read_checkpoints

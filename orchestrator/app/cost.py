@@ -1,10 +1,10 @@
 """Sum up what a deployment has cost and for what."""
 
-from orchestrator.app.bills import Cost, every_bill, read_bills
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import sweep_expired
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session, open_session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.bills import Cost, every_bill, read_bills
+from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import observe_now
 from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.domain.names import is_given_back

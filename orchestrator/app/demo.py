@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 from subprocess import Popen
 
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
-from orchestrator.app.reporter import Reporter
 
 EXAMPLE = "numpy-lm"
 LIMIT = 240.0

@@ -5,12 +5,12 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from orchestrator.app.bills import keep_bill
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.cost import spending_of
-from orchestrator.app.expired import sweep_expired
-from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.app.session import Session
+from orchestrator.app.deployment.bills import keep_bill
+from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command

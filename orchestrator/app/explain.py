@@ -5,10 +5,10 @@ from pathlib import Path
 
 from orchestrator.advice.explain.explain import explain
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Explanation, Watching
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import sweep_expired
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session, open_session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import holder_of, observe_now
 
 JOURNAL_BYTES = 64 << 10

@@ -8,9 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.plan import project_offline
-from orchestrator.app.session import read_spec
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.app.session import Session, open_session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter, leaving
+from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import unclaimed
 from orchestrator.engine.bucket.checkpoints import read_checkpoints

@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.outage import Outage
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.outage import Outage
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.domain.events import Event
 from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.engine.publish.event_log import new_events

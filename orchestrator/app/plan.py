@@ -8,11 +8,11 @@ from pathlib import Path
 from orchestrator.advice.preflight.rules import preflight
 from orchestrator.advice.preview import Preview, preview
 from orchestrator.app.check import Checked
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session, read_spec
 from orchestrator.app.plan_file import foresee_now, write_plan
 from orchestrator.app.prices import catalog_for
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session, read_spec
 from orchestrator.app.source.job_data import check_sources, read_data, with_code
 from orchestrator.app.source.sent import Sent, what_is_sent
 from orchestrator.app.source.source_facts import gather

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import __version__
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.wanted import as_wanted, trained, with_reported_end
 from orchestrator.config.adapter import dump, restore
 from orchestrator.config.shipped_catalog import load_catalog

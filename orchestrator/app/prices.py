@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app.clouds import clients_of
+from orchestrator.app.context.clouds import clients_of
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.config.shipped_catalog import shipped_catalog, use_catalog
 from orchestrator.domain.catalog import Catalog, Price

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import remember, sweep_expired
-from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter, leaving
+from orchestrator.app.deployment.expired import remember, sweep_expired
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.job_data import check_sources, read_data, say_what_is_sent, send_data
 from orchestrator.app.source.wanted import build_artifacts, with_reported_end, with_wanted
 from orchestrator.app.status.status import observe_now

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.app.bills import read_bills
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import sweep_expired
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session, open_session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.bills import read_bills
+from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import body_of, holder_of, observe_now
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.app.clouds import clients_of
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.context.clouds import clients_of
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.config.load import find, load
 from orchestrator.domain.source.secret_refs import SCHEME, job_secrets, reference
 from orchestrator.domain.spec import Spec

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import __version__
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.doctor.diagnose import diagnose
 from orchestrator.app.explain import explained
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session, open_session
 from orchestrator.app.status.status import newest
 from orchestrator.app.this_computer.state_folders import bug_prefix
 from orchestrator.config.adapter import dump

@@ -6,11 +6,11 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import remember, sweep_expired
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter, leaving
+from orchestrator.app.deployment.expired import remember, sweep_expired
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.plan_file import check, foresee_up, open_approved
-from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.app.session import Session
 from orchestrator.app.source.job_data import (
     bucket_is_there,
     check_sources,

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.errors import AuthError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.evidence import TAIL, _saved_since, last_output
 from orchestrator.app.rehearsal.stage import Stage
-from orchestrator.app.reporter import Reporter
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.emulator.address import Address
 from orchestrator.errors import LocalCloudError

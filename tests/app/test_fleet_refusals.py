@@ -1,7 +1,7 @@
 """What zones refuse to a hundred nodes is a line for each zone and cause."""
 
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.fleet.watch import REFUSED_SECONDS, Refusals
-from orchestrator.app.reporter import Reporter
 
 
 class Lines(Reporter):

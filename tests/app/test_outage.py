@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from orchestrator.app.outage import Outage
+from orchestrator.app.context.outage import Outage
 from orchestrator.clock import VirtualClock
 from orchestrator.errors import TransientError
 

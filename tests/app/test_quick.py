@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import _expired, remember
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.expired import _expired, remember
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.holder import this_process
 from orchestrator.app.this_computer.quick_status import _may_be_over, keep_mark, published_on
 from orchestrator.app.this_computer.state_folders import state_folder
@@ -95,7 +95,9 @@ def test_the_quick_status_imports_neither_clients_nor_the_file_reader(watched):
     assert "ago, by the watcher (--fresh asks the cloud)" in done.stdout
     found = {m for m in json.loads(modules) if m != "google"}  # an installation may register the bare name
     assert not {m.split(".")[0] for m in found} & HEAVY
-    assert not {m for m in found if m.startswith(("orchestrator.google", "orchestrator.app.session"))}
+    assert not {
+        m for m in found if m.startswith(("orchestrator.google", "orchestrator.app.deployment.session"))
+    }
 
 
 def test_the_quick_status_answers_for_a_file_a_name_and_a_folder_below(watched, monkeypatch, capsys):

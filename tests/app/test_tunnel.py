@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.machines import tunnel as tunnels
-from orchestrator.app.reporter import Reporter
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError

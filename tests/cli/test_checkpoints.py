@@ -6,9 +6,9 @@ import json
 import pytest
 
 from orchestrator.app.checkpoints import CheckpointListing, Row
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.cli.views.checkpoints import show
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.engine.bucket.checkpoints import StoredCheckpoint

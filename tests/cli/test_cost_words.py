@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from orchestrator.app.bills import Cost
+from orchestrator.app.deployment.bills import Cost
 from orchestrator.app.up import _price as price_of
 from orchestrator.cli.views.cost import render, spent_text
 from orchestrator.cli.views.fleet_account import cost_sentences

@@ -18,8 +18,8 @@ HEAVY = {
     "starlette", "uvicorn", "numpy", "cryptography",
 }  # fmt: skip
 LIGHT = {
-    "orchestrator", "orchestrator.app", "orchestrator.app.choice", "orchestrator.cli", "orchestrator.cli.main",
-    "orchestrator.cli.options", "orchestrator.errors",
+    "orchestrator", "orchestrator.app", "orchestrator.app.context", "orchestrator.app.context.choice",
+    "orchestrator.cli", "orchestrator.cli.main", "orchestrator.cli.options", "orchestrator.errors",
 }  # fmt: skip
 
 

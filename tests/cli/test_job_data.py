@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.job_data import first_bucket
 from orchestrator.contract.bucket.object_names import DATA, RECORD
 from orchestrator.errors import UsageError

@@ -5,9 +5,9 @@ from unittest.mock import patch
 
 import pytest
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.contract.bucket.object_names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.domain.checksum import verified, with_checksum

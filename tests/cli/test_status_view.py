@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.app.status.text import checkpoint_text, saved_text
 from orchestrator.app.status.top import DeploymentRow
 from orchestrator.app.this_computer.quick_status import aged

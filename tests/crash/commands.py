@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.expired import remember
 from orchestrator.app.down import delete_all
-from orchestrator.app.expired import remember
-from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import Goal, pass_until, record_wanted
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.names import DEPLOYMENT_LABEL, vm_name, vm_zone

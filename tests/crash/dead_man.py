@@ -5,9 +5,9 @@ from io import StringIO
 from types import SimpleNamespace
 from unittest import mock
 
-from orchestrator.app import expired
-from orchestrator.app.expired import sweep_expired
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment import expired
+from orchestrator.app.deployment.expired import sweep_expired
 from tests.crash import commands
 from tests.crash.stage import HERE
 from tests.engine.engine_lab import PROJECT

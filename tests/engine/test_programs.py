@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import platform
 
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.source import wanted
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.contract.uv_pin import PROGRAMS, object_name

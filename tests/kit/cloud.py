@@ -13,7 +13,7 @@ from unittest.mock import patch
 import requests
 from filelock import FileLock
 
-from orchestrator.app import session
+from orchestrator.app.deployment import session
 from orchestrator.app.fleet import sessions
 from orchestrator.app.loop import watch_all
 from orchestrator.app.status import status

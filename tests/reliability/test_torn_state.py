@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.app import expired
+from orchestrator.app.deployment import expired
 from orchestrator.app.this_computer.holder import process_ended, this_process
 from orchestrator.config.adapter import dump, restore
 from orchestrator.contract.bucket.object_names import JOURNAL, LEASE, RECORD

@@ -305,7 +305,7 @@ def test_a_command_in_another_terminal_names_the_local_cloud(cloud, user, monkey
     def refused(*_, **__):
         raise AuthError("log in to Google Cloud", code="TPU-201")
 
-    monkeypatch.setattr("orchestrator.app.session.Session.project", property(refused))
+    monkeypatch.setattr("orchestrator.app.deployment.session.Session.project", property(refused))
     for word in ("status", "up", "cost"):
         said = user.run(word)
         assert (said.code, "demo is up on the local cloud" in said.err) == (3, True)

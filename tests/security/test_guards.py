@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.this_computer import same_place
 from orchestrator.app.this_computer.same_place import ACCOUNT, check_place, store_account
 from orchestrator.app.this_computer.state_folders import SPEC_FILE, state_folder
@@ -91,8 +91,8 @@ def test_what_has_gone_elsewhere_is_no_obstacle(here):
 
 def test_the_guard_stands_before_every_command_that_acts(here, tmp_path):
     """`alone` calls it, which all of them go through."""
-    from orchestrator.app.choice import Choice
-    from orchestrator.app.session import Session
+    from orchestrator.app.context.choice import Choice
+    from orchestrator.app.deployment.session import Session
 
     (tmp_path / "tpuctl.yaml").write_text(
         "name: demo\nproject: project-b\ntpu: {type: v5litepod-8, zones: [europe-west4-b]}\n"

@@ -6,8 +6,8 @@ from unittest import mock
 
 import pytest
 
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.stage import Stage
-from orchestrator.app.reporter import Reporter
 from orchestrator.emulator.machines import start_module
 from orchestrator.emulator.machines.apt_standin import install_apt
 from orchestrator.emulator.machines.standin import install_stand_ins

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from orchestrator.agent.fleet import task
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.fleet import down, sessions, up, watch
-from orchestrator.app.session import Session
 from orchestrator.contract.bucket.object_names import GANG
 from orchestrator.planning.fleet.deployments import unfinished
 from tests.simulation.switch import Switch

@@ -3,9 +3,9 @@
 import shutil
 from types import SimpleNamespace
 
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.down import delete_all
 from orchestrator.app.loop.watch import passes_to_the_end
-from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import Goal, pass_until, record_wanted
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.endings import raise_outcome

@@ -5,7 +5,7 @@ from dataclasses import replace
 from orchestrator.agent import outcome
 from orchestrator.agent.agreement import attempts
 from orchestrator.agent.machine import expire
-from orchestrator.app import expired
+from orchestrator.app.deployment import expired
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain import names, record
 from orchestrator.domain.observation import Claim, Phase, Present

@@ -228,7 +228,7 @@ class Ears:
 
 
 class Controller:
-    """One process of tpuctl for one deployment: what `app/session.py` puts together."""
+    """One process of tpuctl for one deployment: what `app/deployment/session.py` puts together."""
 
     def __init__(self, world, spec, process: Process, command, *, forgiving=False):
         self.world, self.spec, self.process = world, spec, process

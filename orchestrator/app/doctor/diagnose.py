@@ -6,10 +6,10 @@ from pathlib import Path
 
 from orchestrator.advice.doctor.every_check import examine
 from orchestrator.advice.doctor.facts import Facts, File, HealthFinding
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.doctor.computer_facts import look_at_computer, look_at_local
 from orchestrator.app.doctor.google_facts import look_at_google
-from orchestrator.app.session import read_spec
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.shipped_catalog import load_catalog

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from orchestrator.advice.doctor.facts import Google, Login
 from orchestrator.advice.doctor.google import IAP_RANGE
-from orchestrator.app.choice import Choice
-from orchestrator.app.clouds import local_settings
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.clouds import local_settings
 from orchestrator.app.this_computer.login_here import credentials_file, gcloud_settings, read_credentials
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names

@@ -4,11 +4,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.fleet.jobs import Queue, fleet_to_read, queue, submitted_job
 from orchestrator.app.fleet.sessions import Fleet, for_each
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind

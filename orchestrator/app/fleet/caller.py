@@ -5,7 +5,7 @@ This keeps users from using each other's share by accident. It is no security bo
 write to the bucket can write anything there.
 """
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.app.this_computer.login_here import account_here
 from orchestrator.errors import UsageError
 from orchestrator.planning.fleet.deployments import Submission

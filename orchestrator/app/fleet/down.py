@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.down import Down, take_down
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, for_each
 from orchestrator.app.loop.hand_over import take_back
 from orchestrator.app.machines.workers import observe
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
 from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.delete import Deletion

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.fleet.caller import caller, check_owner
 from orchestrator.app.fleet.sessions import Fleet
-from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.source.job_data import read_data, send_data, with_code
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.source.wanted import need_python

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.fleet.jobs import (
     NO_JOB,
     fleet_to_read,
@@ -14,7 +15,6 @@ from orchestrator.app.fleet.jobs import (
     task_store,
 )
 from orchestrator.app.fleet.sessions import Fleet
-from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.domain.ports import Store
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import unclaimed

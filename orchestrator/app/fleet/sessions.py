@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator import threads
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session, Together, read_spec
 from orchestrator.app.machines.workers import booting, observe, the_vm, when_reached
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session, Together, read_spec
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import SPEC_FILE, known_files, state_folder, state_path
 from orchestrator.clock import SystemClock

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.fleet.account import account
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import load_of
 from orchestrator.app.machines.workers import observe
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
 from orchestrator.app.status.status import holder_of
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Observed, Present, World

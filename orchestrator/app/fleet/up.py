@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.fleet.account import Accounts, reckon
 from orchestrator.app.fleet.down import end_node, remaining
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
-from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import bring_up
 from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.errors import (

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter, Style
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.fleet.account import Accounts, reckon
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import Sizing
 from orchestrator.app.loop.hand_over import over
 from orchestrator.app.loop.watch import turn
 from orchestrator.app.loop.watch_all import WatchAll
-from orchestrator.app.reporter import Reporter, Style
-from orchestrator.app.session import Session
 from orchestrator.domain import names
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind, Verb

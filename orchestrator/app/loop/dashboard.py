@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import sweep_expired
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.report import ReportMemory, facts_of
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session, open_session
 from orchestrator.app.status.top import Deployments
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.errors import UsageError

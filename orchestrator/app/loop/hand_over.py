@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import stored_spec
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.expired import stored_spec
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import booting, observe, when_reached
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import RECORD_KEY, SPEC_FILE
 from orchestrator.config.adapter import document_of

@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import sweep_expired
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.loop.hand_over import over
 from orchestrator.app.loop.metrics import Metrics
 from orchestrator.app.report import summary_of
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
 from orchestrator.app.status.status import Observation, body_of, loop_of
 from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holder
 from orchestrator.domain.observation import Present

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session, Together
 from orchestrator.app.loop.watch import Screen, turn
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session, Together
 from orchestrator.app.this_computer.known import billed, spec_in
 from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.clock import SystemClock

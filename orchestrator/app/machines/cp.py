@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import the_vm, worker_hosts
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
 from orchestrator.domain.ports import Host
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.errors import RemoteError, UsageError

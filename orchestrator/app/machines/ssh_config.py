@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.config.load import find
 from orchestrator.contract.replacing import replacing

@@ -4,11 +4,11 @@ import shlex
 import sys
 from collections.abc import Callable
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.ssh_config import KNOWN_HOSTS
 from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, when_reached, worker_host_of
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
 from orchestrator.domain.ports import Host
 from orchestrator.errors import HostKeyError, TransientError, UsageError
 from orchestrator.ssh.client_config import note_keys

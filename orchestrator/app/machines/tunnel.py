@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, worker_host_of
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
 from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
 from orchestrator.domain.ports import Host
 from orchestrator.domain.spec import Spec

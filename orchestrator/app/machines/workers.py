@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.clock import Clock
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.domain.observation import Node, World

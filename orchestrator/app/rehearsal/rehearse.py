@@ -8,10 +8,10 @@ from pathlib import Path
 
 from orchestrator.advice.rehearsal.life import Injection, Kill, Moment, RehearsedLife, default_moment
 from orchestrator.advice.rehearsal.verdict import RehearsalVerdict, judge, judge_crash
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.evidence import RunEvidence
 from orchestrator.app.rehearsal.injections import Injector, JobOverError
 from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
-from orchestrator.app.reporter import Reporter
 from orchestrator.app.secret import lend_secrets
 from orchestrator.config.load import FILE_NAME
 from orchestrator.errors import UsageError

@@ -15,9 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter, Style
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter, Style
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import status_now
 from orchestrator.config.load import FILE_NAME
 from orchestrator.emulator import control

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.advice.selftest.recording import RecordingRedactor, placeholders
-from orchestrator.app.session import Session
+from orchestrator.app.deployment.session import Session
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey
 from orchestrator.domain.machines.tpu_quota import beyond, taken

@@ -19,8 +19,9 @@ from filelock import FileLock
 
 from orchestrator import __version__
 from orchestrator.advice.selftest.recording import Recording
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.selftest.exchange_recorder import Recorder
 from orchestrator.app.selftest.probes import (
     CHIPS,
@@ -38,7 +39,6 @@ from orchestrator.app.selftest.probes import (
     redactor_for,
     still_there,
 )
-from orchestrator.app.session import Session
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.app.up import Goal, bring_up
 from orchestrator.config.load import FILE_NAME

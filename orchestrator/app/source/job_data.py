@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from orchestrator.app.reporter import Reporter, leaving
-from orchestrator.app.session import Session
+from orchestrator.app.context.reporter import Reporter, leaving
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.sent import what_is_sent
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.this_computer.state_folders import state_folder

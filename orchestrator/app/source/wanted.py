@@ -4,8 +4,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.job_data import with_code
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.domain.bucket_grants import grants_mark

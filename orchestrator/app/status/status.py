@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.app.bills import last_bill
-from orchestrator.app.choice import Choice
-from orchestrator.app.expired import sweep_expired
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session, open_session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.bills import last_bill
+from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.this_computer.holder import process_ended
 from orchestrator.app.this_computer.quick_status import aged_status, keep_mark
 from orchestrator.domain import names

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import threads
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import newest
 from orchestrator.app.status.text import checkpoint_text, job_text
 from orchestrator.app.this_computer.known import spec_in

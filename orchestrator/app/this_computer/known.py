@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.config.adapter import restore
 from orchestrator.config.layers import overrides_of

@@ -8,8 +8,8 @@ first.
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.this_computer.known import billed_elsewhere
 from orchestrator.app.this_computer.login_here import account_here
 from orchestrator.app.this_computer.state_folders import RECORD_KEY

@@ -2,7 +2,7 @@
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, confirm, deployment_options, must_answer, yes_option
 from orchestrator.domain.names import AT_DOWN
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.console import print_json
 from orchestrator.cli.options import Command, VerbGroup, deployment_options, name_argument, output_option
 

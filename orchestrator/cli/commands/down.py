@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.console import say
 from orchestrator.cli.options import (
     Command,

@@ -2,7 +2,7 @@
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.console import print_json
 from orchestrator.cli.options import Command, WorkerNumber, deployment_options, home_option
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.console import print_json, put, say
 from orchestrator.cli.options import Command, deployment_options
 

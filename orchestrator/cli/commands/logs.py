@@ -4,7 +4,7 @@ from functools import partial
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, WorkerNumber, deployment_options
 from orchestrator.domain.text.units import Duration
 

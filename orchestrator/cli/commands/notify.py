@@ -2,7 +2,7 @@
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, deployment_options
 
 
@@ -15,8 +15,8 @@ def command() -> None:
 @deployment_options
 def test(choice: Choice) -> None:
     """Send a test event to every target, and say which ones received it. Exits with 1 when one did not."""
+    from orchestrator.app.deployment.session import read_spec
     from orchestrator.app.notify import try_receivers
-    from orchestrator.app.session import read_spec
     from orchestrator.cli.views import notify as view
 
     path, spec = read_spec(choice)

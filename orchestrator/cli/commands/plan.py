@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, deployment_options
 from orchestrator.errors import TpuctlError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, confirm, deployment_options, yes_option
 from orchestrator.errors import UsageError
 

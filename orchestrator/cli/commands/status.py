@@ -2,7 +2,7 @@
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, deployment_options, name_argument
 from orchestrator.errors import UsageError
 

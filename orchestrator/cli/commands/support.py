@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import (
     Command,

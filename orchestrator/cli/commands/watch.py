@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import click
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, deployment_options
 from orchestrator.errors import UsageError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
-from orchestrator.app.bills import Cost
+from orchestrator.app.deployment.bills import Cost
 from orchestrator.cli.console import page, print_json
 from orchestrator.domain.text.amounts import saved_text, span_text, ttl_text, usd_range_text, usd_text
 from orchestrator.pricing.spending import Spending, Use

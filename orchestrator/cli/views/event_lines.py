@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.app.reporter import Reporter, Style
+from orchestrator.app.context.reporter import Reporter, Style
 from orchestrator.cli import console
 from orchestrator.cli.console import talk
 from orchestrator.domain.events import Event, EventKind

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.app.fleet.account import QueueObserver
 from orchestrator.app.fleet.jobs import Queue
 from orchestrator.cli.console import columns, print_json, put, say, talk

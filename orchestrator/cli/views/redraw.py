@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.outage import Outage
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.outage import Outage
 from orchestrator.app.status.text import job_text, saved_text
 from orchestrator.cli.console import print_json, put, talk
 from orchestrator.cli.views.paint import wants_colour

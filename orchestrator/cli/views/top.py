@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.app.choice import Choice
+from orchestrator.app.context.choice import Choice
 from orchestrator.app.status.text import checkpoint_text, eta_text, job_text, phase_text, step_text
 from orchestrator.app.status.top import DeploymentRow, Deployments
 from orchestrator.cli.console import columns, print_json, put, say

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.app.choice import Choice
-from orchestrator.app.clouds import local_adapter
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.clouds import local_adapter
+from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.prices import catalog_for
-from orchestrator.app.reporter import Reporter
 from orchestrator.app.this_computer.holder import process_ended, this_process
 from orchestrator.app.this_computer.known import spec_of
 from orchestrator.app.this_computer.process_lock import only_here

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app.session import Session
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.record import Record

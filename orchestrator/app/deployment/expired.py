@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.app.reporter import Reporter, Style
-from orchestrator.app.session import Session
+from orchestrator.app.context.reporter import Reporter, Style
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.known import billed
 from orchestrator.app.this_computer.quick_status import keep_mark
 from orchestrator.app.this_computer.same_place import store_account
