@@ -10,7 +10,7 @@ from orchestrator.app.machines.workers import observe
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.app.this_computer.state_folders import SPEC_FILE
-from orchestrator.app.up import Goal, bring_up
+from orchestrator.app.up import Goal, UpOptions, bring_up
 from orchestrator.domain import names
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm, Present, Unknown, World
 from orchestrator.engine.adopt import Adoption, take_bucket, take_vm
@@ -58,14 +58,14 @@ def adopt(
     if fresh:
         approve(found)
         # The machine needs the bucket with code and agent first; the TPU comes last.
-        bring_up(choice, reporter, goal=Goal.MACHINE_ROOM)
+        bring_up(choice, reporter, UpOptions(Goal.MACHINE_ROOM))
         session = Session(choice, reporter)
         stays = "the TPU carries no label of the deployment yet, or is its own"
         with leaving(stays, f"tpuctl adopt {name}"), session.holding_lease("adopt"), reporter:
             number = _take(session, found, at_down)
     else:
         number = found.node.incarnation or 0
-    done = bring_up(choice, reporter, says_what_is_sent=not fresh)
+    done = bring_up(choice, reporter, UpOptions(says_what_is_sent=not fresh))
     return Adopted(name, found.node.zone, number, done.changes)
 
 
@@ -86,7 +86,7 @@ def adopt_vm(
         return found
     approve(found)
     # The VM downloads the agent from the bucket.
-    bring_up(choice, reporter, goal=Goal.MACHINE_ROOM)
+    bring_up(choice, reporter, UpOptions(Goal.MACHINE_ROOM))
     session = Session(choice, reporter)
     again = f"tpuctl adopt --vm {name} --zone {found.vm.zone}"
     stays = f"VM {name} may carry the deployment's labels and SSH key; tpuctl down takes them off"

@@ -31,7 +31,7 @@ from orchestrator.app.loop.watch import watch
 from orchestrator.app.plan import plan
 from orchestrator.app.report import write_report
 from orchestrator.app.status.status import newest, open_for_status
-from orchestrator.app.up import bring_up
+from orchestrator.app.up import UpOptions, bring_up
 from orchestrator.domain.events import Event
 from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.engine.fleet import job_store
@@ -107,7 +107,7 @@ class Tpuctl(_OfFile):
 
     def up(self, *, wait: bool = False) -> int:
         """Create what is missing and start the job; return the number of changes. Billing starts here."""
-        return bring_up(self._choice, self._reporter, wait=wait).changes
+        return bring_up(self._choice, self._reporter, UpOptions(wait=wait)).changes
 
     def watch(
         self, on_progress: Callable[[JobProgress], None] | None = None, *, stop: threading.Event | None = None

@@ -105,29 +105,48 @@ def _show_nothing(_: Pass, __: float) -> None:
     """Be the display of a caller that has none."""
 
 
+@dataclass(frozen=True)
+class UpOptions:
+    """
+    How far to bring a deployment up, and on which terms.
+
+    *wait* keeps asking while no zone has capacity. With a *plan*, nothing is done that is not in that file.
+    With *price_first* the price is shown before anything is done, which costs another observation.
+    """
+
+    goal: Goal = Goal.JOB
+    wait: bool = False
+    plan: Path | None = None
+    price_first: bool = False
+    says_what_is_sent: bool = True
+
+
+TO_THE_JOB = UpOptions()
+
+
 def bring_up(
-    choice: Choice, reporter: Reporter, *, wait: bool = False, plan: Path | None = None, goal: Goal = Goal.JOB,
-    show_price: Callable[[UpPrice], None] = lambda _: None, first: bool = False, session: Session | None = None,
-    says_what_is_sent: bool = True, show_job: Callable[[Spec], ShowJob] = lambda _: _show_nothing,
+    choice: Choice, reporter: Reporter, options: UpOptions = TO_THE_JOB, *, session: Session | None = None,
+    show_price: Callable[[UpPrice], None] = lambda _: None,
+    show_job: Callable[[Spec], ShowJob] = lambda _: _show_nothing,
 ) -> Up:  # fmt: skip
     """
-    Run passes until *goal* is reached; with *plan*, do nothing that is not in that file.
+    Run passes until the goal of *options* is reached, for the deployment of the file or that of *session*.
 
-    It is the deployment of the file, or that of *session*. *show_price* gets the price before the first
-    machine is created. With *first* it is called before anything is done and may raise to cancel, which costs
-    another observation. What *show_job* returns is called with each pass on the way.
+    *show_price* gets the price before the first machine is created, and may raise to cancel if the price comes
+    first. What *show_job* returns is called with each pass on the way.
     """
     approved: Approved | None = None
-    if plan:
-        session, approved = open_approved(choice, plan, reporter)
+    goal = options.goal
+    if options.plan:
+        session, approved = open_approved(choice, options.plan, reporter)
     else:
         session = session or Session(choice, reporter)
     sweep_expired(session)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
-    if says_what_is_sent:
+    if options.says_what_is_sent:
         say_what_is_sent(session, sets)
     check_sources(session)
-    if first and approved is None:
+    if options.price_first and approved is None:
         show_price = _priced_first(session, sets, show_price, goal)
     # Checked before the lease: uploading data to an existing bucket may take hours and must not block others.
     bucket_first = bool(sets) and not bucket_is_there(session)
@@ -158,7 +177,8 @@ def bring_up(
         _build_and_record(session, approved, sets, bucket_first=bucket_first)
         watcher = session.watcher(said.judge, only, patience=OUTAGE)
         result = pass_until(
-            goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass, wait=wait,
+            goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass,
+            wait=options.wait,
             # The plan's waiting items are about to be adopted, so they are not reported.
             tells=goal is not Goal.MACHINE_ROOM,
         )  # fmt: skip

@@ -40,7 +40,7 @@ from orchestrator.app.selftest.probes import (
     still_there,
 )
 from orchestrator.app.this_computer.state_folders import state_folder
-from orchestrator.app.up import Goal, bring_up
+from orchestrator.app.up import Goal, UpOptions, bring_up
 from orchestrator.config.load import FILE_NAME
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present
@@ -316,7 +316,7 @@ class Run:
     def _early(self) -> None:
         """Request a TPU and delete it while it is being created."""
         self._do("down", "--yes")
-        bring_up(Choice(self.file, (), self.cloud), Reporter(), goal=Goal.TPU_ASKED)
+        bring_up(Choice(self.file, (), self.cloud), Reporter(), UpOptions(Goal.TPU_ASKED))
         self._do("down", "--yes")
 
     def _queued(self) -> None:

@@ -31,7 +31,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     approved before.
     """
     from orchestrator.app.plan import from_nothing
-    from orchestrator.app.up import Goal, UpPrice, bring_up
+    from orchestrator.app.up import Goal, UpOptions, UpPrice, bring_up
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.views.job_progress import ProgressLine
@@ -60,10 +60,14 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
                 confirm("Go on?", yes=False)
 
     printer = EventPrinter()
+    options = UpOptions(goal, wait, plan, price_first=asks)
     still = Still(printer)
     with still.working():
         done = bring_up(
-            choice, printer, wait=wait, plan=plan, goal=goal, show_price=priced, first=asks,
+            choice,
+            printer,
+            options,
+            show_price=priced,
             show_job=lambda spec: ProgressLine(printer, spec).show_job,
-        )  # fmt: skip
+        )
     show(done, goal, as_json=choice.as_json)
