@@ -49,7 +49,7 @@ def own_folder(path: Path, other: str = "") -> Path:
         raise UsageError(
             f"tpuctl would run and trust files in {path}, but {others.why}",
             hint=f"check its content, then: {mend}" + (f"; or {other}" if other else ""),
-            changed="Nothing of it was read, and nothing was changed.",
+            changed="nothing of it was read, and nothing was changed",
             code="TPU-145",
         )
     return path

@@ -104,3 +104,28 @@ def test_each_code_has_its_part_of_the_page_in_order():
     parts = page_text().split("\n### ")[1:]
     assert [part.split("\n")[0] for part in parts] == list(CODES)
     assert [part for part in parts if len(part) < 90] == []
+
+
+def states_of(tree):
+    """Yield what errors of a module say was or was not changed: texts, also those of its constants."""
+    constants = {
+        node.targets[0].id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "changed":
+            value = constants.get(node.value.id) if isinstance(node.value, ast.Name) else node.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value:
+                yield node.value.lineno, value.value
+
+
+def test_what_was_changed_is_said_in_one_form():
+    """It follows "state: ", so it has neither a capital letter nor a full stop."""
+    found = {
+        f"{path.relative_to(PACKAGE)}:{line}": text
+        for path in PACKAGE.rglob("*.py")
+        for line, text in states_of(ast.parse(path.read_text()))
+        if (text[0].isupper() and text.split()[0] not in {"TPU", "VM", "TPUs", "Slurm"}) or text.endswith(".")
+    }
+    assert found == {}

@@ -159,7 +159,7 @@ class Agent:
         began = time.monotonic()
         while True:
             # Before any download: a loser is billed for as long as it runs.
-            winner = parts.patiently("look who has won the race", lambda: winner_of(parts.bucket, settings))
+            winner = parts.patiently("check who has won the race", lambda: winner_of(parts.bucket, settings))
             if winner == settings.incarnation:
                 parts.status.trouble("race", "")
                 return
@@ -179,7 +179,7 @@ class Agent:
             return still_saving(parts.bucket, settings, time.time())
 
         while time.monotonic() - began < SUCCESSOR_WAITS:
-            earlier = parts.patiently("look whether the TPU before this one saves", earlier_saving)
+            earlier = parts.patiently("check whether the TPU before this one saves", earlier_saving)
             if earlier is None:
                 break
             parts.status.trouble("race", f"TPU #{earlier} is being preempted, and saves")

@@ -112,7 +112,7 @@ def _fitting_vm(session: Session, name: str, zone: str | None, at_down: str) -> 
     for answer in (observed, mine):
         if isinstance(answer, Unknown):
             raise TransientError(
-                f"VM {name} cannot be looked at: {answer.why}", hint=answer.hint, changed=UNTOUCHED
+                f"VM {name} cannot be read: {answer.why}", hint=answer.hint, changed=UNTOUCHED
             )
     if not isinstance(observed, Present):
         raise UsageError(
@@ -162,7 +162,7 @@ def _fitting_bucket(session: Session, name: str, at_down: str) -> ForeignBucket:
     observed = session.cloud.buckets.inspect(name)
     if isinstance(observed, Unknown):
         raise TransientError(
-            f"bucket {name} cannot be looked at: {observed.why}", hint=observed.hint, changed=UNTOUCHED
+            f"bucket {name} cannot be read: {observed.why}", hint=observed.hint, changed=UNTOUCHED
         )
     if not isinstance(observed, Present):
         raise UsageError(

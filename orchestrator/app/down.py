@@ -132,7 +132,7 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
     # stay billed unless the answer is to delete them.
     saved, spent = _end_of_costs(session, deletion.approved), _spent(session)
     if spent is None and has_machines:
-        session.reporter.say("  what it has cost is not known: no look at its machines is recorded")
+        session.reporter.say("  what it has cost is not known: no observation of its machines is recorded")
     return _Found(has_data, data_goes, tuple(adopted), strays, saved, spent)
 
 

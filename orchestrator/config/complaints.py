@@ -52,7 +52,7 @@ class ConfigError(UsageError):
             # All at once, so that one correction of the file is enough.
             "\n".join(str(complaint) for complaint in complaints),
             hint="correct this, then run: tpuctl plan",
-            changed="Nothing was changed.",
+            changed="nothing was changed",
         )
         self.complaints = complaints
 

@@ -24,7 +24,7 @@ def find(start: Path) -> Path:
     raise UsageError(
         f"no {FILE_NAME} in {folder} or any folder above it",
         hint="write one with: tpuctl init",
-        changed="Nothing was changed.",
+        changed="nothing was changed",
         code="TPU-111",
     )
 
@@ -49,6 +49,6 @@ def _refusal(file: Path, why: str, hint: str) -> UsageError:
     return UsageError(
         f"{file} was found, but {why}: its commands would run as you",
         hint=f"{hint}; or, if you trust it: --file {file}",
-        changed="The file was not read, and nothing was changed.",
+        changed="the file was not read, and nothing was changed",
         code="TPU-143",
     )

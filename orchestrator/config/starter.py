@@ -78,7 +78,7 @@ def init_text(
     if recipe not in RECIPES:
         hint = did_you_mean(recipe, RECIPES) or f"choose one of {join(RECIPES)}"
         raise UsageError(
-            f'there is no recipe "{recipe}"', hint=hint, changed="Nothing was written.", code="TPU-113"
+            f'there is no recipe "{recipe}"', hint=hint, changed="nothing was written", code="TPU-113"
         )
     tpu_type = tpu_type or FIRST_TYPE
     values: dict[str, Any] = {

@@ -120,7 +120,7 @@ class Actor:
         self._lease.keep()
         in_bucket = isinstance(world.bucket, Present)
         if in_bucket and self._lease.token is None:
-            gone = "the bucket went away while this look was acted on, and with it the lease"
+            gone = "the bucket went away while this pass made its changes, and with it the lease"
             raise TransientError(gone, changed="nothing more was created or deleted")
         entry = ""
         try:

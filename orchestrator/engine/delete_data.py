@@ -131,4 +131,4 @@ class DataDeletion:
             return next((f"the object {name!r}" for name in names_there if not name.startswith(OURS)), "")
         # Unknown is not empty: the bucket may hold objects of others, so it stays.
         except TpuctlError as error:
-            return f"what cannot be looked at ({error.message})"
+            return f"what cannot be read ({error.message})"

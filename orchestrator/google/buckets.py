@@ -82,7 +82,7 @@ class GcsBuckets:
 
         def read() -> ForeignBucket:
             storage, reading = self._clients.storage, self._clients.reading
-            with translated(f"look at bucket '{name}'"):
+            with translated(f"read bucket '{name}'"):
                 bucket = storage.get_bucket(name, **reading)
                 listed = storage.list_buckets(prefix=name, **reading)
                 own = any(one.name == name for one in listed)
@@ -112,7 +112,7 @@ class GcsBuckets:
             return
 
     def _found(self, name: str) -> Bucket | None:
-        with translated(f"look at bucket '{name}'"):
+        with translated(f"read bucket '{name}'"):
             if self._adopted:
                 return bucket_of(self._clients.storage.get_bucket(name, **self._clients.reading))
             # Not `get_bucket`: a foreign bucket that lets us read it would look like ours.
@@ -275,7 +275,7 @@ def not_ours(name: str) -> ConflictError:
     return ConflictError(
         f"create bucket '{name}': the name is taken by another project",
         hint="Choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",
-        changed="Nothing was changed.",
+        changed="nothing was changed",
     )
 
 
@@ -285,5 +285,5 @@ def still_written(name: str) -> ConflictError:
         f"delete bucket '{name}': another process keeps writing to it",
         aborted=True,
         hint="Stop that process, then run: tpuctl down --delete-data",
-        changed="Some objects may be deleted; the bucket still exists.",
+        changed="some objects may be deleted; the bucket still exists",
     )

@@ -83,7 +83,7 @@ class Clients:
         project = self.settings.project or ("" if self.settings.endpoint else self._login()[1])
         if not project:
             hint = "Set project in tpuctl.yaml or GOOGLE_CLOUD_PROJECT, then run: tpuctl plan"
-            raise UsageError("No project is set.", hint=hint, changed="Nothing was changed.")
+            raise UsageError("No project is set.", hint=hint, changed="nothing was changed")
         return project
 
     @property
@@ -238,7 +238,7 @@ def _opened(make: Callable[[], T]) -> T:
             return make()
     except ValueError as error:
         hint = "Check GOOGLE_CLOUD_UNIVERSE_DOMAIN and the credentials in use."
-        raise AuthError(f"{what}: {error}", hint=hint, changed="Nothing was changed.") from error
+        raise AuthError(f"{what}: {error}", hint=hint, changed="nothing was changed") from error
 
 
 def _default_login() -> tuple[Any, str]:

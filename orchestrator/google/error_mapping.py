@@ -25,8 +25,8 @@ from orchestrator.google.refusal import Failure
 
 MAX_MESSAGE = 300
 
-_NOTHING = "This request changed nothing."
-_UNSURE = "It is not known whether this request was carried out; the next observation of the cloud shows it."
+_NOTHING = "this request changed nothing"
+_UNSURE = "it is not known whether this request was carried out; the next observation of the cloud shows it"
 
 Rule = Callable[[Failure, str], TpuctlError]
 

@@ -119,7 +119,7 @@ class TpuNodes:
 
         def read() -> Node:
             request = {"name": self._path(name, zone)}
-            with translated(f"look at TPU node '{name}' in {zone}"), maintenance_by_name() as beside:
+            with translated(f"read TPU node '{name}' in {zone}"), maintenance_by_name() as beside:
                 node = self._clients.tpu.get_node(request=request, **self._clients.reading)
                 return node_of(ListedNode(type(node).pb(node), beside.get(node.name)))
 
@@ -193,7 +193,7 @@ class TpuNodes:
         return self._update(name, zone, others, {**node.metadata, _SSH_KEYS: "\n".join(keys)})
 
     def _get(self, name: str, zone: str) -> Any:
-        with translated(f"look at TPU node '{name}' in {zone}"):
+        with translated(f"read TPU node '{name}' in {zone}"):
             node = self._clients.tpu.get_node(
                 request={"name": self._path(name, zone)}, **self._clients.reading
             )

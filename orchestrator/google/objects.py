@@ -285,7 +285,7 @@ class GcsStore:
         """
         blob = self._blob(name)
         try:
-            with translated(f"look at {self._url(name)}"):
+            with translated(f"read {self._url(name)}"):
                 blob.reload(**self._clients.reading)
         except NotFoundError:
             return None

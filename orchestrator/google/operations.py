@@ -113,7 +113,7 @@ def epoch(text: str) -> float:
 
 def _polled(operation: Operation, read: Callable[[], OperationResult]) -> OperationResult:
     def translating() -> OperationResult:
-        with translated(f"look at operation '{described(operation)}'"):
+        with translated(f"poll operation '{described(operation)}'"):
             return read()
 
     return polled(operation, translating)

@@ -188,7 +188,7 @@ class Probe:
             storage, reading = self._clients.storage, self._reading
             return any(True for _ in storage.list_blobs(bucket, prefix=prefix, max_results=1, **reading))
 
-        return self._ask(f"look into {source}", read)
+        return self._ask(f"read {source}", read)
 
     @property
     def _reading(self) -> dict[str, object]:

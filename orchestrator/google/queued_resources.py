@@ -42,7 +42,7 @@ class TpuQueued:
         """Observe one queued resource; errors become Unknown. A new one may be Absent for a moment."""
 
         def read() -> QueuedResource:
-            with translated(f"look at queued resource '{name}' in {zone}"):
+            with translated(f"read queued resource '{name}' in {zone}"):
                 path = self._path(name, zone)
                 return queued_of(self._clients.tpu.get_queued_resource(name=path, **self._clients.reading))
 

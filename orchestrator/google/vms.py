@@ -46,7 +46,7 @@ class ComputeVms:
 
         def read() -> tuple[str, ...]:
             client = self._clients.compute("disks", "DisksClient")
-            with translated(f"look at disk '{name}' in {zone}"):
+            with translated(f"read disk '{name}' in {zone}"):
                 found = client.get(
                     project=self._clients.project, zone=zone, disk=name, **self._clients.reading
                 )
@@ -132,7 +132,7 @@ class ComputeVms:
 
         def read() -> ForeignVm:
             found, project = self._instance(name, zone), self._clients.project
-            with translated(f"look at project '{project}'"):
+            with translated(f"read project '{project}'"):
                 shared = self._clients.projects.get(project=project, **self._clients.reading)
             # The instance's own metadata takes precedence over the project's.
             keys = {**_items(shared.common_instance_metadata), **_items(found.metadata)}
@@ -223,7 +223,7 @@ class ComputeVms:
         return vm_of(self._instance(name, zone), zone)
 
     def _instance(self, name: str, zone: str) -> Any:
-        with translated(f"look at VM '{name}' in {zone}"):
+        with translated(f"read VM '{name}' in {zone}"):
             return self._clients.instances.get(**self._where(name, zone), **self._clients.reading)
 
     def _listed(self, label: str, value: str, zone: str) -> list[Vm]:

@@ -143,7 +143,7 @@ def needs_same_cloud(was: Approved, cloud: str) -> None:
 
 
 def _anew(file: str) -> str:
-    return f"look at a new one: tpuctl plan --out {file}"
+    return f"see a new one: tpuctl plan --out {file}"
 
 
 def _key(change: Mapping[str, Any]) -> tuple[Any, ...]:

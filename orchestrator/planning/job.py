@@ -308,7 +308,7 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
     claims = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
     if claims:
         why = f"worker {claims[0]} says that it is done and has committed nothing"
-        text = f"{why}; its machine is kept: look with tpuctl ssh, then tpuctl push"
+        text = f"{why}; its machine is kept: inspect it with tpuctl ssh, then tpuctl push"
         return Step(waiting=text, rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:

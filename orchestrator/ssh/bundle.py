@@ -194,7 +194,7 @@ def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[KeyFound]
 def _changing(root: Path, entry: SourceEntry, why: str) -> UsageError:
     return UsageError(
         f"{entry.path} in {root} changed while it was read: {why}",
-        changed="Nothing was sent.",
+        changed="nothing was sent",
         hint="Run the command again, or name a file that is always written in .tpuctlignore.",
     )
 

@@ -92,7 +92,7 @@ class Rules:
         except ValueError as error:
             raise UsageError(
                 f"{folder / FILES[1]} or {FILES[0]}: a rule is not valid: {error}",
-                changed="Nothing was sent.",
+                changed="nothing was sent",
                 hint="Correct the line; the syntax is that of .gitignore.",
             ) from error
         places = tuple(place for _, place in rules)
@@ -128,7 +128,7 @@ def _lines(file: Path) -> list[str]:
     except OSError as error:
         raise UsageError(
             f"{file} cannot be read: {error.strerror}",
-            changed="Nothing was sent.",
+            changed="nothing was sent",
             hint=f"Make it readable: chmod u+r {file}",
         ) from error
 

@@ -75,7 +75,7 @@ def _public(path: Path) -> str:
     except (ValueError, TypeError) as error:
         raise UsageError(
             f"the SSH key {path} cannot be read: {error}",
-            changed="Nothing was changed.",
+            changed="nothing was changed",
             hint="Restore the file from a copy, or remove it and run `tpuctl up` to create a new key.",
         ) from error
     public = cast("Ed25519PrivateKey", key).public_key()

@@ -25,7 +25,7 @@ MOST_FILES = 100_000
 PARALLEL = 8
 """Uploads at the same time."""
 _SKIPPED = frozenset({".git", ".DS_Store"})
-_NOTHING = "Nothing was sent."
+_NOTHING = "nothing was sent"
 Stamp = tuple[int, int, int, int]
 
 

@@ -17,7 +17,7 @@ from orchestrator.errors import HostKeyError
 from orchestrator.private_folders import private_folder
 
 _PREFERENCE = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
-_NOTHING_SENT = "Nothing was sent to it."
+_NOTHING_SENT = "nothing was sent to it"
 
 
 def remember(folder: Path, host: Host) -> None:

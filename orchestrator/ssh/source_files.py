@@ -22,7 +22,7 @@ PLAN = b'{"tpuctl_plan":'
 """The first bytes of a file from `tpuctl plan --out FILE`. Such a file would change the bundle it describes."""
 PLAN_NAMES = ("", ".json", ".plan", ".tpuplan")
 """Suffixes of files that may be a saved plan, and are opened to check it."""
-_NOTHING = "Nothing was sent."
+_NOTHING = "nothing was sent"
 
 
 @dataclass(frozen=True)

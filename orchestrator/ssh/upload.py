@@ -200,5 +200,5 @@ def put_one(connection: "Connection", data: bytes, root: str, target: str, mode:
     if result.exit_code:
         raise RemoteError(
             f"{target} on {connection.host.name} could not be written: {result.stderr.strip()[-600:]}",
-            changed="The file that was there is unchanged.",
+            changed="the file that was there is unchanged",
         )

@@ -76,7 +76,7 @@ LARGER = Shape("v4-8", "tpu-ubuntu2204-base", spot=True, external_ip=True)
 UNDER_WAY = Operation("op", Kind.VM, Verb.START, "demo-vm", "us-central1-a")
 
 CASES = {
-    "sight.unknown": ("TPU", seen(nodes=Unknown("503", hint="wait")), "look again"),
+    "sight.unknown": ("TPU", seen(nodes=Unknown("503", hint="wait")), "check again"),
     "sight.twice": ("TPU", seen(ONCE, **NO_NODE), "checking once more"),
     "end.done": ("deployment", seen(**report(phase=Phase.DONE)), "delete TPU demo-tpu-g1"),
     "end.unclaimed": ("deployment", seen(**report(phase=Phase.UNCLAIMED)), "delete TPU demo-tpu-g1"),
@@ -148,7 +148,7 @@ CASES = {
     ),
     "saves.fixed": ("saves", seen(**report(save_every=600.0)), "the file says so"),
     "job.runs": ("job", seen(), ""),
-    "loop.alive": ("loop", seen(), "the next look"),
+    "loop.alive": ("loop", seen(), "the next pass"),
     "loop.dead": ("loop", seen(watching=Watching("me@here", "watch", 61.0)), "nothing"),
     "loop.nobody": ("loop", seen(watching=None), "nothing"),
 }  # fmt: skip

@@ -55,7 +55,7 @@ def test_other_commands_show_what_the_watcher_has_observed(cloud, user):
     for shown in (here, there):
         assert "ago, by the watcher (--fresh asks the cloud)" in shown
         assert "watcher      tpuctl watch of somebody@home" in shown
-        assert "looks again" in shown
+        assert "checks again" in shown
     assert "as of" not in fresh
     assert "by the watcher" not in asked
     assert "watcher      tpuctl watch of somebody@home" in asked

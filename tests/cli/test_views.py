@@ -143,7 +143,7 @@ def test_a_failure_that_repeats_is_one_line_with_a_counter(capsys):
 def test_the_live_line_counts_what_is_waited_for(capsys):
     """It says what, and for how long so far; then how old the job's last report is."""
     printer = EventPrinter()
-    assert printer.line_text(T0) == "looking at the cloud"
+    assert printer.line_text(T0) == "checking the cloud"
     printer.waiting(("TPU: CREATING",), T0)
     printer.waiting(("TPU: CREATING", "job: waits for the TPU"), T0 + 60)
     assert printer.line_text(T0 + 65) == "TPU: CREATING (1 min 5 s), job: waits for the TPU (5 s)"
@@ -226,9 +226,9 @@ def test_a_look_that_takes_long_counts_its_seconds(monkeypatch):
     def look():
         printer = EventPrinter()
         with printer:
-            assert printer.line_text(time.time() + 3600).startswith("looking at the cloud (1 h 0 min")
+            assert printer.line_text(time.time() + 3600).startswith("checking the cloud (1 h 0 min")
 
-    assert re.search(r"looking at the cloud \(\d+ \w+", on_a_terminal(monkeypatch, look))
+    assert re.search(r"checking the cloud \(\d+ \w+", on_a_terminal(monkeypatch, look))
 
 
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"TERM": ""}])

@@ -104,7 +104,7 @@ def test_the_error_is_a_usage_error_that_changed_nothing():
     with pytest.raises(ConfigError) as caught:
         read(SEEDED.encode(), "tpuctl.yaml", environ={})
     body = caught.value.as_dict()
-    assert (body["exit_code"], body["code"], body["changed"]) == (2, "TPU-110", "Nothing was changed.")
+    assert (body["exit_code"], body["code"], body["changed"]) == (2, "TPU-110", "nothing was changed")
     assert len(body["complaints"]) == len(caught.value.complaints) == 11
     assert body["complaints"][0]["line"] == 1
 

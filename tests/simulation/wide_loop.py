@@ -157,7 +157,7 @@ class Loop:
         raise_bucket_gone(result, record)
         self._blind = self._blind + 1 if blind(result) else 0
         if self._blind >= BLIND_PASSES:
-            raise TpuctlError("the cloud cannot be looked at")
+            raise TpuctlError("the cloud cannot be read")
         plan = result.plan
         if plan.outcome is not None and plan.settled:
             self.checks.over(self, plan.outcome)

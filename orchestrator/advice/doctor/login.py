@@ -34,7 +34,7 @@ def not_observed(observed: Unknown, *, needed: bool = False) -> ProbeAnswer:
     # Organisations grant single permissions: a login that may not look may still be allowed to create.
     if observed.denied and not needed:
         return unknown(
-            f"your login may not look: {observed.why}", "not needed for `up`; see docs/organisation.md"
+            f"your login may not read this: {observed.why}", "not needed for `up`; see docs/organisation.md"
         )
     # A passing failure is never wrong, because `doctor` is run when the network is bad, too.
     if observed.retry is Retry.PERMANENT:

@@ -211,10 +211,10 @@ def explain_loop(facts: DeploymentFacts) -> ExplainedPart:
         return ExplainedPart(
             "loop", "gone", why, LoopRule.LOOP_DEAD, evidence, "nothing", you=f"tpuctl watch{where}"
         )
-    why = f"tpuctl {watching.command} works on it, and looks every {facts.spec.watch.poll}"
+    why = f"tpuctl {watching.command} works on it, and checks every {facts.spec.watch.poll}"
     state = "on the VM" if watching.on_vm else "at work"
     return ExplainedPart(
-        "loop", state, why, LoopRule.LOOP_ALIVE, evidence, "the next look", next_pass(facts), calm=True
+        "loop", state, why, LoopRule.LOOP_ALIVE, evidence, "the next pass", next_pass(facts), calm=True
     )
 
 
@@ -227,7 +227,7 @@ _COUNT: Final = ("no", "one", "two", "three", "four", "five", "six")
 # own (heartbeats until a save is named) stands here: what runs on machines is not imported.
 RULES: Final[dict[LoopRule, str]] = {
     LoopRule.UNKNOWN: "What could not be seen is unknown, not absent: nothing is made or deleted on it.",
-    LoopRule.ABSENT_ONCE: f"An absence counts after two looks {CONFIRMED_AFTER:g} s apart have shown it.",
+    LoopRule.ABSENT_ONCE: f"An absence counts after two observations {CONFIRMED_AFTER:g} s apart have shown it.",
     LoopRule.END_DONE: "When every worker reports that it is done, TPUs are deleted and the VM is stopped.",
     LoopRule.END_UNCLAIMED: (
         "Status 0 without a complete checkpoint is not done: its files are kept in unclaimed/."
@@ -295,7 +295,7 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.JOB_WAITS: "The job waits for TPU, bucket, code, and with `run_on: vm` for the VM.",
     LoopRule.JOB_PUSH: "Machines without the wanted code or settings get them over SSH.",
     LoopRule.JOB_SILENT: (
-        f"A worker without a heartbeat for {_COUNT[SILENCE]} intervals is looked after over SSH."
+        f"A worker without a heartbeat for {_COUNT[SILENCE]} intervals is checked over SSH."
     ),
     LoopRule.JOB_STARTS: (
         f"A machine has {_COUNT[int(BOOT_GRACE // 60)]} minutes from READY to its first heartbeat."

@@ -41,7 +41,7 @@ def not_visible(what: str, observed: Unknown, facts: DeploymentFacts) -> Explain
     evidence = (Evidence("cloud", facts.world.observed_at, observed.why),)
     you = observed.hint or "nothing; it is checked again"
     return ExplainedPart(
-        what, "unknown", observed.why, LoopRule.UNKNOWN, evidence, "look again", next_pass(facts), you
+        what, "unknown", observed.why, LoopRule.UNKNOWN, evidence, "check again", next_pass(facts), you
     )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def _asked_for(
         return ExplainedPart(what, state, why, step.rule, evidence, nexts, next_pass(facts, step), you)
     you = "" if next_pass(facts) else "tpuctl watch"
     return ExplainedPart(
-        what, state, why, step.rule, evidence, step.waiting or "look again", next_pass(facts, step), you
+        what, state, why, step.rule, evidence, step.waiting or "check again", next_pass(facts, step), you
     )
 
 

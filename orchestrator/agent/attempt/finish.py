@@ -64,7 +64,7 @@ class Finish:
             return Ending(EndingKind.DONE, outcome.reason)
         parts.status.set(phase="ended", message=f"{outcome.reason}; its files are brought to the bucket")
         if newest is None and not found[0] and not parts.settings.worker:
-            name = parts.patiently("look into the bucket", lambda: stray_in(parts.bucket, since))
+            name = parts.patiently("check the bucket", lambda: stray_in(parts.bucket, since))
             parts.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
         brought = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:

@@ -21,7 +21,7 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "tpuctl_target_steps": ("job.target_steps, if it is set", ()),
     "tpuctl_resource": ("1 for each resource in its state", ("kind", "name", "zone", "state")),
     "tpuctl_pending_changes": ("changes that the last pass wanted to make", ()),
-    "tpuctl_last_pass_timestamp_seconds": ("when the last pass looked, in seconds since the epoch", ()),
+    "tpuctl_last_pass_timestamp_seconds": ("when the last pass was made, in seconds since the epoch", ()),
     "tpuctl_worker_phase": ("1 for what each worker does", ("worker", "phase")),
     "tpuctl_worker_step": ("last step that a worker reported", ("worker",)),
     "tpuctl_worker_loss": ("last loss that a worker reported", ("worker",)),

@@ -37,7 +37,7 @@ def command(
     """
     Show what `up` would change: at what price, where, as whom. Nothing is changed.
 
-    For a deployment that this computer has brought up it looks at what exists. Before that, and with
+    For a deployment that this computer has brought up it reads what exists. Before that, and with
     --offline, it shows `up` from nothing, and needs no credentials and no network, so it can run in CI.
     """
     from orchestrator.app.plan import plan
@@ -45,7 +45,7 @@ def command(
     from orchestrator.cli.views.event_lines import EventPrinter
 
     if offline and out is not None:
-        raise click.UsageError("--out looks at what exists, so --offline does not go with it")
+        raise click.UsageError("--out reads what exists, so --offline does not go with it")
     scripts = show == "scripts"
     try:
         found = plan(choice, EventPrinter(), out=out, scripts=scripts, offline=offline)

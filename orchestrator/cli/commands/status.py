@@ -12,7 +12,7 @@ from orchestrator.errors import UsageError
 @click.option("-w", "--watch", is_flag=True, help="Go on, until Ctrl-C or the end of the deployment.")
 @click.option("-a", "--all", "everything", is_flag=True, help="All deployments of this computer, as a table.")
 @click.option("--wide", is_flag=True, help="As wide as the terminal, and a line for each worker.")
-@click.option("--fresh", is_flag=True, help="Ask the cloud, also where the watcher has just looked.")
+@click.option("--fresh", is_flag=True, help="Ask the cloud, also where the watcher has just checked.")
 @click.option("--once", is_flag=True, hidden=True, help="Without --watch: `top` had this switch.")
 @name_argument
 def command(

@@ -167,7 +167,7 @@ class EventPrinter(Reporter):
             parts.append(f"last heartbeat {span_text(at - self._heartbeat_at)} ago")
         seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
         # Cut: `fetch` shows file names here, which the job has chosen.
-        return cut(", ".join(parts), 1000) or f"looking at the cloud{seconds}"
+        return cut(", ".join(parts), 1000) or f"checking the cloud{seconds}"
 
     def waits_text(self, at: float) -> str:
         """Return what is waited for, and for how long; empty for nothing."""

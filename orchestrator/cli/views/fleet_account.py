@@ -79,7 +79,7 @@ def show_queue(observer: QueueObserver, choice: Choice, *, tasks: bool, watch: b
                 *lines[: room - 1],
                 f"... and {len(lines) - room + 1} more; tpuctl fleet queue shows all",
             ]
-        return "\n".join([*lines, f"as of {time.strftime('%H:%M:%S')}; Ctrl-C ends this look, no task"])
+        return "\n".join([*lines, f"as of {time.strftime('%H:%M:%S')}; Ctrl-C ends this display, no task"])
 
     def news(body: Any) -> list[tuple[Any, str]]:
         found, account = body

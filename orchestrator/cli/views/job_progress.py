@@ -70,7 +70,7 @@ class ProgressLine:
         """Call *stop* at the first Ctrl-C in the block; the second one ends it at once."""
 
         def leave() -> None:
-            self._printer.now("leaving when this look is over; Ctrl-C again leaves at once")
+            self._printer.now("leaving when this pass is over; Ctrl-C again leaves at once")
             stop()
 
         return gentle(leave)

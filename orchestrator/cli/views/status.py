@@ -252,7 +252,7 @@ def _end(body: dict[str, Any]) -> list[Field]:
         Field("next", line if wait and counts_down(line) else f"{line}{after}") for line in body["next"]
     ]
     if not body["next"] and not body["outcome"]:
-        again = f"; looks again {wait}" if wait else ""
+        again = f"; checks again {wait}" if wait else ""
         does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{again}"
         lines.append(Field("next", does))
     if body["outcome"] == "unclaimed":

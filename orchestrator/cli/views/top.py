@@ -133,7 +133,7 @@ class _Observer:
         self._observe = observe
         self._over = threading.Event()
         self.rows: list[DeploymentRow] = []
-        self.trouble = "looking at the cloud"
+        self.trouble = "checking the cloud"
         self.fault: BaseException | None = None
 
     def start(self) -> None:

@@ -21,7 +21,7 @@ def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
         raise LocalCloudError(
             f"There is no host kind {kind!r}.",
             hint="Use process, namespace or auto.",
-            changed="No machine was started.",
+            changed="no machine was started",
         )
     private_folder(settings.root)
     reason = available(settings.root) if kind != "process" else "not asked for"
@@ -32,12 +32,12 @@ def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
         raise LocalCloudError(
             f"Machines cannot run in namespaces: {reason}.",
             hint="Use the host kind `process`.",
-            changed="No machine was started.",
+            changed="no machine was started",
         )
     if not hidden:
         raise LocalCloudError(
             "Machines of the kind `process` have this computer's gcloud, which cannot be left out.",
             hint="Use the host kind `namespace`, or leave out --without gcloud.",
-            changed="No machine was started.",
+            changed="no machine was started",
         )
     return ProcessHosts(settings)

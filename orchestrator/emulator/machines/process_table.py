@@ -164,5 +164,5 @@ def _survivors(pids: Iterable[int]) -> LocalCloudError:
     return LocalCloudError(
         f"These processes of a local machine do not die: {', '.join(str(pid) for pid in sorted(pids))}.",
         hint="Look at them with `ps -o pid,stat,wchan:30,cmd -p PID`, then run `tpuctl local stop`.",
-        changed="The machine's disk was kept.",
+        changed="the machine's disk was kept",
     )

@@ -69,12 +69,12 @@ class Controls:
             raise refused(f"preempt {name}: it is neither spot nor preemptible", "create it as spot")
         if isinstance(found, Node):
             if found.state in _GONE_OR_GOING:
-                raise refused(f"preempt {name}: it is {found.state.name}", "look at its state first")
+                raise refused(f"preempt {name}: it is {found.state.name}", "check its state first")
             self._tpu.preempt(found, notice=notice)
         elif found.status in _VM_UP:
             self._vms.life.preempt(found, notice=notice)
         else:
-            raise refused(f"preempt {name}: it is {found.status.value}", "look at its status first")
+            raise refused(f"preempt {name}: it is {found.status.value}", "check its status first")
 
     def kill_worker(self, name: str, index: int) -> None:
         """Kill one machine of a slice while its node stays READY. Raise LocalCloudError."""
@@ -165,7 +165,7 @@ class QueuedControls:
             raise refused(f"state {state!r}: unknown for a queued resource", f"known: {known}")
         if found.state not in _FROM[wanted]:
             problem = f"{name} cannot become {state} while it is {found.state.name}"
-            raise refused(problem, "look at its state first")
+            raise refused(problem, "check its state first")
         if wanted is S.PROVISIONING:
             if found.fate and found.fate.kind is FaultKind.NO_CAPACITY:
                 found.fate = None

@@ -98,7 +98,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
         changes = (*removals, *joining(spec, world, record))
         return Step(changes, f"TPU: {judgement.why}", wake_in=growing(5.0, age), rule=rule)
     if unknown:
-        text = f"TPU: {unknown[0].name} is not in the record; looking once more before it counts as ours"
+        text = f"TPU: {unknown[0].name} is not in the record; checking once more before it counts as ours"
         return Step(tuple(removals), text, wake_in=5.0, rule=rule)
     # A TPU under deletion is not deleted again, and the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING
