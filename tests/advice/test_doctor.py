@@ -227,15 +227,15 @@ def test_there_are_twenty_checks_and_each_has_a_case():
 def test_without_any_fact_nothing_is_wrong_with_the_project():
     """A computer without a network is told what is not known, not that it is broken."""
     offline = Google(login=GOOGLE.login, project="my-project", offers={ZONE: SILENT}, runtimes={ZONE: SILENT})
-    told = [f for f in examine(replace(FINE, google=offline)) if f.group.value == "Google Cloud"]
-    assert {f.health for f in told} == {Health.OK, U}
+    reported = [f for f in examine(replace(FINE, google=offline)) if f.group.value == "Google Cloud"]
+    assert {f.health for f in reported} == {Health.OK, U}
 
 
 def test_without_a_file_what_needs_one_is_unknown():
     """Then the rest is still looked at."""
-    told = examine(replace(FINE, file=File()))
-    assert healthy(told)
-    assert {f.check for f in told if f.health is U} >= {"file", "source", "regions", "zones", "bucket"}
+    reported = examine(replace(FINE, file=File()))
+    assert healthy(reported)
+    assert {f.check for f in reported if f.health is U} >= {"file", "source", "regions", "zones", "bucket"}
 
 
 def test_the_manual_is_the_one_in_the_docstrings():

@@ -37,7 +37,7 @@ STOCKOUT = Refusal(NOW - 1, "us-central1-a", Retry.CAPACITY, "no more capacity",
 WRITTEN = Entry(NOW - 9, "node", "create", "demo-tpu-g1", "there is none yet", "ok")
 
 
-def seen(was=None, wants=None, watching=HERE, usd=0.0, **shown):
+def observed(was=None, wants=None, watching=HERE, usd=0.0, **shown):
     """Return what a look at a world shows, with the plan that a pass would make of it."""
     wants, now = wants or spec(), world(**shown)
     learned = learn(was or record(), now)
@@ -76,81 +76,81 @@ LARGER = Shape("v4-8", "tpu-ubuntu2204-base", spot=True, external_ip=True)
 UNDER_WAY = Operation("op", Kind.VM, Verb.START, "demo-vm", "us-central1-a")
 
 CASES = {
-    "sight.unknown": ("TPU", seen(nodes=Unknown("503", hint="wait")), "check again"),
-    "sight.twice": ("TPU", seen(ONCE, **NO_NODE), "checking once more"),
-    "end.done": ("deployment", seen(**report(phase=Phase.DONE)), "delete TPU demo-tpu-g1"),
-    "end.unclaimed": ("deployment", seen(**report(phase=Phase.UNCLAIMED)), "delete TPU demo-tpu-g1"),
+    "sight.unknown": ("TPU", observed(nodes=Unknown("503", hint="wait")), "check again"),
+    "sight.twice": ("TPU", observed(ONCE, **NO_NODE), "checking once more"),
+    "end.done": ("deployment", observed(**report(phase=Phase.DONE)), "delete TPU demo-tpu-g1"),
+    "end.unclaimed": ("deployment", observed(**report(phase=Phase.UNCLAIMED)), "delete TPU demo-tpu-g1"),
     "end.failed": (
-        "deployment", seen(**report(phase=Phase.FAILED, message="torn")), "delete TPU",
+        "deployment", observed(**report(phase=Phase.FAILED, message="torn")), "delete TPU",
     ),
-    "end.spent": ("deployment", seen(record(started_at=NOW - 9e6)), "delete TPU demo-tpu-g1"),
-    "end.refused": ("deployment", seen(bucket=Present(Bucket("b", "europe-west4"))), ""),
-    "end.none": ("deployment", seen(), "it ends when its ttl"),
-    "end.down": ("deployment", seen(record(bundle="")), ""),
+    "end.spent": ("deployment", observed(record(started_at=NOW - 9e6)), "delete TPU demo-tpu-g1"),
+    "end.refused": ("deployment", observed(bucket=Present(Bucket("b", "europe-west4"))), ""),
+    "end.none": ("deployment", observed(), "it ends when its ttl"),
+    "end.down": ("deployment", observed(record(bundle="")), ""),
     "bucket.first": (
-        "bucket", seen(record(bucket_observed=False, bucket_ready=False), bucket=Absent()), "create bucket",
+        "bucket", observed(record(bucket_observed=False, bucket_ready=False), bucket=Absent()), "create bucket",
     ),
-    "bucket.gone": ("bucket", seen(bucket=Absent()), ""),
-    "bucket.kept": ("bucket", seen(), ""),
-    "vm.none": ("VM", seen(wants=spec(vm="none"), vm=Absent()), ""),
-    "vm.make": ("VM", seen(record(vm_accepted=False), vm=Absent()), "create VM demo-vm"),
-    "vm.start": ("VM", seen(vm=Present(vm(state=VmState.TERMINATED))), "start VM demo-vm"),
+    "bucket.gone": ("bucket", observed(bucket=Absent()), ""),
+    "bucket.kept": ("bucket", observed(), ""),
+    "vm.none": ("VM", observed(wants=spec(vm="none"), vm=Absent()), ""),
+    "vm.make": ("VM", observed(record(vm_accepted=False), vm=Absent()), "create VM demo-vm"),
+    "vm.start": ("VM", observed(vm=Present(vm(state=VmState.TERMINATED))), "start VM demo-vm"),
     "vm.moves": (
         "VM",
-        seen(
+        observed(
             record(operations=(UNDER_WAY,)), vm=Present(vm(state=VmState.STAGING)),
             operations=(OperationResult(UNDER_WAY, False),),
         ),
         "an operation is running",
     ),
-    "vm.kept": ("VM", seen(), ""),
-    "tpu.make": ("TPU", seen(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create TPU"),
-    "tpu.lost": ("TPU", seen(**lately(NodeState.PREEMPTED)), "delete TPU demo-tpu-g1"),
+    "vm.kept": ("VM", observed(), ""),
+    "tpu.make": ("TPU", observed(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create TPU"),
+    "tpu.lost": ("TPU", observed(**lately(NodeState.PREEMPTED)), "delete TPU demo-tpu-g1"),
     "tpu.left": (
-        "TPU", seen(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create TPU demo-tpu-g2",
+        "TPU", observed(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create TPU demo-tpu-g2",
     ),
     "tpu.race": (
         "TPU",
-        seen(record(round=1, rivals=(Candidate(2, "us-central1-b", NOW),)), **lately(NodeState.CREATING)),
+        observed(record(round=1, rivals=(Candidate(2, "us-central1-b", NOW),)), **lately(NodeState.CREATING)),
         "CREATING",
     ),
     "tpu.next": (
-        "TPU", seen(**report(phase=Phase.STOPPING, notice=True, preempted=True)), "create TPU demo-tpu-g2",
+        "TPU", observed(**report(phase=Phase.STOPPING, notice=True, preempted=True)), "create TPU demo-tpu-g2",
     ),
-    "tpu.creating": ("TPU", seen(**lately(NodeState.CREATING)), "CREATING"),
-    "tpu.queued": ("TPU", seen(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
+    "tpu.creating": ("TPU", observed(**lately(NodeState.CREATING)), "CREATING"),
+    "tpu.queued": ("TPU", observed(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
     "tpu.reports": (
-        "TPU", seen(nodes=Present((node(healthy=False, health="UNHEALTHY_TPU"),))), "its workers report",
+        "TPU", observed(nodes=Present((node(healthy=False, health="UNHEALTHY_TPU"),))), "its workers report",
     ),
-    "tpu.passing": ("TPU", seen(**lately(NodeState.REPAIRING)), "REPAIRING"),
-    "tpu.unhealthy": ("TPU", seen(**unhealthy()), "UNHEALTHY_TPU"),
+    "tpu.passing": ("TPU", observed(**lately(NodeState.REPAIRING)), "REPAIRING"),
+    "tpu.unhealthy": ("TPU", observed(**unhealthy()), "UNHEALTHY_TPU"),
     "tpu.unreachable": (
-        "TPU", seen(LOST, **report(updated=NOW - 600)), "create TPU demo-tpu-g2",
+        "TPU", observed(LOST, **report(updated=NOW - 600)), "create TPU demo-tpu-g2",
     ),
-    "tpu.mute": ("TPU", seen(SILENT, heartbeats=Present(())), "create TPU demo-tpu-g2"),
-    "tpu.kept": ("TPU", seen(), ""),
-    "tpu.unwanted": ("TPU", seen(record(shape=LARGER, unwanted=1)), "create TPU demo-tpu-g2"),
-    "refused.wait": ("TPU", seen(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
+    "tpu.mute": ("TPU", observed(SILENT, heartbeats=Present(())), "create TPU demo-tpu-g2"),
+    "tpu.kept": ("TPU", observed(), ""),
+    "tpu.unwanted": ("TPU", observed(record(shape=LARGER, unwanted=1)), "create TPU demo-tpu-g2"),
+    "refused.wait": ("TPU", observed(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
     "refused.final": (
-        "TPU", seen(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing",
+        "TPU", observed(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing",
     ),
-    "job.waits": ("job", seen(**lately(NodeState.PREEMPTED)), "it starts by itself"),
-    "job.push": ("job", seen(record(pushed="other"), **report(bundle="old")), "update job"),
-    "job.silent": ("job", seen(**report(updated=NOW - 600)), "create job"),
-    "job.starts": ("job", seen(BOOTS, heartbeats=Present(())), "report"),
+    "job.waits": ("job", observed(**lately(NodeState.PREEMPTED)), "it starts by itself"),
+    "job.push": ("job", observed(record(pushed="other"), **report(bundle="old")), "update job"),
+    "job.silent": ("job", observed(**report(updated=NOW - 600)), "create job"),
+    "job.starts": ("job", observed(BOOTS, heartbeats=Present(())), "report"),
     "job.uncommitted": (
-        "job", seen(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "nothing is committed",
+        "job", observed(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "nothing is committed",
     ),
     "saves.auto": (
         "saves",
-        seen(**report(save_every=268.0, save_cost=5.0, save_cost_from="measured", save_life=7200.0)),
+        observed(**report(save_every=268.0, save_cost=5.0, save_cost_from="measured", save_life=7200.0)),
         "a save costs 5.0 s (measured), unsaved work is lost every 2 h 0 min",
     ),
-    "saves.fixed": ("saves", seen(**report(save_every=600.0)), "the file says so"),
-    "job.runs": ("job", seen(), ""),
-    "loop.alive": ("loop", seen(), "the next pass"),
-    "loop.dead": ("loop", seen(watching=Watching("me@here", "watch", 61.0)), "nothing"),
-    "loop.nobody": ("loop", seen(watching=None), "nothing"),
+    "saves.fixed": ("saves", observed(**report(save_every=600.0)), "the file says so"),
+    "job.runs": ("job", observed(), ""),
+    "loop.alive": ("loop", observed(), "the next pass"),
+    "loop.dead": ("loop", observed(watching=Watching("me@here", "watch", 61.0)), "nothing"),
+    "loop.nobody": ("loop", observed(watching=None), "nothing"),
 }  # fmt: skip
 
 
@@ -165,10 +165,10 @@ def test_a_rule_is_named_where_it_decides(rule):
     """What comes next is what a pass would do, and the rule's sentence is there to read."""
     what, shown, nexts = CASES[rule]
     found = explain(shown)
-    told = part(what, found)
-    assert (told.rule, nexts in f"{told.next} {told.why}") == (LoopRule(rule), True)
+    reported = part(what, found)
+    assert (reported.rule, nexts in f"{reported.next} {reported.why}") == (LoopRule(rule), True)
     assert found.rules[LoopRule(rule)] == RULES[LoopRule(rule)]
-    assert told.why
+    assert reported.why
 
 
 STARTING = record(first_seen={"node:1:creating": NOW - 60}, refusals=(STOCKOUT,))
@@ -178,25 +178,25 @@ SECRETS = spec(job=replace(spec().job, secrets={"KEY": "projects/p/secrets/key"}
 SAVING = report(phase=Phase.STOPPING, notice=True, preempted=True)
 ONE_RULE = {
     "a TPU that is made after refusals is not refused": (
-        "TPU", "tpu.creating", seen(STARTING, **lately(NodeState.CREATING)),
+        "TPU", "tpu.creating", observed(STARTING, **lately(NodeState.CREATING)),
     ),
-    "one that is sick and has never reported is silent": ("TPU", "tpu.mute", seen(SILENT, **SICK)),
+    "one that is sick and has never reported is silent": ("TPU", "tpu.mute", observed(SILENT, **SICK)),
     "one without a scope that its secrets need is not unreachable": (
         "TPU", "tpu.unwanted",
-        seen(record(job=job_digest(SECRETS)), SECRETS, nodes=Present((node(scopes=NARROW),))),
+        observed(record(job=job_digest(SECRETS)), SECRETS, nodes=Present((node(scopes=NARROW),))),
     ),
     "one that saves while no other zone can be asked is not unreachable": (
-        "TPU", "tpu.next", seen(wants=ONE_ZONE, **SAVING),
+        "TPU", "tpu.next", observed(wants=ONE_ZONE, **SAVING),
     ),
     "one that waits for a bucket that is gone is not asked for": (
-        "TPU", "bucket.gone", seen(record(incarnation=0, accepted=False, zone=""), bucket=Absent(), **NO_NODE),
+        "TPU", "bucket.gone", observed(record(incarnation=0, accepted=False, zone=""), bucket=Absent(), **NO_NODE),
     ),
     "a VM with an operation on its way is not made": (
         "VM", "vm.moves",
-        seen(record(operations=(UNDER_WAY,)), vm=Absent(), operations=(OperationResult(UNDER_WAY, False),)),
+        observed(record(operations=(UNDER_WAY,)), vm=Absent(), operations=(OperationResult(UNDER_WAY, False),)),
     ),
     "code that could not be sent is sent again": (
-        "job", "job.push", seen(record(pushed="other", ssh_next_try_at=NOW + 9), **report(bundle="old")),
+        "job", "job.push", observed(record(pushed="other", ssh_next_try_at=NOW + 9), **report(bundle="old")),
     ),
 }  # fmt: skip
 
@@ -218,53 +218,55 @@ def test_every_rule_has_its_case_and_stands_in_the_manual():
 def test_every_change_of_the_next_pass_is_announced(rule):
     """An explanation that keeps a deletion to itself would be worse than none."""
     _, shown, _ = CASES[rule]
-    told = " ".join(p.next for p in explain(shown).parts)
+    reported = " ".join(p.next for p in explain(shown).parts)
     for change in shown.plan.changes:
         if change.kind not in {Kind.BUNDLE, Kind.SIDECARS}:
-            assert f"{change.verb.word} {change.kind.title} {change.name}".rstrip() in told
+            assert f"{change.verb.word} {change.kind.title} {change.name}".rstrip() in reported
 
 
 def test_an_event_has_no_time_without_a_watcher_and_names_the_command_to_run():
     """With a watcher the next look is at most a poll away."""
-    watched = part("TPU", explain(seen(**lately(NodeState.PREEMPTED))))
+    watched = part("TPU", explain(observed(**lately(NodeState.PREEMPTED))))
     assert NOW < watched.when <= NOW + 15
     assert watched.you == ""
-    alone = part("TPU", explain(seen(watching=None, **lately(NodeState.PREEMPTED))))
+    alone = part("TPU", explain(observed(watching=None, **lately(NodeState.PREEMPTED))))
     assert (alone.when, alone.you) == (None, "tpuctl watch")
 
 
 def test_the_time_of_the_next_try_is_that_of_the_gate():
     """After two refusals for capacity in a zone the wait is ten seconds from the last."""
-    told = part("TPU", explain(seen(REFUSED, wants=ONE_ZONE, **NO_NODE)))
-    assert told.when == pytest.approx(NOW - 1 + 10)
-    assert [e.text for e in told.evidence if e.text.startswith("refused in")] == [
+    reported = part("TPU", explain(observed(REFUSED, wants=ONE_ZONE, **NO_NODE)))
+    assert reported.when == pytest.approx(NOW - 1 + 10)
+    assert [e.text for e in reported.evidence if e.text.startswith("refused in")] == [
         "refused in us-central1-a (capacity): TPU-300 no more capacity"
     ] * 2
-    elsewhere = part("TPU", explain(seen(REFUSED, **NO_NODE)))
+    elsewhere = part("TPU", explain(observed(REFUSED, **NO_NODE)))
     assert "in us-central1-b" in elsewhere.next
     assert "refused in us-central1-a" in elsewhere.evidence[0].text
 
 
 def test_the_headline_is_what_needs_the_user_most():
     """A lost TPU comes before a job that waits for it; an end before everything."""
-    assert explain(seen(**lately(NodeState.PREEMPTED))).headline == "TPU PREEMPTED: demo-tpu-g1 is PREEMPTED"
-    assert explain(seen()).headline == "job run: it runs, at step 10"
-    assert explain(seen(watching=None)).headline.endswith(", and no watcher runs")
+    assert (
+        explain(observed(**lately(NodeState.PREEMPTED))).headline == "TPU PREEMPTED: demo-tpu-g1 is PREEMPTED"
+    )
+    assert explain(observed()).headline == "job run: it runs, at step 10"
+    assert explain(observed(watching=None)).headline.endswith(", and no watcher runs")
     assert explain(CASES["end.spent"][1]).headline.startswith("spent: the time to live of")
 
 
 def test_evidence_has_its_source_and_its_time():
     """Cloud, record and journal tell of the same TPU; money is told as spent of the budget."""
     watch = replace(spec().watch, budget_usd=40.0, ttl=Duration(7 * 86400))
-    found = explain(seen(wants=spec(watch=watch), usd=1.5, **lately(NodeState.PREEMPTED)))
-    told = part("TPU", found).evidence
-    assert {e.source for e in told} == {"cloud", "record", "journal"}
-    assert all(e.at is not None and e.at <= NOW for e in told)
+    found = explain(observed(wants=spec(watch=watch), usd=1.5, **lately(NodeState.PREEMPTED)))
+    reported = part("TPU", found).evidence
+    assert {e.source for e in reported} == {"cloud", "record", "journal"}
+    assert all(e.at is not None and e.at <= NOW for e in reported)
     assert "1.50 USD spent of 40" in part("deployment", found).evidence[-1].text
 
 
 def test_leftovers_after_down_are_named():
     """Machines that exist though nothing is wanted are shown, with the way to remove them."""
-    told = part("deployment", explain(seen(record(bundle=""))))
-    assert [e.text.split()[0] for e in told.evidence] == ["demo-tpu-g1", "demo-vm"]
-    assert "tpuctl down" in told.you
+    reported = part("deployment", explain(observed(record(bundle=""))))
+    assert [e.text.split()[0] for e in reported.evidence] == ["demo-tpu-g1", "demo-vm"]
+    assert "tpuctl down" in reported.you

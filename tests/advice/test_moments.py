@@ -34,7 +34,7 @@ def test_each_moment_comes_by_its_own_sign():
     assert [come(Moment(LifeSign.STEP, 60), Shown(step=s)) for s in (None, 59, 60)] == [False, False, True]
     assert [come(Moment(LifeSign.CHECKPOINT, 2), Shown(saves=n)) for n in (1, 2)] == [False, True]
     assert [come(Moment(LifeSign.TIME, 9.0), Shown(seconds=s)) for s in (8.9, 9.0)] == [False, True]
-    assert [come(Moment(LifeSign.LOG, pattern="x"), Shown(line=seen)) for seen in (False, True)] == [
+    assert [come(Moment(LifeSign.LOG, pattern="x"), Shown(line=observed)) for observed in (False, True)] == [
         False,
         True,
     ]

@@ -81,10 +81,10 @@ def test_a_recording_keeps_fields_types_and_words_of_enumerations(redactor):
 def test_no_name_number_address_key_or_script_passes(redactor, secret):
     """Neither of a body, nor of an error, nor of a path."""
     path = redactor.path("/v2/projects/acme-vision-prod/locations/us-west1-c/nodes/selftest-ab12cd:stop")
-    told = [redactor.shape(NODE), redactor.shape(REFUSED), redactor.errors(REFUSED), path]
-    told += [redactor.text(f"The resource '{secret}' is not {secret}, nor /{secret}/x.")]
+    reported = [redactor.shape(NODE), redactor.shape(REFUSED), redactor.errors(REFUSED), path]
+    reported += [redactor.text(f"The resource '{secret}' is not {secret}, nor /{secret}/x.")]
     # A plain word passes in a sentence: whoever has such a name reads the recording before it is kept.
-    assert secret not in json.dumps(told[:-1] if secret.isalpha() else told)
+    assert secret not in json.dumps(reported[:-1] if secret.isalpha() else reported)
 
 
 def test_an_error_keeps_its_words_its_quota_and_its_reason(redactor):

@@ -29,9 +29,9 @@ def test_a_foreign_process_is_named_and_its_lock_not_touched(dev, tmp_path, devi
     words = [sys.executable, "-c", HOLD, str(dev / device)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
         assert stranger.stdout.readline() == b"open\n"
-        (told,) = obstacles(dev, PROCESSES, lock)
-        assert f"in use by process {stranger.pid} ({sys.executable}" in told
-        assert told.endswith(f"tpuctl exec -- sudo kill {stranger.pid}")
+        (reported,) = obstacles(dev, PROCESSES, lock)
+        assert f"in use by process {stranger.pid} ({sys.executable}" in reported
+        assert reported.endswith(f"tpuctl exec -- sudo kill {stranger.pid}")
         assert lock.exists()
         stranger.stdin.close()
     assert "is removed" in obstacles(dev, PROCESSES, lock)[0]

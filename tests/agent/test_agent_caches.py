@@ -47,7 +47,7 @@ def warm(lab: Lab, wheels: Path, incarnation: int, *, empty: bool = True, **chan
     return lab.machine("m", **{**more, **changes})
 
 
-def kept(lab: Lab, cache: str = "environment") -> list[str]:
+def retained(lab: Lab, cache: str = "environment") -> list[str]:
     """Return the manifests of a cache."""
     return lab.names(f"caches/{cache}/")
 
@@ -61,7 +61,7 @@ def trained(machine: Machine) -> None:
 def first_life(lab: Lab, wheels: Path, **changes: object) -> None:
     """Let a machine install, train and keep what it installed."""
     machine = warm(lab, wheels, 1, **changes).start()
-    machine.until(lambda: kept(lab), "the packages are kept")
+    machine.until(lambda: retained(lab), "the packages are kept")
     machine.kill_all()
 
 
@@ -92,7 +92,7 @@ def test_another_setup_python_or_image_has_packages_of_its_own(lab: Lab, wheels:
     """The key changes with the command; a setup that finds nothing installed has to install."""
     first_life(lab, wheels)
     machine = warm(lab, wheels, 2, SETUP=f"true; {SETUP.format(wheels=wheels)}").start()
-    machine.until(lambda: len(kept(lab)) == 2, "another key")
+    machine.until(lambda: len(retained(lab)) == 2, "another key")
     assert "are back" not in lab.log(2)
 
 
@@ -103,7 +103,7 @@ def test_programs_that_were_compiled_come_back_and_new_ones_are_counted(lab: Lab
     first = warm(
         lab, wheels, 1, COMMAND=compiles.format(name="a-cache") + WORKS, _XLA_PERSISTENT_CACHE_PATH=""
     ).start()
-    first.until(lambda: kept(lab, "compiled"), "kept")
+    first.until(lambda: retained(lab, "compiled"), "kept")
     first.kill_all()
 
     machine = warm(lab, wheels, 2, COMMAND=compiles.format(name="b-cache") + WORKS).start()
@@ -179,7 +179,7 @@ def test_a_cache_that_does_not_fit_or_is_altered_is_not_restored(lab: Lab, lie: 
     (folder / "a").write_text("a" * 100)
     assert one.keeper.store(own_cache(folder)) == ""
     shutil.rmtree(folder)
-    (name,) = kept(lab)
+    (name,) = retained(lab)
     lab.put(name, LIES[lie](parse(lab.read(name), name)).text().encode())
 
     text = two.caches.bring_back(own_cache(folder)) or ""
@@ -265,10 +265,10 @@ def test_a_machine_that_is_lost_while_it_packs_or_sends_leaves_nothing_that_coun
     ):
         machine = warm(lab, wheels, incarnation)
         killed_at(lab, machine, line)
-        assert kept(lab) == []
+        assert retained(lab) == []
         machine.kill_all()
     machine = warm(lab, wheels, 4).start()
-    machine.until(lambda: kept(lab), "kept at last")
+    machine.until(lambda: retained(lab), "kept at last")
     assert "are back" not in lab.log(4)
 
 
@@ -315,7 +315,9 @@ def test_two_that_keep_at_once_do_not_tear_each_other(lab: Lab, wheels: Path) ->
 
     lab.fault = meanwhile
     machine = warm(lab, wheels, 1).start()
-    machine.until(lambda: first.is_set() and kept(lab) and b"pieces" in lab.read(kept(lab)[0]), "a whole one")
+    machine.until(
+        lambda: first.is_set() and retained(lab) and b"pieces" in lab.read(retained(lab)[0]), "a whole one"
+    )
     machine.kill_all()
     shutil.rmtree(wheels)
     trained(warm(lab, wheels, 2).start())
@@ -333,7 +335,7 @@ def test_old_keys_go_and_what_was_just_sent_stays(lab: Lab, wheels: Path) -> Non
         )
     lab.put(f"caches/pieces/{'1' * 64}.tar.gz", b"just sent")
     machine = warm(lab, wheels, 1).start()
-    machine.until(lambda: len(kept(lab)) == RETAINED, "two keys")
+    machine.until(lambda: len(retained(lab)) == RETAINED, "two keys")
     assert f"caches/pieces/{'1' * 64}.tar.gz" in lab.names("caches/pieces/")
 
 

@@ -113,12 +113,12 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(
 ) -> None:
     """Real requests on a virtual clock: they go on, neither in a rush nor with long sleeps, and then succeed."""
     clock, parts = Clock(), parts_of(chaos)
-    told: dict[float, str] = {}
+    reported: dict[float, str] = {}
     monkeypatch.setattr(transport, "time", clock)
     monkeypatch.setattr(parts.interrupts, "wait", clock.sleep)
 
     def away(_request: Request) -> Response | None:
-        told[clock.now] = parts.status.body()["message"]
+        reported[clock.now] = parts.status.body()["message"]
         return Response(status, b"away") if clock.now < OUTAGE else None
 
     chaos.lab.fault = away
@@ -128,8 +128,8 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(
     assert newest.step == 20
     assert OUTAGE <= clock.now < OUTAGE + 60
     assert clock.longest <= 16
-    assert 40 < len(told) < 400
-    assert all(f": {status} away" in text for at, text in told.items() if 61 < at < OUTAGE)
+    assert 40 < len(reported) < 400
+    assert all(f": {status} away" in text for at, text in reported.items() if 61 < at < OUTAGE)
     assert parts.status.body()["message"] == ""
 
 

@@ -48,7 +48,7 @@ def count(lab: Lab) -> "Counter[str]":
     return asked
 
 
-def seen(lab: Lab) -> bytes:
+def observed(lab: Lab) -> bytes:
     """Return what the job of LOOK saved."""
     return lab.read(next(name for name in lab.names("checkpoints/") if name.endswith("/seen")))
 
@@ -57,7 +57,7 @@ def test_the_job_starts_with_all_data_in_its_place(lab: Lab) -> None:
     """In the code folder under the name of the set, and below TPUCTL_DATA_DIR; what the code has stays."""
     bundle = put_data(lab, code={"data/prepare.py": b"pass"})
     machine = lab.machine(BUNDLE=bundle, COMMAND=LOOK + " && test -f data/prepare.py").run_to_end()
-    assert seen(lab) == b"first second"
+    assert observed(lab) == b"first second"
     assert machine.heartbeat()["phase"] == "done"
     times = machine.heartbeat()["timings"]
     assert times["fetched"] <= times["data_began"] <= times["data_done"] <= times["spawned"]
@@ -187,7 +187,7 @@ def test_a_folder_of_a_bucket(lab: Lab, source: str) -> None:
     more = [{"name": "data", "source": source, "files": []}]
     command = LOOK.replace("data/train.bin", "data/a")
     machine = lab.machine(BUNDLE=put_data(lab, {}, more), COMMAND=command).run_to_end()
-    assert seen(lab) == b"first second"
+    assert observed(lab) == b"first second"
     held = [
         str(p.relative_to(machine.root / "data")) for p in (machine.root / "data").rglob("*") if p.is_file()
     ]

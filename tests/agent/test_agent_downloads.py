@@ -21,13 +21,13 @@ def bucket(lab, monkeypatch):
 def test_a_large_object_comes_in_ranges_of_one_generation(lab, bucket, tmp_path):
     """Its digest is computed on the way, of the kind that the caller has one of."""
     put(lab, DATA)
-    seen = answering(lab, lambda _request, _kind, _number, true: true())
+    observed = answering(lab, lambda _request, _kind, _number, true: true())
     for name in ("sha256", "md5"):
         assert (
             bucket.download(NAME, tmp_path / "copy", len(DATA), name) == hashlib.new(name, DATA).hexdigest()
         )
         assert (tmp_path / "copy").read_bytes() == DATA
-    assert seen == {"stat": 2, "range": 22}
+    assert observed == {"stat": 2, "range": 22}
 
 
 def short(answer):
@@ -128,10 +128,10 @@ def test_an_object_that_always_changes_is_refused(lab, bucket, tmp_path):
 def test_an_object_of_another_size_is_torn_before_a_byte_of_it_comes(lab, bucket, tmp_path, size):
     """Its manifest says how large it is."""
     put(lab, DATA)
-    seen = answering(lab, lambda _request, _kind, _number, true: true())
+    observed = answering(lab, lambda _request, _kind, _number, true: true())
     with pytest.raises(TornError, match=f"has {len(DATA)} bytes, not {size}"):
         bucket.download(NAME, tmp_path / "copy", size)
-    assert seen["range"] == 0
+    assert observed["range"] == 0
 
 
 def test_an_object_that_is_gone_is_torn(bucket, tmp_path):

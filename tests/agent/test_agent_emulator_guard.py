@@ -44,8 +44,8 @@ def environment_of(folder: Path, endpoint: str, address: str, port: int) -> dict
 def test_machine_of_the_local_cloud_has_all_it_needs(given):
     """The local cloud gives what the agent demands, and the startup script keeps it for cron."""
     assert problems(given) == []
-    kept = re.search(r'^kept="([^"]*)"', TEMPLATE.read_text(), re.MULTILINE)[1].split()
-    assert {name for name in REQUIRED if not name.startswith("CLOUDSDK_")} <= set(kept)
+    retained = re.search(r'^kept="([^"]*)"', TEMPLATE.read_text(), re.MULTILINE)[1].split()
+    assert {name for name in REQUIRED if not name.startswith("CLOUDSDK_")} <= set(retained)
 
 
 @pytest.mark.parametrize("name", REQUIRED)

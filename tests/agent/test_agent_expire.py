@@ -80,11 +80,11 @@ def own_metadata(view: MachineView) -> Iterator[str]:
 
     class Requests(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            told = answer(view, Request.parse("GET", self.path, dict(self.headers.items()), b""))
-            self.send_response(told.status)
-            self.send_header("Content-Length", str(len(told.body)))
+            reported = answer(view, Request.parse("GET", self.path, dict(self.headers.items()), b""))
+            self.send_response(reported.status)
+            self.send_header("Content-Length", str(len(reported.body)))
             self.end_headers()
-            self.wfile.write(told.body)
+            self.wfile.write(reported.body)
 
         def log_message(self, *_: Any) -> None:
             """Keep the test's output clean."""
@@ -214,7 +214,7 @@ def test_a_refusal_is_reported_and_tried_again_later(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "reason"),
+    ("observed", "reason"),
     [
         (ExpiryFacts(1e6, 0.0), "no end is set"),
         (ExpiryFacts(1e6 + MARGIN - 1, 1e6), "its time is not over"),
@@ -227,10 +227,10 @@ def test_a_refusal_is_reported_and_tried_again_later(stage: Stage) -> None:
         (ExpiryFacts(1e9, 0.0, blind=True), "no end is set"),
     ],
 )
-def test_the_rule(seen: ExpiryFacts, reason: str) -> None:
+def test_the_rule(observed: ExpiryFacts, reason: str) -> None:
     """What is over and unheld goes; what is unseen goes a day later."""
-    assert stays(seen).startswith(reason)
-    assert bool(stays(seen)) == bool(reason)
+    assert stays(observed).startswith(reason)
+    assert bool(stays(observed)) == bool(reason)
 
 
 def test_worker_0_waits_for_the_others_and_they_stand_in_for_it() -> None:

@@ -68,10 +68,10 @@ def test_a_file_cut_anywhere_makes_its_step_torn(tmp_path: Path, kind: str, part
         trees.save(root / "saves", kind, 40)
         local = looking_at(root, kind)
         assert complete_steps(local) == [40]
-        kept = min(len(data) - 1, int(len(data) * part))
+        retained = min(len(data) - 1, int(len(data) * part))
         if name == "checkpoint":  # A name cut behind its closing quote still names.
-            kept = min(kept, data.index(b'"') + 4)
-        (root / "saves" / name).write_bytes(data[:kept])
+            retained = min(retained, data.index(b'"') + 4)
+        (root / "saves" / name).write_bytes(data[:retained])
         if kind == "fairseq":
             (root / "saves" / "checkpoint_last.pt").unlink()
         assert complete_steps(local) == [], name
@@ -116,15 +116,15 @@ def test_hugging_face_knows_its_own_target(tmp_path: Path) -> None:
     assert looking_at(tmp_path, "hf").target() == 60
 
 
-@pytest.mark.parametrize("kept", [0, 100, None])
-def test_fairseq_alias_is_repaired_from_the_newest_whole_file(tmp_path: Path, kept: int | None) -> None:
+@pytest.mark.parametrize("retained", [0, 100, None])
+def test_fairseq_alias_is_repaired_from_the_newest_whole_file(tmp_path: Path, retained: int | None) -> None:
     """A torn, an old and a missing checkpoint_last.pt all become a copy of the chosen file."""
     saves = tmp_path / "saves"
     for step in (20, 40):
         trees.save(saves, "fairseq", step)
     last = saves / "checkpoint_last.pt"
     old = trees.files("fairseq", 20)[0][1]
-    last.write_bytes(old if kept is None else old[:kept])
+    last.write_bytes(old if retained is None else old[:retained])
     local = looking_at(tmp_path, "fairseq")
     chosen = local.chosen(40)
     assert chosen is not None
@@ -203,9 +203,9 @@ def test_every_superblock_tells_the_length(tmp_path: Path, version: int, width: 
     data = trees.h5(version, width)
     path.write_bytes(data)
     assert h5_fault(path) == ""
-    for kept in (0, 7, 20, 40, len(data) // 2, len(data) - 1):
-        path.write_bytes(data[:kept])
-        assert h5_fault(path), kept
+    for retained in (0, 7, 20, 40, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:retained])
+        assert h5_fault(path), retained
 
 
 class Evil:

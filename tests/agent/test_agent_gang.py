@@ -114,11 +114,11 @@ def test_training_goes_on_while_the_bucket_is_away(lab: Lab) -> None:
 
 def test_short_faults_are_retried_unseen(lab: Lab) -> None:
     """429 and 500 on every third call change nothing about the outcome."""
-    seen: list[float] = []
+    observed: list[float] = []
 
     def every_third(request: object) -> Response | None:
-        seen.append(time.monotonic())
-        return Response(429 if len(seen) % 2 else 500, b"busy") if len(seen) % 3 == 0 else None
+        observed.append(time.monotonic())
+        return Response(429 if len(observed) % 2 else 500, b"busy") if len(observed) % 3 == 0 else None
 
     lab.fault = every_third
     beat = lab.machine().run_to_end().heartbeat()

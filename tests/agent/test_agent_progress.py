@@ -26,11 +26,11 @@ NOTHING, QUIET = ProgressReader(), Printed()
 
 
 def sources(
-    told: ProgressReader = NOTHING, printed: Printed = QUIET, events: ProgressReader = NOTHING,
+    reported: ProgressReader = NOTHING, printed: Printed = QUIET, events: ProgressReader = NOTHING,
     saved: int | None = None, resumed: int | None = None, target: int | None = None,
 ) -> Known:  # fmt: skip
     """Return what is known from some sources."""
-    return known(told, printed, events, saved, resumed, target)
+    return known(reported, printed, events, saved, resumed, target)
 
 
 def test_the_order_of_the_sources() -> None:
@@ -39,9 +39,9 @@ def test_the_order_of_the_sources() -> None:
 
     A loss comes from the first that has one.
     """
-    told, printed = ProgressReader(5), Printed(6, 0.6, None, 100, "lines", exact=True)
+    reported, printed = ProgressReader(5), Printed(6, 0.6, None, 100, "lines", exact=True)
     events = ProgressReader(7, 0.7)
-    assert sources(told, printed, events, 4) == Known(5, 0.6, 100, "file")
+    assert sources(reported, printed, events, 4) == Known(5, 0.6, 100, "file")
     assert sources(printed=printed, events=events, saved=4) == Known(6, 0.6, 100, "lines")
     assert sources(events=events, saved=4) == Known(7, 0.7, None, "events", exact=False)
     assert sources(saved=4) == Known(4, None, None, "commits")
@@ -116,15 +116,15 @@ def test_the_last_lines_of_a_killed_job_are_in_its_log(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "seen"), [({}, "1"), ({"_PYTHONUNBUFFERED": ""}, "")], ids=["default", "own"]
+    ("own", "observed"), [({}, "1"), ({"_PYTHONUNBUFFERED": ""}, "")], ids=["default", "own"]
 )
 def test_output_is_unbuffered_unless_the_user_says_otherwise(
-    lab: Lab, own: dict[str, str], seen: str
+    lab: Lab, own: dict[str, str], observed: str
 ) -> None:
     """Job and setup alike; an empty value of the user's is a value."""
     say = 'echo "[$PYTHONUNBUFFERED]"'
     lab.machine(SETUP=say, COMMAND=say, **own).run_to_end()
-    assert lab.log().count(f"[{seen}]") == 2
+    assert lab.log().count(f"[{observed}]") == 2
 
 
 def test_a_loss_in_event_files_is_read(lab: Lab) -> None:

@@ -103,12 +103,12 @@ def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: Lab) -> Non
         CHECKPOINT_FORMAT="orbax", CHECKPOINT_DIR="gs://lab-bucket/checkpoints", COMMAND=command, FAILURES=4
     ).start()
     one.until(lambda: one.status().get("resumed_from") == 30 and one.status()["phase"] == "run", "30 again")
-    told = one.status()["message"]
+    reported = one.status()["message"]
     assert one.wait() == 0
 
     assert [one["resume_step"] for one in lab.attempts()] == [40, 40, 30]
-    assert "2 starts in a row from step 40 failed alike, so this one is from step 30" in told
-    assert "finds step 40 in gs://lab-bucket/checkpoints all the same" in told
+    assert "2 starts in a row from step 40 failed alike, so this one is from step 30" in reported
+    assert "finds step 40 in gs://lab-bucket/checkpoints all the same" in reported
     assert (one.heartbeat()["phase"], one.heartbeat()["committed_step"]) == ("done", 30)
     assert "from 40\n" in lab.log()
     assert "from 30\n" in lab.log()

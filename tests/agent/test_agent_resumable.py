@@ -40,40 +40,40 @@ def a_file(folder: Path) -> Path:
 
 def puts(lab: Lab) -> list[Request]:
     """Note each part that is sent."""
-    seen: list[Request] = []
+    observed: list[Request] = []
 
     def fault(request: Request) -> Response | None:
         if request.method == "PUT":
-            seen.append(request)
+            observed.append(request)
         return None
 
     lab.fault = fault
-    return seen
+    return observed
 
 
 def test_a_large_file_goes_up_in_parts(lab: Lab, tmp_path: Path) -> None:
     """The bucket holds its bytes, and no request was larger than one part."""
-    seen = puts(lab)
+    observed = puts(lab)
     digest = bucket_of(lab).upload(NAME, a_file(tmp_path), len(DATA))
     assert lab.read(NAME) == DATA
     assert digest == hashlib.sha256(DATA).hexdigest()
-    assert [len(request.body) for request in seen[:-1]] == [PART] * (len(DATA) // PART)
-    assert sum(len(request.body) for request in seen) == len(DATA), "each byte was sent once"
+    assert [len(request.body) for request in observed[:-1]] == [PART] * (len(DATA) // PART)
+    assert sum(len(request.body) for request in observed) == len(DATA), "each byte was sent once"
 
 
 @pytest.mark.parametrize("broken", [0, 1, 3], ids=["first", "second", "last"])
 @pytest.mark.parametrize("arrives", [False, True], ids=["lost", "answer lost"])
 def test_a_part_that_fails_is_sent_again_and_nothing_else(lab, tmp_path, broken, arrives):
     """After a failure the bucket says how much it has, and all goes on from there."""
-    seen: list[Request] = []
+    observed: list[Request] = []
 
     answer = lab.answer
 
     def answered(router: Router, request: Request) -> Response:
         if request.method != "PUT":
             return answer(router, request)
-        seen.append(request)
-        if len(seen) - 1 != broken:
+        observed.append(request)
+        if len(observed) - 1 != broken:
             return answer(router, request)
         if arrives:
             answer(router, request)
@@ -83,19 +83,19 @@ def test_a_part_that_fails_is_sent_again_and_nothing_else(lab, tmp_path, broken,
     digest = bucket_of(lab).upload(NAME, a_file(tmp_path), len(DATA))
     assert lab.read(NAME) == DATA
     assert digest == hashlib.sha256(DATA).hexdigest()
-    sent = sum(len(request.body) for request in seen)
-    again = 0 if arrives else len(seen[broken].body)
+    sent = sum(len(request.body) for request in observed)
+    again = 0 if arrives else len(observed[broken].body)
     assert sent == len(DATA) + again
 
 
 def test_an_upload_session_that_is_forgotten_is_started_again(lab, tmp_path):
     """A 410 in the middle costs a second session, not the file."""
-    told = []
+    reported = []
 
     def fault(request: Request) -> Response | None:
-        if request.method == "PUT" and len(told) < 2:
-            told.append(request)
-            return Response(410, b"") if len(told) == 2 else None
+        if request.method == "PUT" and len(reported) < 2:
+            reported.append(request)
+            return Response(410, b"") if len(reported) == 2 else None
         return None
 
     lab.fault = fault

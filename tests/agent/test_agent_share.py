@@ -194,10 +194,10 @@ class _Task:
 
     def kill_all(self) -> None:
         mark = f"HOME={self._folder}".encode()
-        while left := [
+        while remaining := [
             int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit() and _has(one, mark)
         ]:
-            for pid in left:
+            for pid in remaining:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 

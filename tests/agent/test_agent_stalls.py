@@ -12,9 +12,9 @@ STEP = 0.5
 class Run:
     """A training that makes a step each half second, seen each *seen* steps, on a clock of its own."""
 
-    def __init__(self, seen: int = 1) -> None:
+    def __init__(self, observed: int = 1) -> None:
         self.stalls, self.found = SaveStalls(), list[float]()
-        self.now, self.at, self.seen = 100.0, 0, seen
+        self.now, self.at, self.seen = 100.0, 0, observed
 
     def train(self, steps: int) -> None:
         for _ in range(steps):
@@ -30,11 +30,11 @@ class Run:
         self.found += self.stalls.saved(self.now, step)
 
 
-@pytest.mark.parametrize("seen", [1, 5])
+@pytest.mark.parametrize("observed", [1, 5])
 @pytest.mark.parametrize("counted", [-1, 0, 1])
-def test_a_save_that_the_training_waits_for_costs_that_wait(seen: int, counted: int) -> None:
+def test_a_save_that_the_training_waits_for_costs_that_wait(observed: int, counted: int) -> None:
     """Programs that count from 0 or from 1, seen at each step or at each fifth."""
-    run = Run(seen)
+    run = Run(observed)
     for _ in range(3):
         run.train(60)
         run.save(12.0, counted=counted)
@@ -130,9 +130,9 @@ def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thre
     lab.code = lab.put_bundle({"train.py": THREADED.encode()})
     machine = lab.machine(SAVE_EVERY="auto")
     machine.run_to_end()
-    told = float(next(line for line in lab.log().splitlines() if line.startswith("ENDS")).split()[1])
+    reported = float(next(line for line in lab.log().splitlines() if line.startswith("ENDS")).split()[1])
     beat = machine.heartbeat()
     assert beat["save_cost_from"] == "measured"
     # No save is free: one that seems so would be asked for without end.
-    assert RESOLUTION <= beat["save_cost"] < told / 2
+    assert RESOLUTION <= beat["save_cost"] < reported / 2
     assert beat["save_stalled"] is not None

@@ -280,7 +280,7 @@ def refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     objects, found = lab.storage.objects, list[str]()
     check = objects.check_rate
 
-    def noted(bucket: str, name: str) -> None:
+    def recorded(bucket: str, name: str) -> None:
         try:
             check(bucket, name)
         except Exception:
@@ -288,7 +288,7 @@ def refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise
 
     monkeypatch.setattr(objects, "_interval", 0.5)
-    monkeypatch.setattr(objects, "check_rate", noted)
+    monkeypatch.setattr(objects, "check_rate", recorded)
     return found
 
 

@@ -44,7 +44,7 @@ def flat(lab: Lab, name: str = "m0", script: str = FLAT, **changes: object) -> M
     return lab.machine(name, BUNDLE=code, JOB_DIGEST="d1", **changes)
 
 
-def kept(lab: Lab, incarnation: int = 1, worker: int = 0) -> dict[str, bytes]:
+def retained(lab: Lab, incarnation: int = 1, worker: int = 0) -> dict[str, bytes]:
     """Return the files that the manifest names, each held against its sha256."""
     name = f"unclaimed/g{incarnation}/w{worker}.manifest.json"
     if name not in lab.names("unclaimed/"):
@@ -64,13 +64,13 @@ def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Lab
     assert (beat["phase"], beat["starts"], beat["unclaimed_files"]) == ("unclaimed", 1, 2)
     assert (beat["uncommitted"], beat["uncommitted_place"]) == ("sub/final.npz", "checkpoints")
     assert beat["unclaimed_complete"] is True
-    assert kept(lab) == {
+    assert retained(lab) == {
         "checkpoints/latest.npz": b"latest" * 100, "checkpoints/sub/final.npz": b"final" * 100,
     }  # fmt: skip
     assert (machine.root / "state" / "stop").exists()
     last = {write: number for number, write in enumerate(lab.writes)}
-    told = max(number for write, number in last.items() if write.startswith("POST .tpuctl/wake"))
-    assert last["POST unclaimed/g1/w0.manifest.json"] < told, "whoever is told may take the machine away"
+    reported = max(number for write, number in last.items() if write.startswith("POST .tpuctl/wake"))
+    assert last["POST unclaimed/g1/w0.manifest.json"] < reported, "whoever is told may take the machine away"
 
 
 def test_a_job_that_saved_nothing_is_not_done_either(lab: Lab) -> None:
@@ -93,7 +93,7 @@ def test_saves_in_the_working_folder_are_brought_and_nothing_else_of_it(lab: Lab
 
     machine = lab.machine(BUNDLE=code, SETUP=setup).run_to_end()
 
-    assert kept(lab) == {"work/out/ckpt.pt": b"model"}
+    assert retained(lab) == {"work/out/ckpt.pt": b"model"}
     assert machine.heartbeat()["uncommitted_place"] == "work"
 
 
@@ -104,7 +104,7 @@ def test_a_file_beside_committed_checkpoints_is_brought_and_the_job_is_done(lab:
 
     assert machine.heartbeat()["phase"] == "done"
     assert machine.heartbeat()["committed_step"] == 40
-    assert kept(lab) == {"checkpoints/final.npz": b"final"}
+    assert retained(lab) == {"checkpoints/final.npz": b"final"}
     assert "unclaimed/" in machine.heartbeat()["message"]
 
 
@@ -114,7 +114,7 @@ def test_a_job_that_is_given_up_leaves_its_files(lab: Lab) -> None:
 
     assert machine.heartbeat()["phase"] == "failed"
     assert machine.heartbeat()["starts"] == 2
-    assert set(kept(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
+    assert set(retained(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
 
 
 def test_a_notice_brings_the_newest_files(lab: Lab) -> None:
@@ -127,7 +127,7 @@ def test_a_notice_brings_the_newest_files(lab: Lab) -> None:
 
     beat = machine.heartbeat()
     assert (beat["phase"], beat["preempted"], beat["unclaimed_complete"]) == ("stopped", True, True)
-    assert set(kept(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
+    assert set(retained(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
 
 
 def test_a_running_job_names_a_save_that_nothing_commits(lab: Lab) -> None:
@@ -149,13 +149,13 @@ def test_a_running_job_names_a_save_that_nothing_commits(lab: Lab) -> None:
 
 def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: Lab) -> None:
     """Killed between two files: the next agent starts no job, and sends only what is not there."""
-    seen: list[str] = []
+    observed: list[str] = []
 
     def one_only(request: object) -> None:
         name = str(getattr(request, "query", {}).get("name") or "")
         if getattr(request, "method", "") == "POST" and name.startswith("unclaimed/g1/w0/"):
-            seen.append(name)
-            if name.endswith("9.npz") and len([one for one in seen if one == name]) == 1:
+            observed.append(name)
+            if name.endswith("9.npz") and len([one for one in observed if one == name]) == 1:
                 machine.process.kill()  # type: ignore[union-attr]
 
     lab.fault = one_only  # type: ignore[assignment]
@@ -170,9 +170,9 @@ def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: Lab) -> None:
     machine.run_to_end()
 
     beat = machine.heartbeat()
-    assert (beat["phase"], beat["starts"], len(kept(lab))) == ("unclaimed", 1, 16)
+    assert (beat["phase"], beat["starts"], len(retained(lab))) == ("unclaimed", 1, 16)
     early = {f"unclaimed/g1/w0/checkpoints/{n}.npz" for n in (15, 14, 13, 12)}
-    assert [seen.count(name) for name in early] == [1] * 4, "the first batch was in a manifest"
+    assert [observed.count(name) for name in early] == [1] * 4, "the first batch was in a manifest"
 
 
 def test_a_new_machine_learns_that_the_job_had_ended(lab: Lab) -> None:
@@ -186,7 +186,7 @@ def test_a_new_machine_learns_that_the_job_had_ended(lab: Lab) -> None:
 
     other = lab.machine("m2", INCARNATION=3, BUNDLE=code, JOB_DIGEST="d2").run_to_end()
     assert other.heartbeat()["starts"] == 1, "other settings are another job"
-    assert len(kept(lab, 3)) == 2
+    assert len(retained(lab, 3)) == 2
     assert not list(lab.names("unclaimed/g3/w0/")), "the same bytes lie there already"
 
 
@@ -203,8 +203,8 @@ def test_every_worker_brings_its_own(lab: Lab) -> None:
 
     assert [one.wait() for one in workers] == [0, 0]
     assert [one.heartbeat()["phase"] for one in workers] == ["unclaimed", "unclaimed"]
-    assert kept(lab, worker=0).keys() == {"checkpoints/rank.npz", "checkpoints/step-1/COMPLETE"}
-    assert kept(lab, worker=1) == {"checkpoints/rank.npz": b"1"}
+    assert retained(lab, worker=0).keys() == {"checkpoints/rank.npz", "checkpoints/step-1/COMPLETE"}
+    assert retained(lab, worker=1) == {"checkpoints/rank.npz": b"1"}
 
 
 def test_links_and_special_files_are_named_and_not_followed(lab: Lab) -> None:
@@ -298,7 +298,7 @@ def test_a_save_that_no_job_can_resume_from_is_reported_as_that(lab: Lab) -> Non
     machine = flat(lab, script=script, CHECKPOINT_FORMAT="auto").run_to_end()
     beat = machine.heartbeat()
     assert (beat["phase"], beat["uncommitted_state"]) == ("unclaimed", "not resumable")
-    assert "checkpoints/checkpoint-20/model.safetensors" in kept(lab)
+    assert "checkpoints/checkpoint-20/model.safetensors" in retained(lab)
 
 
 def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any) -> Unclaimed:
@@ -327,7 +327,7 @@ def test_outputs_come_back_from_the_newest_whole_rescue_and_what_came_after(
 ) -> None:
     """A machine that had no time for all of its files costs none of those that an earlier one has brought."""
     found = outputs_before(manifests, 0, 3, ("b", manifests[0].settings, 1))
-    assert sorted(kept.object for kept in found.values()) == objects
+    assert sorted(retained.object for retained in found.values()) == objects
 
 
 def test_what_a_commit_contains_is_no_leftover(lab: Lab) -> None:
@@ -340,13 +340,13 @@ def test_what_a_commit_contains_is_no_leftover(lab: Lab) -> None:
         (folder / last).write_text("x")
     (parts.local.folder / "notes.txt").write_text("x")
 
-    def left(committed: int | None) -> set[str]:
+    def remaining(committed: int | None) -> set[str]:
         return {one.relative for one in leftovers(parts.settings, parts.local, committed, 0.0, "")[0]}
 
     both = {"notes.txt", "step-25/shard"}
-    assert left(20) == both | {"step-30/COMPLETE"}
-    assert left(30) == both
-    assert left(None) == both | {"step-10/COMPLETE", "step-20/COMPLETE", "step-30/COMPLETE"}
+    assert remaining(20) == both | {"step-30/COMPLETE"}
+    assert remaining(30) == both
+    assert remaining(None) == both | {"step-10/COMPLETE", "step-20/COMPLETE", "step-30/COMPLETE"}
 
 
 TO_THE_BUCKET = """

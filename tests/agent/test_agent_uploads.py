@@ -52,11 +52,11 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_large_file_is_made_of_parts_of_which_nothing_remains(lab, bucket, file):
     """The bucket joins them in order, and removes them with the same call."""
-    seen = answering(lab, lambda _request, _kind, _number, true: true())
+    observed = answering(lab, lambda _request, _kind, _number, true: true())
     assert bucket.upload(NAME, file, len(DATA)) == hashlib.sha256(DATA).hexdigest()
     assert held(lab) == DATA
     assert names(lab) == [NAME]
-    assert (seen["part"], seen["compose"], seen["delete"]) == (11, 1, 0)
+    assert (observed["part"], observed["compose"], observed["delete"]) == (11, 1, 0)
     assert lab.storage.objects.get(PLACE, NAME).md5 is None
 
 
@@ -64,11 +64,11 @@ def test_more_parts_than_one_call_joins_are_joined_in_two_steps(lab, bucket, tmp
     """In order too, and without anything in between that stays."""
     data = random.Random(4).randbytes(100 * PART + 1)
     (tmp_path / "large").write_bytes(data)
-    seen = answering(lab, lambda _request, _kind, _number, true: true())
+    observed = answering(lab, lambda _request, _kind, _number, true: true())
     bucket.upload(NAME, tmp_path / "large", len(data))
     assert held(lab) == data
     assert names(lab) == [NAME]
-    assert (seen["part"], seen["compose"]) == (101, 5)
+    assert (observed["part"], observed["compose"]) == (101, 5)
 
 
 def test_the_sum_of_all_parts_follows_from_theirs():
@@ -85,10 +85,10 @@ def test_a_bucket_that_keeps_what_is_deleted_gets_no_parts(lab, bucket, file):
     lab.storage.buckets.patch(
         PLACE, {"softDeletePolicy": {"retentionDurationSeconds": "604800"}}, Preconditions()
     )
-    seen = answering(lab, lambda _request, _kind, _number, true: true())
+    observed = answering(lab, lambda _request, _kind, _number, true: true())
     bucket.upload(NAME, file, len(DATA))
     assert held(lab) == DATA
-    assert seen["compose"] == 0
+    assert observed["compose"] == 0
 
 
 def test_a_service_that_does_not_remove_parts_gets_them_removed(lab, bucket, file):
@@ -101,10 +101,10 @@ def test_a_service_that_does_not_remove_parts_gets_them_removed(lab, bucket, fil
         del asked["deleteSourceObjects"]
         return true(replace(request, content=json.dumps(asked).encode()))
 
-    seen = answering(lab, ignorant)
+    observed = answering(lab, ignorant)
     bucket.upload(NAME, file, len(DATA))
     assert names(lab) == [NAME]
-    assert seen["delete"] == 11
+    assert observed["delete"] == 11
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -205,7 +205,7 @@ def test_uv_comes_from_the_bucket_once_by_its_sha256(layout, tmp_path):
 
 def test_uv_takes_packages_from_where_pip_does(layout):
     """The variables of pip are passed under uv's names; uv's own go before; all indexes count as for pip."""
-    told = for_uv(
+    reported = for_uv(
         {
             "PIP_INDEX_URL": "https://a",
             "PIP_EXTRA_INDEX_URL": "https://b https://c",
@@ -216,12 +216,12 @@ def test_uv_takes_packages_from_where_pip_does(layout):
         },
         layout,
     )
-    assert told["UV_DEFAULT_INDEX"] == "https://a"
-    assert told["UV_INDEX"] == "https://b https://c"
-    assert told["UV_FIND_LINKS"] == "/x,/y"
-    assert told["UV_INSECURE_HOST"] == "h"
-    assert told["UV_INDEX_STRATEGY"] == "unsafe-best-match"
-    assert "VIRTUAL_ENV" not in told
+    assert reported["UV_DEFAULT_INDEX"] == "https://a"
+    assert reported["UV_INDEX"] == "https://b https://c"
+    assert reported["UV_FIND_LINKS"] == "/x,/y"
+    assert reported["UV_INSECURE_HOST"] == "h"
+    assert reported["UV_INDEX_STRATEGY"] == "unsafe-best-match"
+    assert "VIRTUAL_ENV" not in reported
 
 
 def test_job_python_becomes_the_machines_python3_and_the_setup_runs_again(layout, tmp_path):

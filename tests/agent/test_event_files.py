@@ -68,26 +68,26 @@ def test_files_of_the_real_writers_are_understood(
     tmp_path: Path, written: str, newest: ProgressReader
 ) -> None:
     """The newest training loss and its step, found in a subfolder."""
-    seen = files(tmp_path)
+    observed = files(tmp_path)
     path = tmp_path / "runs" / "one" / f"{PATTERN}1.host.1.v2"
     path.parent.mkdir(parents=True)
     path.write_bytes(base64.b85decode(written))
 
-    seen.read_new()
+    observed.read_new()
 
-    assert seen.newest.step == newest.step
-    assert seen.newest.loss == pytest.approx(newest.loss)
+    assert observed.newest.step == newest.step
+    assert observed.newest.loss == pytest.approx(newest.loss)
 
 
 def test_a_file_is_read_as_it_grows_whatever_part_is_there(tmp_path: Path) -> None:
     """Byte by byte, each record counts once it is whole."""
     data, path = base64.b85decode(TENSORBOARDX), tmp_path / f"{PATTERN}1"
-    seen, steps = files(tmp_path), []
+    observed, steps = files(tmp_path), []
     for byte in data:
         with path.open("ab") as file:
             file.write(bytes([byte]))
-        seen.read_new()
-        steps.append(seen.newest.step)
+        observed.read_new()
+        steps.append(observed.newest.step)
 
     assert sorted({step for step in steps if step}) == [1, 2, 3]
     assert steps == sorted(steps, key=lambda step: step or 0)
@@ -97,51 +97,51 @@ def test_what_an_earlier_start_wrote_does_not_count(tmp_path: Path) -> None:
     """Files that were restored or left keep their old steps to themselves; what is appended counts."""
     path = tmp_path / f"{PATTERN}1"
     path.write_bytes(event(90, "loss", 1.0))
-    seen = files(tmp_path)
-    seen.read_new()
-    assert seen.newest == ProgressReader()
+    observed = files(tmp_path)
+    observed.read_new()
+    assert observed.newest == ProgressReader()
 
     with path.open("ab") as file:
         file.write(event(40, "loss", 2.0))
-    seen.read_new()
+    observed.read_new()
 
-    assert seen.newest == ProgressReader(40, 2.0)
+    assert observed.newest == ProgressReader(40, 2.0)
 
 
 def test_an_evaluation_is_no_training(tmp_path: Path) -> None:
     """Neither by its tag, nor by its folder, as Keras names it."""
     (tmp_path / "validation").mkdir()
     (tmp_path / "validation" / f"{PATTERN}1").touch()
-    seen = files(tmp_path)
+    observed = files(tmp_path)
     (tmp_path / "validation" / f"{PATTERN}1").write_bytes(event(9, "epoch_loss", 1.0))
     (tmp_path / f"{PATTERN}1").write_bytes(
         event(5, "eval/loss", 1.0) + event(6, "val_loss", 1.0) + event(7, "loss_scale", 1.0)
     )
-    seen.read_new()
+    observed.read_new()
 
-    assert seen.newest == ProgressReader()
+    assert observed.newest == ProgressReader()
 
 
 def test_images_and_histograms_are_passed_over(tmp_path: Path) -> None:
     """A record larger than any scalar costs nothing, also when only its beginning is there yet."""
-    seen, path = files(tmp_path), tmp_path / f"{PATTERN}1"
+    observed, path = files(tmp_path), tmp_path / f"{PATTERN}1"
     large = record(bytes(LARGEST_RECORD * 3))
     path.write_bytes(large[: LARGEST_RECORD * 2])
-    seen.read_new()
+    observed.read_new()
     path.write_bytes(large + event(3, "Loss", 1.5))
-    seen.read_new()
+    observed.read_new()
 
-    assert seen.newest == ProgressReader(3, 1.5)
+    assert observed.newest == ProgressReader(3, 1.5)
 
 
 def test_no_bytes_raise(tmp_path: Path) -> None:
     """A file that is cut, changed at random or of another kind is passed over."""
     chance, data = random.Random(3), base64.b85decode(TENSORBOARDX)
-    seen = files(tmp_path)
+    observed = files(tmp_path)
     for number in range(150):
         mixed = bytes(b if chance.random() > 0.03 else chance.randrange(256) for b in data)
         (tmp_path / f"{PATTERN}{number % 20}").write_bytes(mixed[chance.randrange(40) :])
-        seen.read_new()
+        observed.read_new()
         for reader in (scalar, lambda part: list(fields(part))):
             try:
                 reader(mixed[chance.randrange(len(mixed)) :])
@@ -149,14 +149,14 @@ def test_no_bytes_raise(tmp_path: Path) -> None:
                 continue
     (tmp_path / f"{PATTERN}dir").mkdir()
     os.mkfifo(tmp_path / f"{PATTERN}pipe")
-    seen.read_new()
+    observed.read_new()
 
 
 def test_a_folder_that_is_not_there_is_no_news(tmp_path: Path) -> None:
     """Most jobs write no event files."""
-    seen = files(tmp_path / "nowhere")
-    seen.read_new()
-    assert seen.newest == ProgressReader()
+    observed = files(tmp_path / "nowhere")
+    observed.read_new()
+    assert observed.newest == ProgressReader()
 
 
 def test_files_in_the_bucket_are_read_as_they_grow(tmp_path: Path) -> None:

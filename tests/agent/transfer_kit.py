@@ -27,8 +27,8 @@ def small_parts(monkeypatch) -> None:
 
 def a_bucket(lab: Lab) -> JobBucket:
     """Return the agent's client of a bucket that deletes for good, as `up` makes it."""
-    kept = {"retentionDurationSeconds": "0"}
-    lab.storage.buckets.create("p", {"name": PLACE, "softDeletePolicy": kept})
+    retained = {"retentionDurationSeconds": "0"}
+    lab.storage.buckets.create("p", {"name": PLACE, "softDeletePolicy": retained})
     return JobBucket.from_environ(PLACE, {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
 
 
@@ -60,17 +60,17 @@ def kind(request: Request) -> str:
 
 def answering(lab: Lab, change) -> "Counter[str]":
     """Let *change* answer (request, its kind, which of its kind, the true answer); return the count of each."""
-    seen: Counter[str] = Counter()
+    observed: Counter[str] = Counter()
     answer, lock = lab.answer, threading.Lock()
 
     def answered(router: Router, request: Request) -> Response:
         with lock:
-            seen[kind(request)] += 1
-            number = seen[kind(request)]
+            observed[kind(request)] += 1
+            number = observed[kind(request)]
         return change(request, kind(request), number, lambda one=request: answer(router, one))
 
     lab.answer = answered
-    return seen
+    return observed
 
 
 def body(answer: Response) -> bytes:

@@ -59,7 +59,7 @@ def known(project="one", name="mine"):
     return session
 
 
-def kept(session, started=0.0, *, ended=True):
+def retained(session, started=0.0, *, ended=True):
     """Write the record of a deployment that began at *started*."""
     until = started + 1 if ended else None
     span = Span(Kind.NODE, f"{session.spec.name}-tpu-g1", "europe-west4-b", started, until)
@@ -75,7 +75,7 @@ def watched(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "w")
     Path("tpuctl.yaml").write_text(FILE.format(project="one"))
     session = known()
-    kept(session)
+    retained(session)
     me = this_process("watch", time.time())
     (session.folder / "holder").write_bytes(me.to_json())
     Publisher(None, session.folder, me.id).publish(BODY, "news", time.time(), usable=False)
@@ -152,12 +152,12 @@ def test_another_deployment_whose_time_is_over_is_handled_first(spoilt, watched)
     """So is one that cannot be read; one that has ended keeps nobody from anything."""
     other = known(name="other")
     (other.folder / "file-mark").write_text("of another file")
-    kept(other, started=time.time() - 8 * 86400, ended=True)
+    retained(other, started=time.time() - 8 * 86400, ended=True)
     assert published_on("gcp", None, None) is not None
     if spoilt:
         (other.folder / spoilt).write_text("[")
     else:
-        kept(other, started=time.time() - 8 * 86400, ended=False)
+        retained(other, started=time.time() - 8 * 86400, ended=False)
     assert published_on("gcp", None, None) is None
 
 

@@ -17,9 +17,9 @@ SEEN = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
 def test_the_program_that_looks_for_chips_runs_with_a_bare_python():
     """It tells what this computer has; a word that it does not ask for is left out."""
     said = subprocess.run(["bash", "-c", CHIPS], capture_output=True, text=True, check=True).stdout
-    told = facts(said + "name=secret")
-    assert set(told) == {"chips", "devices", "opened", "libtpu"}
-    assert "chips on PCI" in chips_text(told, 0, local=not int(told["opened"]))
+    reported = facts(said + "name=secret")
+    assert set(reported) == {"chips", "devices", "opened", "libtpu"}
+    assert "chips on PCI" in chips_text(reported, 0, local=not int(reported["opened"]))
 
 
 def test_on_the_service_all_chips_must_be_there_and_one_must_open():

@@ -93,11 +93,11 @@ def test_a_condition_is_waited_for_until_the_time_is_over(clock):
 
 def boots(clock, *errors, until=60.0, hopeless=lambda error: not booting(error)):
     """Ask a machine that answers with *errors* first; return the value, what was said, and the seconds."""
-    left, said, begun = list(errors), [], clock.now()
+    rest, said, begun = list(errors), [], clock.now()
 
     def ask():
-        if left:
-            raise left.pop(0)
+        if rest:
+            raise rest.pop(0)
         return "here"
 
     return when_reached(clock, ask, until, hopeless, said.append), said, clock.now() - begun

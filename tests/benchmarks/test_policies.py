@@ -130,9 +130,9 @@ def test_one_command_replays_a_record_with_every_option(tmp_path, capsys, monkey
     more = ["--stress", "--lives", str(tmp_path / "lives"), "--deadline", "4:1.5", "--on-demand", "4"]
     monkeypatch.setattr("sys.argv", ["policies", *words, *more])
     main()
-    told = json.loads(capsys.readouterr().out)
-    assert told["policies"]["tpuctl race"]["usd_per_kept_hour"] > 1.5
-    assert {one["tpuctl"]["in_time"] for one in told["due"]["mine, 4:1.5"]} == {True}
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["policies"]["tpuctl race"]["usd_per_kept_hour"] > 1.5
+    assert {one["tpuctl"]["in_time"] for one in reported["due"]["mine, 4:1.5"]} == {True}
     monkeypatch.setattr("sys.argv", ["policies", *words, "--deadline", "400:2"])
     with pytest.raises(SystemExit):
         main()
@@ -172,11 +172,11 @@ def test_models_of_other_tools_agree_with_an_earlier_replay(v100, name):
     assert result.kept / result.wall == pytest.approx(PUBLISHED[name], abs=TOLERANCE)
 
 
-@pytest.mark.parametrize(("oldest", "noticed", "kept"), [(0, 0, 0.967), (1, 0, 0.969), (1, 1, 0.975)])
-def test_a_plain_race_agrees_with_an_earlier_replay(v100, oldest, noticed, kept):
+@pytest.mark.parametrize(("oldest", "noticed", "retained"), [(0, 0, 0.967), (1, 0, 0.969), (1, 1, 0.975)])
+def test_a_plain_race_agrees_with_an_earlier_replay(v100, oldest, noticed, retained):
     """Losses seen after 10 s, all zones asked at once."""
     ledger = played(v100, partial(peers.race, oldest=bool(oldest)), noticed=bool(noticed))
-    assert ledger.kept / v100.seconds == pytest.approx(kept, abs=0.002)
+    assert ledger.kept / v100.seconds == pytest.approx(retained, abs=0.002)
 
 
 def test_saved_work_by_hand():
@@ -208,10 +208,10 @@ def test_the_product_asks_elsewhere_and_trains_on():
 def test_a_notice_brings_the_replacement_before_the_end():
     """The delay is below zero, and the work up to the notice is kept."""
     trace = a_trace("1" * 30 + "0" * 60, "1" * 90)
-    told = played(trace, partial(ours.tpuctl, strategy="race"), noticed=True)
+    reported = played(trace, partial(ours.tpuctl, strategy="race"), noticed=True)
     blind = played(trace, partial(ours.tpuctl, strategy="race"))
-    assert told.delays[0] < 0 <= blind.delays[0]
-    assert told.kept > blind.kept
+    assert reported.delays[0] < 0 <= blind.delays[0]
+    assert reported.kept > blind.kept
 
 
 def test_a_race_asks_in_several_zones_and_pays_for_one():
@@ -236,10 +236,10 @@ def test_the_replay_learns_each_refusal():
 def test_a_machine_that_is_stopped_keeps_what_was_saved_by_then():
     """Not the work until its zone would have gone down; after a notice the last save counts, too."""
     market = Market(a_trace("1" * 100), Latency())
-    for stop, kept in ((3000.0, 2400.0), (5980.0, 5745.0)):
+    for stop, retained in ((3000.0, 2400.0), (5980.0, 5745.0)):
         ledger = Ledger(market, noticed=True)
         ledger.life(0, 0.0, 6000.0, stop=stop)
-        assert ledger.kept == kept
+        assert ledger.kept == retained
         assert ledger.usd == pytest.approx(stop / 3600)
 
 

@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[2]
 def environment(**more):
     """Return an environment with nothing of the person who runs the tests in it."""
     foreign = ("TPUCTL_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-    path = os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])
-    return {**kept, "PYTHONPATH": path, "NO_GCE_CHECK": "true", **more}
+    retained = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+    path = os.pathsep.join([str(ROOT), retained.get("PYTHONPATH", "")])
+    return {**retained, "PYTHONPATH": path, "NO_GCE_CHECK": "true", **more}
 
 
 def tpuctl(*words, cwd, before=(), **more):

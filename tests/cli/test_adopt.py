@@ -195,8 +195,8 @@ def test_down_deletes_what_was_adopted_only_when_the_user_says_so(cloud, answer)
     assert cloud.in_use("demo") != []
 
 
-@pytest.mark.parametrize(("answer", "left"), [("y\nn\n", ["theirs"]), ("y\ny\n", [])])
-def test_down_asks_a_second_time(cloud, monkeypatch, answer, left):
+@pytest.mark.parametrize(("answer", "remaining"), [("y\nn\n", ["theirs"]), ("y\ny\n", [])])
+def test_down_asks_a_second_time(cloud, monkeypatch, answer, remaining):
     """The first yes is about what tpuctl has made."""
     by_hand(cloud)
     user = User(cloud)
@@ -205,7 +205,7 @@ def test_down_asks_a_second_time(cloud, monkeypatch, answer, left):
     said = user.run("down")
     assert said.code == 0, said.err
     assert "tpuctl has not made theirs" in said.err
-    assert cloud.in_use() == left
+    assert cloud.in_use() == remaining
 
 
 def calls_of_adopt(tmp_path):

@@ -183,12 +183,12 @@ def test_a_kill_while_it_is_given_back_is_put_right(tmp_path):
     assert tried > 5
 
 
-@pytest.mark.parametrize(("at_down", "left"), [("keep", ["theirs"]), ("delete", [])])
-def test_down_does_what_was_said_when_a_tpu_was_adopted(cloud, at_down, left):
+@pytest.mark.parametrize(("at_down", "remaining"), [("keep", ["theirs"]), ("delete", [])])
+def test_down_does_what_was_said_when_a_tpu_was_adopted(cloud, at_down, remaining):
     """Without a question; `--adopted` has the last word."""
     cloud.model.tpu.create(ZONE, "theirs", BODY)
     cloud.wait(60)
     user = User(cloud)
     assert user.run("adopt", "theirs", "--yes", "--at-down", at_down).code == 0
     user.down()
-    assert cloud.in_use() == left
+    assert cloud.in_use() == remaining

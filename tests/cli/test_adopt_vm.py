@@ -251,12 +251,12 @@ def test_without_a_host_key_nothing_is_done(cloud):
 
 def test_a_no_changes_nothing_and_quiet_says_no_more_than_the_question(cloud, monkeypatch):
     """It says first what it would change; --quiet leaves that out."""
-    for words, told in (((), True), (("--quiet",), False)):
+    for words, reported in (((), True), (("--quiet",), False)):
         monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
         user = user_of(cloud, f"home{len(words)}")
         said = user.run("adopt", "--vm", NAME, *words)
         assert (said.code, cloud.buckets(), is_as_before(cloud)) == (1, [], True)
-        assert ("labels of the deployment" in said.err) is told
+        assert ("labels of the deployment" in said.err) is reported
 
 
 def test_of_two_that_adopt_it_at_once_one_is_refused(cloud):

@@ -163,8 +163,8 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
     assert checks(out)["tpu-api"] == ("unknown", "not asked: the local cloud does not run", "")
     assert code == 0
     assert not os.path.exists(os.environ["TPUCTL_LOCAL_DIR"])  # noqa: PTH110 - the folder must not be made
-    told = ("--quota", "CPUS@europe-west4=1", "--disable-api", "tpu.googleapis.com")
-    assert here(capsys, "local", "start", "--latency", "instant", *told)[0] == 0
+    reported = ("--quota", "CPUS@europe-west4=1", "--disable-api", "tpu.googleapis.com")
+    assert here(capsys, "local", "start", "--latency", "instant", *reported)[0] == 0
     try:
         code, out, _ = here(capsys, "doctor", "--json")
         found = checks(out)

@@ -44,18 +44,18 @@ def test_a_bucket_that_takes_no_more_holds_up_no_command_about_another_deploymen
     other = User(cloud, "other", beside=abandoned, name="other")
     abandoned.up()
     cloud.wait(TTL + 60)
-    left = [taken]
+    remaining = [taken]
 
     def full(method, response):
         if method != "storage.objects.insert":
             return response
-        left[0] -= 1
-        return response if left[0] >= 0 else replace(response, status=503)
+        remaining[0] -= 1
+        return response if remaining[0] >= 0 else replace(response, status=503)
 
     cloud.distort = full
     began = cloud.clock.monotonic()
     said = other.run("status", patience=600)
-    assert left[0] < 0, "the bucket took all there was"
+    assert remaining[0] < 0, "the bucket took all there was"
     assert (said.code, cloud.clock.monotonic() - began < 60) == (0, True)
     assert "not now: " in said.err
     cloud.distort = lambda method, response: response

@@ -89,8 +89,8 @@ class Commands(RuleBasedStateMachine):
             running = any(worker.running for worker in self.cloud.machines.workers.values())
             # Machines that report keep a TPU whose state is strange; without reports its state decides.
             usable = {"CREATING", "READY"} | (set(PASSING) - TAKEN if running else set())
-            kept = [node for node, state in self.cloud.nodes("demo-tpu-").items() if state in usable]
-            assert len(kept) == 1, self.cloud.nodes()
+            retained = [node for node, state in self.cloud.nodes("demo-tpu-").items() if state in usable]
+            assert len(retained) == 1, self.cloud.nodes()
             # A machine that died a moment ago is not missed before its reports are.
             assert running or self.cloud.clock.monotonic() - self.struck < 300
 

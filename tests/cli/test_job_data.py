@@ -51,12 +51,12 @@ def held(store):
 
 def test_each_content_goes_up_once_and_a_change_alone(bucket, sets, tmp_path):
     """Unchanged data is not sent; of one changed file, that one is."""
-    told = []
+    reported = []
     files = missing(bucket, sets())
     assert len(files) == 2
-    send(bucket, files, told.append)
+    send(bucket, files, reported.append)
     assert held(bucket) == {digest(data) for data in CONTENTS.values()}
-    assert len(told) == 2
+    assert len(reported) == 2
     assert missing(bucket, sets()) == []
 
     (tmp_path / "data" / "train.bin").write_bytes(b"new")

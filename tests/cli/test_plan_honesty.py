@@ -123,11 +123,11 @@ def test_up_makes_the_calls_of_the_plan_and_the_second_up_none(tmp_path):
     What tpuctl remembers for itself in its own bucket (record, journal, lease, events) is left out of the
     plan. TPUCTL_PLANS says how many files are tried.
     """
-    seen, refused = Counter(), 0
+    observed, refused = Counter(), 0
     random = Random(9)
-    while seen["files"] < FILES:
+    while observed["files"] < FILES:
         file = drawn(random)
-        folder = tmp_path / str(seen["files"] + refused)
+        folder = tmp_path / str(observed["files"] + refused)
         folder.mkdir()
         with Cloud(folder).open() as cloud:
             user = User(cloud, **file)
@@ -142,11 +142,11 @@ def test_up_makes_the_calls_of_the_plan_and_the_second_up_none(tmp_path):
             except AssertionError as error:
                 error.add_note(f"the file: {user.file}")
                 raise
-            seen.update(files=1, calls=changes)
+            observed.update(files=1, calls=changes)
     tell(
         "plan", "Honest plans",
         "The calls of `up` are those of `plan`, and a second `up` makes none; TPUCTL_PLANS sets the number.",
-        {"deployment files": seen["files"], "calls compared": seen["calls"]},
+        {"deployment files": observed["files"], "calls compared": observed["calls"]},
     )  # fmt: skip
 
 

@@ -36,10 +36,10 @@ def user(cloud):
 
 def while_watching(cloud, user, act, seconds=600):
     """Let somebody type commands during a `watch`; return what they were told."""
-    told = []
-    cloud.later(seconds / 2, lambda: told.append(act()))
+    reported = []
+    cloud.later(seconds / 2, lambda: reported.append(act()))
     assert user.watch(seconds).code == 130
-    return told[0]
+    return reported[0]
 
 
 def test_other_commands_show_what_the_watcher_has_observed(cloud, user):
@@ -144,8 +144,8 @@ def test_without_a_file_all_deployments_of_the_computer_are_shown(cloud, user, t
     monkeypatch.chdir(tmp_path / "nowhere")
     found = user.type("status", "--json").document
     assert [(d["name"], d["tpu"]) for d in found["deployments"]] == [("demo", "READY"), ("other", "READY")]
-    (kept,) = user.state.glob("*/*/other/spec.json")
-    kept.write_text("{}")
+    (retained,) = user.state.glob("*/*/other/spec.json")
+    retained.write_text("{}")
     said = user.type("status", "--all")
     assert said.code == 0
     assert max(map(len, said.out.splitlines())) <= 80

@@ -83,9 +83,9 @@ def test_bash_completes_commands(tmp_path):
 def test_bash_completes_the_names_of_deployments(tmp_path):
     """Those that were brought up here, on the cloud that the line names."""
     for cloud, name in (("gcp", "roberta-ja"), ("gcp", "other"), ("local", "roberta-local")):
-        kept = tmp_path / "state" / cloud / "my-project" / name / "spec.json"
-        kept.parent.mkdir(parents=True)
-        kept.write_text("{}")
+        retained = tmp_path / "state" / cloud / "my-project" / name / "spec.json"
+        retained.parent.mkdir(parents=True)
+        retained.write_text("{}")
     assert completed(tmp_path, "tpuctl", "cost", "rob") == ["roberta-ja"]
     assert completed(tmp_path, "tpuctl", "cost", "--cloud", "local", "rob") == ["roberta-local"]
 

@@ -322,16 +322,16 @@ def test_nothing_is_drawn_without_a_terminal():
 
 def test_rate_and_remaining_time_are_shown_where_they_are_known():
     """The slowest worker's; nothing is said of what nobody knows."""
-    told = job_text(body(workers=[worker(rate=4.25, total_steps=None)], eta_s=65.0))
-    assert told == "run, step 120 of 400 (30%), loss 2.31, 4.25 steps/s, 1 min 5 s left"
+    reported = job_text(body(workers=[worker(rate=4.25, total_steps=None)], eta_s=65.0))
+    assert reported == "run, step 120 of 400 (30%), loss 2.31, 4.25 steps/s, 1 min 5 s left"
     assert job_text(body(workers=[worker(rate=0.05)])).endswith("loss 2.31, 20 s/step")
     assert job_text(body(workers=[worker(rate=None)], eta_s=None)).endswith("loss 2.31")
 
 
 def test_the_last_step_may_be_known_from_the_job_alone():
     """A bar tells it, where the deployment file has no target_steps."""
-    told = job_text(body(target_steps=None, workers=[worker(total_steps=240, rate=2.0)], eta_s=60.0))
-    assert told == "run, step 120 of 240 (50%), loss 2.31, 2 steps/s, 1 min 0 s left"
+    reported = job_text(body(target_steps=None, workers=[worker(total_steps=240, rate=2.0)], eta_s=60.0))
+    assert reported == "run, step 120 of 240 (50%), loss 2.31, 2 steps/s, 1 min 0 s left"
 
 
 def test_what_a_job_does_not_report_is_said_once_it_has_saved():

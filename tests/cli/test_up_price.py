@@ -51,9 +51,9 @@ def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
     hour, ttl = price["billed_usd_hour"], price["to_ttl_most_usd"]
     assert said.err.count("Price:") == 1
     assert f"Price: {hour:.2f} " in said.err
-    told = f"If nothing ends it before ttl (2d): at most {ttl:.2f} USD"
-    assert told in said.err, "to the cent, though `up` takes some seconds before it says so"
-    assert told in user.run("plan").out
+    reported = f"If nothing ends it before ttl (2d): at most {ttl:.2f} USD"
+    assert reported in said.err, "to the cent, though `up` takes some seconds before it says so"
+    assert reported in user.run("plan").out
     assert "tpuctl watch ends it at 50 USD" in said.err
     assert said.err.index("Price:") < said.err.index("Creating ")
     assert "Price:" not in user.up().err

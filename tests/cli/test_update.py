@@ -79,11 +79,11 @@ class Terminal:
     def type(self, *, piped=""):
         """Type a word that ends at once, and return what the terminal shows."""
         ours, theirs = pty.openpty()
-        kept = {name: value for name, value in os.environ.items() if name not in {OFF, "CI"}}
+        retained = {name: value for name, value in os.environ.items() if name not in {OFF, "CI"}}
         mine = {"XDG_CACHE_HOME": str(self.folder), "PYTHONPATH": str(ROOT), INDEX: self.address}
         process = subprocess.Popen(
             [sys.executable, "-m", "orchestrator", WORD], cwd=self.folder,
-            env={**kept, **mine, **self.variables}, stdout=theirs,
+            env={**retained, **mine, **self.variables}, stdout=theirs,
             **{name: subprocess.DEVNULL if name == piped else theirs for name in ("stdin", "stderr")},
         )  # fmt: skip
         os.close(theirs)

@@ -197,8 +197,8 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     body = document(cloud("status", "--json")[1])
     assert [(r["kind"], r["state"]) for r in body["resources"]] == [("bucket", "present"), ("TPU", "READY")]
     assert all(w["heartbeat_age_s"] >= 0 for w in body["workers"])
-    told = document(cloud("exec", "--json", "--", "echo", "a b")[1])
-    assert [r["stdout"] for r in told["results"]] == ["a b\n"]
+    reported = document(cloud("exec", "--json", "--", "echo", "a b")[1])
+    assert [r["stdout"] for r in reported["results"]] == ["a b\n"]
     lines = [json.loads(line)["line"] for line in cloud("logs", "--json")[1].splitlines()]
     assert "hello" in lines
     last = [json.loads(line)["line"] for line in cloud("logs", "--json", "--tail", "2")[1].splitlines()]
@@ -226,17 +226,17 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     other = folder.parent / "other"
     (other / "src").mkdir(parents=True)
     (other / "tpuctl.yaml").write_text(FILE.format(project="local-project").replace("mine", "other"))
-    told = ("--file", str(other / "tpuctl.yaml"))
-    assert cloud("up", *told)[0] == 0
+    reported = ("--file", str(other / "tpuctl.yaml"))
+    assert cloud("up", *reported)[0] == 0
     leads_to_the_other(folder)
-    (kept,) = (folder.parent / "cloud").glob("deployments/*/other/spec.json")
+    (retained,) = (folder.parent / "cloud").glob("deployments/*/other/spec.json")
     process, terminal, _ = watch_on_a_terminal(folder, "last heartbeat")
-    kept.write_text(json.dumps({**verified(kept.read_bytes()), "watch": {"poll": "1s", "ttl": "2s"}}))
+    retained.write_text(json.dumps({**verified(retained.read_bytes()), "watch": {"poll": "1s", "ttl": "2s"}}))
     code, out, err = cloud("status")
     assert code == 0
     assert "other: its time to live of 2s is over" in err
     assert "Deleting TPU other-tpu-g1" in err
-    assert cloud("down", "--yes", "--delete-data", *told)[0] == 0
+    assert cloud("down", "--yes", "--delete-data", *reported)[0] == 0
     code, out, err = cloud("down", "--yes", "--delete-data", "--json")
     assert (code, document(out)["left"]) == (0, []), err
     assert not document(cloud("down", "--yes", "--json")[1])["data_kept"], "there is no bucket any more"
@@ -277,8 +277,8 @@ def environ(process):
 
 def test_a_start_changes_only_the_settings_that_are_named(cloud, folder):
     """What an earlier start has set stays until it is named again."""
-    kept = json.loads((folder.parent / "cloud" / "options.json").read_text())
+    retained = json.loads((folder.parent / "cloud" / "options.json").read_text())
     assert cloud("local", "stop")[0] == 0
     assert cloud("local", "start", "--notice", "7")[0] == 0
-    assert json.loads((folder.parent / "cloud" / "options.json").read_text()) == {**kept, "notice": 7.0}
-    assert (kept["latency"], kept["object_interval"]) == ("instant", 1.0)
+    assert json.loads((folder.parent / "cloud" / "options.json").read_text()) == {**retained, "notice": 7.0}
+    assert (retained["latency"], retained["object_interval"]) == ("instant", 1.0)

@@ -47,6 +47,6 @@ def test_ten_mistakes_are_reported_at_their_lines_however_the_file_is_arranged(s
         lines = arrange(rng)
         with pytest.raises(ConfigError) as caught:
             read("\n".join(text for text, _ in lines).encode(), "tpuctl.yaml", environ={})
-        told = [(complaint.line, complaint.key) for complaint in caught.value.complaints]
-        assert told == [(number, key) for number, (_, key) in enumerate(lines, 1) if key]
-        assert len(told) == 10
+        reported = [(complaint.line, complaint.key) for complaint in caught.value.complaints]
+        assert reported == [(number, key) for number, (_, key) in enumerate(lines, 1) if key]
+        assert len(reported) == 10

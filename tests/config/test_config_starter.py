@@ -62,9 +62,9 @@ def test_taking_the_comment_signs_away_changes_nothing(everything):
     """What is commented out is the default, so the file with all of it in force means the same."""
     text = init_text("my-model", project="p-1", everything=everything)
     bare = re.sub(r"^( *)# ( *\w+:( .*[^.])?)$", r"\1\2", text, flags=re.MULTILINE)
-    kept = [line for line in bare.splitlines() if not re.match(r" *#", line)]
-    assert len(kept) > len([line for line in text.splitlines() if line and "#" not in line])
-    assert read("\n".join(kept).encode(), "x", environ={}) == read(text.encode(), "x", environ={})
+    retained = [line for line in bare.splitlines() if not re.match(r" *#", line)]
+    assert len(retained) > len([line for line in text.splitlines() if line and "#" not in line])
+    assert read("\n".join(retained).encode(), "x", environ={}) == read(text.encode(), "x", environ={})
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

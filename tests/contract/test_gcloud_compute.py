@@ -82,15 +82,15 @@ def test_instances(gcloud):
 
 def test_several_instances_go_in_one_batch(gcloud):
     """Gcloud sends two inserts and two deletes as multipart batches."""
-    seen = []
+    observed = []
     lab = gcloud.lab
     find = lab.router.find
-    lab.router.find = lambda request: (seen.append(request.path), find(request))[1]
+    lab.router.find = lambda request: (observed.append(request.path), find(request))[1]
     gcloud("instances", "create", "v1", "v2", *HERE, *VM)
     assert [vm["name"] for vm in gcloud("instances", "list", "--filter=name:v*")] == ["v1", "v2"]
     gcloud("instances", "delete", "v1", "v2", *HERE)
     assert gcloud("instances", "list") == []
-    assert "/batch/compute/v1" in seen
+    assert "/batch/compute/v1" in observed
 
 
 def test_disks_of_a_tpu(gcloud):

@@ -24,8 +24,13 @@ def fingerprint(stage, *, journal, lease=False):
 
     *journal* says that somebody may read it, *lease* that somebody may have to wait until it has run out.
     """
-    seen = [_cloud(stage), _bucket(stage, journal=journal, lease=lease), _disk(stage), stage.machines.running]
-    text = json.dumps(seen, sort_keys=True, default=str)
+    observed = [
+        _cloud(stage),
+        _bucket(stage, journal=journal, lease=lease),
+        _disk(stage),
+        stage.machines.running,
+    ]
+    text = json.dumps(observed, sort_keys=True, default=str)
     now = stage.clock.now()
     text = LONG.sub("#", TIME.sub(lambda found: f"{now - float(found[0]):.0f} s", text))
     return hashlib.sha256(text.encode()).digest()
@@ -57,14 +62,14 @@ def _bucket(stage, *, journal, lease):
     """Tell the bucket, and its objects by content; a heartbeat is as old as it is."""
     held = [(b.name, b.location, b.policy, b.fields) for b in stage.storage.buckets.list("local-project")]
     objects = {o.name: (o.crc32c, o.updated) for o in stage.storage.objects.all()}
-    told = {
+    reported = {
         name: value for name, value in objects.items() if not name.startswith((*UNREAD, object_names.JOURNAL))
     }
     held_since = {name: value[1] for name, value in objects.items() if name.startswith(object_names.LEASE)}
     leases = held_since if lease else list(held_since)
-    kept = [_record(stage, stage.get(object_names.RECORD)) if object_names.RECORD in objects else None]
+    retained = [_record(stage, stage.get(object_names.RECORD)) if object_names.RECORD in objects else None]
     intents = [_intent(stage.get(name)) for name in sorted(objects) if name.startswith(object_names.JOURNAL)]
-    return [held, told, leases, kept, intents if journal else []]
+    return [held, reported, leases, retained, intents if journal else []]
 
 
 def _intent(data):
@@ -76,24 +81,24 @@ def _record(stage, data):
     """Tell a record; an operation is what has become of it."""
     try:
         body = json.loads(data)
-        kept = {key: value for key, value in body["history"].items() if key not in PASSING}
+        retained = {key: value for key, value in body["history"].items() if key not in PASSING}
     except (ValueError, KeyError):
         return data.decode(errors="replace")
     known = stage.cloud.kernel.state.operations
-    for operation in kept["operations"]:
+    for operation in retained["operations"]:
         name = operation["id"].rsplit("/", 1)[-1]
         found = known.get(name)
         operation["id"] = [found.ended is not None, str(found.error)] if found else None
-    return [body["deployment"], kept, "checksum" in body]
+    return [body["deployment"], retained, "checksum" in body]
 
 
 def _disk(stage):
     """Tell what the computers keep: the record in full, of the journal whether its last line is whole."""
-    told = {}
+    reported = {}
     for path in stage._disks():
         data = path.read_bytes()
         if path.name == "record.json":
-            told[str(path)] = _record(stage, data)
+            reported[str(path)] = _record(stage, data)
         else:
-            told[str(path)] = data[-1:].decode() if path.name == "journal.jsonl" else data.decode()
-    return told
+            reported[str(path)] = data[-1:].decode() if path.name == "journal.jsonl" else data.decode()
+    return reported

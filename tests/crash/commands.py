@@ -53,9 +53,9 @@ def up(stage, spec, place=HERE):
     """`tpuctl up`."""
     # Nobody is logged in there, and settings of one run leave no mark for quick answers.
     where = SimpleNamespace(cloud="local", settings=("tpu.spot=true",))
-    kept = SimpleNamespace(spec=spec, project=PROJECT, folder=stage.folder / place, choice=where)
+    retained = SimpleNamespace(spec=spec, project=PROJECT, folder=stage.folder / place, choice=where)
     with process(stage, spec, place) as made:
-        stage.step("save the spec", lambda: remember(kept))
+        stage.step("save the spec", lambda: remember(retained))
         record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
         return pass_until(Goal.JOB.reached, made.watcher, made.deployment, Reporter(), made.turns())
 

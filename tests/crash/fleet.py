@@ -76,7 +76,7 @@ class Points:
         self.steps.append(self.what)
         for way in self._wanted(number):
             held, locks = _files(self._folder), _locks(self._folder)
-            told, answer = os.pipe()
+            reported, answer = os.pipe()
             # A lock belongs to the open file, which the child has too: a dead process holds none.
             _lock_all(locks, fcntl.LOCK_UN)
             child = os.fork()
@@ -84,7 +84,7 @@ class Points:
                 self.answer, self.way = answer, way
                 return True
             os.close(answer)
-            with os.fdopen(told, "rb") as end:
+            with os.fdopen(reported, "rb") as end:
                 said = end.read()
             os.waitpid(child, 0)
             _put_back(self._folder, held)

@@ -140,7 +140,7 @@ class World:
 
     def unended(self):
         """Return the tasks that have no mark and were not cancelled; raise Wrong for one with two."""
-        left = []
+        remaining = []
         for name, how in self.jobs.items():
             (order,) = self.owner.fleet("queue", name, "--json")["jobs"]
             for task in order["tasks"]:
@@ -151,10 +151,10 @@ class World:
                 if len(marks) > 1:
                     raise Wrong(f"F1 {key} has the marks {marks}")
                 if not marks:
-                    left.append(key)
+                    remaining.append(key)
                 elif max((s for s, _ in self.fleet.saved(*key)), default=how["steps"]) != how["steps"]:
                     raise Wrong(f"F1 {key} is done with {self.fleet.saved(*key)}")
-        return left
+        return remaining
 
 
 def up(world, job=0, **more):

@@ -88,9 +88,9 @@ def check_running(stage, scenario, before):
     policy = clients().storage.bucket(stage.bucket).get_iam_policy()
     assert any("objectAdmin" in binding["role"] for binding in policy.bindings), "machines could not write"
     _always(stage, scenario, before)
-    kept = record(stage)
-    demand("I8", invariants.i8_truly(kept.outcome, really=False))
-    zones = (*zones_to_look_at(scenario.spec, kept), names.vm_zone(scenario.spec))
+    retained = record(stage)
+    demand("I8", invariants.i8_truly(retained.outcome, really=False))
+    zones = (*zones_to_look_at(scenario.spec, retained), names.vm_zone(scenario.spec))
     demand("I1", invariants.i1_findable(ours(stage), "demo", zones))
     demand("I3", invariants.i3_never_back(before.checkpoint, newest(stage, scenario.spec)))
     _left_alone(stage, scenario)

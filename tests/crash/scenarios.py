@@ -112,7 +112,7 @@ def preempted(stage):
     stage.cloud.preempt("demo-vm", notice=False)
 
 
-def told(stage):
+def messages(stage):
     """The TPU has had its notice, and saves; there is another zone."""
     running(stage, PAIR)
     stage.cloud.preempt("demo-tpu-g1", notice=True)
@@ -146,9 +146,9 @@ def unclaimed(stage):
     strangers(stage)
     commands.up(stage, SPEC)
     stage.wait(300)
-    kept = UnclaimedFile("checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), KEPT)
+    retained = UnclaimedFile("checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), KEPT)
     stage.put(KEPT, b"model")
-    body = Unclaimed(1, 0, 1, 1, "b", "s", "auto", Why.ENDED, True, (kept,), (), stage.clock.now())
+    body = Unclaimed(1, 0, 1, 1, "b", "s", "auto", Why.ENDED, True, (retained,), (), stage.clock.now())
     stage.put(unclaimed_name(1, 0), body.text().encode())
     stage.machines.report(
         phase="unclaimed",
@@ -233,8 +233,8 @@ def mended(stage, spec, place=HERE):
 
 def all_gone(stage, spec, place=HERE):
     """`down --delete-data`."""
-    left = commands.down(stage, spec, place, data=True)
-    assert left == [], f"down says that {left} is left"
+    remaining = commands.down(stage, spec, place, data=True)
+    assert remaining == [], f"down says that {remaining} is left"
 
 
 UP = Way("up again", commands.up, check_running)
@@ -296,7 +296,7 @@ SCENARIOS = (
     Scenario("queued, preempted", suspended, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=QUEUED),
     Scenario("queued, down", in_queue, machines_gone, (DOWN, DOWN_DATA), spec=QUEUED),
     Scenario("race", strangers, commands.up, (UP, DOWN_DATA, DOWN), nodes=3, spec=RACE, race=True),
-    Scenario("notice", told, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=PAIR, relay=True),
+    Scenario("notice", messages, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=PAIR, relay=True),
     Scenario(
         "adopt",
         theirs,

@@ -108,8 +108,8 @@ def folder_used(stage):
 
 def bucket_back(stage, spec, place=HERE):
     """`down --delete-data`, whose second one finds a bucket that is not ours any more."""
-    left = commands.down(stage, spec, place, data=True)
-    assert {one.kind for one in left} <= {"bucket"}, f"down says that {left} is left"
+    remaining = commands.down(stage, spec, place, data=True)
+    assert {one.kind for one in remaining} <= {"bucket"}, f"down says that {remaining} is left"
 
 
 def machines_then_bucket_back(stage, spec, place=HERE):
@@ -141,8 +141,8 @@ def given_back(stage, spec, place=HERE):
     with commands.process(stage, spec, place, forgiving=True) as made:
         deletion = made.deletion()
         give_back(made.deployment, deletion, deletion.adopted())
-        left = delete_all(deletion)
-    assert left == [], f"down says that {left} is left"
+        remaining = delete_all(deletion)
+    assert remaining == [], f"down says that {remaining} is left"
 
 
 def check_kept(stage, scenario, before):
@@ -163,5 +163,5 @@ def check_theirs_or_none(stage, scenario, before):
 
 def machines_gone(stage, spec, place=HERE):
     """`down`."""
-    left = commands.down(stage, spec, place)
-    assert left == [], f"down says that {left} is left"
+    remaining = commands.down(stage, spec, place)
+    assert remaining == [], f"down says that {remaining} is left"

@@ -101,13 +101,13 @@ def test_what_a_pull_request_wrote_is_text_on_the_page(runner):
     """No link, no mention, no tag, no cell of the table; who reads it is logged in."""
     example(runner.work)
     assert runner("Plan").returncode == 0
-    kept = runner.folder / "tpuctl-plan.json"
-    plan = json.loads(kept.read_text())
+    retained = runner.folder / "tpuctl-plan.json"
+    plan = json.loads(retained.read_text())
     evil = "@owner [x](http://evil) <img src=x> | `code` **b** #1 \n# head"
     plan["deployment"] = evil
     plan["changes"][0]["name"] = evil
     plan["check"]["findings"] = [{"rule": evil, "level": evil, "where": evil, "message": evil, "fix": evil}]
-    kept.write_text(json.dumps(plan))
+    retained.write_text(json.dumps(plan))
     assert runner("Summary").returncode == 0
     page = (runner.folder / "summary.md").read_text().split("\n", 1)[1]
     assert "owner" in page

@@ -45,24 +45,24 @@ def life(beats, saves, injections=(), prints=0, outcome=Outcome.DONE, **more):
 
 def passed():
     """A job that reports steps and losses, struck twice."""
-    told = {"progress_from": "file", "loss": 2.24066}
+    reported = {"progress_from": "file", "loss": 2.24066}
     injections = (Injection(Kill.NOTICE, 1, T + 20, 104, 75), Injection(Kill.KILL, 2, T + 80, 203, 200))
     beats = [
-        beat(1, 104, setup=9.4, **told),
-        beat(2, 203, 104, at=26, setup=9.1, **told),
-        beat(3, 400, 200, at=87, setup=9.2, **told),
+        beat(1, 104, setup=9.4, **reported),
+        beat(2, 203, 104, at=26, setup=9.1, **reported),
+        beat(3, 400, 200, at=87, setup=9.2, **reported),
     ]
     broken = life(beats, [(75, 1), (104, 1), (200, 2), (400, 3)], injections)
-    whole = life([beat(1, 400, setup=9.3, **told)], [(400, 1)])
+    whole = life([beat(1, 400, setup=9.3, **reported)], [(400, 1)])
     return verdict_lines(judge(broken, whole))
 
 
 def anew():
     """A job that says nothing and saves 30, 40 after a resume at 60."""
-    told = {"progress_from": "commits"}
+    reported = {"progress_from": "commits"}
     written = [(10, 1), (60, 1), (30, 2), (40, 2)]
     broken = life(
-        [beat(1, 60, **told), beat(2, 60, 60, at=26, **told)],
+        [beat(1, 60, **reported), beat(2, 60, 60, at=26, **reported)],
         written,
         [Injection(Kill.KILL, 1, T + 20, 60, 60)],
     )

@@ -14,8 +14,8 @@ TPUS = tuple(Node(f"in-{zone}", zone, NodeState.READY, 1) for zone in (A, B, C))
 
 def test_what_was_reached_is_known():
     """A zone that shows nothing is empty; what is not asked for is left out."""
-    seen = Present(Everywhere(TPUS[:1], (C,)))
-    assert within(seen, (A, B)) == Present(TPUS[:1])
+    observed = Present(Everywhere(TPUS[:1], (C,)))
+    assert within(observed, (A, B)) == Present(TPUS[:1])
     assert within(Present(Everywhere(TPUS)), (B,)) == Present(TPUS[1:2])
     assert outside(Everywhere(TPUS), (A, C)) == TPUS[1:2]
 

@@ -140,9 +140,9 @@ def test_each_refusal_grant_and_loss_counts_once():
 
 def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
     """The worker says it first."""
-    told = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
-    warned = learn(record(), world(heartbeats=told))
-    dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=told, observed_at=NOW + 30)
+    reported = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
+    warned = learn(record(), world(heartbeats=reported))
+    dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=reported, observed_at=NOW + 30)
     assert memory_of(warned.zone_memories, ZONE, KIND).lives == 1
     assert memory_of(learn(warned, dead).zone_memories, ZONE, KIND).lives == 1
 

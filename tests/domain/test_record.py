@@ -78,8 +78,8 @@ def test_an_absence_keeps_the_time_of_its_first_observation():
 def test_an_observation_in_between_clears_the_absence():
     """Absent, present, absent: the count starts again."""
     first = learn(record(), world(nodes=Present(())))
-    seen = learn(first, world(observed_at=NOW + 10))
-    assert of_node(1, Sign.ABSENT) not in seen.first_seen
+    observed = learn(first, world(observed_at=NOW + 10))
+    assert of_node(1, Sign.ABSENT) not in observed.first_seen
 
 
 def test_blindness_neither_confirms_nor_clears_an_absence():
@@ -118,7 +118,7 @@ def test_a_node_that_was_observed_in_creation_is_billed_from_then_and_not_from_i
     assert [s.kind for s in waited.spans] == [Kind.VM]
     ready = learn(waited, world(nodes=Present((node(created_at=NOW - 3600),)), observed_at=NOW + 600))
     assert NOW + 525 <= ready.spans[-1].since < NOW + 600
-    assert not [seen for seen in ready.first_seen if seen.state is Sign.LAST_CREATING]
+    assert not [observed for observed in ready.first_seen if observed.state is Sign.LAST_CREATING]
 
 
 def test_a_node_that_got_ready_unobserved_is_billed_from_the_last_sure_observation():

@@ -10,7 +10,7 @@ from orchestrator.domain.text.suggest import closest, did_you_mean, edits, join
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "count"),
+    ("remaining", "right", "count"),
     [
         ("spot", "spot", 0),
         ("spto", "spot", 1),
@@ -20,9 +20,9 @@ from orchestrator.domain.text.suggest import closest, did_you_mean, edits, join
         ("ab", "ca", 2),
     ],
 )
-def test_edits_counts_swaps_as_one(left, right, count):
+def test_edits_counts_swaps_as_one(remaining, right, count):
     """A swap of neighbours, the commonest slip, is one edit."""
-    assert edits(left, right) == count
+    assert edits(remaining, right) == count
 
 
 def test_nothing_is_suggested_for_a_word_unlike_all():

@@ -39,8 +39,8 @@ def test_another_shape_replaces_the_node_under_a_new_incarnation():
 
 def test_the_same_shape_and_an_unknown_one_replace_nothing():
     """Records of earlier versions hold none; before the first node there is nothing to replace."""
-    for kept in (RUNNING, changed(RUNNING, shape=None)):
-        assert decide(spec(), world(), reshaped(kept, SMALL)).empty
+    for retained in (RUNNING, changed(RUNNING, shape=None)):
+        assert decide(spec(), world(), reshaped(retained, SMALL)).empty
     assert not unwanted(reshaped(changed(Record(), shape=SMALL), LARGE))
 
 
@@ -56,12 +56,12 @@ def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
     after = reshaped(record(shape=shape_of(spec()), spans=(old,)), shape_of(dear))
     after = changed(after, spans=(*after.spans, new))
     assert spent(dear, catalog, after, NOW + hour).known_usd == pytest.approx(one + other)
-    told = spending(dear, catalog, after, [], NOW + hour)
-    assert told.usd == pytest.approx(one + other)
-    assert sum(told.zones.values()) == sum(told.days.values()) == pytest.approx(one + other)
-    assert {"TPU v5litepod-8", "TPU v5litepod-16"} <= {item.what for item in told.items}
-    kept = changed(after, bundle="b" * 64, agent="a" * 64, uploaded="", pushed="")
-    assert decode(encode(kept, "demo"), "demo").spans == after.spans
+    reported = spending(dear, catalog, after, [], NOW + hour)
+    assert reported.usd == pytest.approx(one + other)
+    assert sum(reported.zones.values()) == sum(reported.days.values()) == pytest.approx(one + other)
+    assert {"TPU v5litepod-8", "TPU v5litepod-16"} <= {item.what for item in reported.items}
+    retained = changed(after, bundle="b" * 64, agent="a" * 64, uploaded="", pushed="")
+    assert decode(encode(retained, "demo"), "demo").spans == after.spans
 
 
 def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
@@ -72,6 +72,6 @@ def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
     cheap, dear = (spent(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, ondemand))
     after = reshaped(record(shape=shape_of(spot), spans=spans), shape_of(ondemand))
     both = changed(after, spans=(*after.spans, Span(Kind.NODE, "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
-    told = spending(ondemand, catalog, both, [], NOW + 3600)
-    assert told.usd == pytest.approx(cheap + dear)
-    assert told.ondemand_usd == pytest.approx(2 * dear)
+    reported = spending(ondemand, catalog, both, [], NOW + 3600)
+    assert reported.usd == pytest.approx(cheap + dear)
+    assert reported.ondemand_usd == pytest.approx(2 * dear)

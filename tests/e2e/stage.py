@@ -75,9 +75,9 @@ class Stage:
         self.cloud = self.folder / "cloud"
         self.work.mkdir(parents=True)
         save_options(self.cloud, Options(fresh_project=self.fresh_project))
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+        retained = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         self.environment = {
-            **kept, "PYTHONPATH": str(REPO), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1",
+            **retained, "PYTHONPATH": str(REPO), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1",
             "COLUMNS": "200", "TPUCTL_LOCAL_DIR": str(self.cloud), "TPUCTL_CLOUD": "local",
         }  # fmt: skip
 

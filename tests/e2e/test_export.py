@@ -75,11 +75,11 @@ def test_the_scripts_alone_train_a_model_through_a_preemption(stage, tmp_path):
         "compute instances list",
         "storage buckets list",
     )
-    left = subprocess.run(
+    remaining = subprocess.run(
         ["bash", "-c", "; ".join(f"gcloud {one}" for one in lists)],
         env=environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "scripts" not in left.stdout
+    assert "scripts" not in remaining.stdout

@@ -34,8 +34,8 @@ def test_an_installed_tpuctl_runs_without_the_checkout(installer, wheel, tmp_pat
         name: str(tmp_path / name.lower())
         for name in ("UV_TOOL_DIR", "UV_TOOL_BIN_DIR", "PIPX_HOME", "PIPX_BIN_DIR")
     }
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "TPUCTL_"))}
-    environment = {**kept, **folders, "HOME": str(tmp_path)}
+    retained = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "TPUCTL_"))}
+    environment = {**retained, **folders, "HOME": str(tmp_path)}
 
     # A folder of its own: what is installed beside it is no code of a job.
     work = tmp_path / "work"

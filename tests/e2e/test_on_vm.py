@@ -78,8 +78,8 @@ def test_the_loop_on_the_vm_needs_no_other_computer(stage):
     stage.wait_for("the end", lambda: not [m for m in stage.machines() if m["running"]])
     record = json.loads(stage.read(".tpuctl/record.json"))
     assert record["history"]["outcome"] == "done"
-    told = stage.tpuctl("logs", "--controller").out
-    assert "TPU e2e-tpu-g1 is PREEMPTED" in told
-    assert told.index("Deleting TPU e2e-tpu-g2") < told.index("Stopping VM e2e-vm")
+    reported = stage.tpuctl("logs", "--controller").out
+    assert "TPU e2e-tpu-g1 is PREEMPTED" in reported
+    assert reported.index("Deleting TPU e2e-tpu-g2") < reported.index("Stopping VM e2e-vm")
     stage.tpuctl("down", "--yes", "--delete-data")
     assert stage.bucket() == ""

@@ -42,10 +42,10 @@ def test_unsafe_job_is_refused_and_runs_once_the_variable_is_gone(stage):
     log = stage.wait_for(
         "its log", lambda: text if "SEEN foreign" in (text := stage.logs(incarnation)) else ""
     )
-    seen = dict(line.split(" ", 2)[1:] for line in log.splitlines() if line.startswith("SEEN"))
-    assert seen["storage"] == seen["object"] == "200"
-    assert seen["control"] == "HTTP Error 404: Not Found"
-    assert "403 tpu.googleapis.com:443 is Google's" in seen["google"]
-    assert "403 models.invalid:443" in seen["foreign"]
+    observed = dict(line.split(" ", 2)[1:] for line in log.splitlines() if line.startswith("SEEN"))
+    assert observed["storage"] == observed["object"] == "200"
+    assert observed["control"] == "HTTP Error 404: Not Found"
+    assert "403 tpu.googleapis.com:443 is Google's" in observed["google"]
+    assert "403 models.invalid:443" in observed["foreign"]
     refused = stage.control("status")["refused"]
     assert refused == {"tpu.googleapis.com:443": 1, "models.invalid:443": 1}

@@ -54,5 +54,5 @@ def test_a_model_in_files_that_no_format_knows_is_stored_and_never_called_done(s
     assert "unclaimed" in stage.tpuctl("checkpoints").out
     again = stage.tpuctl("up", expect=5)
     assert "Creating " not in again.err, "nothing has changed, so nothing is trained again"
-    left = stage.tpuctl("down", "--yes", "--delete-data")
-    assert "unclaimed" in left.err, "what is deleted beside the checkpoints is named"
+    remaining = stage.tpuctl("down", "--yes", "--delete-data")
+    assert "unclaimed" in remaining.err, "what is deleted beside the checkpoints is named"

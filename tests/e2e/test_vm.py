@@ -48,8 +48,8 @@ def test_a_job_on_the_vm_survives_the_loss_of_vm_and_tpu(stage):
     assert job not in stage.jobs(b"loop.py")
     (beat,) = stage.wait_for("the VM's job again", lambda: stage.at(6, attempt=2))
     assert beat["resumed_from"] >= 5
-    told = "Starting VM e2e-vm (it was preempted)"
-    stage.wait_for("a word on it", lambda: told in stage.said(watch))
+    reported = "Starting VM e2e-vm (it was preempted)"
+    stage.wait_for("a word on it", lambda: reported in stage.said(watch))
 
     stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
     (beat,) = stage.wait_for("the job with another TPU", lambda: stage.at(1, incarnation=2))

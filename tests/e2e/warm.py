@@ -28,9 +28,9 @@ REQUEST_BYTES = 1_000_000
 class Command:
     """A running command; the part of subprocess.Popen that the tests use."""
 
-    def __init__(self, number: int, words: Sequence[str], told: FileIO) -> None:
-        self.number, self.args, self._told = number, list(words), told
-        self.pid = int(told.readline())
+    def __init__(self, number: int, words: Sequence[str], reported: FileIO) -> None:
+        self.number, self.args, self._told = number, list(words), reported
+        self.pid = int(reported.readline())
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -44,10 +44,10 @@ class Command:
         """Return the exit code, negative for a signal; raise TimeoutExpired after *timeout* seconds."""
         end = time.monotonic() + timeout
         while (code := self.poll()) is None:
-            left = end - time.monotonic()
-            if left <= 0:
+            remaining = end - time.monotonic()
+            if remaining <= 0:
                 raise subprocess.TimeoutExpired(self.args, timeout)
-            select.select([self._told], [], [], left)
+            select.select([self._told], [], [], remaining)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -131,18 +131,18 @@ def _bury() -> None:
             pass
 
 
-def _between(request: dict, out: int, err: int, told: int) -> list[str]:
+def _between(request: dict, out: int, err: int, reported: int) -> list[str]:
     """Fork the command and tell its number and, at its end, its exit code."""
     pid = os.fork()
     if pid:
-        os.write(told, f"{pid}\n".encode())
+        os.write(reported, f"{pid}\n".encode())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.write(told, f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
+        os.write(reported, f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
         os._exit(0)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(out, 1)
     os.dup2(err, 2)
-    for file in (out, err, told):
+    for file in (out, err, reported):
         os.close(file)
     os.chdir(request["folder"])
     os.environ.clear()

@@ -12,9 +12,9 @@ CLAIM = "\r\n".join(LINES).encode()
 
 
 async def _asked():
-    seen = []
+    observed = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        serving = server(asgi_app(lambda request: seen.append(request.peer) or Response.of({})))
+        serving = server(asgi_app(lambda request: observed.append(request.peer) or Response.of({})))
         task = asyncio.create_task(serving._serve([listener]))
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         mine = writer.get_extra_info("sockname")
@@ -25,10 +25,10 @@ async def _asked():
             await writer.wait_closed()
         serving.should_exit = True
         await task
-    return seen, mine
+    return observed, mine
 
 
 def test_a_forwarded_address_is_not_believed():
     """A machine's proxy could otherwise name the user's own connection, and act as the user."""
-    seen, mine = asyncio.run(_asked())
-    assert seen == [mine]
+    observed, mine = asyncio.run(_asked())
+    assert observed == [mine]

@@ -85,12 +85,12 @@ def test_a_maintenance_is_announced_begins_and_ends():
     lab = a_lab()
     lab.node()
     lab.cloud.set_node_state("n1", "maintenance:600")
-    told = lab.ok("GET", f"{NODES}/n1")["upcomingMaintenance"]
-    assert (told["type"], told["maintenanceStatus"]) == ("SCHEDULED", "PENDING")
-    assert told["windowStartTime"] < told["windowEndTime"]
+    reported = lab.ok("GET", f"{NODES}/n1")["upcomingMaintenance"]
+    assert (reported["type"], reported["maintenanceStatus"]) == ("SCHEDULED", "PENDING")
+    assert reported["windowStartTime"] < reported["windowEndTime"]
     lab.after(600)
     node = lab.ok("GET", f"{NODES}/n1")
-    assert node["upcomingMaintenance"] == {**told, "maintenanceStatus": "ONGOING"}
+    assert node["upcomingMaintenance"] == {**reported, "maintenanceStatus": "ONGOING"}
     assert (node["state"], node["health"]) == ("READY", "HEALTHY")
     lab.after(3 * 3600)
     assert "upcomingMaintenance" not in lab.ok("GET", f"{NODES}/n1")

@@ -73,8 +73,8 @@ def test_a_vm_preempted_while_it_starts_fails_its_insert():
     assert lab.ok("GET", f"{VMS}/v1")["status"] == "TERMINATED"
 
 
-@pytest.mark.parametrize(("action", "left"), [("STOP", "TERMINATED"), ("DELETE", None)])
-def test_the_run_time_limit_ends_any_vm(action, left):
+@pytest.mark.parametrize(("action", "remaining"), [("STOP", "TERMINATED"), ("DELETE", None)])
+def test_the_run_time_limit_ends_any_vm(action, remaining):
     """MaxRunDuration acts on the clock, also for standard VMs."""
     lab = a_lab()
     limit = {"maxRunDuration": {"seconds": "3600"}, "instanceTerminationAction": action}
@@ -84,7 +84,7 @@ def test_the_run_time_limit_ends_any_vm(action, left):
     assert lab.ok("GET", f"{VMS}/v1")["status"] == "RUNNING"
     lab.after(10)
     status, answer = lab.call("GET", f"{VMS}/v1")
-    assert (answer["status"] if status == 200 else None) == left
+    assert (answer["status"] if status == 200 else None) == remaining
 
 
 def test_the_run_time_begins_at_0_with_each_start():

@@ -18,11 +18,11 @@ def test_a_vm_goes_through_provisioning_and_staging_to_running():
     lab = a_lab()
     started = lab.ok("POST", VMS, vm_body())
     assert (started["status"], started["operationType"]) == ("RUNNING", "insert")
-    seen = [lab.ok("GET", f"{VMS}/v1")["status"]]
+    observed = [lab.ok("GET", f"{VMS}/v1")["status"]]
     for _ in range(2):
         lab.after(0.5)
-        seen.append(lab.ok("GET", f"{VMS}/v1")["status"])
-    assert seen == ["PROVISIONING", "STAGING", "RUNNING"]
+        observed.append(lab.ok("GET", f"{VMS}/v1")["status"])
+    assert observed == ["PROVISIONING", "STAGING", "RUNNING"]
     assert lab.operation(started)["status"] == "DONE"
     assert verbs(lab) == ["boot"]
 

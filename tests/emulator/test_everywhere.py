@@ -25,7 +25,7 @@ def lab():
     return lab
 
 
-def seen(answer):
+def observed(answer):
     """Return zone and name of each node of a list."""
     return [node["name"].split("/")[3::2] for node in answer["nodes"]]
 
@@ -37,7 +37,7 @@ def test_one_list_shows_the_nodes_of_all_zones(lab, size):
     if size:
         more = lab.ok("GET", f"{ALL}{size}&pageToken={answer['nextPageToken']}")
         answer = {"nodes": answer["nodes"] + more["nodes"]}
-    assert seen(answer) == [[ZONE, f"in-{ZONE}"], [OTHER, f"in-{OTHER}"]]
+    assert observed(answer) == [[ZONE, f"in-{ZONE}"], [OTHER, f"in-{OTHER}"]]
     assert "unreachable" not in answer
 
 
@@ -45,7 +45,7 @@ def test_a_zone_out_of_reach_is_named_and_what_is_in_it_not_shown(lab):
     """Its own list says so too, its other calls fail, and all is as before when it is back."""
     lab.cloud.set_zone_state(OTHER, "unreachable")
     answer = lab.ok("GET", ALL)
-    assert (seen(answer), answer["unreachable"]) == ([[ZONE, f"in-{ZONE}"]], [path(OTHER)])
+    assert (observed(answer), answer["unreachable"]) == ([[ZONE, f"in-{ZONE}"]], [path(OTHER)])
     assert lab.ok("GET", NODES.replace(ZONE, OTHER)) == {"nodes": [], "unreachable": [path(OTHER)]}
     node = f"{NODES.replace(ZONE, OTHER)}/in-{OTHER}"
     assert (lab.call("GET", node)[0], lab.call("DELETE", node)[0]) == (503, 503)
@@ -53,7 +53,7 @@ def test_a_zone_out_of_reach_is_named_and_what_is_in_it_not_shown(lab):
     again.cloud.restore(lab.cloud.snapshot())
     assert again.ok("GET", ALL)["unreachable"] == [path(OTHER)]
     lab.cloud.set_zone_state(OTHER, "reachable")
-    assert len(seen(lab.ok("GET", ALL))) == 2
+    assert len(observed(lab.ok("GET", ALL))) == 2
 
 
 def test_a_fault_can_leave_all_zones_out_of_one_list(lab):

@@ -50,11 +50,11 @@ def test_a_machine_finds_its_disks_where_its_startup_script_looks(make):
     write = 'echo text > "$TPUCTL_DISK_DIR/google-persistent-disk-2/saved"'
     script = f"#!/bin/bash\n{write}\n"
     with make(disks=("z-text-1", "z-scratch-2"), **{"startup-script": script}) as it:
-        kept = it.hosts.settings.root.parent / "data-disks"
-        saved = kept / "z-scratch-2/saved"
+        retained = it.hosts.settings.root.parent / "data-disks"
+        saved = retained / "z-scratch-2/saved"
         it.boot()
         until(lambda: saved.exists() and saved.read_text() == "text\n", "the first boot's file", 90)
-        assert list((kept / "z-text-1").iterdir()) == []
+        assert list((retained / "z-text-1").iterdir()) == []
         saved.unlink()
         it.hosts.stop(it.machine.id)
         it.boot()

@@ -80,8 +80,8 @@ def test_dpkg_is_locked_on_a_new_machine_and_apt_waits_only_with_a_timeout(make)
         done = it.run("apt-get -o DPkg::Lock::Timeout=600 update")
         assert done.exit_status == 100, "no timeout makes `update` wait"
         assert "lists/lock. It is held by process" in str(done.stderr)
-        told = asyncio.run(_install_while_it_is_locked(it, holder))
-        assert "Waiting for cache lock: Could not get lock" in told
+        reported = asyncio.run(_install_while_it_is_locked(it, holder))
+        assert "Waiting for cache lock: Could not get lock" in reported
         it.hosts.stop(it.machine.id)
         it.boot()
         assert it.output("apt-get install -y --no-upgrade bash")
@@ -93,15 +93,15 @@ async def _install_while_it_is_locked(it, holder: str) -> str:
     async with await it.connect() as connection:
         command = "apt-get -o DPkg::Lock::Timeout=600 install -y --no-upgrade bash 2>&1"
         async with connection.create_process(command) as process:
-            told = ""
-            while "held by process" not in told:
+            reported = ""
+            while "held by process" not in reported:
                 more = await asyncio.wait_for(process.stdout.read(4096), 90)
-                assert more, told
-                told += more
+                assert more, reported
+                reported += more
             assert (await connection.run(f"kill {holder}")).exit_status == 0
             done = await process.wait(timeout=90)
             assert done.exit_status == 0
-            return told + str(done.stdout)
+            return reported + str(done.stdout)
 
 
 def test_a_machine_without_cron_has_none(make):

@@ -40,9 +40,9 @@ def test_folder_of_virtual_environments_reaches_the_machines(monkeypatch, tmp_pa
     machine = Machine("m", 1, "m", "vm", "z", "p", 1, "127.0.0.9", "e2-small", "s@p", (), preemptible=True)
     settings = HostSettings(tmp_path, "c", "http://127.0.0.1:1", 22, 80)
     paths = dict.fromkeys(("files", "binaries", "temporary", "authorities"), tmp_path)
-    seen = machine_environment(machine, settings, **paths)
-    assert seen["TPUCTL_VENV_CACHE"] == "/somewhere"
-    assert "TPUCTL_TPU__SPOT" not in seen
+    observed = machine_environment(machine, settings, **paths)
+    assert observed["TPUCTL_VENV_CACHE"] == "/somewhere"
+    assert "TPUCTL_TPU__SPOT" not in observed
 
 
 def test_no_outgoing_connection_takes_a_port_between_the_choice_and_the_start():
@@ -91,11 +91,11 @@ def test_the_shell_is_led_to_the_local_cloud_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path))
     options = replace(load_options(tmp_path), proxy_port=4711)
     save_options(tmp_path, options)
-    seen = environment(Address(1, 1, "http://127.0.0.1:8", options.ssh_port, "p", "process"))
-    overrides = {k: v for k, v in seen.items() if "ENDPOINT" in k}
+    observed = environment(Address(1, 1, "http://127.0.0.1:8", options.ssh_port, "p", "process"))
+    overrides = {k: v for k, v in observed.items() if "ENDPOINT" in k}
     assert len(overrides) > 15
     assert all(value.startswith("http://127.0.0.1:8") for value in overrides.values())
-    assert (seen["CLOUDSDK_PROXY_TYPE"], seen["CLOUDSDK_PROXY_PORT"]) == ("http", "4711")
+    assert (observed["CLOUDSDK_PROXY_TYPE"], observed["CLOUDSDK_PROXY_PORT"]) == ("http", "4711")
 
 
 def test_ports_stay_and_missing_ones_are_added(tmp_path):

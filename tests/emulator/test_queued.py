@@ -28,11 +28,11 @@ def test_a_queued_resource_waits_is_chosen_and_becomes_active_with_a_node():
     """404, CREATING, WAITING_FOR_RESOURCES, PROVISIONING first without and then with a node, ACTIVE."""
     lab = a_lab()
     submit(lab)
-    seen = []
+    observed = []
     for _ in range(35):
-        seen.append((state(lab), node_states(lab).get("n1")))
+        observed.append((state(lab), node_states(lab).get("n1")))
         lab.after(0.1)
-    assert list(dict.fromkeys(seen)) == [
+    assert list(dict.fromkeys(observed)) == [
         (None, None),
         ("CREATING", None),
         ("WAITING_FOR_RESOURCES", None),

@@ -24,12 +24,12 @@ DAY = 24 * 3600
 
 def record(lab, seconds, step=0.1):
     """Return the states seen in the next *seconds*, each once in a row."""
-    seen = []
+    observed = []
     for _ in range(round(seconds / step)):
         lab.after(step)
-        if not seen or seen[-1] != state(lab):
-            seen.append(state(lab))
-    return seen
+        if not observed or observed[-1] != state(lab):
+            observed.append(state(lab))
+    return observed
 
 
 def test_a_zone_without_stock_keeps_it_waiting_until_there_is_some():
@@ -106,11 +106,11 @@ def test_provisioning_can_go_on_for_ever():
     lab.cloud.fail_next(CREATE, ["never-active"])
     submit(lab)
     lab.after(2)
-    seen = set()
+    observed = set()
     for _ in range(100):
         lab.after(0.7)
-        seen.add((state(lab), node_states(lab).get("n1")))
-    assert seen == {("PROVISIONING", None), ("PROVISIONING", "CREATING")}
+        observed.add((state(lab), node_states(lab).get("n1")))
+    assert observed == {("PROVISIONING", None), ("PROVISIONING", "CREATING")}
     lab.ok("DELETE", f"{QUEUED}/q1?force=true")
     lab.after(10)
     assert (state(lab), node_states(lab), lab.hosts.calls) == (None, {}, [])

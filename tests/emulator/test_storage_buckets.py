@@ -52,16 +52,16 @@ def test_a_missing_bucket_is_404():
 def test_explicit_nulls_mean_not_given():
     """The client sends effectiveTime null when it asks for a soft delete policy."""
     soft = {"retentionDurationSeconds": 0, "effectiveTime": None}
-    kept = a_storage(softDeletePolicy=soft, labels=None).buckets.get("data").fields
-    assert kept["softDeletePolicy"]["retentionDurationSeconds"] == "0"
-    assert kept["softDeletePolicy"]["effectiveTime"].endswith("Z")
-    assert "labels" not in kept
+    retained = a_storage(softDeletePolicy=soft, labels=None).buckets.get("data").fields
+    assert retained["softDeletePolicy"]["retentionDurationSeconds"] == "0"
+    assert retained["softDeletePolicy"]["effectiveTime"].endswith("Z")
+    assert "labels" not in retained
 
 
 def test_soft_delete_is_on_for_seven_days_unless_turned_off():
     """New buckets keep and bill deleted objects for a week."""
-    kept = a_storage().buckets.get("data").fields["softDeletePolicy"]
-    assert kept["retentionDurationSeconds"] == "604800"
+    retained = a_storage().buckets.get("data").fields["softDeletePolicy"]
+    assert retained["retentionDurationSeconds"] == "604800"
 
 
 def test_a_patch_merges_and_null_deletes():
@@ -93,10 +93,10 @@ def test_only_an_empty_bucket_is_deleted():
 def test_a_policy_is_written_only_over_the_one_that_was_read():
     """The second of two writers with the same etag is refused."""
     buckets = a_storage().buckets
-    seen = buckets.policy("data")
-    first = buckets.set_policy("data", {**seen, "bindings": [{"role": "r", "members": ["a"]}]})
+    observed = buckets.policy("data")
+    first = buckets.set_policy("data", {**observed, "bindings": [{"role": "r", "members": ["a"]}]})
     assert first["bindings"][0]["members"] == ["a"]
-    assert refused(buckets.set_policy, "data", {**seen, "bindings": []})[0] == 412
+    assert refused(buckets.set_policy, "data", {**observed, "bindings": []})[0] == 412
     assert buckets.policy("data") == first
 
 

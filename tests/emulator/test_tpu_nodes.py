@@ -172,14 +172,14 @@ def test_lists_come_in_pages():
     lab = a_lab()
     for index in range(5):
         lab.ok("POST", f"{NODES}?nodeId=n{index}", node_body())
-    seen, token = [], ""
+    observed, token = [], ""
     while True:
         answer = lab.ok("GET", f"{NODES}?pageSize=2&pageToken={token}")
-        seen.append([node["name"].rsplit("/", 1)[1] for node in answer["nodes"]])
+        observed.append([node["name"].rsplit("/", 1)[1] for node in answer["nodes"]])
         token = answer.get("nextPageToken", "")
         if not token:
             break
-    assert seen == [["n0", "n1"], ["n2", "n3"], ["n4"]]
+    assert observed == [["n0", "n1"], ["n2", "n3"], ["n4"]]
 
 
 def test_a_node_deleted_between_two_pages_hides_no_other():
@@ -217,8 +217,8 @@ def test_a_slice_publishes_host_keys_unless_its_metadata_says_otherwise():
     lab = a_lab()
     lab.node("usual")
     lab.node("silent", metadata={"enable-guest-attributes": "FALSE"})
-    seen = [machine.attributes["enable-guest-attributes"] for machine in lab.cloud.machines()]
-    assert seen == ["TRUE", "FALSE"]
+    observed = [machine.attributes["enable-guest-attributes"] for machine in lab.cloud.machines()]
+    assert observed == ["TRUE", "FALSE"]
 
 
 def test_operations_are_listed_and_can_be_forgotten():

@@ -226,7 +226,7 @@ class Controller:
     def run(self, until=lambda r: False, *, passes=300, seconds=float("inf"), at_end=None):
         """Run passes until *until*, an end, or *seconds* of virtual time; never more than *passes*."""
         start = self.lab.clock.now()
-        over = lambda seen: until(seen) or self.lab.clock.now() - start >= seconds  # noqa: E731
+        over = lambda observed: until(observed) or self.lab.clock.now() - start >= seconds  # noqa: E731
         passes_made = passes_to_the_end(self.watcher, self.deployment, self.turns(passes), until=over)
         result = run(passes_made)
         raise_outcome(result)

@@ -14,7 +14,7 @@ SPEC = a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none")
 KIND = "v5litepod-8"
 
 
-def kept(lab):
+def retained(lab):
     """Return what the object holds of the first zone."""
     return memory_of(decoded(lab.get(object_names.CAPACITY)), ZONE, KIND)
 
@@ -43,7 +43,7 @@ def test_a_long_stockout_is_written_once_a_minute_at_most_and_calm_not_at_all(la
     controller, times = writes(lab)
     assert 5 <= len(times) <= 900 / SPACING + 1
     assert min(later - earlier for earlier, later in pairwise(times)) >= SPACING
-    assert kept(lab).refused >= 5
+    assert retained(lab).refused >= 5
     lab.change(stockouts=frozenset())
     controller.up()
     lab.wait(120)
@@ -59,7 +59,7 @@ def remembering(lab):
     controller = lab.up(SPEC)
     lab.wait(SPACING + 1)
     controller.run(seconds=120)
-    assert kept(lab).refused
+    assert retained(lab).refused
     return controller
 
 
@@ -79,7 +79,7 @@ def test_a_lost_record_does_not_lose_the_memory(lab, damage):
     assert later.record.zone_memories == ()
     later.want()
     later.one_pass()
-    assert memory_of(later.record.zone_memories, ZONE, KIND).refused == kept(lab).refused
+    assert memory_of(later.record.zone_memories, ZONE, KIND).refused == retained(lab).refused
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_damaged_object_counts_as_empty_and_is_written_again(lab, data):
     later = lab.controller(SPEC)
     later.run(seconds=60)
     assert later.record.zone_memories == controller.record.zone_memories
-    assert kept(lab).refused
+    assert retained(lab).refused
 
 
 def test_what_another_has_written_in_between_is_read_and_not_lost(lab):

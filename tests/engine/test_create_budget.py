@@ -38,10 +38,10 @@ def test_a_zone_is_asked_once_in_five_seconds(path):
     assert budget.take(ZONE, NOW + ZONE_PAUSE) == 0
 
 
-@pytest.mark.parametrize(("told", "limit"), [("", 60), ("5", 5), ("1000", 91), ("0", 1), ("many", 60)])
-def test_the_limit_may_be_set_and_is_never_above_what_the_api_takes(path, told, limit):
+@pytest.mark.parametrize(("reported", "limit"), [("", 60), ("5", 5), ("1000", 91), ("0", 1), ("many", 60)])
+def test_the_limit_may_be_set_and_is_never_above_what_the_api_takes(path, reported, limit):
     """A number that is none is left out."""
-    budget = CreateBudgetFile(path, limit_of({"TPUCTL_CREATES_A_MINUTE": told}))
+    budget = CreateBudgetFile(path, limit_of({"TPUCTL_CREATES_A_MINUTE": reported}))
     taken = [budget.take(f"zone-{number}", NOW) for number in range(100)]
     assert taken.count(0.0) == limit <= MOST_A_MINUTE
 

@@ -23,8 +23,8 @@ def make(lab, *names, zone=ZONE):
 
 def disks(lab):
     """Return the names of the zone's disks with how many use each."""
-    kept = lab.cloud.compute.disks
-    return {disk.name: len(kept.users(disk)) for disk in kept.in_zone(ZONE)}
+    retained = lab.cloud.compute.disks
+    return {disk.name: len(retained.users(disk)) for disk in retained.in_zone(ZONE)}
 
 
 @pytest.mark.parametrize("request_", ["node", "queued"])

@@ -152,8 +152,8 @@ def test_down_lists_what_refuses_to_go(lab):
     """After its deadline `down` says what is left and in which state."""
     controller = lab.up()
     lab.change(denied_permissions=frozenset({"tpu.nodes.delete"}))
-    left = controller.deletion().machines()
-    assert [(item.kind, item.name, item.zone, item.state) for item in left] == [
+    remaining = controller.deletion().machines()
+    assert [(item.kind, item.name, item.zone, item.state) for item in remaining] == [
         ("TPU", "demo-tpu-g1", ZONE, "READY")
     ]
     assert lab.mutations()["tpu.nodes.delete"] <= 12
@@ -165,8 +165,8 @@ def test_down_does_not_call_it_empty_when_it_cannot_look(lab):
     """A list that fails is an entry of its own, never "nothing left" (I7)."""
     controller = lab.up()
     lab.change(denied_permissions=frozenset({"tpu.nodes.list"}))
-    left = controller.deletion().machines()
-    assert [(item.kind, item.name) for item in left] == [("TPU", "?")]
+    remaining = controller.deletion().machines()
+    assert [(item.kind, item.name) for item in remaining] == [("TPU", "?")]
     assert "demo-tpu-g1" in lab.nodes()
 
 
@@ -187,9 +187,9 @@ def test_down_never_deletes_a_bucket_that_it_did_not_make(lab, adopt):
     controller = lab.controller(spec)
     controller.cloud.buckets.create(NewBucket("theirs", "europe-west4", labels, "a@b.invalid"))
     before = lab.mutations()["storage.buckets.delete"]
-    left = delete_data(controller, "theirs")
-    assert left is not None
-    assert "kept" in left.state
+    remaining = delete_data(controller, "theirs")
+    assert remaining is not None
+    assert "kept" in remaining.state
     assert lab.mutations()["storage.buckets.delete"] == before
 
 
@@ -197,9 +197,9 @@ def test_down_says_when_the_bucket_cannot_be_deleted(lab):
     """A bucket that refuses to go is listed, not raised half-way."""
     controller = lab.up()
     lab.change(denied_permissions=frozenset({"storage.buckets.delete"}))
-    left = delete_data(controller, lab.bucket)
-    assert left is not None
-    assert left.name == lab.bucket
+    remaining = delete_data(controller, lab.bucket)
+    assert remaining is not None
+    assert remaining.name == lab.bucket
 
 
 def test_down_waits_for_a_create_whose_answer_was_lost(lab):
@@ -259,8 +259,8 @@ def test_down_is_not_done_before_the_record_is_closed(lab):
     assert lab.controller(state="another computer").record.node.incarnation == 2
     later = lab.up().deletion()
     lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 500)
-    left = later.close()
-    assert (left.kind, left.name) == ("record", ".tpuctl/record.json")
+    remaining = later.close()
+    assert (remaining.kind, remaining.name) == ("record", ".tpuctl/record.json")
 
 
 def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, monkeypatch):
@@ -287,7 +287,7 @@ def test_down_takes_a_list_that_failed_for_no_witness(lab, monkeypatch):
     listed, looks = adapter.labelled, []
     lab.cloud.fail_next("compute.instances.delete", ["permission denied"])
 
-    def seen(self, *words):
+    def observed(self, *words):
         looks.append(lab.clock.now())
         if len(looks) == 2:
             return Unknown("no answer")
@@ -296,7 +296,7 @@ def test_down_takes_a_list_that_failed_for_no_witness(lab, monkeypatch):
             return Absent()
         return listed(self, *words)
 
-    monkeypatch.setattr(adapter, "labelled", seen)
+    monkeypatch.setattr(adapter, "labelled", observed)
     assert deletion.machines() == ()
     assert lab.vms() == {}
 

@@ -16,11 +16,11 @@ PATH = Path("/somewhere/record.json")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 def test_a_disk_without_room_is_reported_as_that(number):
     """Whoever wrote: an error of `write` names no file."""
-    told = disk_trouble(OSError(number, os.strerror(number)))
-    assert "cannot be written" in told.message
-    assert os.strerror(number).lower() in told.message
-    assert told.hint
-    assert told.changed
+    reported = disk_trouble(OSError(number, os.strerror(number)))
+    assert "cannot be written" in reported.message
+    assert os.strerror(number).lower() in reported.message
+    assert reported.hint
+    assert reported.changed
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EIO])

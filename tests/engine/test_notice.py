@@ -18,7 +18,7 @@ def ring(lab, incarnation=1):
 
 def passes(controller, seconds, happen=None, at=0.0):
     """Run passes for a while and return when each was; *happen* happens *at* seconds from now."""
-    lab, start, seen = controller.lab, controller.lab.clock.now(), []
+    lab, start, observed = controller.lab, controller.lab.clock.now(), []
     wait = lab.clock.wait
 
     def interrupted(pause, wake=None):
@@ -31,18 +31,18 @@ def passes(controller, seconds, happen=None, at=0.0):
 
     done = []
     lab.clock.wait = interrupted
-    controller.run(lambda r: seen.append(r.world.observed_at - start), seconds=seconds)
+    controller.run(lambda r: observed.append(r.world.observed_at - start), seconds=seconds)
     lab.clock.wait = wait
-    return seen
+    return observed
 
 
 def test_a_ring_ends_the_pause_within_one_listen(lab):
     """Polls of a minute; the ring comes 10 s after one and is heard within 3 s, once."""
     controller = lab.up(a_spec(watch__poll="1m"))
-    seen = passes(controller, 150, lambda: ring(lab), at=70)
-    early = [at for at in seen if 70 <= at <= 73.5]
+    observed = passes(controller, 150, lambda: ring(lab), at=70)
+    early = [at for at in observed if 70 <= at <= 73.5]
     assert len(early) == 1
-    assert [at for at in seen if 74 < at < 130] == []
+    assert [at for at in observed if 74 < at < 130] == []
 
 
 def test_without_a_ring_the_polls_are_the_only_passes(lab):
@@ -50,18 +50,18 @@ def test_without_a_ring_the_polls_are_the_only_passes(lab):
     controller = lab.up(a_spec(watch__poll="1m"))
     ring(lab, incarnation=7)
     before = lab.cloud.calls["tpu.nodes.list"]
-    seen = passes(controller, 10 * MINUTE)
-    assert len(seen) <= 12
-    assert lab.cloud.calls["tpu.nodes.list"] - before == len(seen)
+    observed = passes(controller, 10 * MINUTE)
+    assert len(observed) <= 12
+    assert lab.cloud.calls["tpu.nodes.list"] - before == len(observed)
 
 
 def test_an_overdue_heartbeat_ends_a_long_pause(lab):
     """The machine vanishes without a word; with polls of an hour the silence is seen within minutes."""
     controller = lab.up(a_spec(watch__poll="1h"))
     lab.machines.report()
-    seen = passes(controller, 59 * MINUTE, lambda: lab.cloud.preempt("demo-tpu-g1", notice=False), at=20)
+    observed = passes(controller, 59 * MINUTE, lambda: lab.cloud.preempt("demo-tpu-g1", notice=False), at=20)
     assert controller.record.node.incarnation == 2
-    assert min(at for at in seen if at > 20) <= 20 + 2 * 4 * 30 + 5
+    assert min(at for at in observed if at > 20) <= 20 + 2 * 4 * 30 + 5
 
 
 @pytest.mark.parametrize("preempted", [True, False])

@@ -184,15 +184,15 @@ def test_a_slow_receiver_holds_no_pass_up():
     hears = threading.Event()
 
     class Slow(Ear):
-        def send(self, told):
+        def send(self, reported):
             assert hears.wait(60)
-            super().send(told)
+            super().send(reported)
 
     slow = Slow()
     postman = Postman(outbox(Shelf(), slow, clock=receivers_clock()))
     postman.add([notification()])
     assert slow.heard == []
-    assert [left.id for left in postman.end(0.05)] in ([], ["d-done-1"])
+    assert [remaining.id for remaining in postman.end(0.05)] in ([], ["d-done-1"])
     hears.set()
     postman._thread.join(60)
     assert slow.heard == ["d-done-1"]
@@ -213,7 +213,7 @@ def beat(phase=Phase.RUN, incarnation=1, **more):
     return Heartbeat(incarnation, 0, phase, 990.0, **more)
 
 
-def told(record, *beats, outcome=None, spent=0.0, spec=SPEC, at=1000.0):
+def reported(record, *beats, outcome=None, spent=0.0, spec=SPEC, at=1000.0):
     """Return what is due, by event."""
     found = due(spec, world(heartbeats=Present(beats), observed_at=at), record, outcome, "why", spent)
     return {one.event: one for one in found}
@@ -224,31 +224,31 @@ FIRST = record_of(started_at=100.0, incarnation=1, zone="z")
 
 def test_what_a_notification_says_and_its_id():
     """The id names the life of the deployment and the thing, so it is the same in each pass."""
-    assert told(FIRST) == {}
-    assert told(FIRST, beat())["up"].id == f"{SPEC.name}-100-up"
+    assert reported(FIRST) == {}
+    assert reported(FIRST, beat())["up"].id == f"{SPEC.name}-100-up"
     second = changed(FIRST, incarnation=2, preemptions=1)
-    assert told(second)["preempted"].id.endswith("-preempted-1")
-    assert set(told(second, beat())) == {"preempted"}, "a report of the machine before proves nothing"
-    resumed = told(second, beat(incarnation=2, resumed_from=40))["resumed"]
+    assert reported(second)["preempted"].id.endswith("-preempted-1")
+    assert set(reported(second, beat())) == {"preempted"}, "a report of the machine before proves nothing"
+    resumed = reported(second, beat(incarnation=2, resumed_from=40))["resumed"]
     assert (resumed.id, resumed.data["resumed_from"]) == (f"{SPEC.name}-100-resumed-2", 40)
     again = changed(FIRST, started_at=200.0)
-    assert told(again, beat())["up"].id != told(FIRST, beat())["up"].id
+    assert reported(again, beat())["up"].id != reported(FIRST, beat())["up"].id
 
 
 def test_the_budget_is_notified_at_80_percent_and_at_the_stop():
     """Not before."""
     spec = make_spec(watch__budget_usd=10.0)
-    assert told(FIRST, spent=7.99, spec=spec) == {}
-    assert told(FIRST, spent=8.0, spec=spec)["budget"].id.endswith("-budget-10")
-    assert told(FIRST, outcome=Outcome.SPENT)["budget"].text == "stopped: why"
+    assert reported(FIRST, spent=7.99, spec=spec) == {}
+    assert reported(FIRST, spent=8.0, spec=spec)["budget"].id.endswith("-budget-10")
+    assert reported(FIRST, outcome=Outcome.SPENT)["budget"].text == "stopped: why"
 
 
 def test_a_stall_is_notified_once_for_each_last_step():
     """By the last step's time, with the deployment's own limit."""
     last = {"progress_at": 1000.0, "step": 7}
-    assert "stalled" not in told(FIRST, beat(**last), at=1000.0 + SPEC.watch.stall - 1)
-    found = told(FIRST, beat(**last), at=1000.0 + SPEC.watch.stall)["stalled"]
-    assert found.id == told(FIRST, beat(**last), at=9000.0 + SPEC.watch.stall)["stalled"].id
+    assert "stalled" not in reported(FIRST, beat(**last), at=1000.0 + SPEC.watch.stall - 1)
+    found = reported(FIRST, beat(**last), at=1000.0 + SPEC.watch.stall)["stalled"]
+    assert found.id == reported(FIRST, beat(**last), at=9000.0 + SPEC.watch.stall)["stalled"].id
     assert "the last one was 7" in found.text
 
 
@@ -256,7 +256,7 @@ def test_a_machine_with_another_time_in_each_report_is_notified_once():
     """Else it would have a webhook called every few seconds, and a program started."""
     now, made = 1.0e9, changed(FIRST, requested_at=1.0e9 - 3.5 * SPEC.watch.stall)
     times = [now - SPEC.watch.stall - 100.0 * number for number in range(2000)]
-    found = {told(made, beat(progress_at=at, step=7), at=now)["stalled"].id for at in times}
+    found = {reported(made, beat(progress_at=at, step=7), at=now)["stalled"].id for at in times}
     assert len(found) <= 4
 
 

@@ -90,19 +90,19 @@ def a_beat(worker, **more):
 
 def test_where_guest_attributes_are_closed_the_keys_come_from_the_workers_own_report():
     """The second way is taken only when the first is refused, and only for that worker."""
-    told = closed(a_beat(0, host_keys=["ssh-ed25519 AAAA0"]), a_beat(1, host_keys=["ssh-ed25519 AAAA1"]))
-    assert worker_keys(told, NODE, 1) == ("ssh-ed25519 AAAA1",)
+    reported = closed(a_beat(0, host_keys=["ssh-ed25519 AAAA0"]), a_beat(1, host_keys=["ssh-ed25519 AAAA1"]))
+    assert worker_keys(reported, NODE, 1) == ("ssh-ed25519 AAAA1",)
     with pytest.raises(AuthError, match="disableGuestAttributesAccess"):
         worker_keys(closed(a_beat(0, host_keys=["ssh-ed25519 AAAA0"]), a_beat(1)), NODE, 1)
 
 
 def test_keys_that_are_not_published_yet_are_waited_for():
     """An open interface without keys is no reason to believe another one."""
-    told = closed(a_beat(1, host_keys=["ssh-ed25519 AAAA1"]))
+    reported = closed(a_beat(1, host_keys=["ssh-ed25519 AAAA1"]))
 
     def none_yet(name, zone, worker):
         raise NotFoundError("none published yet")
 
-    told.nodes.host_keys = none_yet
+    reported.nodes.host_keys = none_yet
     with pytest.raises(NotFoundError):
-        worker_keys(told, NODE, 1)
+        worker_keys(reported, NODE, 1)

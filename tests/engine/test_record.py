@@ -62,9 +62,9 @@ def test_the_copy_in_the_bucket_is_the_record(lab):
     controller = lab.controller()
     assert controller.record.job.bundle
     controller.up()
-    seen = controller.record
+    observed = controller.record
     other = lab.controller(state="another computer")
-    assert changed(other.record, serial=0, fence=0) == replace(seen, serial=0, fence=0)
+    assert changed(other.record, serial=0, fence=0) == replace(observed, serial=0, fence=0)
     other.records.update(lambda record: changed(record, preemptions=7))
     old = lab.folder / "state" / "record.json"
     old.write_bytes(old.read_bytes().replace(b'"serial": ', b'"serial": 99'))
@@ -95,8 +95,8 @@ def test_a_damaged_record_is_rebuilt_and_nothing_is_made_twice(lab, data, where)
         before.zones_used,
     )
     assert after.started_at == pytest.approx(before.started_at, abs=60)
-    kept = lab.objects(".tpuctl/record.json.damaged")
-    assert [lab.get(name) for name in kept] == ([data] if where != "disk" and data else [])
+    retained = lab.objects(".tpuctl/record.json.damaged")
+    assert [lab.get(name) for name in retained] == ([data] if where != "disk" and data else [])
 
 
 def test_a_lost_record_never_gives_a_name_twice(lab):
@@ -167,7 +167,7 @@ def test_one_bucket_serves_one_deployment(lab):
 def test_every_mutating_call_has_its_intent_before_and_its_result_after(lab):
     """When the wire sees a call, the journal on disk already names it; in the end each intent has its result."""
     controller = lab.controller()
-    path, seen = lab.folder / "state" / "journal.jsonl", []
+    path, observed = lab.folder / "state" / "journal.jsonl", []
 
     def entries(part):
         lines = path.read_text().splitlines() if path.exists() else []
@@ -181,7 +181,7 @@ def test_every_mutating_call_has_its_intent_before_and_its_result_after(lab):
         if what.startswith("DELETE"):
             kind = "node" if "/nodes/" in what else "vm"
         if kind:
-            seen.append(what)
+            observed.append(what)
             done = {e["id"] for e in entries("result")}
             assert any(e["kind"] == kind and e["id"] not in done for e in entries("intent")), what
 
@@ -190,7 +190,7 @@ def test_every_mutating_call_has_its_intent_before_and_its_result_after(lab):
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.up()
     controller.deletion().machines()
-    assert len(seen) >= 7
+    assert len(observed) >= 7
     intents, results = entries("intent"), entries("result")
     assert sorted(e["id"] for e in intents) == sorted(e["id"] for e in results)
     assert {e["outcome"] for e in results} == {"ok"}

@@ -55,11 +55,11 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.want()
-    told = []
-    controller.run(lambda r: told.extend(r.failures) or (r.plan.settled))
+    reported = []
+    controller.run(lambda r: reported.extend(r.failures) or (r.plan.settled))
     assert lab.mutations()["tpu.nodes.create"] == 3
     assert the_one_node(lab) == "demo-tpu-g3"
-    (refused,) = told
+    (refused,) = reported
     assert refused.error.message == (
         "it has to wait: demo-tpu-g1 is being deleted and still counts against the quota; "
         "it is requested again in a moment, under the next number"
@@ -93,11 +93,11 @@ def test_quota_with_room_for_one_is_learned_once(tmp_path):
     lab.up()
 
     def lose():
-        controller, told, before = lab.controller(), [], lab.mutations()["tpu.nodes.create"]
+        controller, reported, before = lab.controller(), [], lab.mutations()["tpu.nodes.create"]
         lab.cloud.preempt(the_one_node(lab), notice=False)
         controller.want()
-        controller.run(lambda r: told.append(r.plan.waiting) or (r.plan.settled))
-        lines = {line for waiting in told for line in waiting if "quota" in line}
+        controller.run(lambda r: reported.append(r.plan.waiting) or (r.plan.settled))
+        lines = {line for waiting in reported for line in waiting if "quota" in line}
         return lab.mutations()["tpu.nodes.create"] - before, lines, controller
 
     assert lose()[0] == 2
@@ -328,7 +328,7 @@ def test_a_foreign_vm_with_our_name_is_refused_and_not_touched(lab, running):
     assert controller.one_pass().plan.outcome is Outcome.DONE
     lab.clock.advance(5)
     assert lab.vms() == before
-    assert [left.name for left in controller.deletion().machines()] == []
+    assert [remaining.name for remaining in controller.deletion().machines()] == []
     assert lab.vms() == before
     assert lab.mutations()["compute.instances.start"] == 0
 

@@ -65,13 +65,13 @@ def test_down_sweeps_both_regions_also_after_the_file_names_one(lab):
 def test_a_kill_around_a_create_leaves_one_tpu_in_one_of_the_regions(tmp_path, moment, number):
     """Killed around the create in the first region or the second: one TPU is left, and `down` finds it."""
     lab = Lab(tmp_path, stockouts=frozenset({ZONE}))
-    seen = 0
+    observed = 0
 
     def kill(what):
-        nonlocal seen
+        nonlocal observed
         if what.startswith("POST") and what.endswith("/nodes"):
-            seen += 1
-            if seen == number:
+            observed += 1
+            if observed == number:
                 raise Kill
 
     setattr(lab.wire, moment, kill)

@@ -61,9 +61,9 @@ def test_a_command_that_leaves_while_nothing_answers_does_not_say_that_it_goes_o
         raise TransientError("the bucket does not answer", hint="nothing to do: tpuctl goes on")
 
     controller.watcher.reconciler.one_pass = refuse
-    with pytest.raises(TransientError) as left:
+    with pytest.raises(TransientError) as remaining:
         controller.watcher.run(lambda result: True)
-    assert left.value.hint == "run the same command again when it answers"
+    assert remaining.value.hint == "run the same command again when it answers"
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
     pauses = [later - earlier for earlier, later in pairwise(tries)]
     assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True))
     assert len({pause / most for pause, most in zip(pauses, longest, strict=True)}) > 1
-    told = [event.data for event in controller.events if event.kind == "failure"]
-    assert [data["tries"] for data in told] == [1, 2, 3, 4, 5, 6, 7]
-    assert {data["since"] for data in told} == {tries[0]}
+    reported = [event.data for event in controller.events if event.kind == "failure"]
+    assert [data["tries"] for data in reported] == [1, 2, 3, 4, 5, 6, 7]
+    assert {data["since"] for data in reported} == {tries[0]}
     assert "works again after" in controller.events[-1].text
     (said,) = [event.text for event in controller.events if "trying again" in event.text]
     assert f"at least every {max(poll, 60)} s, until it answers" in said
@@ -115,8 +115,8 @@ def test_a_command_that_waits_for_a_goal_gives_up_on_a_cloud_that_is_gone(lab):
         raise TransientError("the network is down")
 
     watcher.reconciler.one_pass = refuse
-    with pytest.raises(TransientError) as left:
+    with pytest.raises(TransientError) as remaining:
         watcher.run(lambda result: False)
-    assert left.value.hint == "run the same command again when it answers"
+    assert remaining.value.hint == "run the same command again when it answers"
     assert 900 <= lab.clock.now() - tries[0] <= 960
     assert [e.text for e in controller.events if "for 15 min" in e.text]

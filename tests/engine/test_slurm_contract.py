@@ -162,8 +162,8 @@ class Real:
     def join(self, incarnation):
         """Let a machine of the node come, as `slurm.sh node` does."""
         self.leave()
-        told = self.word("call", "scontrol", "update", f"nodename={NODE}", f"comment={incarnation}")
-        assert told.exit_code == 0, told.stderr
+        reported = self.word("call", "scontrol", "update", f"nodename={NODE}", f"comment={incarnation}")
+        assert reported.exit_code == 0, reported.stderr
         start = f'. "$TPUCTL_ROOT/slurm/settings"; exec slurmd -D -N {NODE} -d "$(command -v slurmstepd)"'
         self.slurmd = subprocess.Popen(
             ["bash", str(self.here / "slurm.sh"), "call", "bash", "-c", start],

@@ -22,11 +22,11 @@ def written(lab, monkeypatch):
     times = defaultdict(list)
     put_blob = lab.storage.objects.put_blob
 
-    def noted(bucket, name, *rest, **more):
+    def recorded(bucket, name, *rest, **more):
         times[name].append(lab.clock.now())
         return put_blob(bucket, name, *rest, **more)
 
-    monkeypatch.setattr(lab.storage.objects, "put_blob", noted)
+    monkeypatch.setattr(lab.storage.objects, "put_blob", recorded)
     return times
 
 
@@ -45,7 +45,7 @@ def refusals(lab, monkeypatch):
     objects, found = lab.storage.objects, []
     check = objects.check_rate
 
-    def noted(bucket, name):
+    def recorded(bucket, name):
         if name.startswith(MACHINES):
             return
         try:
@@ -55,7 +55,7 @@ def refusals(lab, monkeypatch):
             raise
 
     monkeypatch.setattr(objects, "_interval", SECOND)
-    monkeypatch.setattr(objects, "check_rate", noted)
+    monkeypatch.setattr(objects, "check_rate", recorded)
     return found
 
 

@@ -20,18 +20,18 @@ class Disk:
 
     def sync(self, handle):
         """Bring a file or the names in a folder to the disk, as `os.fsync` does."""
-        seen = os.fstat(handle)
-        if stat.S_ISDIR(seen.st_mode):
+        observed = os.fstat(handle)
+        if stat.S_ISDIR(observed.st_mode):
             with os.scandir(handle) as entries:
-                self._named = {(seen.st_ino, entry.name, entry.inode()) for entry in entries}
+                self._named = {(observed.st_ino, entry.name, entry.inode()) for entry in entries}
         else:
-            self._safe[seen.st_ino] = seen.st_size
+            self._safe[observed.st_ino] = observed.st_size
 
     def lost(self, path):
         """Return how many bytes of a file would be lost: all of them when its name would be."""
-        seen = path.stat()
-        named = (path.parent.stat().st_ino, path.name, seen.st_ino) in self._named
-        return seen.st_size - (self._safe.get(seen.st_ino, 0) if named else 0)
+        observed = path.stat()
+        named = (path.parent.stat().st_ino, path.name, observed.st_ino) in self._named
+        return observed.st_size - (self._safe.get(observed.st_ino, 0) if named else 0)
 
 
 @pytest.fixture

@@ -132,10 +132,10 @@ def test_keeps_two_and_reports_progress(tmp_path):
 
 def test_saves_at_the_given_interval_also_when_it_changes(tmp_path):
     """At the start 1,000 s are told, then a tenth of a second: saves come every few steps, not every 10."""
-    told, progress = tmp_path / "save-every", tmp_path / "progress.json"
-    told.write_text("0.1\n")
+    reported, progress = tmp_path / "save-every", tmp_path / "progress.json"
+    reported.write_text("0.1\n")
     environment = {
-        "TPUCTL_SAVE_EVERY_SECONDS": "1000", "TPUCTL_SAVE_EVERY_FILE": str(told),
+        "TPUCTL_SAVE_EVERY_SECONDS": "1000", "TPUCTL_SAVE_EVERY_FILE": str(reported),
         "TPUCTL_PROGRESS_FILE": str(progress),
     }  # fmt: skip
     run = Run(tmp_path, environment=environment, steps=40, step_seconds=0.05, keep=100)

@@ -34,14 +34,20 @@ class Shell:
     """A shell in which `eval "$(tpuctl local env)"` was run, and nothing else."""
 
     def __init__(self, folder: Path) -> None:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TPUCTL_", "CLOUDSDK_", "GOOGLE_"))}
-        kept |= {"TPUCTL_LOCAL_DIR": str(folder / "cloud"), "HOME": str(folder / "home"), "PYTHONPATH": ""}
-        kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept["PATH"]])
+        retained = {
+            k: v for k, v in os.environ.items() if not k.startswith(("TPUCTL_", "CLOUDSDK_", "GOOGLE_"))
+        }
+        retained |= {
+            "TPUCTL_LOCAL_DIR": str(folder / "cloud"),
+            "HOME": str(folder / "home"),
+            "PYTHONPATH": "",
+        }
+        retained["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), retained["PATH"]])
         (folder / "home").mkdir()
-        self.environment = kept
+        self.environment = retained
         self.run("tpuctl", "local", "start", "--object-interval", "0", "--no-fresh-project")
         variables = json.loads(self.run("tpuctl", "local", "env", "--json").stdout)["variables"]
-        self.environment = {**kept, **variables}
+        self.environment = {**retained, **variables}
 
     def run(self, *words: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
@@ -73,7 +79,7 @@ def keep(client: str, run: int, failed: list[str], skipped: int = 0) -> None:
     PAGE.write_text(old.sub(row, text) if old.search(text) else f"{text.rstrip()}\n{row}\n")
 
 
-def told(lines: list[str]) -> tuple[list[list[str]], list[str], int]:
+def reported(lines: list[str]) -> tuple[list[list[str]], list[str], int]:
     """Return what a program of this folder said: its cases, those that failed, how many it left out."""
     found = [line.split(" ", 2) for line in lines if line.startswith(("ok ", "FAIL ", "skip "))]
     failed = [" ".join(words) for words in found if words[0] == "FAIL"]
@@ -95,7 +101,7 @@ def test_clients_on_a_machine(shell):
     )
     program = f"{PYTHON} {PROGRAMS / 'on_machine.py'} bkt-foreign"
     said = shell.run(*tpu, "ssh", "t1", *HERE, "--command", program).stdout.splitlines()
-    found, failed, skipped = told(said)
+    found, failed, skipped = reported(said)
     names = ("pyarrow", "obstore", "gcsfs", "tensorstore", "orbax-checkpoint")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     keep(f"on-a-machine ({versions}, google-auth, curl)", len(found) - skipped, failed, skipped)
@@ -131,7 +137,7 @@ def test_the_suite_of_gcsfs(shell, tmp_path):
 def test_skypilot_provisions_tpus(shell):
     """SkyPilot's provisioner: a node, a pair of spot, a slice, the queue, stop, resume, labels, ports."""
     said = shell.run(PYTHON, str(PROGRAMS / "sky_tpu.py")).stdout.splitlines()
-    found, failed, _ = told(said)
+    found, failed, _ = reported(said)
     keep(f"skypilot-provisioner ({version('skypilot')}, TPU VMs)", len(found), failed)
     assert (len(found), failed) == (17, [])
 

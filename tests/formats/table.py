@@ -131,17 +131,17 @@ def _same(root: Path, saved: dict[str, bytes]) -> None:
 def _torn(layout: Layout, bench: Bench) -> str:
     """Commit an older save, then write a newer one as kills may leave it, in many ways; none is committed."""
     cuts = 0
-    for left in _remains(layout):
+    for remaining in _remains(layout):
         parts = bench.parts()
         parts.committer.begin(1, None)
         put(parts.local.folder, layout.write(20))
         parts.committer.commit()
         before = parts.catalogue.newest()
-        put(parts.local.folder, left)
+        put(parts.local.folder, remaining)
         parts.local.rest()
         parts.committer.commit()
         after = parts.catalogue.newest()
-        assert after == before, (layout.name, [name for name, _ in left], after)
+        assert after == before, (layout.name, [name for name, _ in remaining], after)
         if before is not None:
             attempt = next_attempt(None, before, "test", 0, counted=False)
             parts.restorer.restore(attempt)

@@ -110,7 +110,7 @@ def test_a_local_cloud_is_reached_whatever_the_environment_says(monkeypatch):
         assert ComputeVms(clients).labelled(LABEL, "demo", [ZONE]) == Present(())
         assert GcsBuckets(clients).observe("demo-bucket") == Absent()
         assert len(server.seen) == 3
-        assert not any("authorization" in seen.headers for seen in server.seen)
+        assert not any("authorization" in found.headers for found in server.seen)
 
 
 def test_a_read_is_repeated_for_a_short_while():

@@ -19,9 +19,9 @@ def page(names, token="", unreachable=()):
 def test_all_pages_of_a_list_are_read():
     """The second page counts as much as the first."""
     with canned(
-        lambda seen: (
+        lambda found: (
             200,
-            page(["b"] if "pageToken=t" in seen.path else ["a"], "" if "pageToken=t" in seen.path else "t"),
+            page(["b"] if "pageToken=t" in found.path else ["a"], "" if "pageToken=t" in found.path else "t"),
         )
     ) as server:
         observed = TpuNodes(server.clients()).labelled(LABEL, "demo", [ZONE])
@@ -31,8 +31,8 @@ def test_all_pages_of_a_list_are_read():
 def test_an_unreachable_place_on_an_early_page_makes_the_list_unknown():
     """The client's pager shows the newest page's `unreachable` only; an early one must count too."""
 
-    def answer(seen):
-        last = "pageToken=t" in seen.path
+    def answer(found):
+        last = "pageToken=t" in found.path
         return 200, page(["b"]) if last else page(["a"], "t", [f"locations/{ZONE}"])
 
     with canned(answer) as server:
@@ -44,10 +44,10 @@ def test_an_unreachable_place_on_an_early_page_makes_the_list_unknown():
 def test_a_failed_second_page_makes_the_list_unknown():
     """Half a list is not a list."""
 
-    def answer(seen):
+    def answer(found):
         return (
             (503, {"error": {"code": 503, "status": "UNAVAILABLE", "message": "x"}})
-            if "pageToken" in seen.path
+            if "pageToken" in found.path
             else (200, page(["a"], "t"))
         )
 
@@ -76,9 +76,9 @@ def test_one_call_lists_all_zones_and_names_those_without_an_answer():
     """Of each page, whatever form the place has; what carries another label is none of ours."""
     asked = []
 
-    def answer(seen):
-        asked.append(seen.path)
-        last = "pageToken=t" in seen.path
+    def answer(found):
+        asked.append(found.path)
+        last = "pageToken=t" in found.path
         return 200, page(["b"]) if last else page(["a"], "t", [f"projects/{PROJECT}/locations/us-west4-a"])
 
     with canned(answer) as server:
@@ -98,8 +98,8 @@ def test_an_api_that_refuses_such_lists_is_not_asked_again(status, word, calls):
     """Unknown each time, never an absence; what may pass is asked for anew."""
     asked = []
 
-    def answer(seen):
-        asked.append(seen.path)
+    def answer(found):
+        asked.append(found.path)
         return status, {"error": {"code": status, "status": word, "message": "no"}}
 
     with canned(answer) as server:

@@ -157,6 +157,6 @@ def test_a_call_charged_to_googles_own_project_names_ours():
 def test_what_the_login_may_not_read_is_shown_as_unknown():
     """`doctor` shows it as unknown, not as wrong."""
     lab = a_lab(denied_permissions=frozenset({"compute.firewalls.list"}))
-    seen = Probe(lab.clients).ssh_rule()
-    assert isinstance(seen, Unknown)
-    assert seen.denied
+    observed = Probe(lab.clients).ssh_rule()
+    assert isinstance(observed, Unknown)
+    assert observed.denied

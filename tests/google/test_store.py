@@ -135,10 +135,10 @@ def test_what_is_packed_is_not_unpacked(lab, tmp_path):
 
 def test_a_download_tells_its_size_before_any_byte_comes(lab, tmp_path):
     """Who is told may end it: the file stays empty."""
-    store, told = lab.store(), []
+    store, reported = lab.store(), []
     store.write("large", b"x" * 5000)
-    assert store.download("large", tmp_path / "file", told.append) == store.sha256("large")
-    assert told == [5000]
+    assert store.download("large", tmp_path / "file", reported.append) == store.sha256("large")
+    assert reported == [5000]
 
     def refuse(size):
         raise RuntimeError(size)
@@ -212,12 +212,12 @@ def test_a_download_that_is_refused_in_plain_text_is_looked_into(there):
 
     asked = []
 
-    def answer(seen):
-        asked.append(seen.path)
-        if "alt=media" not in seen.path:
+    def answer(observed):
+        asked.append(observed.path)
+        if "alt=media" not in observed.path:
             gone = {"error": {"code": 404, "message": "No such object"}}
             return (200, META) if there else (404, gone)
-        return (200, b"hello") if "generation=1" in seen.path else (404, b"No such object: demo-bucket/a")
+        return (200, b"hello") if "generation=1" in observed.path else (404, b"No such object: demo-bucket/a")
 
     with canned(answer) as server:
         found = GcsStore(server.clients(), "demo-bucket").read("a")
@@ -231,9 +231,9 @@ def test_a_service_that_does_not_say_what_it_sent_is_asked_twice():
 
     asked = []
 
-    def answer(seen):
-        asked.append(seen.path)
-        return (200, b"hello") if "alt=media" in seen.path else (200, META)
+    def answer(observed):
+        asked.append(observed.path)
+        return (200, b"hello") if "alt=media" in observed.path else (200, META)
 
     with canned(answer) as server:
         store = GcsStore(server.clients(), "demo-bucket")
@@ -250,9 +250,9 @@ def test_a_damaged_download_is_refused():
     """Data whose checksum differs never reaches the caller."""
     from orchestrator.google.objects import GcsStore
 
-    def answer(seen):
+    def answer(observed):
         wrong = {"x-goog-hash": "crc32c=AAAAAA=="}
-        return (200, b"hello", wrong) if "alt=media" in seen.path else (200, META)
+        return (200, b"hello", wrong) if "alt=media" in observed.path else (200, META)
 
     with canned(answer) as server, pytest.raises(TransientError) as caught:
         GcsStore(server.clients(), "demo-bucket").read("a")
@@ -263,8 +263,8 @@ def test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition():
     """Cloud Storage takes about one change of an object a second; the refused one was not carried out."""
     asked = []
 
-    def answer(seen):
-        asked.append(seen.path)
+    def answer(observed):
+        asked.append(observed.path)
         if len(asked) < 3:
             return 429, {
                 "error": {"code": 429, "message": "rate limit", "errors": [{"reason": "rateLimitExceeded"}]}
@@ -281,8 +281,8 @@ def test_a_deletion_that_comes_too_soon_is_refused_at_once_where_the_caller_does
     """The code says that the object's rate is the reason: whoever gives a lease back writes beside it then."""
     asked = []
 
-    def answer(seen):
-        asked.append(seen.path)
+    def answer(observed):
+        asked.append(observed.path)
         reason = {"reason": "rateLimitExceeded"}
         return 429, {"error": {"code": 429, "message": "rate limit", "errors": [reason]}}
 

@@ -79,8 +79,8 @@ def test_a_node_with_unknown_fields_and_enum_values_is_observed():
         "schedulingConfig": {"protectionTier": "GOLD"},
     }  # fmt: skip
     with canned(lambda _: (200, {"nodes": [node], "newList": []})) as server:
-        (seen,) = TpuNodes(server.clients()).labelled("tpuctl-deployment", "demo", [ZONE]).value
-    assert seen.name == "demo-tpu-g3"
+        (observed,) = TpuNodes(server.clients()).labelled("tpuctl-deployment", "demo", [ZONE]).value
+    assert observed.name == "demo-tpu-g3"
 
 
 def test_a_queued_resource_keeps_its_operation_too():

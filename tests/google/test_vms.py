@@ -133,13 +133,13 @@ def test_operations_are_polled_at_the_same_endpoint():
     """The client's own future would ask compute.googleapis.com."""
     from orchestrator.google.vms import ComputeVms
 
-    def answer(seen):
+    def answer(found):
         return 200, {"name": "op", "status": "RUNNING"}
 
     with canned(answer) as server:
         vms = ComputeVms(server.clients())
         assert not vms.poll(vms.delete("demo-vm", ZONE)).done
-        methods = [(seen.method, seen.path.partition("?")[0].rpartition("/")[2]) for seen in server.seen]
+        methods = [(found.method, found.path.partition("?")[0].rpartition("/")[2]) for found in server.seen]
     assert methods == [("DELETE", "demo-vm"), ("GET", "op")]
 
 
@@ -162,9 +162,9 @@ def test_one_list_shows_the_vms_of_all_zones_and_only_ours():
         vms.create(a_vm(zone=zone))
     vms.create(a_vm(name="stranger", labels={LABEL: "stranger"}))
     before = lab.local.calls.copy()
-    seen = vms.everywhere(LABEL, "demo").value
-    assert {(vm.name, vm.zone) for vm in seen.found} == {("demo-vm", OTHER_ZONE), ("demo-vm", ZONE)}
-    assert seen.unreachable == ()
+    found = vms.everywhere(LABEL, "demo").value
+    assert {(vm.name, vm.zone) for vm in found.found} == {("demo-vm", OTHER_ZONE), ("demo-vm", ZONE)}
+    assert found.unreachable == ()
     assert lab.local.calls - before == {"compute.instances.aggregatedList": 1}
 
 
@@ -174,8 +174,8 @@ def test_where_a_list_of_all_zones_could_not_look_is_named():
     vms = vms_of(lab)
     vms.create(a_vm())
     lab.local.fail_next("compute.instances.aggregatedList", ["unreachable"])
-    seen = vms.everywhere(LABEL, "demo").value
-    assert (seen.found, ZONE in seen.unreachable) == ((), True)
+    found = vms.everywhere(LABEL, "demo").value
+    assert (found.found, ZONE in found.unreachable) == ((), True)
     denied = a_lab(denied_permissions=frozenset({"compute.instances.list"}))
     assert isinstance(vms_of(denied).everywhere(LABEL, "demo"), Unknown)
 

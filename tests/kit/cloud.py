@@ -184,8 +184,8 @@ class Cloud:
         found = self.router.find(request)
         method, parts = ("batch", {}) if found is None else (found[0].__name__, found[1])
         inside = _NAME.search(request.body[:400])
-        told = (request.query.get("nodeId"), *(parts.get(key) for key in ("name", "node", "instance")))
-        named = next((one for one in told if one), None)
+        reported = (request.query.get("nodeId"), *(parts.get(key) for key in ("name", "node", "instance")))
+        named = next((one for one in reported if one), None)
         return method, named or (inside[1].decode() if inside else parts.get("bucket", ""))
 
     @contextmanager

@@ -36,15 +36,17 @@ class Wire:
             found = metadata_tree.answer(MachineView(self._cloud, self._machine), request)
         else:
             found = dispatch(self._router, self._cloud, request)
-        told = {"date": formatdate(self._cloud.kernel.clock.now(), usegmt=True)}
-        return Reply(found.status, {**told, **{k.lower(): v for k, v in found.headers.items()}}, found.body)
+        reported = {"date": formatdate(self._cloud.kernel.clock.now(), usegmt=True)}
+        return Reply(
+            found.status, {**reported, **{k.lower(): v for k, v in found.headers.items()}}, found.body
+        )
 
 
 def environment_of(machine):
     """Return what cron's line gives the timer: our settings in the job.env of the startup script."""
     script = machine.attributes.get("startup-script", "")
-    told = {name: "".join(shlex.split(value)) for name, value in _SETTING.findall(script)}
-    return {**told, "TPUCTL_WORKER_ID": machine.attributes["agent-worker-number"]}
+    reported = {name: "".join(shlex.split(value)) for name, value in _SETTING.findall(script)}
+    return {**reported, "TPUCTL_WORKER_ID": machine.attributes["agent-worker-number"]}
 
 
 def ask(router, cloud, folder: Path, leave=lambda machine: None):

@@ -85,8 +85,8 @@ class Machines(NoHosts):
         now = self.cloud.clock.now()
         for worker in list(self.workers.values()):
             # A VM starts the job when it gets the TPU's address over SSH.
-            told = worker.env.get("TPUCTL_RUNS_JOB") == "1" and worker.env["TPUCTL_ROLE"] == "tpu"
-            waits = told and not worker.running
+            messages = worker.env.get("TPUCTL_RUNS_JOB") == "1" and worker.env["TPUCTL_ROLE"] == "tpu"
+            waits = messages and not worker.running
             code = f"{object_names.BUNDLES}{worker.env.get('TPUCTL_BUNDLE')}.tar.gz"
             if waits and self.read(worker, code) is not None:
                 self.start(worker)

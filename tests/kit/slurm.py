@@ -119,11 +119,11 @@ class SlurmModel:
         if not missing:
             return ""
         array = next(self.count)
-        told = dict(option.partition("=")[::2] for option in options)
-        after = tuple(filter(None, told.get("--dependency", "").split(",")))
-        also = {"held": "--hold" in told, "after": after}
-        also |= {"account": told.get("--account", ""), "qos": told.get("--qos", "")}
-        least, _, most = told.get("--nodes", "1-1").partition("-")
+        reported = dict(option.partition("=")[::2] for option in options)
+        after = tuple(filter(None, reported.get("--dependency", "").split(",")))
+        also = {"held": "--hold" in reported, "after": after}
+        also |= {"account": reported.get("--account", ""), "qos": reported.get("--qos", "")}
+        least, _, most = reported.get("--nodes", "1-1").partition("-")
         also["slices"] = int(least), int(most)
         self.tasks += [Task(array, name, number, script, array, **also) for number in missing]
         return f"{array}\n"
@@ -194,8 +194,11 @@ class SlurmModel:
 
     def _call_scontrol(self, verb, *words):
         if verb == "update":
-            told = dict(word.split("=", 1) for word in words)
-            arrays, after = told["jobid"].split(","), tuple(filter(None, told["dependency"].split(",")))
+            reported = dict(word.split("=", 1) for word in words)
+            arrays, after = (
+                reported["jobid"].split(","),
+                tuple(filter(None, reported["dependency"].split(","))),
+            )
         else:
             arrays, after = words[0].split(","), None
         for task in [one for one in self.tasks if str(one.array) in arrays and not one.node]:

@@ -196,11 +196,11 @@ class User:
 
     def _environment(self):
         # A shared cache: otherwise each user would pack uv for its machines again, which takes 2 s.
-        kept = {
+        retained = {
             key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME") if key in os.environ
         }
         state = {"TPUCTL_STATE_DIR": str(self.state), "HOME": str(self.folder)}
-        return {**kept, **state, "NO_GCE_CHECK": "true", "GOOGLE_APPLICATION_CREDENTIALS": "/nonexistent"}
+        return {**retained, **state, "NO_GCE_CHECK": "true", "GOOGLE_APPLICATION_CREDENTIALS": "/nonexistent"}
 
     def up(self, *words, **options):
         """Type `tpuctl up` and expect success."""

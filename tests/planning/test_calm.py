@@ -110,15 +110,15 @@ NEARLY_CALM = st.tuples(
 )
 def test_no_plan_changes_by_itself_before_that_time(case, part, usd_hour, watch):
     """The same look, later, makes the same plan, as long as the time is not over."""
-    (seen, known), wanted = case, spec(watch=watch)
-    before = learn(known, seen)
+    (observed, known), wanted = case, spec(watch=watch)
+    before = learn(known, observed)
 
     def spent(at):
         return usd_hour * max(0.0, at - before.started_at) / 3600
 
-    plan = decide(wanted, seen, before, spent(NOW))
-    end = calm_until(wanted, seen, before, plan, spent)
+    plan = decide(wanted, observed, before, spent(NOW))
+    end = calm_until(wanted, observed, before, plan, spent)
     at = NOW + part * (end - NOW) * 0.999
-    later = replace(seen, observed_at=at)
+    later = replace(observed, observed_at=at)
     if end > NOW:
         assert decide(wanted, later, learn(before, later), spent(at)) == plan

@@ -79,8 +79,8 @@ def on_demand_since(hours_left, table):
     known = replace(KNOWN, step=int(1000 - hours_left * 100))
     was = begun(2, type=KIND, on_demand=(1,), progress=known)
     report = beat(step=known.step, committed_step=known.step, timings={"first_step": NOW - HOUR})
-    seen = world(nodes=Present((node(),)), heartbeats=Present((report,)), prices=table)
-    return to_leave(due(f"{2 + hours_left + 12}h"), seen, was)
+    observed = world(nodes=Present((node(),)), heartbeats=Present((report,)), prices=table)
+    return to_leave(due(f"{2 + hours_left + 12}h"), observed, was)
 
 
 def test_on_demand_gives_way_to_spot_only_when_the_saving_exceeds_what_the_change_costs():
@@ -94,9 +94,9 @@ def test_on_demand_gives_way_to_spot_only_when_the_saving_exceeds_what_the_chang
 def test_of_zones_that_are_as_good_the_cheap_one_is_asked_first():
     """The file's order decides only where the prices are the same."""
     table = Prices({(KIND, ZONE): Price(9.0, 5.0), (KIND, OTHER_ZONE): Price(9.0, 1.0)})
-    seen = world(nodes=Present(()), heartbeats=Present(()), prices=table)
+    observed = world(nodes=Present(()), heartbeats=Present(()), prices=table)
     was = begun(0.5, requested_at=0.0, accepted=False)
-    plan = decide(due(), seen, was)
+    plan = decide(due(), observed, was)
     (made,) = [c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE)]
     assert made.zone == OTHER_ZONE
     assert f"{ZONE} costs more" in made.why

@@ -62,12 +62,12 @@ def test_the_nodes_of_a_fleet_remember_zones_together_and_others_alone():
 
 def test_a_fleets_own_deployment_asks_for_no_tpu():
     """Not even when somebody watches it as an ordinary one."""
-    seen = world(bucket=Present(Bucket("b", "europe-west4")), nodes=Present(()))
-    record = record_of(started_at=seen.observed_at, bundle="b", agent="a", bucket_ready=True)
+    observed = world(bucket=Present(Bucket("b", "europe-west4")), nodes=Present(()))
+    record = record_of(started_at=observed.observed_at, bundle="b", agent="a", bucket_ready=True)
     # Without a VM, which would have to come first.
     own, alone = a_fleet(vm="none"), a_spec(vm="none")
-    assert Kind.NODE not in {c.kind for c in decide(own, seen, record, 0.0).changes}
-    assert Kind.NODE in {c.kind for c in decide(alone, seen, record, 0.0).changes}
+    assert Kind.NODE not in {c.kind for c in decide(own, observed, record, 0.0).changes}
+    assert Kind.NODE in {c.kind for c in decide(alone, observed, record, 0.0).changes}
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_slurm_waits_for_every_array_of_the_job_before():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "queue", "told"),
+    ("wanted", "queue", "reported"),
     [
         (OPEN, [queued("a", 7)], ()),
         (HELD, [queued("a", 7), queued("a", 7, 1)], (Correction("hold", ("7",)),)),
@@ -77,9 +77,9 @@ def test_slurm_waits_for_every_array_of_the_job_before():
         (Gate(waits={"b": "ok"}), [queued("a", 7)], (Correction("hold", ("7",)),)),
     ],
 )  # fmt: skip
-def test_slurm_gets_what_differs_and_nothing_else(wanted, queue, told):
+def test_slurm_gets_what_differs_and_nothing_else(wanted, queue, reported):
     """A task that runs is never held; what a task waits for is told before its release."""
-    assert corrections({"a": wanted}, queue) == told
+    assert corrections({"a": wanted}, queue) == reported
 
 
 def test_foreign_tasks_are_not_touched():

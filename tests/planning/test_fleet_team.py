@@ -18,7 +18,7 @@ PRIORITIES = {
 USERS = {"alice": UserSpec(share=2), "bob": UserSpec(nodes=6, budget_usd=200)}
 
 
-def told(team):
+def reported(team):
     """Return the commands for sacctmgr as lines."""
     return [" ".join(one.words) for one in accounts("demo", team)]
 
@@ -26,7 +26,7 @@ def told(team):
 def test_a_priority_goes_before_all_that_the_one_below_goes_before():
     """And takes nodes from all of these, if from any."""
     assert below(PRIORITIES, "urgent") == ("normal", "spare")
-    lines = told(Team(priorities=PRIORITIES))
+    lines = reported(Team(priorities=PRIORITIES))
     assert "modify qos urgent set Priority=3 Preempt-=normal,spare" in lines
     assert "modify qos normal set Priority=2 Preempt-=urgent,spare" in lines
     assert "modify qos spare set Priority=1 Preempt-=normal,urgent" in lines
@@ -35,7 +35,7 @@ def test_a_priority_goes_before_all_that_the_one_below_goes_before():
 
 def test_each_user_has_an_account_with_share_and_limit():
     """A limit that was taken out of the file is taken out of Slurm; there is always an account for older jobs."""
-    lines = told(Team(users=USERS))
+    lines = reported(Team(users=USERS))
     assert "modify account alice set Fairshare=2 GrpTRES=node=-1" in lines
     assert "modify account bob set Fairshare=1 GrpTRES=node=6" in lines
     assert "modify account shared set Fairshare=1 GrpTRES=node=-1" in lines

@@ -54,7 +54,7 @@ def a_node(*spans, name="n-1", ready=None):
     return NodeFacts(name, found, marks, lambda _: (3.6, 7.2, 36.0))
 
 
-def told(lane):
+def reported(lane):
     """Return a lane's stretches as (use, since, until, task)."""
     return [(one.use, one.since - T, one.until - T, one.task) for one in lane.stretches]
 
@@ -63,7 +63,12 @@ def test_a_node_boots_waits_works_and_waits():
     """The mark of the end counts, not what the machine said last."""
     job = a_job([(0, "n-1", 100, beat(190))], [(0, "done", 200)])
     (lane,) = lanes([a_node((0, None), ready=60)], [job], T + 300)
-    assert told(lane) == [(BOOT, 0, 60, -1), (IDLE, 60, 100, -1), (WORK, 100, 200, 0), (IDLE, 200, 300, -1)]
+    assert reported(lane) == [
+        (BOOT, 0, 60, -1),
+        (IDLE, 60, 100, -1),
+        (WORK, 100, 200, 0),
+        (IDLE, 200, 300, -1),
+    ]
     assert lane.lives
 
 
@@ -72,8 +77,13 @@ def test_work_after_the_last_save_of_a_lost_machine_is_lost_and_so_is_what_came_
     last = beat(180, step=18, committed_step=15, committed_at=T + 150)
     job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, beat(290))])
     one, two = lanes([a_node((0, 200)), a_node((0, None), name="n-2")], [job], T + 300)
-    assert told(one) == [(BOOT, 0, 100, -1), (WORK, 100, 150, 0), (LOST, 150, 180, 0), (LOST, 180, 200, -1)]
-    assert told(two)[-1] == (WORK, 210, 300, 0)
+    assert reported(one) == [
+        (BOOT, 0, 100, -1),
+        (WORK, 100, 150, 0),
+        (LOST, 150, 180, 0),
+        (LOST, 180, 200, -1),
+    ]
+    assert reported(two)[-1] == (WORK, 210, 300, 0)
     assert running([one, two], T + 300) == {("sweep", 0)}
 
 
@@ -83,7 +93,7 @@ def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_i
     submission = Submission("wide", ({},), JobSpec("x"), "b", "s", T, slices=(2, 2), user="alice")
     job = JobHistory(submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd("done", T + 200)})
     found = lanes([a_node((0, None), ready=60), a_node((0, None), name="n-2", ready=60)], [job], T + 300)
-    assert [told(lane)[2] for lane in found] == [(WORK, 100, 200, 0)] * 2
+    assert [reported(lane)[2] for lane in found] == [(WORK, 100, 200, 0)] * 2
     costs = bill(found, Amount())
     assert (costs.jobs["wide"].seconds, costs.tasks["wide", 0].usd) == (200, pytest.approx(0.2))
     assert by_user([job, a_job([])], costs) == {"alice": costs.jobs["wide"], "shared": Amount()}
@@ -105,35 +115,39 @@ def test_a_machine_whose_clock_is_wrong_saves_neither_before_its_start_nor_after
     """Whatever it says of the time of its save."""
     last = beat(180, step=18, committed_step=15, committed_at=wrong)
     (lane,) = lanes([a_node((0, 200))], [a_job([(0, "n-1", 100, last)])], T + 300)
-    assert all(0 <= since <= until <= 200 for _, since, until, _ in told(lane))
-    assert sum(until - since for _, since, until, _ in told(lane)) == 200
+    assert all(0 <= since <= until <= 200 for _, since, until, _ in reported(lane))
+    assert sum(until - since for _, since, until, _ in reported(lane)) == 200
 
 
 def test_a_machine_that_saved_its_last_step_lost_nothing():
     """As at a preemption with a notice."""
     last = beat(180, Phase.STOPPED, step=18, committed_step=18)
     (lane,) = lanes([a_node((0, 180))], [a_job([(0, "n-1", 100, last)])], T + 300)
-    assert told(lane) == [(BOOT, 0, 100, -1), (WORK, 100, 180, 0)]
+    assert reported(lane) == [(BOOT, 0, 100, -1), (WORK, 100, 180, 0)]
 
 
 def test_what_a_silent_task_does_is_not_known():
     """Neither that it works nor that it is lost: its machine exists, and nobody has marked its end."""
     (lane,) = lanes([a_node((0, None))], [a_job([(0, "n-1", 100, beat(150))])], T + 1000)
-    assert told(lane)[-1] == (UNKNOWN, 150, 1000, -1)
+    assert reported(lane)[-1] == (UNKNOWN, 150, 1000, -1)
     assert running([lane], T + 1000) == frozenset()
 
 
 def test_of_a_machine_that_never_reported_and_is_gone_nothing_is_known():
     """One that exists is on its way."""
     gone, there = lanes([a_node((0, 50)), a_node((0, None), name="n-2")], [], T + 80)
-    assert told(gone) == [(UNKNOWN, 0, 50, -1)]
-    assert told(there) == [(BOOT, 0, 80, -1)]
+    assert reported(gone) == [(UNKNOWN, 0, 50, -1)]
+    assert reported(there) == [(BOOT, 0, 80, -1)]
 
 
 def test_a_node_without_a_task_is_idle_and_one_without_a_machine_has_no_time():
     """Each is a row all the same."""
     idle, none = lanes([a_node((0, None), ready=60), a_node(name="n-2")], [], T + 80)
-    assert (told(idle), told(none), none.lives) == ([(BOOT, 0, 60, -1), (IDLE, 60, 80, -1)], [], False)
+    assert (reported(idle), reported(none), none.lives) == (
+        [(BOOT, 0, 60, -1), (IDLE, 60, 80, -1)],
+        [],
+        False,
+    )
 
 
 def test_the_bill_adds_up_and_idle_time_has_a_row_of_its_own():
@@ -195,9 +209,9 @@ def test_the_remaining_time_of_a_running_task_comes_from_its_own_steps():
     """And its length serves for those that wait."""
     job = a_job([(0, "n-1", 0, beat(100, step=50, rate=0.5))], tasks=2, target=100)
     found = lanes([a_node((0, None))], [job], T + 100)
-    left = jobs_remaining([job], bill(found, Amount()), running(found, T + 100), 1)
+    remaining = jobs_remaining([job], bill(found, Amount()), running(found, T + 100), 1)
     # 50 steps at 0.5 a second, and another task of 100 + 100 seconds.
-    assert left == {"sweep": pytest.approx(300.0)}
+    assert remaining == {"sweep": pytest.approx(300.0)}
 
 
 def test_the_queue_over_time_counts_what_runs_and_what_waits():

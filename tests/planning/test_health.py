@@ -58,8 +58,8 @@ def test_silence_is_no_witness_while_a_boot_may_be_why(change, known, lost):
 def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced):
     """A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do."""
     first = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
-    seen = world(nodes=Present((SICK,)), heartbeats=Present(()), boots=(first,))
-    plan = decide(spec(), seen, record(first_seen={"node:1:unhealthy": NOW - age}))
+    observed = world(nodes=Present((SICK,)), heartbeats=Present(()), boots=(first,))
+    plan = decide(spec(), observed, record(first_seen={"node:1:unhealthy": NOW - age}))
     assert (NODE_DELETE_1 in steps(plan)) is replaced
 
 

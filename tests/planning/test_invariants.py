@@ -56,8 +56,8 @@ FINE = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_plan_that_breaks_a_promise_is_found(name):
     """The text names the promise and the change."""
-    promise, plan, seen, known = CASES[name]
-    assert broken(spec(), plan, seen, known).text.startswith(promise)
+    promise, plan, observed, known = CASES[name]
+    assert broken(spec(), plan, observed, known).text.startswith(promise)
 
 
 @pytest.mark.parametrize("name", FINE)

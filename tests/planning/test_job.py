@@ -121,7 +121,7 @@ def test_machines_that_boot_are_looked_at_again_soon():
 
 
 @pytest.mark.parametrize(
-    ("told", "age", "again"),
+    ("reported", "age", "again"),
     [
         ({}, 31, True),  # What was sent during its boot came too late for the agent that had begun.
         ({}, 29, False),  # It is being restarted.
@@ -131,9 +131,9 @@ def test_machines_that_boot_are_looked_at_again_soon():
         ({"updated": NOW - 31}, 31, False),  # Older than what was sent, perhaps.
     ],
 )
-def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(told, age, again):
+def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(reported, age, again):
     """Sent once is not enough: the machine would wait for a bundle that never comes, or train old code."""
-    seen = world(heartbeats=Present((beat(**{"phase": Phase.RESTORE, "bundle": "old", **told}),)))
-    first = learn(record(pushed="b"), replace(seen, observed_at=NOW - age))
-    step = decide_job(spec(), seen, learn(first, seen))
+    observed = world(heartbeats=Present((beat(**{"phase": Phase.RESTORE, "bundle": "old", **reported}),)))
+    first = learn(record(pushed="b"), replace(observed, observed_at=NOW - age))
+    step = decide_job(spec(), observed, learn(first, observed))
     assert [(c.kind, c.verb) for c in step.changes] == ([(Kind.JOB, Verb.UPDATE)] if again else [])

@@ -62,7 +62,7 @@ def spans(zone):
 
 
 @pytest.mark.parametrize(
-    ("record", "seen", "replaced"),
+    ("record", "observed", "replaced"),
     [
         (SOON, silent(), True),
         (known(SILENT_DEADLINE - 1, reports_at_boot=(1,)), silent(), False),
@@ -84,9 +84,9 @@ def spans(zone):
         "three of nobody knows where", "three of another zone", "two of this zone",
     ],
 )  # fmt: skip
-def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes(record, seen, replaced):
+def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes(record, observed, replaced):
     """Its first act is a report; all that may keep a machine from that act is given more time."""
-    found = deletions(decide(spec(), seen, record))
+    found = deletions(decide(spec(), observed, record))
     assert bool(found) is replaced
     assert all(change.never_reported for change in found), (
         "it counts as mute, and its zone is left for a while"

@@ -61,8 +61,8 @@ def test_the_pace_and_the_last_save_are_learned():
         beat(1, step=160, began_at=100, committed_step=130, committed_at=NOW - 60, progress_at=NOW,
              timings={"first_step": NOW - 500}),
     )  # fmt: skip
-    seen = world(heartbeats=Present(reports), nodes=Present((node(created_at=NOW - 800),)))
-    learned = learn_progress(record(), seen).deadline.progress
+    observed = world(heartbeats=Present(reports), nodes=Present((node(created_at=NOW - 800),)))
+    learned = learn_progress(record(), observed).deadline.progress
     assert (learned.step, learned.pace, learned.cold) == (130, 10.0, 300.0)
     assert learned.loss == 450.0
     assert learn_progress(record(), world(heartbeats=Present(()))).deadline.progress == Progress()

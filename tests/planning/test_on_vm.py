@@ -124,8 +124,8 @@ def test_a_job_that_may_do_what_the_loop_may_is_named(changes, named):
     found = replace(
         LOOPED, job=job, watch=watch, vm=changes.get("vm", VmSpec()), service_account=changes.get("account")
     )
-    told = [p for p in check(found, load_catalog()) if p.key == "watch.on_vm"]
-    assert [not p.fatal and "both run as the same account" in p.message for p in told] == [True] * named
+    reported = [p for p in check(found, load_catalog()) if p.key == "watch.on_vm"]
+    assert [not p.fatal and "both run as the same account" in p.message for p in reported] == [True] * named
 
 
 def test_a_loop_with_an_account_of_its_own_is_made_with_it():

@@ -31,9 +31,9 @@ def request(state, **fields):
 
 def looked(queued, nodes=(), was=None, at=NOW):
     """Return what a look learns, and the plan that follows."""
-    seen = world(nodes=Present(merged(nodes, queued)), heartbeats=Present(()), observed_at=at)
-    learned = learn(was or record(queued=True), seen)
-    return learned, decide(spec(), seen, learned)
+    observed = world(nodes=Present(merged(nodes, queued)), heartbeats=Present(()), observed_at=at)
+    learned = learn(was or record(queued=True), observed)
+    return learned, decide(spec(), observed, learned)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_provisioning_has_a_deadline_that_starts_over_after_a_fall_back():
 
 
 @pytest.mark.parametrize(
-    ("until", "retry", "told"),
+    ("until", "retry", "reported"),
     [
         (0.0, Retry.PERMANENT, Retry.PERMANENT),
         (0.0, None, Retry.UNKNOWN),
@@ -111,12 +111,12 @@ def test_provisioning_has_a_deadline_that_starts_over_after_a_fall_back():
         (NOW + 9000, Retry.TRANSIENT, Retry.TRANSIENT),
     ],
 )
-def test_a_failed_order_is_one_refusal(until, retry, told):
+def test_a_failed_order_is_one_refusal(until, retry, reported):
     """Its reason decides about the next try; having waited in vain is a lack of capacity. It counts once."""
     failed = request(S.FAILED, until=until, retry=retry, code="TPU-499", message="no")
     was, _ = looked((failed,))
     was, _ = looked((failed,), was=was, at=NOW + 15)
-    assert [(r.retry, r.zone, r.kind) for r in was.refusals] == [(told, ZONE, Kind.NODE)]
+    assert [(r.retry, r.zone, r.kind) for r in was.refusals] == [(reported, ZONE, Kind.NODE)]
 
 
 def test_people_read_the_state_of_the_place_in_the_queue():
@@ -130,7 +130,7 @@ def test_people_read_the_state_of_the_place_in_the_queue():
 
 
 @pytest.mark.parametrize(
-    ("changes", "known", "told"),
+    ("changes", "known", "reported"),
     [
         ({"request": "flex-start", "max_run_duration": Duration(7200)}, {},
          "has had its time (2h), after which Google ends a flex-start TPU"),
@@ -139,10 +139,12 @@ def test_people_read_the_state_of_the_place_in_the_queue():
         ({}, {}, "is PREEMPTED"),
     ],
 )  # fmt: skip
-def test_what_has_become_of_a_lost_tpu_is_reported_as_what_it_is(changes, known, told):
+def test_what_has_become_of_a_lost_tpu_is_reported_as_what_it_is(changes, known, reported):
     """A flex-start TPU is not preempted; one that goes early has no reason that anybody knows."""
     lost, ran = node(state=NodeState.PREEMPTED), {"node:1:ready": NOW - 7200}
     wanted = spec(tpu=replace(spec().tpu, **changes))
-    assert loss_text(wanted, record(first_seen=ran, **known), lost, NOW) == told
+    assert loss_text(wanted, record(first_seen=ran, **known), lost, NOW) == reported
     unseen = loss_text(wanted, record(first_seen={}, **known), lost, NOW)
-    assert unseen.startswith("was ended by Google; a flex-start TPU runs for" if "Google" in told else told)
+    assert unseen.startswith(
+        "was ended by Google; a flex-start TPU runs for" if "Google" in reported else reported
+    )

@@ -42,7 +42,7 @@ def running(**more):
     return record(**{**base, **more})
 
 
-def seen(*nodes, **more):
+def observed(*nodes, **more):
     """A world with these TPUs."""
     return world(nodes=Present(nodes), heartbeats=Present(()), **more)
 
@@ -60,15 +60,15 @@ def deletes(plan):
 
 def test_the_first_round_asks_in_two_zones_with_a_number_for_each():
     """One more than is needed, as long as nobody has refused."""
-    plan = decide(RACE, seen(), record(incarnation=0, zone="", accepted=False))
+    plan = decide(RACE, observed(), record(incarnation=0, zone="", accepted=False))
     assert creates(plan) == [(1, ZONES[0], 1), (2, ZONES[1], 1)]
-    assert broken(RACE, plan, seen(), record(incarnation=0, zone="", accepted=False)) is None
+    assert broken(RACE, plan, observed(), record(incarnation=0, zone="", accepted=False)) is None
 
 
 def waves(refusals):
     """A record without a TPU after so many refusals in other places."""
-    told = tuple(Refusal(NOW - 500, f"elsewhere-{n}", Retry.CAPACITY) for n in range(refusals))
-    return record(incarnation=0, zone="", accepted=False, refusals=told)
+    reported = tuple(Refusal(NOW - 500, f"elsewhere-{n}", Retry.CAPACITY) for n in range(refusals))
+    return record(incarnation=0, zone="", accepted=False, refusals=reported)
 
 
 @pytest.mark.parametrize(("refusals", "wide"), [(0, 2), (1, 2), (2, 4), (5, 4), (6, 8), (50, 8)])
@@ -76,9 +76,9 @@ def test_a_race_is_twice_as_wide_after_each_wave_that_was_refused_whole(refusals
     """Two, four, eight: the last refusal of a wave widens the next one."""
     assert width(waves(refusals)) == wide
     many = replace(RACE, tpu=replace(RACE.tpu, zones=tuple(f"us-central1-{c}" for c in "abcdefghijkl")))
-    plan = decide(many, seen(), waves(refusals))
+    plan = decide(many, observed(), waves(refusals))
     assert len(creates(plan)) == wide
-    assert broken(many, plan, seen(), waves(refusals)) is None
+    assert broken(many, plan, observed(), waves(refusals)) is None
 
 
 def test_the_record_finds_every_candidate_in_whatever_order_they_were_asked_for():
@@ -95,7 +95,7 @@ def test_the_record_finds_every_candidate_in_whatever_order_they_were_asked_for(
 
 def test_nothing_is_deleted_nor_pushed_before_the_winner_is_known():
     """A READY TPU may yet lose: a machine of another one may have been faster."""
-    now = seen(racer(1, NodeState.READY), racer(2), racer(3, NodeState.READY))
+    now = observed(racer(1, NodeState.READY), racer(2), racer(3, NodeState.READY))
     plan = decide(RACE, now, learn(running(), now))
     assert plan.changes == ()
     assert any("race" in text for text in plan.waiting)
@@ -105,7 +105,7 @@ def test_nothing_is_deleted_nor_pushed_before_the_winner_is_known():
 def test_the_named_winner_stays_and_all_others_go(winner):
     """Whatever else is READY."""
     racers = (racer(1, NodeState.READY), racer(2), racer(3, NodeState.READY))
-    now = seen(*racers, claim=Present(Claim(1, winner)))
+    now = observed(*racers, claim=Present(Claim(1, winner)))
     made = learn(running(), now)
     assert (made.node.incarnation, made.node.zone, made.race.claimed) == (winner, ZONES[winner - 1], True)
     assert sorted(deletes(decide(RACE, now, made))) == sorted({1, 2, 3} - {winner})
@@ -113,13 +113,13 @@ def test_the_named_winner_stays_and_all_others_go(winner):
 
 def test_a_claim_of_another_round_has_no_winner():
     """The object of an old race says nothing about this one."""
-    now = seen(racer(1), racer(2), claim=Present(Claim(7, 2)))
+    now = observed(racer(1), racer(2), claim=Present(Claim(7, 2)))
     assert undecided(learn(running(), now))
 
 
 def test_a_winner_that_was_taken_for_refused_is_not_deleted():
     """Its create seemed to fail, its machine is there and was first."""
-    now = seen(racer(1, NodeState.READY), racer(2, NodeState.READY), claim=Present(Claim(1, 2)))
+    now = observed(racer(1, NodeState.READY), racer(2, NodeState.READY), claim=Present(Claim(1, 2)))
     made = learn(running(rivals=()), now)
     assert (made.node.incarnation, made.node.zone) == (2, ZONES[1])
     assert deletes(decide(RACE, now, made)) == [1]
@@ -127,7 +127,7 @@ def test_a_winner_that_was_taken_for_refused_is_not_deleted():
 
 def test_the_one_that_is_ready_leads():
     """The controller names the first READY TPU, so that one has to be the newest for the record."""
-    made = learn(running(), seen(racer(1), racer(2), racer(3, NodeState.READY)))
+    made = learn(running(), observed(racer(1), racer(2), racer(3, NodeState.READY)))
     assert (made.node.incarnation, made.node.zone) == (3, ZONES[2])
     assert {c.incarnation for c in current_candidates(made)} == {1, 2}
 
@@ -137,8 +137,8 @@ def test_a_refused_leader_gives_way_and_a_refused_rival_leaves():
     for failed, leader in ((1, 2), (2, 1)):
         order = Operation("op", Kind.NODE, Verb.CREATE, f"demo-tpu-g{failed}", ZONES[failed - 1], failed)
         result = OperationResult(order, done=True, retry=Retry.CAPACITY, message="no more capacity")
-        left = [racer(n) for n in (1, 2, 3) if n != failed]
-        made = learn(running(operations=(order,)), seen(*left, operations=(result,)))
+        remaining = [racer(n) for n in (1, 2, 3) if n != failed]
+        made = learn(running(operations=(order,)), observed(*remaining, operations=(result,)))
         assert made.node.incarnation == leader
         assert failed not in {c.incarnation for c in made.race.candidates}
         assert [r.zone for r in made.refusals] == [ZONES[failed - 1]]
@@ -148,7 +148,7 @@ def test_no_candidate_joins_while_a_tpu_is_being_created():
     """It was not refused with the others, so it will be there first; one that takes too long has rivals again."""
     refused = (Refusal(NOW - 1, ZONES[1], Retry.CAPACITY),)
     known = running(rivals=(), refusals=refused)
-    now = seen(racer(1))
+    now = observed(racer(1))
     assert creates(decide(RACE, now, known)) == []
     late = replace(now, observed_at=NOW + 250)
     plan = decide(RACE, late, known)
@@ -161,15 +161,15 @@ def test_no_candidate_joins_while_a_tpu_is_being_created():
 def test_when_the_claim_cannot_be_read_no_new_round_begins():
     """A rival may be training by now."""
     known = running(rivals=(), accepted=False, requested_at=0.0)
-    assert creates(decide(RACE, seen(), known)) != []
-    plan = decide(RACE, seen(claim=Unknown("503")), known)
+    assert creates(decide(RACE, observed(), known)) != []
+    plan = decide(RACE, observed(claim=Unknown("503")), known)
     assert plan.changes == ()
     assert any("who has won" in text for text in plan.waiting)
 
 
 def test_a_lost_winner_is_replaced_by_a_round_with_larger_numbers():
     """Machines of the last round see that they are old."""
-    lost = seen(racer(2, NodeState.PREEMPTED))
+    lost = observed(racer(2, NodeState.PREEMPTED))
     plan = decide(RACE, lost, running(incarnation=2, zone=ZONES[1], claimed=True, rivals=()))
     assert [number for number, _, _ in creates(plan)] == [4, 5]
     assert {race for _, _, race in creates(plan)} == {4}
@@ -180,7 +180,7 @@ def test_losers_are_remembered_until_they_are_surely_gone():
     """`down` and the end of a deployment wait for what may still show."""
     won = running(claimed=True)
     gone = {f"node:{n}:absent": NOW - 40 for n in (2, 3)}
-    now = seen(racer(1, NodeState.READY))
+    now = observed(racer(1, NodeState.READY))
     assert len(learn(won, now).race.candidates) == 2
     assert learn(changed(won, first_seen=gone), now).race.candidates == ()
     assert len(learn(changed(won, first_seen=gone), replace(now, nodes=Unknown("503"))).race.candidates) == 2
@@ -188,7 +188,7 @@ def test_losers_are_remembered_until_they_are_surely_gone():
 
 def test_a_race_that_the_record_has_lost_is_found_again_by_its_labels():
     """And so its winner can be looked up before anything is deleted."""
-    now = seen(racer(1), racer(2), racer(3))
+    now = observed(racer(1), racer(2), racer(3))
     made = learn(record(incarnation=0, zone="", accepted=False, requested_at=0.0), now)
     assert (made.race.round, undecided(made)) == (1, True)
     assert {made.node.incarnation, *(c.incarnation for c in current_candidates(made))} == {1, 2, 3}
@@ -206,9 +206,9 @@ def test_a_new_type_replaces_every_candidate():
 def test_failover_never_asks_twice():
     """And a race in a single zone is none."""
     empty = record(incarnation=0, zone="", accepted=False)
-    assert creates(decide(spec(), seen(), empty)) == [(1, ZONES[0], 0)]
+    assert creates(decide(spec(), observed(), empty)) == [(1, ZONES[0], 0)]
     one = spec(tpu=replace(RACE.tpu, zones=ZONES[:1]))
-    assert creates(decide(one, seen(), empty)) == [(1, ZONES[0], 0)]
+    assert creates(decide(one, observed(), empty)) == [(1, ZONES[0], 0)]
 
 
 def create(number, zone, race):
@@ -231,7 +231,7 @@ def create(number, zone, race):
 )
 def test_the_guard_knows_races(changes, nodes, more):
     """Two of no race or of two, two in a zone, nine of one, one beside a winner, a number given before."""
-    now = replace(seen(*nodes), claim=Absent())
+    now = replace(observed(*nodes), claim=Absent())
     assert broken(RACE, Plan(tuple(changes)), now, running(**more)) is not None
 
 

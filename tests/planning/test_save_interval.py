@@ -53,14 +53,15 @@ def test_what_the_file_fixes_needs_no_reason(every, text):
 
 def test_the_shortest_interval_of_a_slice_is_shown():
     """A save that one worker's clock asks for is made by all of them."""
-    told = reported_interval(
+    reported = reported_interval(
         (
             beat(0, save_every=300.0, save_cost=4.0, save_cost_from="measured", save_life=11000.0),
             beat(1, save_every=240.0, save_cost=3.0, save_cost_from="measured", save_life=9600.0),
         )
     )
     assert (
-        told.text == "every 4 min 0 s: a save costs 3.0 s (measured), unsaved work is lost every 2 h 40 min"
+        reported.text
+        == "every 4 min 0 s: a save costs 3.0 s (measured), unsaved work is lost every 2 h 40 min"
     )
     assert reported_interval((beat(), beat(1))) is None
 
@@ -76,6 +77,6 @@ def test_a_job_that_does_not_follow_its_interval_is_named():
 
 def test_what_a_save_costs_is_shown_of_a_job_that_decides_when():
     """Asynchronous saves cost next to nothing."""
-    told = reported_interval((beat(save_cost=0.04, save_cost_from="measured"),))
-    assert told == SaveInterval(None, 0.04, "measured")
-    assert told.text == "as the job decides: a save costs 0.0 s (measured)"
+    reported = reported_interval((beat(save_cost=0.04, save_cost_from="measured"),))
+    assert reported == SaveInterval(None, 0.04, "measured")
+    assert reported.text == "as the job decides: a save costs 0.0 s (measured)"

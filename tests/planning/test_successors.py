@@ -33,7 +33,7 @@ def second(state=NodeState.CREATING, **more):
     return node(2, state=state, zone=OTHER_ZONE, labels=LABELS, **more)
 
 
-def seen(*nodes, report=TOLD, **more):
+def observed(*nodes, report=TOLD, **more):
     """A world with these TPUs, and a report of the first one."""
     return world(nodes=Present(nodes), heartbeats=Present((report,)), **{"claim": Absent(), **more})
 
@@ -53,15 +53,15 @@ def nodes_of(plan):
 
 def test_at_the_notice_the_next_one_is_asked_for_and_the_old_one_saves_on():
     """In a race of its own, so that it begins only when it was named; not in the zone that takes its TPU back."""
-    now = seen(FIRST)
+    now = observed(FIRST)
     plan = decide(spec(), now, record())
     assert nodes_of(plan) == ([(2, OTHER_ZONE, 2, True)], [])
     assert broken(spec(), plan, now, record()) is None
-    noted = intended(record(), plan.changes, queued=False, now=NOW)
-    assert (noted.node.incarnation, noted.race.round) == (1, 2)
-    assert has_successors(noted)
-    assert not undecided(noted)
-    assert [race_to_win(noted, number) for number in (1, 2)] == [0, 2]
+    recorded = intended(record(), plan.changes, queued=False, now=NOW)
+    assert (recorded.node.incarnation, recorded.race.round) == (1, 2)
+    assert has_successors(recorded)
+    assert not undecided(recorded)
+    assert [race_to_win(recorded, number) for number in (1, 2)] == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -75,28 +75,28 @@ def test_at_the_notice_the_next_one_is_asked_for_and_the_old_one_saves_on():
 )
 def test_where_two_cannot_be_there_the_old_one_goes_first(wants):
     """One zone that is taking it back, a queue, a disk that the job writes to, a job that runs elsewhere."""
-    assert nodes_of(decide(wants, seen(FIRST), record()))[0] == []
+    assert nodes_of(decide(wants, observed(FIRST), record()))[0] == []
 
 
 def test_a_notice_that_may_be_of_a_reboot_asks_for_nothing():
     """The machine comes back, and trains on."""
     reboots = beat(phase=Phase.STOPPING, notice=True)
-    assert nodes_of(decide(spec(), seen(FIRST, report=reboots), record())) == ([], [])
+    assert nodes_of(decide(spec(), observed(FIRST, report=reboots), record())) == ([], [])
 
 
 def test_a_race_has_as_many_successors_as_any_other_race():
     """Two at first; all in one round."""
     zones = (ZONE, OTHER_ZONE, "us-central1-c")
     wants = spec(tpu=replace(spec().tpu, zones=zones, strategy="race"))
-    made, _ = nodes_of(plan := decide(wants, seen(FIRST), record()))
+    made, _ = nodes_of(plan := decide(wants, observed(FIRST), record()))
     assert made == [(2, OTHER_ZONE, 2, True), (3, "us-central1-c", 2, True)]
-    assert broken(wants, plan, seen(FIRST), record()) is None
+    assert broken(wants, plan, observed(FIRST), record()) is None
 
 
 def test_nothing_more_is_asked_for_while_a_successor_is_being_made():
     """Also by a process that comes later, and before any list shows it."""
     for shown in ((FIRST, second()), (FIRST,)):
-        plan = decide(spec(), seen(*shown), learn(asked(), seen(*shown)))
+        plan = decide(spec(), observed(*shown), learn(asked(), observed(*shown)))
         assert nodes_of(plan) == ([], [])
         assert any("takes over when it is READY" in text for text in plan.waiting)
 
@@ -104,8 +104,8 @@ def test_nothing_more_is_asked_for_while_a_successor_is_being_made():
 def test_the_first_one_goes_when_the_other_is_named():
     """Not before: READY alone is no winner."""
     both = (FIRST, second(NodeState.READY))
-    assert nodes_of(decide(spec(), seen(*both), learn(asked(), seen(*both)))) == ([], [])
-    named = seen(*both, claim=Present(Claim(2, 2)))
+    assert nodes_of(decide(spec(), observed(*both), learn(asked(), observed(*both)))) == ([], [])
+    named = observed(*both, claim=Present(Claim(2, 2)))
     made = learn(asked(), named)
     assert (made.node.incarnation, made.race.claimed) == (2, True)
     assert nodes_of(decide(spec(), named, made)) == ([], [1])
@@ -113,12 +113,12 @@ def test_the_first_one_goes_when_the_other_is_named():
 
 def test_a_tpu_that_has_saved_goes_at_once_and_nothing_is_requested_twice():
     """Its successor takes its place in the record in the look after that, when the loss is counted."""
-    rest = seen(FIRST, second(), report=AT_REST)
+    rest = observed(FIRST, second(), report=AT_REST)
     made = learn(asked(), rest)
     assert made.node.incarnation == 1
     plan = decide(spec(), rest, made)
     assert nodes_of(plan) == ([], [1])
-    later = seen(replace(FIRST, state=NodeState.DELETING), second(), report=AT_REST)
+    later = observed(replace(FIRST, state=NodeState.DELETING), second(), report=AT_REST)
     made = learn(intended(made, plan.changes, queued=False, now=NOW), later)
     assert (made.node.incarnation, undecided(made)) == (2, True)
     assert nodes_of(decide(spec(), later, made)) == ([], [])
@@ -126,7 +126,7 @@ def test_a_tpu_that_has_saved_goes_at_once_and_nothing_is_requested_twice():
 
 def test_a_tpu_that_is_lost_before_it_has_saved_gets_a_successor_too():
     """The look that shows it lost tells of the loss; the next one has the successor."""
-    lost = seen(replace(FIRST, state=NodeState.PREEMPTED), second())
+    lost = observed(replace(FIRST, state=NodeState.PREEMPTED), second())
     made = learn(asked(), lost)
     assert made.node.incarnation == 1
     assert nodes_of(decide(spec(), lost, made)) == ([], [1])
@@ -135,7 +135,7 @@ def test_a_tpu_that_is_lost_before_it_has_saved_gets_a_successor_too():
 
 def test_a_tpu_that_is_missing_from_one_list_gets_no_successor():
     """Unknown is not absent, and one list is no evidence."""
-    hidden = seen(second())
+    hidden = observed(second())
     assert learn(asked(), hidden).node.incarnation == 1
     unsure = replace(hidden, nodes=Unknown("503"))
     assert learn(asked(), unsure).node.incarnation == 1
@@ -146,30 +146,30 @@ def test_a_tpu_that_is_missing_from_one_list_gets_no_successor():
 def test_a_refused_successor_is_requested_again_after_its_pause():
     """The TPU that works forgives nothing that was refused beside it, and ends nothing either."""
     refused = (Refusal(NOW - 1, OTHER_ZONE, Retry.PERMANENT),)
-    known = learn(asked(rivals=(), refusals=refused), seen(FIRST))
+    known = learn(asked(rivals=(), refusals=refused), observed(FIRST))
     assert len(known.refusals) == 1
     assert hopeless(known) is None
-    assert nodes_of(decide(spec(), seen(FIRST), known)) == ([], [])
-    again = replace(seen(FIRST, report=replace(TOLD, updated=NOW + 100)), observed_at=NOW + 100)
+    assert nodes_of(decide(spec(), observed(FIRST), known)) == ([], [])
+    again = replace(observed(FIRST, report=replace(TOLD, updated=NOW + 100)), observed_at=NOW + 100)
     assert nodes_of(decide(spec(), again, known))[0] == [(3, OTHER_ZONE, 3, True)]
 
 
 def test_a_successor_that_was_never_made_is_forgotten():
     """A process was killed between its intent and the call: the TPU that works waits for nobody."""
     known = asked(first_seen={"node:1:ready": NOW - 900, "node:2:absent": NOW - 31})
-    assert current_candidates(learn(known, seen(FIRST))) == ()
+    assert current_candidates(learn(known, observed(FIRST))) == ()
 
 
 def test_a_successor_that_never_comes_makes_room_for_another():
     """Half an hour after it was asked for."""
     late = (Candidate(2, OTHER_ZONE, NOW - 1801, accepted=True),)
-    assert nodes_of(decide(spec(), seen(FIRST, second()), asked(rivals=late)))[1] == [2]
+    assert nodes_of(decide(spec(), observed(FIRST, second()), asked(rivals=late)))[1] == [2]
 
 
 def test_a_tpu_on_demand_works_until_spot_is_there():
     """The hours of a deadline are the dearest: none is lost between two TPUs."""
     dear = begun(1, on_demand=(1,))
-    now = seen(FIRST, report=WORKS)
+    now = observed(FIRST, report=WORKS)
     plan = decide(due(), now, dear)
     assert nodes_of(plan) == ([(2, ZONE, 2, True)], [])
     assert not plan.changes[0].on_demand
@@ -178,8 +178,8 @@ def test_a_tpu_on_demand_works_until_spot_is_there():
 
 def test_near_a_deadline_a_tpu_gets_its_successor_on_demand_once_it_is_lost():
     """Only spot is asked for beside another one: on demand is always to be had."""
-    assert nodes_of(decide(due(), seen(FIRST), begun(9.9))) == ([], [])
-    assert nodes_of(decide(due(), seen(FIRST), begun(1)))[0] == [(2, OTHER_ZONE, 2, True)]
+    assert nodes_of(decide(due(), observed(FIRST), begun(9.9))) == ([], [])
+    assert nodes_of(decide(due(), observed(FIRST), begun(1)))[0] == [(2, OTHER_ZONE, 2, True)]
 
 
 @pytest.mark.parametrize(
@@ -196,16 +196,16 @@ def test_near_a_deadline_a_tpu_gets_its_successor_on_demand_once_it_is_lost():
 )
 def test_the_guard_lets_nothing_else_be_made_beside_a_tpu(change, report, was):
     """No notice, a reboot, unmarked, in no race, on demand, beside a race that is open, beside one of the past."""
-    now = seen(FIRST, report=report)
-    (made,) = decide(spec(), seen(FIRST), record()).changes
-    plan = replace(decide(spec(), seen(FIRST), record()), changes=(replace(made, **change),))
+    now = observed(FIRST, report=report)
+    (made,) = decide(spec(), observed(FIRST), record()).changes
+    plan = replace(decide(spec(), observed(FIRST), record()), changes=(replace(made, **change),))
     assert "one TPU, never two" in broken(spec(), plan, now, was).text
 
 
 def test_a_plan_shows_who_takes_over():
     """The next one is made, then the old one goes."""
     dear = begun(1, on_demand=(1,), progress=KNOWN)
-    plan = foresee(due(), None, seen(FIRST, report=WORKS), changed(dear, uploaded="b:a"))
+    plan = foresee(due(), None, observed(FIRST, report=WORKS), changed(dear, uploaded="b:a"))
     assert nodes_of(plan) == ([(2, ZONE, 2, True)], [1])
 
 
@@ -221,4 +221,4 @@ def test_a_plan_shows_who_takes_over():
 )
 def test_who_still_saves_has_said_so_a_moment_ago(report, saves):
     """A machine that was killed in the middle says nothing any more, and is not waited for."""
-    assert still_saving(seen(FIRST, second(), report=report), FIRST) is saves
+    assert still_saving(observed(FIRST, second(), report=report), FIRST) is saves

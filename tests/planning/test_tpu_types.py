@@ -98,11 +98,13 @@ def test_the_request_and_the_bill_are_for_the_type_that_was_taken():
     new = blueprint.new_node(made, ZONE, 1)
     assert (new.type, new.runtime) == (SECOND, "v2-alpha-tpuv6e")
     assert blueprint.new_node(record(), ZONE, 1).type == FIRST
-    seen = learn(made, world(observed_at=NOW))
-    (span,) = (s for s in seen.spans if s.kind is Kind.NODE)
+    observed = learn(made, world(observed_at=NOW))
+    (span,) = (s for s in observed.spans if s.kind is Kind.NODE)
     assert span.type == SECOND
-    dear = spent(BOTH, load_catalog(), replace(seen, spans=(span,)), NOW + 3600).known_usd
-    cheap = spent(BOTH, load_catalog(), replace(seen, spans=(replace(span, type=""),)), NOW + 3600).known_usd
+    dear = spent(BOTH, load_catalog(), replace(observed, spans=(span,)), NOW + 3600).known_usd
+    cheap = spent(
+        BOTH, load_catalog(), replace(observed, spans=(replace(span, type=""),)), NOW + 3600
+    ).known_usd
     assert dear > cheap > 0
 
 
@@ -132,6 +134,6 @@ def test_the_two_ways_to_write_tpu_types_are_read_alike(text):
 )
 def test_what_cannot_be_taken_is_said_before_anything_is_made(text, said):
     """A type that a zone does not serve would end the deployment when nobody looks."""
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as reported:
         read(FILE.format(types=text).encode(), "tpuctl.yaml", environ={})
-    assert said in str(told.value) + " ".join(c.message for c in told.value.complaints)
+    assert said in str(reported.value) + " ".join(c.message for c in reported.value.complaints)

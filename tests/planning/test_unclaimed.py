@@ -75,22 +75,22 @@ def test_a_gang_that_gave_up_ends_when_each_worker_has_brought_its_files():
 def test_a_preemption_tells_what_became_of_the_work():
     """Never that it is committed when nothing is."""
     taken = {"nodes": Present((node(state=NodeState.READY),))}
-    left = {"phase": Phase.STOPPED, "notice": True, "preempted": True}
+    remaining = {"phase": Phase.STOPPED, "notice": True, "preempted": True}
 
-    def told(**more):
+    def reported(**more):
         """Return the event, and check that the changes do not say it again."""
-        report = beat(**left, **more)
+        report = beat(**remaining, **more)
         assert not any(
             "committed" in c.why or "checkpoint" in c.why for c in planned(report, **taken).changes
         )
-        seen = world(heartbeats=Present((report,)), **taken)
-        event = preemption(spec(), record(), learn(record(), seen), seen)
+        observed = world(heartbeats=Present((report,)), **taken)
+        event = preemption(spec(), record(), learn(record(), observed), observed)
         assert event is not None
         return event.text
 
-    assert "is being preempted; NOTHING is committed, so the next one begins at step 0" in told()
-    assert "is being preempted; its newest complete checkpoint is step 40" in told(committed_step=40)
-    counted = told(committed_step=3, committed_counted=True)
+    assert "is being preempted; NOTHING is committed, so the next one begins at step 0" in reported()
+    assert "is being preempted; its newest complete checkpoint is step 40" in reported(committed_step=40)
+    counted = reported(committed_step=3, committed_counted=True)
     assert "its newest complete checkpoint is save 3" in counted, "no step is claimed"
 
 
@@ -104,8 +104,8 @@ def test_a_preemption_tells_what_became_of_the_work():
 def test_of_a_job_without_steps_nothing_is_said_to_be_lost(folder, text):
     """Its files count when it has ended: what is there already is in the bucket, and comes back."""
     saving = CheckpointSpec(format="outputs", dir=folder)
-    left = beat(phase=Phase.STOPPED, notice=True, preempted=True, **LIES)
-    assert text in lost_text(saving, world(heartbeats=Present((left,))), record())
+    remaining = beat(phase=Phase.STOPPED, notice=True, preempted=True, **LIES)
+    assert text in lost_text(saving, world(heartbeats=Present((remaining,))), record())
 
 
 def test_a_save_elsewhere_is_named_with_its_reason():
@@ -114,12 +114,14 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     alone = beat(uncommitted_state="not resumable", **whole)
     assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, alone)
     wrong = beat(uncommitted="out/ckpt.pt", uncommitted_place="work")
-    told = uncommitted_text(spec().job.checkpoint, wrong)
-    assert told.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR is committed)")
+    reported = uncommitted_text(spec().job.checkpoint, wrong)
+    assert reported.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR is committed)")
     stray = {"uncommitted": "runs/ckpt_5.npz", "uncommitted_place": "bucket"}
-    told = uncommitted_text(spec().job.checkpoint, beat(**stray))
-    assert "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, nothing is committed" in told
-    assert "set job.checkpoint.dir: bucket" in told
+    reported = uncommitted_text(spec().job.checkpoint, beat(**stray))
+    assert (
+        "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, nothing is committed" in reported
+    )
+    assert "set job.checkpoint.dir: bucket" in reported
     ended = planned(beat(phase=Phase.UNCLAIMED, **stray))
     assert "runs/ckpt_5.npz lies in the bucket" in ended.reason
     assert "saved nothing" not in ended.reason
@@ -149,8 +151,8 @@ def test_a_save_elsewhere_is_named_with_its_reason():
 def test_a_running_job_that_saves_in_vain_is_reported(fields, text):
     """With what the format wants; a place that this version does not know is no reason to be silent."""
     found = uncommitted([beat(worker=1), beat(**fields)])
-    told = None if found is None else uncommitted_text(spec().job.checkpoint, found)
-    assert told.startswith(text) if text else told is None
+    reported = None if found is None else uncommitted_text(spec().job.checkpoint, found)
+    assert reported.startswith(text) if text else reported is None
 
 
 def test_a_target_for_failures_is_notified_of_this_end():
@@ -166,10 +168,10 @@ def test_a_target_for_failures_is_notified_of_this_end():
 def test_the_command_leaves_with_5_and_names_the_next_one():
     """Something is left: the files that hold the model."""
     ended = beat(phase=Phase.UNCLAIMED, **LIES)
-    with pytest.raises(UnclaimedError) as told:
+    with pytest.raises(UnclaimedError) as reported:
         raise_outcome(Pass(world(heartbeats=Present((ended,))), planned(ended)))
-    assert (told.value.exit_code, told.value.code) == (5, "TPU-810")
-    assert "tpuctl checkpoints fetch --unclaimed" in told.value.hint
+    assert (reported.value.exit_code, reported.value.code) == (5, "TPU-810")
+    assert "tpuctl checkpoints fetch --unclaimed" in reported.value.hint
 
 
 def test_a_gang_is_as_far_as_the_step_that_all_of_its_workers_have_committed():

@@ -115,9 +115,9 @@ def test_the_sums_are_those_of_a_calculation_by_hand(seed):
     spec, kind, spans, beats, uses, now = life(random.Random(seed))
     found = spending(spec, CATALOG, record(**existed(spans)), beats, now)
     hand = by_hand(spec, kind, spans, uses, now)
-    told = {**found.uses, **found.zones}
-    told |= {f"day {number}": usd for number, usd in enumerate(found.days.values())}
-    assert told == pytest.approx(hand, rel=0.01)
+    reported = {**found.uses, **found.zones}
+    reported |= {f"day {number}": usd for number, usd in enumerate(found.days.values())}
+    assert reported == pytest.approx(hand, rel=0.01)
     for sums in (found.uses, found.days, found.zones):
         assert sum(sums.values()) == pytest.approx(found.usd)
     assert found.usd == pytest.approx(spent(spec, CATALOG, record(**existed(spans)), now).known_usd)
@@ -150,8 +150,8 @@ def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
     """Nobody knows what its time went into, once it had been started."""
     spec = make_spec(vm="none")
     known = record(spans=(Span(Kind.NODE, "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
-    told = beat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
-    found = spending(spec, CATALOG, known, [told], T0 + 3600)
+    reported = beat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
+    found = spending(spec, CATALOG, known, [reported], T0 + 3600)
     assert set(found.uses) == uses
     if phase is Phase.RUN:
         assert found.uses["not known"] == pytest.approx(found.usd * 3300 / 3600)
@@ -200,8 +200,8 @@ def test_nothing_has_cost_nothing():
 
 def test_storage_is_what_the_bucket_holds_since_it_was_written():
     """Ten GiB for half a month, in all sums: by resource, place, day and use; budgets leave it out."""
-    kept = [StoredAmount(10.0, T0 - 365 * 3600)]
-    found = spending(SPEC, CATALOG, record(), [], T0, kept)
+    retained = [StoredAmount(10.0, T0 - 365 * 3600)]
+    found = spending(SPEC, CATALOG, record(), [], T0, retained)
     usd = 10 * CATALOG.storage_price("europe-west4") / 2
     assert found.usd == pytest.approx(usd)
     assert [(item.what, item.zone) for item in found.items] == [("storage", "europe-west4")]

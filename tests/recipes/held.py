@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 nap = time.sleep
-heard, wake = socket.socketpair()
-told: list[int] = []
+received, wake = socket.socketpair()
+reported: list[int] = []
 
 
 def number(variable: str, default: float) -> float:
@@ -33,9 +33,9 @@ def number(variable: str, default: float) -> float:
 def waiting() -> bool:
     """Say whether the script has to wait: it has come to the step, and nobody has told it to stop."""
     with contextlib.suppress(BlockingIOError):
-        told.extend(heard.recv(4096))
+        reported.extend(received.recv(4096))
     step, limit = number("TPUCTL_PROGRESS_FILE", 0), number("HELD_AT", float("inf"))
-    return signal.SIGTERM not in told and step >= limit
+    return signal.SIGTERM not in reported and step >= limit
 
 
 def held(seconds: float) -> None:
@@ -43,12 +43,12 @@ def held(seconds: float) -> None:
     if sys._getframe(1).f_globals.get("__name__") == "__main__":
         while waiting():
             nap(0.02)
-        seconds = max(seconds, 0.5) if signal.SIGTERM in told else seconds
+        seconds = max(seconds, 0.5) if signal.SIGTERM in reported else seconds
     nap(seconds)
 
 
 if __name__ == "__main__":
-    for end in (heard, wake):
+    for end in (received, wake):
         end.setblocking(False)
     # Every signal with a handler in Python leaves its number here, whoever sets the handler, and when.
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)

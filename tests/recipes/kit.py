@@ -96,13 +96,13 @@ class Run:
     ) -> "Run":
         """Wait until *look* says yes, while the run goes on."""
 
-        def seen() -> bool:
+        def observed() -> bool:
             ended = self.process.poll() is not None
             found = look()
             assert found or not ended, f"it has ended:\n{self.text()[-6000:]}"
             return found
 
-        until(seen, what, seconds, 0.02, lambda: self.text()[-6000:])
+        until(observed, what, seconds, 0.02, lambda: self.text()[-6000:])
         return self
 
     def go_on(self) -> None:
@@ -114,12 +114,12 @@ class Run:
         mark = f"\0RECIPE_RUN={self.log}\0".encode()
 
         def gone() -> bool:
-            left = [pid for pid, environ in _environments() if mark in environ]
-            for pid in left:
+            remaining = [pid for pid, environ in _environments() if mark in environ]
+            for pid in remaining:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self.process.poll()
-            return not left
+            return not remaining
 
         until(gone, "the end of the run's processes", RUN_SECONDS, 0.02)
         self.process.wait(10)

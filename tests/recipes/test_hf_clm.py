@@ -65,9 +65,9 @@ def test_stopped_run_saves_and_leaves_with_its_own_status(recipe, straight):
     assert "resumed from step 30" in run.text()
     run.process.send_signal(signal.SIGTERM)
     text = run.wait(128 + signal.SIGTERM)
-    left = int(re.findall(r"asked to stop: saved, left after step (\d+)", text)[0])
-    assert 33 < left < STEPS
-    assert int(newest(recipe, "out").rpartition("-")[2]) in {left - 1, left}
+    remaining = int(re.findall(r"asked to stop: saved, left after step (\d+)", text)[0])
+    assert 33 < remaining < STEPS
+    assert int(newest(recipe, "out").rpartition("-")[2]) in {remaining - 1, remaining}
     assert losses(text).items() <= straight[0].items()
 
 

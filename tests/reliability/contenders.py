@@ -206,7 +206,7 @@ def perform(play):
     """Fork a process for each role; return how many failed, not counting those that were killed."""
     if any(role.get("url") for role in play):
         import google.cloud.storage  # noqa: F401 (imported once for all that are forked)
-    left = 0
+    remaining = 0
     for role in play:
         child = os.fork()
         if not child:
@@ -220,8 +220,8 @@ def perform(play):
             finally:
                 sys.stderr.flush()
                 os._exit(status)
-        left += 1
-    return sum(os.wait()[1] not in (0, 9) for _ in range(left))
+        remaining += 1
+    return sum(os.wait()[1] not in (0, 9) for _ in range(remaining))
 
 
 if __name__ == "__main__":

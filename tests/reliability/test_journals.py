@@ -115,20 +115,20 @@ def test_a_journal_cut_at_any_byte_loads(life):
     intents = [name for name in life.names if name.endswith(".intent.json")]
     offsets = 0
     life.keep({})
-    seen = []
+    observed = []
     for name in intents:
         data = life.entries[name]
         for length in range(len(data)):
             life.lab.put(name, data[:length])
             assert _entry(life.store, name) is None
             offsets += 1
-        assert rebuilt(life.store).node.incarnation == max(numbers(seen), default=0)
+        assert rebuilt(life.store).node.incarnation == max(numbers(observed), default=0)
         life.lab.put(name, data)
-        seen.append(_entry(life.store, name))
-        assert rebuilt(life.store).node.incarnation == max(numbers(seen), default=0)
+        observed.append(_entry(life.store, name))
+        assert rebuilt(life.store).node.incarnation == max(numbers(observed), default=0)
     whole, again = life.controller.record, rebuilt(life.store)
-    for told in ("incarnation", "zone", "accepted", "vm_accepted"):
-        assert stored_values(again)[told] == stored_values(whole)[told], told
+    for reported in ("incarnation", "zone", "accepted", "vm_accepted"):
+        assert stored_values(again)[reported] == stored_values(whole)[reported], reported
     assert set(again.zones_used) == set(whole.zones_used)
     FIGURES["journals"] = FIGURES.get("journals", 0) + 1
     FIGURES["offsets"] = FIGURES.get("offsets", 0) + offsets

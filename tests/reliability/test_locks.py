@@ -242,11 +242,11 @@ def test_of_many_threads_in_one_process_one_has_the_lease():
     inside = InProcess(SystemClock(), LocalSettings(fresh_project=False))
     inside.storage.buckets.create("local-project", {"name": "bucket-of-threads"})
     shared = Clients(CloudSettings("local-project", BASE, adapter=inside.adapter()))
-    inside, rounds, seen, lock = [], 5 * ROUNDS, [], threading.Lock()
+    inside, rounds, observed, lock = [], 5 * ROUNDS, [], threading.Lock()
 
     def contend(number):
         store = GcsStore(shared, "bucket-of-threads")
-        while len(seen) < rounds:
+        while len(observed) < rounds:
             lease = Lease(store, SystemClock(), Holder(f"{number}-{time.time_ns()}", "t", "up", 0.0))
             try:
                 lease.acquire()
@@ -254,7 +254,7 @@ def test_of_many_threads_in_one_process_one_has_the_lease():
                 continue
             inside.append(number)
             with lock:
-                seen.append((list(inside), lease.token))
+                observed.append((list(inside), lease.token))
             with pytest.raises(PreconditionError):
                 store.delete(LEASE, if_generation=lease.token - 1)
             lease.keep()
@@ -263,11 +263,11 @@ def test_of_many_threads_in_one_process_one_has_the_lease():
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(contend, range(8)))
-    assert len(seen) >= rounds
-    assert [who for who, _ in seen if len(who) != 1] == []
-    tokens = [token for _, token in seen]
+    assert len(observed) >= rounds
+    assert [who for who, _ in observed if len(who) != 1] == []
+    tokens = [token for _, token in observed]
     assert tokens == sorted(set(tokens))
-    FIGURES["lease in one process, 8 threads"] = f"{len(seen)} rounds, 0 overlaps"
+    FIGURES["lease in one process, 8 threads"] = f"{len(observed)} rounds, 0 overlaps"
 
 
 @pytest.mark.parametrize("processes", sorted(PROCESSES))

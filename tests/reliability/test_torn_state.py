@@ -85,8 +85,8 @@ def test_a_record_on_this_computer_is_whole_or_found_to_be_damaged(state, tmp_pa
     data = encode(before, "demo", "w" * 32)
     for damaged in damages(data, BITS):
         path.write_bytes(damaged)
-        seen = records.load()
-        assert seen == (Record() if records.damaged else before), damaged
+        observed = records.load()
+        assert observed == (Record() if records.damaged else before), damaged
         outcomes["detected" if records.damaged else "harmless"] += 1
     count("record here", data, outcomes)
     path.write_bytes(data)
@@ -117,9 +117,9 @@ def test_an_entry_of_the_journal_is_whole_or_skipped(state):
         whole = _entry(store_of(state), name)
         for damaged in damages(data, BITS):
             state.put(name, damaged)
-            seen = _entry(store_of(state), name)
-            assert seen is None or {k: seen.get(k) for k in whole} == whole, damaged
-            outcomes["detected" if seen is None else "harmless"] += 1
+            observed = _entry(store_of(state), name)
+            assert observed is None or {k: observed.get(k) for k in whole} == whole, damaged
+            outcomes["detected" if observed is None else "harmless"] += 1
         state.put(name, data)
         sizes += data
     count("journal in the bucket", sizes, outcomes)
@@ -138,10 +138,10 @@ def test_a_damaged_journal_here_takes_no_other_entry_with_it(state, tmp_path, mo
     for number, damaged in enumerate([*cuts(data), *flips(data, BITS)]):
         path.write_bytes(damaged)
         entry = journal.intend(change, in_bucket=False)
-        seen = path.read_bytes().splitlines()
-        assert json.loads(seen[-1])["id"] == entry
+        observed = path.read_bytes().splitlines()
+        assert json.loads(observed[-1])["id"] == entry
         whole = data[:number].count(b"\n") if number < len(data) else len(lines) - 2
-        assert len(lines.intersection(seen)) >= whole
+        assert len(lines.intersection(observed)) >= whole
         outcomes["harmless"] += 1
     count("journal here", data, outcomes)
 
@@ -177,13 +177,13 @@ def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over):
     begun = 1_800_000_000.0
     now = begun + (2 if over else 0.5) * 86400
     (folder / "record.json").write_bytes(encode(record_of(started_at=begun, accepted=True), "demo"))
-    kept, outcomes = folder / expired.SPEC_FILE, Counter()
+    retained, outcomes = folder / expired.SPEC_FILE, Counter()
     data = json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
-    kept.write_bytes(data)
+    retained.write_bytes(data)
     whole = list(expired._expired(tmp_path, now, said.append))
     assert whole == ([spec] if over else [])
     for damaged in damages(data, BITS) if over else flips(data, BITS):
-        kept.write_bytes(damaged)
+        retained.write_bytes(damaged)
         said.clear()
         found = list(expired._expired(tmp_path, now, said.append))
         assert found in ([], whole), damaged
@@ -242,7 +242,7 @@ def test_the_next_command_goes_on_with_what_is_there(state, kind):
             assert {m: n for m, n in state.mutations().items() if not m.startswith("storage")} == calls
             assert list(state.nodes()) == ["demo-tpu-g2"]
             assert list(state.vms()) == ["demo-vm"]
-            for told in (
+            for reported in (
                 "incarnation",
                 "zone",
                 "zones_used",
@@ -251,7 +251,7 @@ def test_the_next_command_goes_on_with_what_is_there(state, kind):
                 "bucket_seen",
                 "bundle",
             ):
-                assert stored_values(after)[told] == stored_values(before)[told], (where, told)
+                assert stored_values(after)[reported] == stored_values(before)[reported], (where, reported)
             followed += 1
     FIGURES[f"whole `up` after a {kind}"] = f"{followed} in {len(PLACES)} places, 0 machines made or deleted"
 
@@ -260,6 +260,6 @@ def test_what_is_rebuilt_is_what_was_there(state):
     """Journal and reports tell of everything that lives what the record tells."""
     whole = state.up().record
     again = rebuilt(store_of(state))
-    for told in ("incarnation", "zone", "zones_used", "accepted", "vm_accepted", "bucket_seen"):
-        assert stored_values(again)[told] == stored_values(whole)[told], told
+    for reported in ("incarnation", "zone", "zones_used", "accepted", "vm_accepted", "bucket_seen"):
+        assert stored_values(again)[reported] == stored_values(whole)[reported], reported
     assert again == replace(again, started_at=pytest.approx(whole.started_at, abs=60))

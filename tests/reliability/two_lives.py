@@ -196,11 +196,11 @@ class World:
         for name, data in held.items():
             if not name.endswith(".manifest.json"):
                 continue
-            told = json.loads(data)
-            key, root = (told["step"], told["incarnation"]), name.removesuffix(".manifest.json")
-            if any(f"{root}/{file['name']}" not in held for file in told["files"]):
+            reported = json.loads(data)
+            key, root = (reported["step"], reported["incarnation"]), name.removesuffix(".manifest.json")
+            if any(f"{root}/{file['name']}" not in held for file in reported["files"]):
                 continue
-            for file in told["files"]:
+            for file in reported["files"]:
                 content = held[f"{root}/{file['name']}"]
                 if hashlib.sha256(content).hexdigest() != file["sha256"]:
                     self.wrong.append(f"{name}: {file['name']} is not what the manifest says")

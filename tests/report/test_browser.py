@@ -138,10 +138,10 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
         assert len({paper for _, paper in papers}) == 2
         a_fleet(browser, tmp_path / "fleet.html")
 
-        told = ["first news"]
+        reported = ["first news"]
         with listening(0) as listener:
             app = Dashboard(
-                lambda wanted: page(facts(event=told[-1]), LIVE), listener.getsockname()[1], pytest.fail
+                lambda wanted: page(facts(event=reported[-1]), LIVE), listener.getsockname()[1], pytest.fail
             )
             stop = serve(app, listener)
             try:
@@ -151,7 +151,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
                 assert browser.value("getComputedStyle(document.body).margin") == "0px", (
                     "its style is in force"
                 )
-                told.append("second news")
+                reported.append("second news")
                 app._made.clear()
                 browser.value("refresh()")
                 assert "second news" in browser.value("document.body.innerText")

@@ -88,8 +88,8 @@ def test_what_others_wrote_stays_text(text):
     hostile = Reader(page(facts(event=text, reason=text, message=text), live(text)))
     names = [(tag, sorted(attributes)) for tag, attributes in plain.elements]
     assert [(tag, sorted(attributes)) for tag, attributes in hostile.elements] == names
-    told = "".join(hostile.text).replace("\0", "")
-    assert told.count(text.replace("\0", "")) >= 8
+    reported = "".join(hostile.text).replace("\0", "")
+    assert reported.count(text.replace("\0", "")) >= 8
     addresses = [a["href"] for tag, a in hostile.elements if tag == "a"]
     assert addresses
     assert all(one.startswith("?deployment=") for one in addresses)
@@ -258,8 +258,8 @@ def test_any_loss_can_be_drawn(values):
 
 def test_a_request_that_was_refused_counts_as_no_tpu():
     """It took a number, and nothing was ever billed for it."""
-    told = facts()
-    nodes = [span for span in told.record.spans if span.kind is Kind.NODE]
-    spans = tuple(span for span in told.record.spans if span is not nodes[1])
-    words = Reader(page(replace(told, record=replace(told.record, spans=spans)))).words
+    reported = facts()
+    nodes = [span for span in reported.record.spans if span.kind is Kind.NODE]
+    spans = tuple(span for span in reported.record.spans if span is not nodes[1])
+    words = Reader(page(replace(reported, record=replace(reported.record, spans=spans)))).words
     assert f"TPUs used{len(nodes) - 1}" in words

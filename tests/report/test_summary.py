@@ -57,9 +57,9 @@ def test_steps_redone_are_those_between_checkpoint_and_loss():
 )
 def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, counts):
     """At most until its loss was seen, here 3 s; one that reported its end, or its last save, has not."""
-    seen = [Event(T + 3, "preempted", "", {"incarnation": 1})]
+    observed = [Event(T + 3, "preempted", "", {"incarnation": 1})]
     lost = replace(beat(1, 57), **before)
-    found = summary([lost, beat(2, 100, resumed)], seen)
+    found = summary([lost, beat(2, 100, resumed)], observed)
     assert (found.steps_redone, found.redone_at_least, found.redone_at_most) == counts
 
 

@@ -202,8 +202,8 @@ def test_the_vm_stays_until_all_nodes_are_gone(cloud, owner):
     """It can still be asked for them then, and the next `down` finds everything."""
     owner.up("--yes")
     owner.offline = "tpu.nodes.delete"
-    kept = owner.run("down", "--yes", patience=48 * 3600)
-    assert (kept.code, list(cloud.vms()), len(cloud.nodes())) == (5, ["demo-vm"], 3), kept.err
+    retained = owner.run("down", "--yes", patience=48 * 3600)
+    assert (retained.code, list(cloud.vms()), len(cloud.nodes())) == (5, ["demo-vm"], 3), retained.err
     owner.offline = False
     owner.down()
     assert (cloud.vms(), cloud.nodes()) == ({}, {})

@@ -18,19 +18,21 @@ def edited(response, change):
     return replace(response, body=json.dumps(body).encode())
 
 
-@pytest.mark.parametrize("seen", [True, False])
-def test_s01_a_create_whose_answer_is_lost_makes_one_node(cloud, user, seen):
+@pytest.mark.parametrize("observed", [True, False])
+def test_s01_a_create_whose_answer_is_lost_makes_one_node(cloud, user, observed):
     """The API has no request id. What a list shows is adopted; else the name is asked for again, and met."""
     cloud.model.fail_next("tpu.nodes.create", ["drop-answer"])
 
     def late(method, response):
         hidden = method == "tpu.nodes.list" and len(cloud.asked("tpu.nodes.create")) < 2
-        return edited(response, lambda body: body.pop("nodes", None)) if hidden and not seen else response
+        return edited(response, lambda body: body.pop("nodes", None)) if hidden and not observed else response
 
     cloud.distort = late
     user.up()
-    assert len(cloud.asked("tpu.nodes.create")) == (1 if seen else 2)
-    assert [call.status for call in cloud.log if call.method == "tpu.nodes.create"][1:] == [409] * (not seen)
+    assert len(cloud.asked("tpu.nodes.create")) == (1 if observed else 2)
+    assert [call.status for call in cloud.log if call.method == "tpu.nodes.create"][1:] == [409] * (
+        not observed
+    )
     assert cloud.nodes() == {G1: "READY"}
     assert sum(cloud.machines.starts.values()) == 1
 

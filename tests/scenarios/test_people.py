@@ -59,8 +59,8 @@ def test_down_names_what_it_does_not_delete_and_how_the_user_does(cloud, user):
     assert cloud.nodes() == {"demo-tpu-g1": "READY"}
 
 
-@pytest.mark.parametrize(("place", "left"), [("tpu.nodes.delete", []), ("tpu.nodes.create", [G2])])
-def test_s11_nothing_is_added_to_a_deployment_that_is_being_deleted(cloud, user, place, left):
+@pytest.mark.parametrize(("place", "remaining"), [("tpu.nodes.delete", []), ("tpu.nodes.create", [G2])])
+def test_s11_nothing_is_added_to_a_deployment_that_is_being_deleted(cloud, user, place, remaining):
     """
     A `watch` stands still in the middle of a replacement while `down` runs elsewhere; then it wakes up.
 
@@ -72,8 +72,8 @@ def test_s11_nothing_is_added_to_a_deployment_that_is_being_deleted(cloud, user,
     asked = len(cloud.asked("tpu.nodes.create"))
     said = user.watch(1200, meanwhile={place: elsewhere.down})
     assert said.code == 6
-    assert list(cloud.nodes()) == left
-    assert len(cloud.asked("tpu.nodes.create")) - asked == len(left)
+    assert list(cloud.nodes()) == remaining
+    assert len(cloud.asked("tpu.nodes.create")) - asked == len(remaining)
     elsewhere.down()
     assert cloud.nodes() == {}
 
@@ -271,10 +271,10 @@ def test_s28_two_ups_from_two_computers_make_one_of_everything(cloud, place):
 def test_s28_the_second_watch_names_who_holds_the_lease(cloud, user):
     """Status 6, who holds it since when; the first one goes on."""
     user.up()
-    elsewhere, told = User(cloud, "elsewhere"), []
-    cloud.later(200, lambda: told.append(elsewhere.run("watch")))
+    elsewhere, reported = User(cloud, "elsewhere"), []
+    cloud.later(200, lambda: reported.append(elsewhere.run("watch")))
     assert user.watch(600).code == 130
-    (said,) = told
+    (said,) = reported
     assert said.code == 6
     assert "somebody@home holds the lease since 20" in said.err
 

@@ -38,8 +38,8 @@ def ends(cloud):
 def nothing_left(cloud):
     """Say whether no machine, no bucket and nothing in the queue is there, and no folder of a self-test."""
     cloud.model.tick()
-    kept = list((cloud.users[0].state / "gcp" / "selftest").glob("*"))
-    return (cloud.nodes(), cloud.vms(), cloud.buckets(), kept) == ({}, {}, [], [])
+    retained = list((cloud.users[0].state / "gcp" / "selftest").glob("*"))
+    return (cloud.nodes(), cloud.vms(), cloud.buckets(), retained) == ({}, {}, [], [])
 
 
 def test_a_self_test_runs_the_product_and_leaves_nothing(cloud):

@@ -142,11 +142,11 @@ class Box:
         """Wait for the agent's trace and take it away; after a run also until the lock is free again."""
         path = self.root / f"state/ran-{verb}"
         until(path.exists, f"the agent is asked to {verb}", seconds, 0.02)
-        seen = json.loads(path.read_text())
+        observed = json.loads(path.read_text())
         path.unlink()
         if verb == "run":
             subprocess.run(["flock", "-w", "90", self.root / "job.lock", "true"], check=True)
-        return seen
+        return observed
 
     def status(self) -> dict:
         return json.loads((self.root / "state/status.json").read_text())

@@ -305,10 +305,10 @@ def test_what_the_table_calls_preserved_is_in_the_files(key, target):
     """Another value gives other files, where the table does not say that it is lost."""
     spec = spec_of(SPEC)
     changed = put(spec, key.split("."), OTHER[key])
-    kept = key in EVERYWHERE or not LOST[entry(key)][TARGETS.index(target)]
-    if kept and key not in ("project", "tpu.across_regions", "bucket.location", "job.source"):
+    retained = key in EVERYWHERE or not LOST[entry(key)][TARGETS.index(target)]
+    if retained and key not in ("project", "tpu.across_regions", "bucket.location", "job.source"):
         assert files_of(changed, target) != files_of(spec, target)
-    assert (entry(key) in {row.what for row in lost(changed, target)}) == (not kept)
+    assert (entry(key) in {row.what for row in lost(changed, target)}) == (not retained)
 
 
 def put(value, path, new):

@@ -27,13 +27,13 @@ def seen_by_task(machine: Path, number: int) -> dict[str, str]:
     subprocess.run(
         ["bash", str(script)], check=True, env={"PATH": "/usr/bin:/bin", "SLURM_ARRAY_TASK_ID": str(number)}
     )
-    seen: dict[str, str] = json.loads((machine / "seen.json").read_text())
-    return seen
+    observed: dict[str, str] = json.loads((machine / "seen.json").read_text())
+    return observed
 
 
 def test_a_task_knows_the_tpu_and_the_zone_that_it_runs_in(tmp_path: Path) -> None:
     """They are the machine's; all else is the job's, whatever the machine's own job has."""
-    seen = seen_by_task(tmp_path, 1)
-    assert (seen["TPUCTL_NODE"], seen["ZONE"]) == ("fleet-002-tpu-g3", "us-central1-c")
-    assert (seen["TASK"], seen["lr"]) == ("1", "2")
-    assert seen["TPUCTL_SETUP"] != "x"
+    observed = seen_by_task(tmp_path, 1)
+    assert (observed["TPUCTL_NODE"], observed["ZONE"]) == ("fleet-002-tpu-g3", "us-central1-c")
+    assert (observed["TASK"], observed["lr"]) == ("1", "2")
+    assert observed["TPUCTL_SETUP"] != "x"

@@ -105,8 +105,8 @@ def sourced(text: str, folder: Path, **environment: str) -> dict[str, str]:
 def test_environment_values_survive_bash(locale, tmp_path):
     """Hundreds of hostile values come out of job.env as they went in, and nothing runs."""
     values = {f"E{index}": text for index, text in enumerate(hostile_strings(500))}
-    seen = sourced(machine_scripts(make_spec(env=values), make_target()).job_env, tmp_path, LC_ALL=locale)
-    assert {key: seen.get(key) for key in values} == values
+    observed = sourced(machine_scripts(make_spec(env=values), make_target()).job_env, tmp_path, LC_ALL=locale)
+    assert {key: observed.get(key) for key in values} == values
     assert [path.name for path in tmp_path.iterdir()] == ["job.env"]
 
 
@@ -119,11 +119,13 @@ def test_every_free_text_survives_bash(start, tmp_path):
         )
         target = make_target(project=text, bucket=text, node=text, zone=text, role="vm", tpu_address=text)
         spec = dataclasses.replace(spec, job=dataclasses.replace(spec.job, run_on="vm"))
-        seen = sourced(machine_scripts(spec, target).job_env, tmp_path)
+        observed = sourced(machine_scripts(spec, target).job_env, tmp_path)
         keys = ["COMMAND", "SETUP", "DEPLOYMENT", "PROJECT", "BUCKET", "CHECKPOINT_MARKER"]
-        assert {seen[f"TPUCTL_{key}"] for key in keys} | {seen["TPUCTL_NODE"], seen["ZONE"]} == {text}
-        assert seen["TPUCTL_CHECKPOINT_DIR"] == "/" + text
-        assert seen.get("XRT_TPU_CONFIG") == (f"tpu_worker;0;{text}:8470" if text else None)
+        assert {observed[f"TPUCTL_{key}"] for key in keys} | {observed["TPUCTL_NODE"], observed["ZONE"]} == {
+            text
+        }
+        assert observed["TPUCTL_CHECKPOINT_DIR"] == "/" + text
+        assert observed.get("XRT_TPU_CONFIG") == (f"tpu_worker;0;{text}:8470" if text else None)
     assert [path.name for path in tmp_path.iterdir()] == ["job.env"]
 
 
@@ -131,8 +133,8 @@ def test_every_free_text_survives_bash(start, tmp_path):
 def test_on_a_tpu_the_tpu_is_local(run_on, expected, tmp_path):
     """TensorFlow's resolver asks Google's API for any other name; from a VM it has to."""
     target = make_target(node="t-1", role=run_on, tpu_address="10.0.0.2")
-    seen = sourced(machine_scripts(make_spec(run_on=run_on), target).job_env, tmp_path)
-    assert seen["TPU_NAME"] == expected
+    observed = sourced(machine_scripts(make_spec(run_on=run_on), target).job_env, tmp_path)
+    assert observed["TPU_NAME"] == expected
 
 
 def test_a_command_of_64_kib_survives(tmp_path):

@@ -53,11 +53,16 @@ def test_boot_prepares_the_machine_and_starts_the_job(box, cloud):
     hostile = "'; touch C #\n$(touch C)"
     done = box.boot(machine_scripts(make_spec(env={"X": hostile}, command=hostile), make_target()))
     assert (done.returncode, done.stderr) == (0, "")
-    seen = box.ran()
-    facts = [seen[key] for key in ("WORKER_ID", "TPUCTL_WORKER_ID", "TPUCTL_WORKERS", "TPUCTL_WORKER_HOSTS")]
+    observed = box.ran()
+    facts = [
+        observed[key] for key in ("WORKER_ID", "TPUCTL_WORKER_ID", "TPUCTL_WORKERS", "TPUCTL_WORKER_HOSTS")
+    ]
     assert facts == ["2", "2", "3", "10.0.0.1,10.0.0.2,10.0.0.3"]
-    assert seen["X"] == seen["TPUCTL_COMMAND"] == hostile
-    assert (seen["TPUCTL_ROOT"], seen["TPUCTL_CHECKPOINT_DIR"]) == (str(box.root), f"{box.root}/checkpoints")
+    assert observed["X"] == observed["TPUCTL_COMMAND"] == hostile
+    assert (observed["TPUCTL_ROOT"], observed["TPUCTL_CHECKPOINT_DIR"]) == (
+        str(box.root),
+        f"{box.root}/checkpoints",
+    )
     modes = {path.name: oct(path.stat().st_mode & 0o777) for path in box.root.iterdir() if path.is_file()}
     assert [modes[name] for name in ("job.env", "run-job", "start-job")] == ["0o600", "0o700", "0o700"]
     assert box.status()["phase"] == "boot"
@@ -115,11 +120,11 @@ def test_cron_gets_the_same_environment(box):
     command = line.split("root ", 1)[1].replace("\\%", "%")
     bare = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
     subprocess.run(["/bin/sh", "-c", command], env=bare, cwd="/", check=True)
-    seen = box.ran()
+    observed = box.ran()
     boots = {"UNRELATED", "TPUCTL_FETCH_SECONDS", "TPUCTL_APT_DIR", "TPUCTL_HAS_CRON"}
-    kept = {key: box.environment[key] for key in box.environment.keys() - boots}
-    assert {key: seen.get(key) for key in kept} == kept
-    assert "UNRELATED" not in seen
+    retained = {key: box.environment[key] for key in box.environment.keys() - boots}
+    assert {key: observed.get(key) for key in retained} == retained
+    assert "UNRELATED" not in observed
 
 
 def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(box, scratch):
@@ -132,8 +137,8 @@ def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(box, scra
     box.ran()
     scratch.append(f"{box.root}/minute")
     for _ in range(2):
-        seen = box.ran()  # nobody else starts it
-    assert (seen["TPUCTL_INCARNATION"], "UNRELATED" in seen) == ("3", False)
+        observed = box.ran()  # nobody else starts it
+    assert (observed["TPUCTL_INCARNATION"], "UNRELATED" in observed) == ("3", False)
     # The loop and the flock that holds its lock; the second boot's own flock may still be leaving.
     until(lambda: len(started_with(f"{box.root}/minute\0run")) == 2, "one loop and its flock", 90)
 
@@ -166,9 +171,9 @@ def test_cron_asks_each_minute_whether_the_machine_is_to_delete_itself(box, runs
     assert line.startswith("* * * * * root flock -n -E 75 ")
     command = line.split("root ", 1)[1].replace("\\%", "%")
     subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, cwd="/", check=True)
-    seen = box.ran("expire")
-    assert (seen["TPUCTL_EXPIRES_AT"], seen["TPUCTL_PROJECT"]) == ("1800000000", "proj")
-    assert seen["GCE_METADATA_HOST"] == box.environment["GCE_METADATA_HOST"]
+    observed = box.ran("expire")
+    assert (observed["TPUCTL_EXPIRES_AT"], observed["TPUCTL_PROJECT"]) == ("1800000000", "proj")
+    assert observed["GCE_METADATA_HOST"] == box.environment["GCE_METADATA_HOST"]
 
 
 def test_boot_is_repeatable_and_removes_the_stop_mark(box):
@@ -179,8 +184,8 @@ def test_boot_is_repeatable_and_removes_the_stop_mark(box):
     subprocess.run([box.root / "run-job"], check=True)
     assert not (box.root / "state/ran-run").exists(), "a stop mark keeps cron from starting the job"
     assert box.boot(machine_scripts(make_spec(env={"NEW": "1"}), make_target(incarnation=4))).returncode == 0
-    seen = box.ran()
-    assert ("OLD" in seen, seen["NEW"], seen["TPUCTL_INCARNATION"]) == (False, "1", "4")
+    observed = box.ran()
+    assert ("OLD" in observed, observed["NEW"], observed["TPUCTL_INCARNATION"]) == (False, "1", "4")
 
 
 def test_machine_without_the_job_starts_nothing(box):
@@ -206,15 +211,15 @@ def test_settings_that_came_over_ssh_win(box):
     (box.root / "job.env.local").write_text(newer.job_env)
     done = box.run(["bash", "-c", begin_script(restart=False), "begin", str(box.root)])
     assert (done.returncode, done.stderr) == (0, "")
-    seen = box.ran()
-    assert (seen["TPUCTL_INCARNATION"], seen["XRT_TPU_CONFIG"]) == ("7", "tpu_worker;0;10.0.0.9:8470")
-    assert seen["TPUCTL_ROOT"] == str(box.root)
+    observed = box.ran()
+    assert (observed["TPUCTL_INCARNATION"], observed["XRT_TPU_CONFIG"]) == ("7", "tpu_worker;0;10.0.0.9:8470")
+    assert observed["TPUCTL_ROOT"] == str(box.root)
 
 
 @pytest.mark.parametrize(
-    ("log", "told"), [("one\ntpuctl: boot failed: 403\n", "boot failed: 403"), (None, "nothing")]
+    ("log", "reported"), [("one\ntpuctl: boot failed: 403\n", "boot failed: 403"), (None, "nothing")]
 )
-def test_a_machine_that_is_not_prepared_says_why(box, log, told):
+def test_a_machine_that_is_not_prepared_says_why(box, log, reported):
     """Who starts the job over SSH reads the end of the startup script's log, in one line."""
     if log:
         (box.root / "log").mkdir(parents=True, exist_ok=True)
@@ -223,7 +228,7 @@ def test_a_machine_that_is_not_prepared_says_why(box, log, told):
     done = box.run(["bash", "-c", at_once, "begin", str(box.root)])
     assert done.returncode == 75
     assert done.stderr.count("\n") == 1
-    assert done.stderr.rstrip().endswith(told)
+    assert done.stderr.rstrip().endswith(reported)
 
 
 def test_boot_outlives_a_slow_cloud(box, cloud):

@@ -62,11 +62,11 @@ def test_nodes_that_slurm_has_closed_for_a_task_started_twice_are_opened_again(v
     assert vm("call", "tend") == [f"update nodename=f-00{n} state=undrain" for n in (1, 5)]
 
 
-@pytest.mark.parametrize(("saved", "told"), [(1199, 1), (1200, 1), (1201, 0)])
-def test_a_start_that_is_not_written_down_is_changed_until_it_is(vm, saved, told):
+@pytest.mark.parametrize(("saved", "reported"), [(1199, 1), (1200, 1), (1201, 0)])
+def test_a_start_that_is_not_written_down_is_changed_until_it_is(vm, saved, reported):
     """Only the newest start counts; one of the very second of the last copy may be missing there."""
     os.utime(vm.saved, (saved, saved))
-    assert vm("call", "save") == ["update jobid=9 comment=begun"] * told
+    assert vm("call", "save") == ["update jobid=9 comment=begun"] * reported
 
 
 def test_without_a_copy_nothing_is_changed(vm):

@@ -55,8 +55,8 @@ class CanaryCloud(Cloud):
 
     def answer(self, request, limit):
         if not request.path.endswith(":addVersion"):
-            told = (request.method, request.path, dict(request.query), dict(request.headers))
-            self.sent.append(repr(told).encode() + b"\n" + request.body)
+            reported = (request.method, request.path, dict(request.query), dict(request.headers))
+            self.sent.append(repr(reported).encode() + b"\n" + request.body)
         return super().answer(request, limit)
 
     def answer_to(self, body):
@@ -221,9 +221,10 @@ class Heard(Ssh):
     def ask(self, hosts, command, deadline):
         """Answer what `env` prints on a machine."""
         self._note("ask", command)
-        told = [(host.name, self._reach(host).env) for host in hosts]
+        reported = [(host.name, self._reach(host).env) for host in hosts]
         return [
-            CommandAnswer(name, 0, "".join(f"{k}={v}\n" for k, v in env.items()), "") for name, env in told
+            CommandAnswer(name, 0, "".join(f"{k}={v}\n" for k, v in env.items()), "")
+            for name, env in reported
         ]
 
     def run_elevated(self, hosts, script, deadline):

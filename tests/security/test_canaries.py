@@ -78,12 +78,12 @@ def stage(tmp_path):
 @contextmanager
 def receiver():
     """Give the address of a webhook and the list of all bodies that it was sent."""
-    told = []
+    reported = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            assert self.headers["Idempotency-Key"] == told[-1]["id"]
+            reported.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            assert self.headers["Idempotency-Key"] == reported[-1]["id"]
             self.send_response(204)
             self.end_headers()
 
@@ -93,7 +93,7 @@ def receiver():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", told
+        yield f"http://127.0.0.1:{server.server_port}", reported
     finally:
         server.shutdown()
         server.server_close()
@@ -109,8 +109,8 @@ def store(stage, values: dict[str, str]) -> None:
             (f"/{name}:addVersion", {"payload": {"data": data}}),
         ):
             url = f"{address}/v1/projects/local-project/secrets{tail}"
-            told = {"Content-Type": "application/json"}
-            asked = urllib.request.Request(url, json.dumps(body).encode(), told)
+            reported = {"Content-Type": "application/json"}
+            asked = urllib.request.Request(url, json.dumps(body).encode(), reported)
             urllib.request.urlopen(asked, timeout=30).read()
 
 
@@ -152,13 +152,13 @@ def test_no_secret_is_anywhere_but_in_secret_manager(stage):
         file.write("notify: {webhooks: ['env://HOOK'], hooks: {done: './tell.sh'}}\n")
     (stage.work / "tell.sh").write_text(f"#!/bin/sh\ncat >'{stage.folder}/told'\n")
     (stage.work / "tell.sh").chmod(0o755)
-    with receiver() as (url, told):
+    with receiver() as (url, reported):
         address = f"{url}/{HOOK}"
         stage.environment["HOOK"] = address
         live(stage, values, {**values, "HOOK": HOOK})
-    events = [body["event"] for body in told]
+    events = [body["event"] for body in reported]
     assert events == ["up", "preempted", "resumed", "done"]
-    assert len({body["id"] for body in told}) == 4
+    assert len({body["id"] for body in reported}) == 4
     assert json.loads((stage.folder / "told").read_bytes())["event"] == "done"
 
 

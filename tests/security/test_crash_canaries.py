@@ -51,11 +51,11 @@ def places(tmp_path):
             cloud.storage.objects.insert(bucket, name, data, {}, Preconditions())
 
         (node,) = cloud.model.kernel.state.nodes.values()
-        (kept,) = user.state.glob("*/*/demo/journal.jsonl")
+        (retained,) = user.state.glob("*/*/demo/journal.jsonl")
         yield (
             cloud,
             {
-                "a file": kept.write_bytes,
+                "a file": retained.write_bytes,
                 "an object": lambda data: put("logs/x", data),
                 "a bundle": lambda data: put("bundles/x.tar.gz", packed(data)),
                 "an object's fields": lambda data: put(f"logs/{data.decode()}", b""),

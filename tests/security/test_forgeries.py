@@ -102,10 +102,10 @@ def test_every_field_times_every_type(lab):
         assert fits(beat), body
         if read % 5:
             continue
-        seen = replace(world, heartbeats=Present((beat,)))
-        learned = learn(record, seen)
-        plan = decide(spec, seen, learned, 0.0)
-        explain(DeploymentFacts(spec, seen, learned, plan))
+        observed = replace(world, heartbeats=Present((beat,)))
+        learned = learn(record, observed)
+        plan = decide(spec, observed, learned, 0.0)
+        explain(DeploymentFacts(spec, observed, learned, plan))
         spending(spec, catalog, learned, [beat], world.observed_at)
         # A machine may say that its job is done or has failed, or ask to be looked after: nothing else.
         made = [c for c in plan.changes if c.verb is Verb.CREATE and c.kind is not Kind.JOB]
@@ -233,7 +233,7 @@ def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
 
 def test_a_fault_in_showing_a_pass_stops_neither_notifications_nor_the_status(lab):
     """Notices go out, and the status is published, whatever cannot be drawn; it is told once."""
-    controller, seen = lab.up(a_spec(watch__ttl="1h")), []
+    controller, observed = lab.up(a_spec(watch__ttl="1h")), []
 
     def broken(result):
         raise OverflowError("a number that cannot be drawn")
@@ -241,10 +241,10 @@ def test_a_fault_in_showing_a_pass_stops_neither_notifications_nor_the_status(la
     def odd(result):
         raise ValueError("another")
 
-    controller.watcher.run(lambda result: result.plan.outcome is not None, broken, odd, seen.append)
-    assert len(seen) > 1
-    told = [e.text for e in controller.events if "could not be shown" in e.text]
-    assert len(told) == 2, told
+    controller.watcher.run(lambda result: result.plan.outcome is not None, broken, odd, observed.append)
+    assert len(observed) > 1
+    reported = [e.text for e in controller.events if "could not be shown" in e.text]
+    assert len(reported) == 2, reported
 
 
 def test_an_object_is_read_up_to_its_limit_and_never_unpacked(lab):
@@ -318,8 +318,8 @@ def test_a_forged_claim_names_no_winner(lab, value):
     lab.put(".tpuctl/claim/7", json.dumps({"incarnation": value}).encode())
     asked = record_of(incarnation=7, round=7, rivals=(Candidate(8, "z", 1.0),))
     ours, other = node(9, labels={"tpuctl-round": "7"}), node(10, labels={"tpuctl-round": "6"})
-    seen = read_claim(controller.cloud.store, 7, asked, Present((ours, other)))
-    assert isinstance(seen, Present if type(value) is int and value in {7, 8, 9} else Absent)
+    observed = read_claim(controller.cloud.store, 7, asked, Present((ours, other)))
+    assert isinstance(observed, Present if type(value) is int and value in {7, 8, 9} else Absent)
     whole = type(value) is int and value not in {7, 8}
     hidden = read_claim(controller.cloud.store, 7, asked, Unknown("no answer"))
     assert isinstance(hidden, Unknown) == whole, "who may be there is not passed over"

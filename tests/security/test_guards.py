@@ -58,7 +58,7 @@ def up(session, **record):
 
 
 @pytest.mark.parametrize(
-    ("project", "login", "told"),
+    ("project", "login", "reported"),
     [
         ("project-a", "a@x", ""),
         ("project-a", "b@x", "was brought up by a@x; you are logged in as b@x"),
@@ -68,12 +68,12 @@ def up(session, **record):
         ("project-b", "", "is up in project project-a"),
     ],
 )
-def test_another_project_or_login_is_refused(here, project, login, told):
+def test_another_project_or_login_is_refused(here, project, login, reported):
     """Six combinations; a login that is not known proves nothing. The named flag lets all of them through."""
     here.setattr(same_place, "login_of", lambda cloud: login)
     session = opened(project)
-    if told:
-        with pytest.raises(UsageError, match=re.escape(told)) as caught:
+    if reported:
+        with pytest.raises(UsageError, match=re.escape(reported)) as caught:
             guard(session)
         assert caught.value.code == "TPU-139"
         assert "--account-override" in caught.value.hint
@@ -118,8 +118,8 @@ def test_no_deployment_spends_more_than_its_budget_and_one_poll():
         now = 0.0
         while True:
             spent = rate * now
-            seen = world(observed_at=1e9 + now, bucket=Absent())
-            if judge_end(spec, seen, record_of(started_at=1e9), spent)[0] is Outcome.SPENT:
+            observed = world(observed_at=1e9 + now, bucket=Absent())
+            if judge_end(spec, observed, record_of(started_at=1e9), spent)[0] is Outcome.SPENT:
                 break
             now += poll
             assert now < 1000 * poll, seed

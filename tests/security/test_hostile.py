@@ -136,7 +136,7 @@ def test_no_template_prints_a_variable_around_the_quoting():
     """`raw` stands on the names of the allow-list only, and no template switches quoting off otherwise."""
     from jinja2 import nodes
 
-    seen = 0
+    observed = 0
     for path in TEMPLATES.glob("*.j2"):
         tree = _environment().parse(path.read_text())
         for use in tree.find_all(nodes.Filter):
@@ -144,8 +144,8 @@ def test_no_template_prints_a_variable_around_the_quoting():
             assert isinstance(use.node, nodes.Name)
             assert use.node.name in RAW_NAMES
         assert not list(tree.find_all((nodes.MarkSafe, nodes.Include, nodes.Import)))
-        seen += len(list(tree.find_all(nodes.Output)))
-    assert seen >= 30
+        observed += len(list(tree.find_all(nodes.Output)))
+    assert observed >= 30
 
 
 @pytest.mark.parametrize("text", NASTY[::4])

@@ -273,7 +273,7 @@ def test_a_web_page_in_a_real_browser_gets_nothing(running, tmp_path, host):
     Chromium's own guard (Local Network Access) is turned off: the local cloud has to say no itself.
     """
     folder, address = running
-    mark, told = tmp_path / "ran", []
+    mark, reported = tmp_path / "ran", []
     sent = json.dumps(body(mark, "from-a-page"))
     form = sent[:-1].replace("'", "&#39;") + ', "description": "'
     page = PAGE.format(
@@ -292,7 +292,7 @@ def test_a_web_page_in_a_real_browser_gets_nothing(running, tmp_path, host):
             self.wfile.write(page.encode())
 
         def do_POST(self):
-            told.append(self.rfile.read(int(self.headers["content-length"])).decode())
+            reported.append(self.rfile.read(int(self.headers["content-length"])).decode())
             self.send_response(204)
             self.end_headers()
 
@@ -309,12 +309,12 @@ def test_a_web_page_in_a_real_browser_gets_nothing(running, tmp_path, host):
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
-        until(lambda: "end" in told, "the page's end", 120)
+        until(lambda: "end" in reported, "the page's end", 120)
     finally:
         os.killpg(browser.pid, 9)
         browser.wait()
         site.shutdown()
-    assert sorted(one for one in told if one != "end") == [
+    assert sorted(one for one in reported if one != "end") == [
         "json refused", "plain opaque 0", "read refused", "untyped opaque 0",
     ]  # fmt: skip
     assert [one["name"] for one in control.call("status", folder=folder)["machines"]] == ["canary"]

@@ -68,11 +68,11 @@ def test_who_names_the_address_is_no_page():
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_what_a_real_browser_sends_for_such_a_page_is_refused(tmp_path):
     """It was told to look like curl."""
-    seen = []
+    observed = []
 
     class Rebound(BaseHTTPRequestHandler):
         def do_GET(self):
-            seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+            observed.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
@@ -91,7 +91,7 @@ def test_what_a_real_browser_sends_for_such_a_page_is_refused(tmp_path):
     )  # fmt: skip
     try:
         asked = until(
-            lambda: [headers for path, headers in seen if path.startswith("/computeMetadata")],
+            lambda: [headers for path, headers in observed if path.startswith("/computeMetadata")],
             "the page's request",
             90,
         )

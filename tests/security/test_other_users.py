@@ -76,12 +76,12 @@ def test_no_story_of_a_bug_is_a_name_for_another_file(tmp_path, monkeypatch):
     assert support._bugs() == [ours[4]]
 
 
-@pytest.mark.parametrize(("made", "kept"), [(0o755, 0o700), (0o775, 0o770)])
-def test_no_other_user_holds_the_locks_of_the_shared_cache(tmp_path, monkeypatch, made, kept):
+@pytest.mark.parametrize(("made", "retained"), [(0o755, 0o700), (0o775, 0o770)])
+def test_no_other_user_holds_the_locks_of_the_shared_cache(tmp_path, monkeypatch, made, retained):
     """To lock a file it is enough to read it, and uv waits for minutes: on all machines."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = cache_folder()
     folder.mkdir(parents=True)
     folder.chmod(made)
     assert shared_folder() == folder
-    assert folder.stat().st_mode & 0o777 == kept
+    assert folder.stat().st_mode & 0o777 == retained

@@ -44,8 +44,8 @@ def test_a_bucket_in_another_region_than_the_tpu_is_a_hard_stop(home, away):
     spec = a_spec(tpu__type=catalog.types_in(zone)[0], tpu__zones=[zone])
     placed = replace(spec, bucket=BucketSpec(location=away))
     assert "bucket.location" in {p.key for p in check(placed, catalog) if p.fatal}
-    seen = world(bucket=Present(Bucket("b", away)), nodes=Present(()))
-    plan = decide(spec, seen, record_of(started_at=1.0, bundle="b", agent="a"), 0.0)
+    observed = world(bucket=Present(Bucket("b", away)), nodes=Present(()))
+    plan = decide(spec, observed, record_of(started_at=1.0, bundle="b", agent="a"), 0.0)
     assert plan.outcome is Outcome.REFUSED
     assert plan.changes == ()
 
@@ -75,8 +75,8 @@ def test_an_adopted_bucket_is_never_changed_weakened_or_deleted(fields, tmp_path
     controller.up()
     assert controller.deletion().machines() == ()
     deletion = controller.deletion()
-    left = DataDeletion(deletion.deployment, deletion.close).delete("theirs")
-    assert left is not None
+    remaining = DataDeletion(deletion.deployment, deletion.close).delete("theirs")
+    assert remaining is not None
     assert settings(lab) == before
     assert lab.get("their/data") == b"precious"
     calls = lab.mutations()

@@ -54,11 +54,11 @@ def squatted(tmp_path, monkeypatch):
         monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path / "state"))
         (tmp_path / "tpuctl.yaml").write_text(FILE)
 
-        def told():
+        def reported():
             server.kill()
             return server.stdout.read()
 
-        return told
+        return reported
 
     yield serve
     for server in started:
@@ -79,15 +79,15 @@ def run(words, folder):
 @pytest.mark.parametrize("words", COMMANDS)
 def test_another_user_on_the_port_of_a_cloud_that_has_ended_gets_nothing(squatted, words, tmp_path):
     """He would be asked what machines there are, and be sent code, settings and secrets."""
-    told = squatted("nobody")
+    reported = squatted("nobody")
     said = run(words, tmp_path)
-    assert set(told().splitlines()) <= {b"b''"}
+    assert set(reported().splitlines()) <= {b"b''"}
     assert "another user of this computer" in said
 
 
 @pytest.mark.parametrize(("words", "begins"), COMMANDS.items())
 def test_the_same_commands_ask_a_server_of_this_user(squatted, words, begins, tmp_path):
     """So it is the other user who is refused, and not everybody."""
-    told = squatted("this user")
+    reported = squatted("this user")
     run(words, tmp_path)
-    assert b"b'" + begins in told() or b'b"' + begins in told()
+    assert b"b'" + begins in reported() or b'b"' + begins in reported()

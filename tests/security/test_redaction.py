@@ -220,11 +220,11 @@ def test_the_job_log_holds_no_secret_on_disk_or_for_the_bucket(tmp_path):
     log.write(secret.encode()[9:] + b" and hf_" + b"Q" * 20)
     log.settle()
     full, growing = log.waiting()
-    kept = b"".join([*full, growing])
-    assert (tmp_path / "job.log").read_bytes() == kept
-    assert secret.encode() not in kept
-    assert b"QQ" not in kept
-    assert kept.count(b"[masked: wandb]") == 2
+    retained = b"".join([*full, growing])
+    assert (tmp_path / "job.log").read_bytes() == retained
+    assert secret.encode() not in retained
+    assert b"QQ" not in retained
+    assert retained.count(b"[masked: wandb]") == 2
     assert log.tail().endswith(b"[masked: a Hugging Face token]")
 
 
@@ -252,9 +252,9 @@ def test_an_error_shows_no_token_neither_here_nor_in_the_file_of_a_bug(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     error = kind(f"the service said {token} and left")
     (console.show_error if kind is UsageError else console.show_unexpected)(error, words)
-    told = "".join(capsys.readouterr()) + "".join(path.read_text() for path in tmp_path.iterdir())
-    assert "and left" in told
-    assert hidden(token, told)
+    reported = "".join(capsys.readouterr()) + "".join(path.read_text() for path in tmp_path.iterdir())
+    assert "and left" in reported
+    assert hidden(token, reported)
 
 
 @pytest.mark.parametrize("words", [("plan",), ("plan", "--json"), ("check",), ("up", "--dry-run")])

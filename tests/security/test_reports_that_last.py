@@ -62,8 +62,8 @@ def test_the_time_between_two_tpus_is_no_time_between_two_saves():
     """Days without a TPU would count as the work that each preemption costs; nor where it is not listed."""
     known = Progress(step=5, committed_at=NOW - 300_000, loss=30.0)
     first = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=NOW - 10, updated=NOW)
-    for seen in (node(created_at=NOW - 600), None):
-        learned = with_heartbeats(known, (first,), seen)
+    for observed in (node(created_at=NOW - 600), None):
+        learned = with_heartbeats(known, (first,), observed)
         assert (learned.step, learned.committed_at, learned.loss) == (9, NOW - 10, 30.0)
 
 

@@ -171,12 +171,12 @@ def test_what_a_local_cloud_holds_is_its_users_wherever_it_lies(tmp_path, monkey
         url = f"{address.endpoint}/storage/v1/b?project={address.project}"
         ask = ["curl", "-sf", "-H", "Content-Type: application/json", "-d", '{"name": "a-bucket"}', url]
         subprocess.run(ask, check=True, capture_output=True)
-        seen = {path.name for path in folder.iterdir() if path.stat().st_mode & 0o077}
+        observed = {path.name for path in folder.iterdir() if path.stat().st_mode & 0o077}
         assert {"machines", "storage", "state", "daemon.log"} <= {path.name for path in folder.iterdir()}
     finally:
         os.umask(before)
         control.reset()
-    assert seen <= {"start.lock", "ssh_config", "bin"}
+    assert observed <= {"start.lock", "ssh_config", "bin"}
 
 
 def test_no_planted_environment_is_used(open_folder, tmp_path):

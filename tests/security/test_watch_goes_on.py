@@ -7,17 +7,17 @@ from orchestrator.engine.publish.outbox import Notifier
 
 def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(user, monkeypatch):
     """Whoever has asked for notices is not at the terminal; the loop goes on to the end."""
-    told = []
+    reported = []
 
     def broken(*_):
         raise OverflowError("a number that cannot be drawn")
 
     take_pass = Notifier.take_pass
     monkeypatch.setattr(
-        Notifier, "take_pass", lambda self, result: told.append(result) or take_pass(self, result)
+        Notifier, "take_pass", lambda self, result: reported.append(result) or take_pass(self, result)
     )
     monkeypatch.setattr(job_progress.ProgressLine, "show", broken)
     monkeypatch.setattr(watch.Publication, "after", broken)
     said = user.watch(300)
     assert "could not be shown" in said.err, said.err
-    assert len(told) > 1
+    assert len(reported) > 1

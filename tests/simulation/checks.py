@@ -178,8 +178,8 @@ class Checks:
             done = any(d == deployment for d, _ in machines.truly_done)
             self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), deployment)
             bucket = self.world.bucket(deployment)
-            kept = ended_before(bucket.unclaimed(), LATER, machines.digests["bundle"], "s")
-            self.demand("I8", invariants.i8_saved(record.outcome, bucket.complete(), kept), deployment)
+            retained = ended_before(bucket.unclaimed(), LATER, machines.digests["bundle"], "s")
+            self.demand("I8", invariants.i8_saved(record.outcome, bucket.complete(), retained), deployment)
 
     def _note(self, deployment):
         """Note since when each node works."""
@@ -223,9 +223,9 @@ class Checks:
         self._sure.pop(deployment, None)
         self._anew[deployment] = self.world.now()
         self._newest.pop(deployment, None)
-        for seen in (machines.writes, machines.starters):
-            for key in [key for key in seen if key[0] == deployment]:
-                del seen[key]
+        for observed in (machines.writes, machines.starters):
+            for key in [key for key in observed if key[0] == deployment]:
+                del observed[key]
         machines.truly_done = {key for key in machines.truly_done if key[0] != deployment}
 
     # The end.

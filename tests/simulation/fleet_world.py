@@ -92,9 +92,11 @@ class FleetLife:
         end = cloud.clock.monotonic() + case.minutes * 60
         kills = list(case.watch_kills)
         while cloud.clock.monotonic() < end:
-            left = end - cloud.clock.monotonic()
+            remaining = end - cloud.clock.monotonic()
             kill = kills.pop() if kills else ()
-            said = self._type(self.home, "watch", kill=kill, interrupt=left + 1, patience=left + 4 * HOUR)
+            said = self._type(
+                self.home, "watch", kill=kill, interrupt=remaining + 1, patience=remaining + 4 * HOUR
+            )
             if said.code is None:
                 self.events["watch killed"] += 1
             cloud.wait(self.random.choice((5, 30, 200)))
@@ -135,9 +137,9 @@ class FleetLife:
         end = cloud.clock.monotonic() + SLACK + 1.5 * work / self.nodes
         while self._open() and cloud.clock.monotonic() < end:
             self._type(self.home, "watch", interrupt=600, patience=HOUR * 5)
-        left = self._open()
-        if left:
-            raise Wrong(f"F1 tasks that never end in calm: {left}; the queue: {self._queue()}")
+        remaining = self._open()
+        if remaining:
+            raise Wrong(f"F1 tasks that never end in calm: {remaining}; the queue: {self._queue()}")
         self._judge()
         for name, (tasks, steps) in self.jobs.items():
             for number in range(tasks):
@@ -192,9 +194,9 @@ class FleetLife:
         cloud, who = self.cloud, self.home if self.case.leaves_from == "home" else self.away
         self._well(who, "down", "--yes")
         cloud.wait(HOUR)
-        left = {**cloud.nodes(), **cloud.vms()}
-        if left:
-            raise Wrong(f"F15 left after a down that ended well: {left}")
+        remaining = {**cloud.nodes(), **cloud.vms()}
+        if remaining:
+            raise Wrong(f"F15 left after a down that ended well: {remaining}")
         self._well(who, "down", "--yes", "--delete-data")
         if cloud.buckets():
             raise Wrong(f"F15 left after down --delete-data: {cloud.buckets()}")

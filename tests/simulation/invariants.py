@@ -50,8 +50,8 @@ def i1_findable(live, deployment, zones):
 
 def i1_gone(live):
     """I1 no leak: after `down` said that all is gone, nothing is there or comes."""
-    left = ", ".join(f"{one.kind} {one.name} in {one.zone}" for one in live)
-    return f"left after down: {left}" if left else ""
+    remaining = ", ".join(f"{one.kind} {one.name} in {one.zone}" for one in live)
+    return f"left after down: {remaining}" if remaining else ""
 
 
 def i2_one_writer(writers, zombie_writes):
@@ -131,14 +131,14 @@ def i7_healthy(node, good_since, pass_began):
     return f"{node} is replaced although it works since {pass_began - good_since:.0f} s before the look"
 
 
-def i8_truly(told, really):
+def i8_truly(reported, really):
     """I8 no false "done": told only when every worker of one incarnation has reached the target."""
-    return "said to be done, but it is not" if told and not really else ""
+    return "said to be done, but it is not" if reported and not really else ""
 
 
-def i8_saved(outcome, complete, kept):
+def i8_saved(outcome, complete, retained):
     """I8 no end without what was trained: done with a complete checkpoint, unclaimed with every file kept."""
     if outcome is Outcome.DONE and not complete:
         return "said to be done, and the bucket holds no complete checkpoint"
-    missing = outcome is Outcome.UNCLAIMED and not kept
+    missing = outcome is Outcome.UNCLAIMED and not retained
     return "said to be unclaimed, and files are missing in the bucket" if missing else ""

@@ -108,9 +108,11 @@ class Gang:
     def _plan(self):
         """Plan the next save, or the end if that comes first."""
         step = self.step()
-        left = float("inf") if self.job.target is None else (self.job.target - step) * self.job.step_seconds
-        if left <= self.job.save_seconds:
-            self._after(left, lambda: self._save(done=True))
+        remaining = (
+            float("inf") if self.job.target is None else (self.job.target - step) * self.job.step_seconds
+        )
+        if remaining <= self.job.save_seconds:
+            self._after(remaining, lambda: self._save(done=True))
         else:
             self._after(self.job.save_seconds, self._save)
 
@@ -339,8 +341,8 @@ class Machines(NoHosts):
         name = machine.id.rsplit("-tpu-g", 1)[0]
         deployment = next(d for d in self.jobs if name.endswith(f"-{d}"))
         count = len(machine.attributes["worker-network-endpoints"].split(","))
-        told = _ROUND.search(machine.attributes.get("startup-script", ""))
-        race = int(told[1]) if told else 0
+        reported = _ROUND.search(machine.attributes.get("startup-script", ""))
+        race = int(reported[1]) if reported else 0
         gang = Gang(self, deployment, node["node"], int(node["incarnation"]), count, race)
         self.gangs[node["node"]] = gang
         self.scheduler.after(self.random.uniform(10, 40), gang.boot)

@@ -117,11 +117,13 @@ class SimulatedUser:
     def _down(self, process):
         controller = Controller(self.world, self.spec, process, "down", forgiving=True)
         with controller.holding_lease():
-            left = delete_all(controller.deletion(), controller.deployment.bucket if self.deleting else "")
-            if self.deleting and not left:
+            remaining = delete_all(
+                controller.deletion(), controller.deployment.bucket if self.deleting else ""
+            )
+            if self.deleting and not remaining:
                 shutil.rmtree(controller.folder, ignore_errors=True)
-        if left:
-            raise LeftoverError("; ".join(f"{i.kind} {i.name} {i.state}" for i in left))
+        if remaining:
+            raise LeftoverError("; ".join(f"{i.kind} {i.name} {i.state}" for i in remaining))
 
     # What happens between two looks.
 

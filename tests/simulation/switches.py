@@ -86,15 +86,15 @@ def _forgetful(intend):
 
 def _first_look(look):
     """Look at the nodes once; afterwards believe that one look, as a loop that only waits for events."""
-    seen = {}
+    observed = {}
 
     def wrong(cloud, spec, known, bucket, now):
         fresh = look(cloud, spec, known, bucket, now)
-        first = seen.setdefault(known.incarnation, fresh.nodes)
+        first = observed.setdefault(known.incarnation, fresh.nodes)
         ready = isinstance(first, Present) and first.value and first.value[0].state.name == "READY"
         if not ready:
-            seen[known.incarnation] = fresh.nodes
-        return replace(fresh, nodes=seen[known.incarnation])
+            observed[known.incarnation] = fresh.nodes
+        return replace(fresh, nodes=observed[known.incarnation])
 
     return wrong
 
@@ -103,9 +103,9 @@ def _unconditional(self, data):
     self._store.write(object_names.RECORD, data)
 
 
-def _first_ready(store, known, seen):
+def _first_ready(store, known, observed):
     """Take the first READY TPU for the winner of its race, without asking anybody."""
-    return Present(Claim(known.round, known.incarnation)) if known.round else seen.claim
+    return Present(Claim(known.round, known.incarnation)) if known.round else observed.claim
 
 
 def _no_limit(scheduling):
@@ -206,7 +206,7 @@ MECHANISMS = {
         ((judgement, "CREATE_DEADLINE", NEVER), (lifecycle, "CREATE_DEADLINE", NEVER)),
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
     "M9 the TPU's own timer": Switch(
-        ((expire, "stays", lambda seen: "never"),),
+        ((expire, "stays", lambda observed: "never"),),
         (f"{ENGINE}dead_man.py::test_with_all_legs_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
     "M9 the timer respects who is at work": Switch(
         ((expire, "HELD", 0.0),),
@@ -232,7 +232,7 @@ MECHANISMS = {
     "I3 retention keeps the newest": Switch(
         ((machines, "disposable", _newest_removed),), invariant="I3", seed=1),
     "I6 the budget": Switch(
-        ((decide, "judge_end", lambda *seen, judge=decide.judge_end: judge(*seen[:3], 0.0)),),
+        ((decide, "judge_end", lambda *observed, judge=decide.judge_end: judge(*observed[:3], 0.0)),),
         (f"{PLANNING}decide.py::test_the_budget_stops_spending_and_keeps_the_bucket",)),
     "I8 signals are no success": Switch(
         ((record, "finished", _any_end), (termination, "finished", _any_end)),

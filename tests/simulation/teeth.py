@@ -36,12 +36,12 @@ FAILED = 1
 
 def _tests_fail(names):
     """Return the first test that fails, empty when all pass."""
-    told = _Failures()
+    reported = _Failures()
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        code = int(pytest.main([*PYTEST, *names], plugins=[told]))
+        code = int(pytest.main([*PYTEST, *names], plugins=[reported]))
     if code not in (0, FAILED):
         raise ValueError(f"pytest leaves with {code} for {', '.join(names)}")
-    return f"{told.first} fails" if code else ""
+    return f"{reported.first} fails" if code else ""
 
 
 class _Failures:

@@ -199,10 +199,10 @@ UNKIND = {
         ((storage.JobBucket, "_upload_in_parts", _whole),),
         (f"{AGENT}agent_resumable.py::test_a_large_file_goes_up_in_parts",)),
     "U22 a zone without an answer is unknown": Switch(
-        ((observe, "within", lambda seen, zones: Present(())),),
+        ((observe, "within", lambda found, zones: Present(())),),
         ("tests/engine/test_everywhere.py::test_nothing_is_made_while_a_zone_gives_no_answer",)),
     "U22 TPUs in zones that nobody names": Switch(
-        ((delete, "outside", lambda seen, zones: ()),),
+        ((delete, "outside", lambda found, zones: ()),),
         ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_outside_file_and_record",)),
     "U23 what the login may not look at is unknown": Switch(
         ((google, "not_observed", lambda observed, **_: bad(observed.why, "")),),

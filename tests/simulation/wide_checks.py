@@ -103,14 +103,14 @@ class WideChecks:
             or any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
         )
 
-    def called(self, loop, method, place, seen):
+    def called(self, loop, method, place, observed):
         """Note what a call has shown, and count what it asks for."""
         if method in LOOKS and not self._acted.get(loop.name):
-            self._looks.setdefault(loop.name, {})[method, place] = seen
+            self._looks.setdefault(loop.name, {})[method, place] = observed
         if method in MUTATING:
             self._acted[loop.name] = True
             self.mutations[loop.name] += 1
-            self.world.say(f"{loop.name} {method} {place.zone} {place.name} {'ok' if seen else 'lost'}")
+            self.world.say(f"{loop.name} {method} {place.zone} {place.name} {'ok' if observed else 'lost'}")
         if method == "tpu.nodes.create":
             # From here on it costs something that nobody sees, also before the first complete look.
             self._sure.setdefault(loop.name, self.world.now())

@@ -117,8 +117,8 @@ class Loop:
     def calling(self, method, place):
         self.checks.calling(self, method, place)
 
-    def called(self, method, place, seen):
-        self.checks.called(self, method, place, seen)
+    def called(self, method, place, observed):
+        self.checks.called(self, method, place, observed)
 
     # Its passes.
 
@@ -192,14 +192,14 @@ class Loop:
     def _left(self):
         """Return the seconds until budget or time to live may end the deployment."""
         record, now = self.records.current, self.world.now()
-        left = [(record.started_at or now) + self.spec.watch.ttl - now]
+        remaining = [(record.started_at or now) + self.spec.watch.ttl - now]
         budget = self.spec.watch.budget_usd
         if budget is not None:
             rate = max(
                 hourly(self.spec, shared_catalog(), zone).billed_usd or 0.0 for zone in self.spec.tpu.zones
             )
-            left.append((budget - self._spent(record, now)) / max(rate, 1e-6) * 3600)
-        return max(1.0, min(left) + self.world.random.uniform(0, self.poll))
+            remaining.append((budget - self._spent(record, now)) / max(rate, 1e-6) * 3600)
+        return max(1.0, min(remaining) + self.world.random.uniform(0, self.poll))
 
     def _dies(self, error):
         self._turn += 1

@@ -53,10 +53,10 @@ class Network:
     called with every call: process, method, request, status, fault.
     """
 
-    def __init__(self, scheduler, inside, acting, *, rates, random, seen):
+    def __init__(self, scheduler, inside, acting, *, rates, random, observed):
         self.scheduler, self.cloud, self.storage = scheduler, inside.cloud, inside.storage
         self.router, self.acting = inside.router, acting
-        self.rates, self.random, self.seen = rates, random, seen
+        self.rates, self.random, self.seen = rates, random, observed
         self.quiet = False
         self.faults = Counter()
         self.heartbeat_lists = lambda bucket: None

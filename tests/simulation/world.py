@@ -321,11 +321,11 @@ class Controller:
         )
         one_pass = watcher.reconciler.one_pass
 
-        def told():
+        def reported():
             began(self.process)
             return one_pass()
 
-        watcher.reconciler.one_pass = told
+        watcher.reconciler.one_pass = reported
         return watcher
 
     def deletion(self):

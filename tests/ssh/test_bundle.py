@@ -96,8 +96,8 @@ def test_ignore_files_are_respected_also_nested_ones(source, tmp_path):
     (source / ".gitignore").write_text("data/\n*.log\nsecrets.env\n/only\n")
     (source / ".tpuctlignore").write_text("!secrets.env\n")
     (source / "pkg" / ".gitignore").write_text("!keep.log\nout\n")
-    kept = [name for name in names(build(source, tmp_path / "out")) if "." in Path(name).name]
-    assert kept == [
+    retained = [name for name in names(build(source, tmp_path / "out")) if "." in Path(name).name]
+    assert retained == [
         ".gitignore", ".tpuctlignore", "pkg/.gitignore", "pkg/keep.log", "pkg/only/root.txt", "pkg/run.sh",
         "secrets.env", "train.py",
     ]  # fmt: skip
@@ -111,9 +111,9 @@ def test_what_tpuctl_writes_beside_the_file_is_no_new_code(source, tmp_path):
     assert build(source, tmp_path / "out").digest == before
     (source / "pkg" / "cover-report.html").write_text("x")
     (source / ".tpuctlignore").write_text("!/mine-report.html\n")
-    kept = set(names(build(source, tmp_path / "out")))
-    assert {"mine-report.html", "pkg/cover-report.html"} <= kept
-    assert "tpuctl-support-20260101-000000.zip" not in kept
+    retained = set(names(build(source, tmp_path / "out")))
+    assert {"mine-report.html", "pkg/cover-report.html"} <= retained
+    assert "tpuctl-support-20260101-000000.zip" not in retained
 
 
 KEYS = (

@@ -44,22 +44,22 @@ def survive(machine: ChaosMachine, case: tuple[str, str], bundle: tuple[Path, st
     """Deliver over the armed proxy, then over a good one; check what must hold after each, and at the very end."""
     old = machine.tree()
     error, seconds = machine.deliver(bundle, BOUND)
-    seen = machine.tree()
+    observed = machine.tree()
     assert machine.struck(), f"{case}: the moment never came"
     assert seconds < BOUND + SLACK, (case, seconds)
     machine.heal()
     again, _ = machine.deliver(bundle, BOUND)
     new = machine.tree()
     assert (again, new["main.py"] != old["main.py"], len(new)) == ("", True, 2), case
-    assert seen in (old, new), f"{case}: a mixed tree {seen}"
-    assert error or seen == new, f"{case}: said to be done, and is not"
+    assert observed in (old, new), f"{case}: a mixed tree {observed}"
+    assert error or observed == new, f"{case}: said to be done, and is not"
     machine.let_old_connections_go()
     machine.until(lambda: not machine.starting(), f"{case}: the job has begun")
     machine.until(lambda: not machine.leftovers(), f"{case}: nothing temporary is left")
     assert machine.tree() == new, f"{case}: what was cut has changed the tree later"
     assert (len(machine.jobs()), len(machine.starts())) == (1, 1), f"{case}: not one job: {machine.starts()}"
     machine.stop()
-    return End(case, error, seconds, seen == new)
+    return End(case, error, seconds, observed == new)
 
 
 def test_each_toxic_in_each_phase_of_a_delivery(bench: Bench) -> None:

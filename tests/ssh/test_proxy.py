@@ -29,7 +29,7 @@ def line_to(server, settings):
 def test_all_that_a_machine_says_comes_through(server, settings):
     """Also what it says last, after it has stopped listening."""
     line, last = line_to(server, settings), os.urandom(3_000_000)
-    heard, spoken = bytearray(), bytearray()
+    received, spoken = bytearray(), bytearray()
 
     def machine():
         there, _ = server.accept()
@@ -42,7 +42,7 @@ def test_all_that_a_machine_says_comes_through(server, settings):
 
     def client():
         while data := os.read(out_here, 65536):
-            heard.extend(data)
+            received.extend(data)
 
     in_there, in_here = os.pipe()
     out_here, out_there = os.pipe()
@@ -56,7 +56,7 @@ def test_all_that_a_machine_says_comes_through(server, settings):
     os.close(out_there)
     for thread in threads:
         thread.join(60)
-    assert (bytes(spoken), bytes(heard)) == (b"hello", b"SSH-2.0-x\r\n" + last)
+    assert (bytes(spoken), bytes(received)) == (b"hello", b"SSH-2.0-x\r\n" + last)
 
 
 def test_the_proxy_ends_when_the_client_is_gone(server, settings):

@@ -207,15 +207,15 @@ def test_a_shell_on_a_terminal_has_its_type_and_size(openssh, settings):
         _shell_arguments(settings, openssh.host, command),
         stdin=follower, stdout=follower, stderr=follower, env={**os.environ, "TERM": "xterm-256color"},
     )  # fmt: skip
-    seen = b""
-    while b"ready" not in seen:
-        seen += os.read(leader, 1000)
+    observed = b""
+    while b"ready" not in observed:
+        observed += os.read(leader, 1000)
     os.write(leader, b"\x03")
     assert child.wait(60) == 3
-    while b"got-int" not in seen:
-        seen += os.read(leader, 1000)
-    assert b"31 97" in seen
-    assert b"xterm-256color" in seen
+    while b"got-int" not in observed:
+        observed += os.read(leader, 1000)
+    assert b"31 97" in observed
+    assert b"xterm-256color" in observed
     assert termios.tcgetattr(follower) == before
     os.close(leader)
     os.close(follower)

@@ -79,13 +79,13 @@ def test_other_keys_of_a_machine_are_reported(tmp_path):
     """Not the first ones, not those that stay, not one more kind of key."""
     from orchestrator.domain.ports import Host
 
-    told, folder, first = [], tmp_path / "pins", fresh_pin()
+    reported, folder, first = [], tmp_path / "pins", fresh_pin()
     for pins in [(first,), (first,), (first, fresh_pin("ecdsa-sha2-nistp256"))]:
-        pinned_keys.pinned(Host("demo-vm", "127.0.0.1", pins), folder, told.append)
-    assert told == []
-    pinned_keys.pinned(Host("demo-vm", "127.0.0.1", (fresh_pin(),)), folder, told.append)
-    pinned_keys.pinned(Host("demo-vm-2", "127.0.0.1", (fresh_pin(),)), folder, told.append)
-    (text,) = told
+        pinned_keys.pinned(Host("demo-vm", "127.0.0.1", pins), folder, reported.append)
+    assert reported == []
+    pinned_keys.pinned(Host("demo-vm", "127.0.0.1", (fresh_pin(),)), folder, reported.append)
+    pinned_keys.pinned(Host("demo-vm-2", "127.0.0.1", (fresh_pin(),)), folder, reported.append)
+    (text,) = reported
     assert "demo-vm publishes other host keys than before" in text
 
 

@@ -103,10 +103,10 @@ def lightning():
             return torch.optim.SGD(self.parameters(), 0.1)
 
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(8, 4)), batch_size=2)
-    kept = pl.pytorch.callbacks.ModelCheckpoint(
+    retained = pl.pytorch.callbacks.ModelCheckpoint(
         dirpath=place("files-lightning"), save_top_k=-1, save_last=True
     )
-    for root, callbacks in ((place("files-lightning-logs"), []), (place("files-lightning"), [kept])):
+    for root, callbacks in ((place("files-lightning-logs"), []), (place("files-lightning"), [retained])):
         trainer = pl.Trainer(
             max_epochs=2, accelerator="cpu", enable_progress_bar=False, default_root_dir=root,
             callbacks=callbacks, logger=not callbacks,
