@@ -382,3 +382,38 @@ def test_the_name_of_a_test_is_a_sentence_in_the_words_of_today(folder):
 def test_an_old_word_in_the_name_of_a_test_is_found(name, bad):
     """Whole words only."""
     assert riddles_in(name) == bad
+
+
+SHORT = {"told", "seen", "kept", "left", "heard", "noted"}
+"""Words of a private dialect that variables of tests had: what was reported, observed, retained, what remains."""
+OTHERS = {
+    "tests/cli/test_status_view.py",  # the key of `status --json`
+    "tests/cli/test_update.py",  # the key of a stored file
+    "tests/contract/ports_kit.py",
+    "tests/formats/table.py",  # the column of docs/formats.md
+    "tests/kit/slurm.py",
+    "tests/simulation/wide_world.py",
+    "tests/simulation/world.py",
+}
+
+
+def test_variables_of_tests_have_the_words_of_the_glossary():
+    """A reader of a test learns no second language."""
+    found = {
+        str(path.relative_to(ROOT)): sorted(bad)
+        for path in (ROOT / "tests").rglob("*.py")
+        if str(path.relative_to(ROOT)) not in OTHERS
+        if (bad := SHORT & set(plain_names(ast.parse(path.read_text()))))
+    }
+    assert found == {}
+
+
+def plain_names(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of variables, arguments, keywords and functions of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.arg | ast.keyword):
+            yield node.arg or ""
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name

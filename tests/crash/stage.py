@@ -111,7 +111,7 @@ class Stage(Lab):
         return (
             *storage_parts(self.storage),
             (self.clock, ("_now", "_elapsed")),
-            (self.machines, ("silent", "running", "starts", "told", "waiting")),
+            (self.machines, ("silent", "running", "starts", "incarnations", "waiting")),
             (self, ("processes", "ended")),
             (self.cloud.kernel, ("state", "settings")),
         )

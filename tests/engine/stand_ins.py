@@ -25,7 +25,7 @@ class Machines(NoHosts):
     silent: bool = False
     running: dict = field(default_factory=dict)
     starts: Counter = field(default_factory=Counter)
-    told: dict = field(default_factory=dict)
+    incarnations: dict = field(default_factory=dict)
     """The incarnation of machines that somebody else has made, as our scripts have told it over SSH."""
     waiting: set = field(default_factory=set)
     """Machines that wait for the last save of the TPU before theirs."""
@@ -79,7 +79,7 @@ class Machines(NoHosts):
     def _place(self, machine_id):
         """Return incarnation and number of a worker."""
         found = re.search(r"(?:-tpu-g(\d+))?-\d+-w(\d+)$", machine_id)
-        return self.told.get(machine_id) or found[1], found[2]
+        return self.incarnations.get(machine_id) or found[1], found[2]
 
     def _may_start(self, machine_id):
         """Ask as the agent does whether this machine's TPU has won its race; in no race it may."""
@@ -117,9 +117,9 @@ class Push:
 
     def put(self, hosts, data, target, mode):
         if target == "job.env.local":
-            told = dict(part.partition("=")[::2] for part in shlex.split(data.decode(), comments=True))
-            theirs = set(self.machines.told.values())
-            assert all(f"-g{told['TPUCTL_INCARNATION']}-" in h.name for h in hosts if not theirs)
+            variables = dict(part.partition("=")[::2] for part in shlex.split(data.decode(), comments=True))
+            theirs = set(self.machines.incarnations.values())
+            assert all(f"-g{variables['TPUCTL_INCARNATION']}-" in h.name for h in hosts if not theirs)
 
     def run(self, hosts, command, deadline, stdin=""):
         return [RunResult(0) for _ in hosts]
@@ -133,6 +133,6 @@ class Push:
             if machine.startswith("vm-") and adopting:
                 continue  # A VM without the job is looked at, prepared or given back.
             if prepared:
-                self.machines.told[machine] = prepared[1]
+                self.machines.incarnations[machine] = prepared[1]
             self.machines.start(machine)
         return [RunResult(0) for _ in hosts]

@@ -45,61 +45,65 @@ REQUESTED, LOST, VM_SEEN = 1795477786.8692963, 1795477786.81954, 1795477713.6595
 
 
 @pytest.fixture
-def left():
+def earlier():
     """Return the record as it is understood now."""
     return decode(DATA, "lm")
 
 
-def test_every_key_is_read_and_written_as_it_was(left):
+def test_every_key_is_read_and_written_as_it_was(earlier):
     """An older tpuctl on another computer, and the agents of machines, read the same file."""
     stored = json.loads(DATA)["history"]
     assert set(stored) == set(STORED) - {"disks", "starts"}
-    again = json.loads(encode(left, "lm"))["history"]
+    again = json.loads(encode(earlier, "lm"))["history"]
     assert {key: again[key] for key in stored} == stored
     assert (again["disks"], again["starts"]) == ([s for s in stored["spans"] if s["kind"] == "vm"], [])
 
 
-def test_every_value_has_its_place_in_the_nested_record(left):
+def test_every_value_has_its_place_in_the_nested_record(earlier):
     """What the earlier version meant, written down by hand."""
-    assert (left.serial, left.fence, left.started_at) == (1795477711705, 1795477732066888, 1795477711.500139)
-    assert left.node == NodeRecord(
+    assert (earlier.serial, earlier.fence, earlier.started_at) == (
+        1795477711705,
+        1795477732066888,
+        1795477711.500139,
+    )
+    assert earlier.node == NodeRecord(
         incarnation=3, zone=HERE, type="v5litepod-4", requested_at=REQUESTED,
         highest=4, shape=Shape("v5litepod-1", "v2-alpha-tpuv5-lite", True, True), preemptions=1,
     )  # fmt: skip
-    assert left.race == RaceRecord(3, candidates=(Candidate(4, THERE, REQUESTED, accepted=True),))
-    assert (left.vm, left.ssh) == (VmRecord(accepted=True), SshRecord())
-    assert left.bucket == BucketRecord(
+    assert earlier.race == RaceRecord(3, candidates=(Candidate(4, THERE, REQUESTED, accepted=True),))
+    assert (earlier.vm, earlier.ssh) == (VmRecord(accepted=True), SshRecord())
+    assert earlier.bucket == BucketRecord(
         observed=True, ready=True, grants="2:::0:0", granted_at=1795477712.4837377
     )
-    assert left.job == JobRecord(BUNDLE, AGENT, f"{BUNDLE}:{AGENT}", BUNDLE, "149f71e8abb2f576")
+    assert earlier.job == JobRecord(BUNDLE, AGENT, f"{BUNDLE}:{AGENT}", BUNDLE, "149f71e8abb2f576")
     reached = Progress(
         118, pace=0.5100136395299043, cold=12.325292825698853, loss=5.112518072128296,
         committed_at=1795477784.060072, spot_refused_at=VM_SEEN,
     )  # fmt: skip
-    assert left.deadline == DeadlineRecord(progress=reached)
-    assert left.silence == SilenceRecord(reports_at_boot=(3, 4))
-    assert left.first_seen == {
+    assert earlier.deadline == DeadlineRecord(progress=reached)
+    assert earlier.silence == SilenceRecord(reports_at_boot=(3, 4))
+    assert earlier.first_seen == {
         of_name("lm-tpu-g1", Sign.DELETION_ASKED): REQUESTED,
         of_node(1, Sign.MADE): 1795477712.469566,
         of_node(1, NodeState.PREEMPTED): LOST,
         VM_HAS_RUN: VM_SEEN,
     }
-    assert left.spans == (
+    assert earlier.spans == (
         Span(Kind.VM, "lm-vm", HERE, VM_SEEN),
         Span(Kind.NODE, "lm-tpu-g1", HERE, VM_SEEN, LOST),
     )
-    assert [(r.kind, r.zone, r.retry, r.beside) for r in left.refusals] == [
+    assert [(r.kind, r.zone, r.retry, r.beside) for r in earlier.refusals] == [
         (Kind.NODE, HERE, Retry.QUOTA, True)
     ]
-    assert [(o.kind, o.verb, o.incarnation) for o in left.operations] == [
+    assert [(o.kind, o.verb, o.incarnation) for o in earlier.operations] == [
         (Kind.NODE, Verb.DELETE, 1), (Kind.NODE, Verb.CREATE, 4)
     ]  # fmt: skip
-    assert [(p.zone, p.type, p.granted, p.refused, p.lives) for p in left.zone_memories] == [
+    assert [(p.zone, p.type, p.granted, p.refused, p.lives) for p in earlier.zone_memories] == [
         (THERE, "v5litepod-1", 0, 1, 0), (HERE, "v5litepod-1", 1, 0, 1)
     ]  # fmt: skip
-    assert left.zones_used == (HERE, THERE)
-    assert left.sidecars == {"tpu": "", "vm": ""}
-    assert (left.outcome, left.reason, left.expires_at) == (None, "", 0.0)
+    assert earlier.zones_used == (HERE, THERE)
+    assert earlier.sidecars == {"tpu": "", "vm": ""}
+    assert (earlier.outcome, earlier.reason, earlier.expires_at) == (None, "", 0.0)
 
 
 @pytest.fixture
@@ -132,7 +136,7 @@ def test_the_next_pass_goes_on_where_it_was_killed(lab):
     assert later.record.spans[1] == Span(Kind.NODE, "lm-tpu-g1", HERE, VM_SEEN, LOST)
 
 
-def test_the_journal_holds_what_the_record_held(lab, left):
+def test_the_journal_holds_what_the_record_held(lab, earlier):
     """Where the record is lost: the numbers that were given, and since when the deployment exists."""
     before = lab.controller(SPEC)
     before.cloud.buckets.create(before.blueprint.new_bucket())
@@ -140,6 +144,6 @@ def test_the_journal_holds_what_the_record_held(lab, left):
         entry = json.loads(line)
         lab.put(f"{JOURNAL}{entry['id']}.{entry['part']}.json", line.encode())
     again = rebuilt(before.cloud.store)
-    assert newest_incarnation(again) == newest_incarnation(left) == 4
-    assert (again.race.round, again.node.type) == (left.race.round, left.node.type)
-    assert again.started_at == pytest.approx(left.started_at, abs=1)
+    assert newest_incarnation(again) == newest_incarnation(earlier) == 4
+    assert (again.race.round, again.node.type) == (earlier.race.round, earlier.node.type)
+    assert again.started_at == pytest.approx(earlier.started_at, abs=1)

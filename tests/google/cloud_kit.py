@@ -117,7 +117,7 @@ def a_bucket(**changes: Any) -> NewBucket:
 
 
 @dataclass
-class Seen:
+class Received:
     """One request that the canned server got."""
 
     method: str
@@ -134,7 +134,7 @@ class Canned:
     """A server of canned answers, and what it was asked."""
 
     base: str = ""
-    seen: list[Seen] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list)
 
     def clients(self, **settings: Any) -> Clients:
         return Clients(
@@ -146,7 +146,7 @@ Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]]
 
 
 @contextmanager
-def canned(answer: Callable[[Seen], Answer]) -> Iterator[Canned]:
+def canned(answer: Callable[[Received], Answer]) -> Iterator[Canned]:
     """
     Serve *answer* (status, body and, if need be, headers) on a free loopback port.
 
@@ -157,9 +157,9 @@ def canned(answer: Callable[[Seen], Answer]) -> Iterator[Canned]:
     class Handler(BaseHTTPRequestHandler):
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            seen = Seen(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-            state.seen.append(seen)
-            status, content, *more = answer(seen)
+            request = Received(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+            state.requests.append(request)
+            status, content, *more = answer(request)
             if content is None:
                 self.close_connection = True
                 return

@@ -291,10 +291,10 @@ def test_a_bucket_that_was_changed_since_the_look_is_not_labelled():
     """Perhaps another deployment has just taken it."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
-    seen = lab.buckets.inspect("demo-bucket").value
-    lab.buckets.mark("demo-bucket", {"a": "b"}, seen.version)
+    inspected = lab.buckets.inspect("demo-bucket").value
+    lab.buckets.mark("demo-bucket", {"a": "b"}, inspected.version)
     with pytest.raises(ConflictError):
-        lab.buckets.mark("demo-bucket", {"a": "c"}, seen.version)
+        lab.buckets.mark("demo-bucket", {"a": "c"}, inspected.version)
     assert lab.buckets.observe("demo-bucket").value.labels == {LABEL: "demo", "a": "b"}
 
 

@@ -109,8 +109,8 @@ def test_a_local_cloud_is_reached_whatever_the_environment_says(monkeypatch):
         assert TpuNodes(clients).labelled(LABEL, "demo", [ZONE]) == Present(())
         assert ComputeVms(clients).labelled(LABEL, "demo", [ZONE]) == Present(())
         assert GcsBuckets(clients).observe("demo-bucket") == Absent()
-        assert len(server.seen) == 3
-        assert not any("authorization" in found.headers for found in server.seen)
+        assert len(server.requests) == 3
+        assert not any("authorization" in found.headers for found in server.requests)
 
 
 def test_a_read_is_repeated_for_a_short_while():
@@ -119,7 +119,7 @@ def test_a_read_is_repeated_for_a_short_while():
     with canned(lambda _: next(answers)) as server:
         nodes = TpuNodes(server.clients(read_retry=5.0))
         assert nodes.labelled(LABEL, "demo", [ZONE]) == Present(())
-        assert len(server.seen) == 2
+        assert len(server.requests) == 2
 
 
 def test_a_read_is_not_repeated_for_ever():
@@ -136,7 +136,7 @@ def test_a_quota_answer_to_a_read_is_not_repeated():
     """429 means fewer requests, not more."""
     with canned(lambda _: (429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}})) as server:
         TpuNodes(server.clients(read_retry=5.0)).labelled(LABEL, "demo", [ZONE])
-        assert len(server.seen) == 1
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [503, 0], ids=["unavailable", "hang-up"])
@@ -158,7 +158,7 @@ def test_a_change_is_asked_for_once(status):
             with pytest.raises(Exception, match="demo") as caught:
                 step()
             assert caught.value.retry is Retry.TRANSIENT
-            assert len(server.seen) == count
+            assert len(server.requests) == count
 
 
 def test_a_server_that_never_answers_does_not_hold_us():

@@ -28,8 +28,8 @@ def test_a_zone_is_listed_once_for_all_who_look_at_the_same_moment():
     """Each gets its own nodes; two that come at once wait for the same answer."""
     asked = []
 
-    def answer(seen):
-        asked.append(seen.path)
+    def answer(request):
+        asked.append(request.path)
         return 200, page_of("a", "b")
 
     with canned(answer) as server, ThreadPoolExecutor(2) as pool:
@@ -77,7 +77,7 @@ def test_zones_and_projects_are_not_mixed(places):
 def test_without_sharing_each_look_asks():
     """Whoever acts must see what came of it."""
     asked = []
-    with canned(lambda seen: (asked.append(seen.path), (200, page_of("a")))[1]) as server:
+    with canned(lambda request: (asked.append(request.path), (200, page_of("a")))[1]) as server:
         nodes = TpuNodes(server.clients())
         for _ in range(2):
             nodes.labelled(LABEL, "a", [ZONE])

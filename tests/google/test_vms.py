@@ -139,7 +139,9 @@ def test_operations_are_polled_at_the_same_endpoint():
     with canned(answer) as server:
         vms = ComputeVms(server.clients())
         assert not vms.poll(vms.delete("demo-vm", ZONE)).done
-        methods = [(found.method, found.path.partition("?")[0].rpartition("/")[2]) for found in server.seen]
+        methods = [
+            (found.method, found.path.partition("?")[0].rpartition("/")[2]) for found in server.requests
+        ]
     assert methods == [("DELETE", "demo-vm"), ("GET", "op")]
 
 

@@ -45,7 +45,7 @@ class Gang:
         self.attempt, self.phase, self.since, self.base = None, "boot", machines.now(), 0
         self.over, self.silent, self.message, self.bundle = False, False, "", ""
         self.committed = None
-        self.booted, self.beaten, self.told = False, 0, False
+        self.booted, self.beaten, self.has_notice = False, 0, False
         self._turn = 0
 
     # The life of the job.
@@ -269,7 +269,7 @@ class Gang:
             return
         saves = self.phase == "run" and not self._frozen() and not self._fenced()
         self._turn += 1
-        self.told = True
+        self.has_notice = True
         self._report("stopping")
         self.beat()
         self._ring()
@@ -305,7 +305,7 @@ class Gang:
                 "incarnation": self.incarnation, "worker": worker, "workers": self.workers, "schema": 1,
                 "phase": self.phase, "bundle": self.bundle, "step": self.step(), "message": self.message,
                 "committed_step": self.committed, "attempt": self.attempt.attempt if self.attempt else 0,
-                "notice": self.told, "preempted": self.told,
+                "notice": self.has_notice, "preempted": self.has_notice,
                 "script": begun,
             }  # fmt: skip
             name = f"{object_names.HEARTBEAT}{self.incarnation}/{worker}"
