@@ -239,7 +239,7 @@ def test_without_a_file_what_needs_one_is_unknown():
 
 
 def test_the_manual_is_the_one_in_the_docstrings():
-    """docs/doctor.md is made from the checks. Set TPUCTL_UPDATE_GOLDEN=1 to write it anew."""
+    """docs/doctor.md is made from the checks. Set TPUCTL_UPDATE_GOLDEN=1 to write it again."""
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         MANUAL.write_text(manual())
     assert MANUAL.read_text() == manual()

@@ -19,7 +19,7 @@ MANUAL = Path(__file__).parents[2] / "docs" / "checks.md"
 
 
 def test_the_manual_is_the_one_in_the_docstrings():
-    """docs/checks.md is made from the rules. Set TPUCTL_UPDATE_GOLDEN=1 to write it anew."""
+    """docs/checks.md is made from the rules. Set TPUCTL_UPDATE_GOLDEN=1 to write it again."""
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         MANUAL.write_text(manual())
     assert MANUAL.read_text() == manual()

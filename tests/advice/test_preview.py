@@ -26,7 +26,7 @@ def test_without_an_account_the_default_one_is_named_as_such():
 
 
 def test_the_bucket_has_its_real_name_as_soon_as_the_project_is_known():
-    """Before that, its shape is told and the JSON says null."""
+    """Before that, its shape is reported and the JSON says null."""
     spec = make_spec()
     assert view(BUCKET).title(BUCKET) == names.bucket_name(spec, "my-project")
     unknown = view(BUCKET, project=None)

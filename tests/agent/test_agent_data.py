@@ -109,7 +109,7 @@ def test_a_machine_keeps_its_data(lab: Lab) -> None:
 
 
 def test_data_that_is_not_what_it_was_fails_the_attempt(lab: Lab) -> None:
-    """The job never sees it; the reason is told, and the deployment ends as failed."""
+    """The job never sees it; the reason is reported, and the deployment ends as failed."""
     bundle = put_data(lab)
     lab.put(DATA + hashlib.sha256(HELD["train.bin"]).hexdigest(), b"evil12")
     machine = lab.machine(BUNDLE=bundle, COMMAND="touch $TPUCTL_ROOT/ran", FAILURES=2)

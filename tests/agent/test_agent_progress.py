@@ -69,7 +69,7 @@ def test_a_loss_that_is_no_number_is_not_reported_as_one() -> None:
 
 
 def test_the_rate_is_measured_between_steps() -> None:
-    """The time before the first step, which compiles, is not in it; a source that counts otherwise begins anew."""
+    """The time before the first step, which compiles, is not in it; a source that counts otherwise begins again."""
     rate = StepRate()
     rate.at(100.0, 1, "lines")
     rate.at(100.2, 2, "lines")

@@ -192,7 +192,7 @@ def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: Lab) -> None:
 
 
 def test_full_disk_loses_no_line_for_the_bucket() -> None:
-    """When log/job.log cannot be written, the lines still wait for the bucket, and the trouble is told."""
+    """When log/job.log cannot be written, the lines still wait for the bucket, and the trouble is reported."""
     log = JobLog(Path("/dev/full"))
     log.write(b"one line\n")
 

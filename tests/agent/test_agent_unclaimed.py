@@ -57,7 +57,7 @@ def retained(lab: Lab, incarnation: int = 1, worker: int = 0) -> dict[str, bytes
 
 
 def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Lab) -> None:
-    """The whole folder is in the bucket before the phase is told; the job runs once only."""
+    """The whole folder is in the bucket before the phase is reported; the job runs once only."""
     machine = flat(lab, TARGET_STEPS=40).run_to_end()
 
     beat = machine.heartbeat()

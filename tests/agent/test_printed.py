@@ -65,7 +65,7 @@ def test_what_is_no_training_is_no_progress(text: str) -> None:
 
 
 def test_an_evaluation_does_not_set_the_training_back() -> None:
-    """Neither lines that count anew, nor a bar of its own, however long."""
+    """Neither lines that count again, nor a bar of its own, however long."""
     assert after("step 50 loss 2.0\nstep 1 loss 9.0\nstep 51 loss 1.9\n").step == 51
     assert after("step 50 loss 2.0\nstep 1 loss 9.0\n").loss == 2.0
     text = bar("", 5, 10, "loss=2.0") + bar("", 400, 900, "loss=9.0") + "\r"

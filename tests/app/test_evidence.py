@@ -40,7 +40,7 @@ def write(folder: Path, name: str, content: bytes, at: float) -> None:
 
 
 def test_the_step_of_a_backup_of_keras_is_read_in_it(tmp_path):
-    """Its name is always the same; taking it for step 0 would say that a job counts its steps anew."""
+    """Its name is always the same; taking it for step 0 would say that a job counts its steps again."""
     write(tmp_path, "latest.weights.h5", h5(), 200.0)
     write(tmp_path, "training_metadata.json", b'{"epoch": 7, "batch": 0}', 200.0)
     assert _saved_since(100.0, tmp_path, format_of("keras", "COMPLETE")) == [7]

@@ -25,7 +25,7 @@ def test_hundreds_of_failed_looks_are_a_few_lines_and_a_look_a_minute():
 
 
 def test_a_look_that_failed_once_is_no_story():
-    """It is said, and counted anew the next time."""
+    """It is said, and counted again the next time."""
     clock, said = VirtualClock(), []
     outage = Outage(clock, 2.0, said.append)
     for _ in range(2):

@@ -1,7 +1,7 @@
 """
 How a plan looks: golden texts at 80 columns, and the JSON.
 
-Set TPUCTL_UPDATE_GOLDEN=1 to write the golden files anew; then read the difference.
+Set TPUCTL_UPDATE_GOLDEN=1 to write the golden files again; then read the difference.
 """
 
 import io

@@ -72,7 +72,7 @@ def test_a_no_changes_nothing_and_a_yes_goes_on(cloud, user, typed):
 
 @pytest.mark.parametrize("word", ["--yes", "--json"])
 def test_with_yes_or_from_a_program_no_question_is_asked(cloud, user, typed, word):
-    """The price is told all the same."""
+    """The price is reported all the same."""
     said = typed(user, "n", "up", word)
     assert (said.code, "Go on?" in said.err, "Price:" in said.err) == (0, False, True)
     assert list(cloud.nodes()) == ["demo-tpu-g1"]
@@ -122,7 +122,7 @@ def test_an_unknown_price_is_not_taken_for_zero(cloud, monkeypatch):
 
 
 def test_a_plan_in_a_file_was_approved_before(user, typed):
-    """Its price is told, and nobody is asked again."""
+    """Its price is reported, and nobody is asked again."""
     file = user.folder / "p.json"
     user.run("plan", "--out", str(file))
     user.cloud.acting.clear()

@@ -197,7 +197,7 @@ def test_what_counts_as_newer(found, answer):
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"told": "x", "latest": 3}'])
 def test_a_damaged_file_is_one_that_knows_nothing(text, tmp_path, monkeypatch, capsys):
-    """The lookup begins anew."""
+    """The lookup begins again."""
     started = []
     monkeypatch.setattr(update, "_ask_index", started.append)
     place = tmp_path / "update.json"

@@ -176,7 +176,7 @@ def test_the_zones_that_have_the_type_are_named():
     ],
 )
 def test_what_may_still_work_is_a_warning(overrides, key):
-    """Our tables may be old, so what they lack is told and not refused."""
+    """Our tables may be old, so what they lack is reported and not refused."""
     (found,) = problems(**overrides)
     assert (found.key, found.fatal) == (key, False)
 

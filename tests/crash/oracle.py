@@ -19,7 +19,7 @@ ASKS = {
     "compute.instances.insert": 3,
     "compute.instances.start": 2,
 }
-"""How often one command may ask for each: after a refusal of an earlier ask, once more, and once anew."""
+"""How often one command may ask for each: after a refusal of an earlier ask, once more, and once again."""
 
 
 @dataclass(frozen=True)

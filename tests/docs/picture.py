@@ -1,4 +1,4 @@
-"""The picture in docs/architecture.md, made from the imports: `python -m tests.docs.picture` writes it anew."""
+"""The picture in docs/architecture.md, made from the imports: `python -m tests.docs.picture` writes it again."""
 
 import ast
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ TEXT = PAGE.read_text()
 
 
 def test_the_picture_is_that_of_the_imports():
-    """`python -m tests.docs.picture` writes it anew."""
+    """`python -m tests.docs.picture` writes it again."""
     assert TEXT.split(BEGIN, 1)[1].split(END, 1)[0] == picture()
 
 

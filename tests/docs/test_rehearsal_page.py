@@ -90,7 +90,7 @@ def crash():
 
 
 def test_the_verdicts_of_the_page_are_those_of_the_program():
-    """TPUCTL_UPDATE_GOLDEN=1 writes them anew."""
+    """TPUCTL_UPDATE_GOLDEN=1 writes them again."""
     wanted = ["\n".join(made()).strip("\n") for made in (passed, anew, silent, crash)]
     text = PAGE.read_text()
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):

@@ -58,7 +58,7 @@ def table():
 
 
 def test_the_types_of_the_page_are_those_of_the_tables():
-    """TPUCTL_UPDATE_GOLDEN=1 writes them anew."""
+    """TPUCTL_UPDATE_GOLDEN=1 writes them again."""
     text = PAGE.read_text()
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         PAGE.write_text(

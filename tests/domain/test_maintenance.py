@@ -1,4 +1,4 @@
-"""What the API says of a TPU's next maintenance is told, and changes nothing."""
+"""What the API says of a TPU's next maintenance is reported, and changes nothing."""
 
 import pytest
 

@@ -113,7 +113,7 @@ def seen_creating(times):
 
 
 def test_a_node_that_was_observed_in_creation_is_billed_from_then_and_not_from_its_creation():
-    """Creating costs nothing, however long it takes; each look is noted to the minute only."""
+    """Creating costs nothing, however long it takes; each look is recorded to the minute only."""
     waited = seen_creating([NOW + 15 * n for n in range(40)])
     assert [s.kind for s in waited.spans] == [Kind.VM]
     ready = learn(waited, world(nodes=Present((node(created_at=NOW - 3600),)), observed_at=NOW + 600))

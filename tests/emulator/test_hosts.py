@@ -128,7 +128,7 @@ def test_remove_leaves_no_process_no_mount_and_no_file(booted):
 
 
 def test_machines_outlive_the_daemon_and_are_found_again(booted, kind):
-    """Hosts built anew, as by a daemon that was restarted, know what runs and can stop it."""
+    """Hosts built again, as by a daemon that was restarted, know what runs and can stop it."""
     again = KINDS[kind](booted.hosts.settings)
     assert again.reattach() == {booted.machine.id}
     again.boot(booted.machine)

@@ -222,7 +222,7 @@ def test_a_slice_publishes_host_keys_unless_its_metadata_says_otherwise():
 
 
 def test_operations_are_listed_and_can_be_forgotten():
-    """A deleted operation is not shown any more; a cancel is noted and the work goes on."""
+    """A deleted operation is not shown any more; a cancel is recorded and the work goes on."""
     lab = a_lab()
     started = lab.ok("POST", f"{NODES}?nodeId=n1", node_body(**SPOT_NODE))
     lab.ok("POST", f"/v2/{started['name']}:cancel")

@@ -48,7 +48,7 @@ def test_the_limit_may_be_set_and_is_never_above_what_the_api_takes(path, report
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"creates": [[1]], "stockouts": []}', b"[]"])
 def test_a_file_that_cannot_be_read_stops_no_deployment(path, content):
-    """It counts as empty, and the next create writes it anew."""
+    """It counts as empty, and the next create writes it again."""
     path.write_bytes(content)
     budget = CreateBudgetFile(path)
     assert (budget.held([ZONE], NOW), budget.stockouts("v2-8", NOW)) == ({}, ())

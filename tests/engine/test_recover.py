@@ -166,7 +166,7 @@ def test_a_node_preempted_while_it_is_created_is_replaced(lab):
 
 @pytest.mark.parametrize("how", ["stopped", "preempted"])
 def test_a_vm_that_stopped_is_started_and_keeps_its_disk(lab, how):
-    """The VM is started, never created anew."""
+    """The VM is started, never created again."""
     spec = a_spec(vm__spot=how == "preempted")
     controller = lab.up(spec)
     if how == "stopped":

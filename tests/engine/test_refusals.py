@@ -223,7 +223,7 @@ def test_an_answer_lost_on_the_way_back_doubles_nothing(lab, method):
 
 
 def test_an_operation_without_end_is_given_up_after_the_deadline(lab):
-    """A create that stays CREATING for half an hour is deleted and asked for anew."""
+    """A create that stays CREATING for half an hour is deleted and asked for again."""
     lab.cloud.fail_next("tpu.nodes.create", ["stuck"])
     start = lab.clock.now()
     controller = lab.up(passes=500)

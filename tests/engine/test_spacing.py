@@ -41,7 +41,7 @@ def too_soon(written):
 
 
 def refusals(lab, monkeypatch):
-    """Let an object change once a second from now on; return where refused changes are noted."""
+    """Let an object change once a second from now on; return where refused changes are recorded."""
     objects, found = lab.storage.objects, []
     check = objects.check_rate
 

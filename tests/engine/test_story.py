@@ -59,7 +59,7 @@ def test_the_log_is_followed_over_segments_and_incarnations(lab):
 
 
 def test_the_log_of_one_worker_can_be_chosen(lab):
-    """Workers are told apart, and strange objects are none."""
+    """Workers are distinguished, and strange objects are none."""
     store = lab.up().cloud.store
     lab.put("logs/g1/w0/000001.log", b"zero\n")
     lab.put("logs/g1/w1/000001.log", b"one\n")

@@ -110,7 +110,7 @@ def test_sigterm_saves_the_current_step(tmp_path):
 
 
 def test_torn_checkpoint_is_ignored(tmp_path):
-    """A step folder without its marker is not resumed from, and is written anew when its step comes."""
+    """A step folder without its marker is not resumed from, and is written again when its step comes."""
     assert Run(tmp_path, steps=20).wait() == 0
     torn = tmp_path / "out/step-000030"
     torn.mkdir()

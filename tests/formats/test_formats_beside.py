@@ -219,7 +219,7 @@ def test_of_the_versions_of_a_name_the_youngest_is_resumed_from() -> None:
 
 
 def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Bench) -> None:
-    """A script that trains twice would train the first part again; the second one counts anew, and further."""
+    """A script that trains twice would train the first part again; the second one counts again, and further."""
     parts = begun(bench)
     parts.local.forget()
     for part, last in (("first", 20), ("tuned", 40)):

@@ -95,7 +95,7 @@ def test_one_call_lists_all_zones_and_names_those_without_an_answer():
     [(404, "NOT_FOUND", 1), (400, "INVALID_ARGUMENT", 1), (503, "UNAVAILABLE", 2)],
 )
 def test_an_api_that_refuses_such_lists_is_not_asked_again(status, word, calls):
-    """Unknown each time, never an absence; what may pass is asked for anew."""
+    """Unknown each time, never an absence; what may pass is asked for again."""
     asked = []
 
     def answer(found):

@@ -70,7 +70,7 @@ def test_thrifty_keeps_slack_for_the_changes_to_come():
 
 
 def test_thrifty_goes_back_to_spot_only_when_it_pays():
-    """For a life of a few minutes two cold starts are too dear."""
+    """For a life of a few minutes two cold starts are too expensive."""
     back = situation(mode=Mode.ON_DEMAND, now=HOUR, done=0.5 * HOUR)
     assert choose(Policy.THRIFTY, back).mode is Mode.SPOT
     brief = replace(back, offers=(replace(CHEAP, life=400.0),))

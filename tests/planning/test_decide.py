@@ -257,7 +257,7 @@ def test_a_silent_worker_is_looked_after_over_ssh():
     """
     Four missed heartbeats are too many; the job is started there, if it does not run.
 
-    Only after a quarter of an hour is it started anew: it may train on without reaching the bucket.
+    Only after a quarter of an hour is it started again: it may train on without reaching the bucket.
     """
     for age, verb in ((500, Verb.CREATE), (1000, Verb.UPDATE)):
         silent = replace(beat(), updated=NOW - age)

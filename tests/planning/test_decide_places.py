@@ -26,7 +26,7 @@ def test_no_tpu_is_bought_when_the_bucket_with_the_data_is_gone():
 
 @pytest.mark.parametrize("observed", [Absent(), Present(vm(state=VmState.TERMINATED))])
 def test_no_vm_is_made_or_started_when_the_bucket_with_the_data_is_gone(observed):
-    """`down --delete-data` on another computer took both: a loop that slept meanwhile must not begin anew."""
+    """`down --delete-data` on another computer took both: a loop that slept meanwhile must not begin again."""
     since = {"vm:absent": NOW - 300, "bucket:absent": NOW - 300}
     gone = world(bucket=Absent(), nodes=Present(()), vm=observed)
     assert decide(spec(), gone, record(accepted=False, first_seen=since)).empty

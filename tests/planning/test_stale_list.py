@@ -41,7 +41,7 @@ def test_the_tpu_that_was_observed_may_go_itself():
 
 
 def test_a_tpu_that_is_newer_than_the_one_before_is_observed():
-    """A queued resource may make it anew under its name."""
+    """A queued resource may make it again under its name."""
     newer = world(nodes=Present((replace(WORKS, created_at=NOW),)))
     assert not_older(newer, observed(WORKS)) == newer
 

@@ -101,7 +101,7 @@ def test_data_and_losses_can_be_read(recipe, straight):
 
 
 def test_replaced_machine_makes_the_same_data_and_other_data_are_refused(recipe, straight):
-    """Made anew, by one process, the data are the same bytes; those of another vocabulary are refused."""
+    """Made again, by one process, the data are the same bytes; those of another vocabulary are refused."""
     assert "data is there already" in recipe.run("sh venv.sh python prepare.py")
     recipe.run("sh venv.sh python prepare.py --out again --workers 1")
     made = [path for path in (recipe.folder / "data").iterdir() if path.name != "data.json"]

@@ -1,4 +1,4 @@
-"""`tpuctl-ray` with Ray itself, on one worker: what is lost begins anew, and nothing of Ray outlives an attempt."""
+"""`tpuctl-ray` with Ray itself, on one worker: what is lost starts again, nothing of Ray outlives an attempt."""
 
 import os
 import subprocess

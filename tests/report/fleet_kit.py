@@ -102,7 +102,7 @@ class Afternoon:
         self.files[job, task] = {"m.json": json.dumps({"eval_loss": loss, "accuracy": 1 / loss}).encode()}
 
     def account(self, **more):
-        """Return what the report is told."""
+        """Return what the report gets."""
         jobs = tuple(
             JobHistory(
                 submission,

@@ -1,4 +1,4 @@
-"""Where a fleet's VM is reached: remembered from the last look, and looked up anew when nobody answers there."""
+"""Where a fleet's VM is reached: remembered from the last look, and looked up again when nobody answers there."""
 
 import json
 

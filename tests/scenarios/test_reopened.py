@@ -89,7 +89,7 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
 
 @pytest.mark.parametrize("end", [DONE, {"phase": "failed"}, {"phase": "unclaimed"}], ids=str)
 def test_push_to_a_job_that_is_over_is_refused_and_the_next_up_runs_the_code(cloud, user, end):
-    """Nobody has noted the end: taken for running, the code would go to machines that the next pass deletes."""
+    """Nothing has recorded the end: taken for running, the code would go to machines that the next pass deletes."""
     finished(cloud, user, **end)
     user.write("train.py", "print('other')\n")
     before = cloud.mutations()
@@ -150,7 +150,7 @@ def test_an_upgrade_of_tpuctl_restarts_no_job_and_reopens_none(cloud, user):
 def test_a_job_that_ends_with_the_pushed_code_is_not_said_to_wait_for_a_machine(
     cloud, user, monkeypatch, end, code, text
 ):
-    """No next machine takes this code: the end is told, and no machine is deleted by a push."""
+    """No next machine takes this code: the end is reported, and no machine is deleted by a push."""
     user.up()
     user.write("train.py", "print('other')\n")
     started = Machines.start

@@ -150,7 +150,7 @@ def served(lab):
 
 
 def test_the_agent_reads_values_and_knows_what_to_mask(lab, served):
-    """Each start of the job reads anew, so a rotated secret counts from then on."""
+    """Each start of the job reads again, so a rotated secret counts from then on."""
     client, machine = manager(lab), served()
     client.set("wandb", b"value-one\n")
     assert machine.read() == {"WANDB_API_KEY": "value-one", "OLD": "value-one"}

@@ -138,7 +138,7 @@ def needed_by_the_loop():
 
 
 def test_the_loop_on_the_vm_is_installed_from_a_lock_of_its_own():
-    """The same versions and checksums, of what it needs alone: `TPUCTL_UPDATE_LOCK=1` writes it anew."""
+    """The same versions and checksums, of what it needs alone: `TPUCTL_UPDATE_LOCK=1` writes it again."""
     names = needed_by_the_loop()
     if os.environ.get("TPUCTL_UPDATE_LOCK"):
         LOOP.write_text("".join(match[0] for match in PINNED.finditer(LOCK) if match[1] in names))

@@ -216,7 +216,7 @@ class Checks:
         self.world.scheduler.after(QUIESCE, later)
 
     def _forget(self, deployment):
-        """Begin anew: with the bucket its steps, its incarnations and what it has cost are gone."""
+        """Begin again: with the bucket its steps, its incarnations and what it has cost are gone."""
         machines = self.world.machines
         self.spend(deployment)
         self._paid[deployment], self.blind_seconds[deployment] = self._bill(deployment), 0.0

@@ -14,7 +14,7 @@ from orchestrator.engine.observe import OWN_FAULT
 CREATES_AN_HOUR = 75
 """Asks for one kind in one zone that a process may make in an hour: the longest back-off is a minute."""
 FRESH_STARTS = 12
-"""Asks more that each start of a process allows in that hour: back-off begins anew."""
+"""Asks more that each start of a process allows in that hour: back-off begins again."""
 SETTLE = 15 * 60.0
 """Seconds from the end of all faults to the desired state, on top of what a create takes."""
 

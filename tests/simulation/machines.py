@@ -1,5 +1,5 @@
 """
-The machines of a simulated life: they boot, train, save, report, die, and are told apart from zombies.
+The machines of a simulated life: they boot, train, save, report, die, and are distinguished from zombies.
 
 What the agent's pure rules decide is decided by them: which checkpoint is complete, what its objects are
 called, what may be removed, which attempt comes next. Only time and files are simulated: a save is its
@@ -247,7 +247,7 @@ class Gang:
         self.over = True
 
     def _tell_the_end(self):
-        """Report as an agent that is started anew: it finds that nothing is left to do."""
+        """Report as an agent that is started again: it finds that nothing is left to do."""
         self.over = False
         self.beat()
         self.over = True

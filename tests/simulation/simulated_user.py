@@ -180,7 +180,7 @@ class SimulatedUser:
         elif isinstance(error, Kill):
             self.host = self.host if r.random() < 0.7 else ("b" if self.host == "a" else "a")
         elif "the bucket with checkpoints" in str(error):
-            # What the hint says: begin anew.
+            # What the hint says: begin again.
             self.take_down(delete=True, again=True)
             return
         elif not isinstance(error, LeaseHeldError):

@@ -35,7 +35,7 @@ class Cloud:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
 
     def machine(self, name, number, *, private):
-        """Start a machine, or start it anew with another host key at the same place."""
+        """Start a machine, or start it again with another host key at the same place."""
         address = f"{self.network}.9.{number}"
         port = self.servers[name].port if name in self.servers else free_port(address)
         place = self.folder / name
