@@ -392,8 +392,6 @@ OTHERS = {
     "tests/contract/ports_kit.py",
     "tests/formats/table.py",  # the column of docs/formats.md
     "tests/kit/slurm.py",
-    "tests/simulation/wide_world.py",
-    "tests/simulation/world.py",
 }
 
 

@@ -99,7 +99,7 @@ class WideWorld:
         self.acting = None
         self.network = Network(
             self.scheduler, inside, lambda: self.acting,
-            rates=case.rates, random=Random(f"wire {case.seed}"), seen=self._called,
+            rates=case.rates, random=Random(f"wire {case.seed}"), observed=self._called,
         )  # fmt: skip
         self.network.calling = lambda loop, method, request: loop.calling(
             method, self._place(method, request)
@@ -129,8 +129,8 @@ class WideWorld:
         if fault == "late":
             self.events["late refusal"] += status >= 400
             return
-        seen = isinstance(status, int) and (status < 400 or status == 404) and fault != "truncated"
-        loop.called(method, self._place(method, request), seen)
+        answered = isinstance(status, int) and (status < 400 or status == 404) and fault != "truncated"
+        loop.called(method, self._place(method, request), answered)
 
     def now(self):
         return self.scheduler.now()

@@ -84,7 +84,7 @@ class World:
         self.machines.cloud, self.machines.storage = self.cloud, self.storage
         self.network = Network(
             self.scheduler, inside, self._acting,
-            rates=case.rates, random=Random(f"wire {case.seed}"), seen=self._called,
+            rates=case.rates, random=Random(f"wire {case.seed}"), observed=self._called,
         )  # fmt: skip
         self.network.heartbeat_lists = self.machines.report
         self.read_retry = 5.0 if case.retries else 0.0
