@@ -31,7 +31,7 @@ def explained(session: Session) -> Explanation:
     journal = _journal(session.folder / "journal.jsonl")
     return explain(
         DeploymentFacts(
-            session.spec, looked.world, looked.record, looked.plan, looked.usd, watching or None, journal
+            session.spec, looked.world, looked.record, looked.plan, looked.most_usd, watching or None, journal
         )
     )
 

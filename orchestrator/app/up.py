@@ -97,11 +97,11 @@ class UpPrice:
     unbilled: bool
 
 
-ShowJob = Callable[[Pass, float], None]
+ShowJob = Callable[[Pass, float, float], None]
 """Shows what a pass has observed of the job, and what the deployment has cost so far in USD."""
 
 
-def _show_nothing(_: Pass, __: float) -> None:
+def _show_nothing(_: Pass, __: float, ___: float) -> None:
     """Be the display of a caller that has none."""
 
 
@@ -164,7 +164,8 @@ def bring_up(
         changes += len(result.plan.changes)
         # The pass that reaches the goal is shown by the caller.
         if not goal.reached(result):
-            show(result, session.cost(session.records.current, result.world.observed_at))
+            record, at = session.records.current, result.world.observed_at
+            show(result, session.cost(record, at), session.cost_at_most(record, at))
         if goal is not Goal.MACHINE_ROOM:
             _require_adopted_vm(session, result)
 

@@ -40,7 +40,7 @@ def body(**more):
     tpu = {"kind": "TPU", "zone": "europe-west4-b", "name": "numpy-lm-tpu-g3", "state": "READY"}
     known = {
         "name": "numpy-lm", "project": "p", "outcome": None, "incarnation": 3, "preemptions": 2,
-        "cost_usd": 0.0438, "budget_usd": 5.0, "target_steps": 400, "ttl_left_s": 80000.0,
+        "cost_usd": 0.0438, "cost_most_usd": 0.0661, "budget_usd": 5.0, "target_steps": 400, "ttl_left_s": 80000.0,
         "resources": [
             BUCKET, {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
         ],

@@ -53,15 +53,15 @@ def observed(at, plan=None, **beat):
 def test_without_a_terminal_steps_alone_make_a_line_at_growing_pauses(capsys):
     """One sees soon that it trains, and the log file of a week stays readable: five minutes apart at most."""
     progress = ProgressLine(EventPrinter(), SPEC)
-    progress.show(observed(T0), 0.5)
+    progress.show(observed(T0), 0.5, 1.0)
     for second in range(1, 1800):
-        progress.show(observed(T0 + second, step=second), 0.5)
+        progress.show(observed(T0 + second, step=second), 0.5, 1.0)
     at = [int(line.split(", ")[1].split()[1]) for line in lines(capsys)[1:]]
     assert at == [10, 30, 70, 150, 310, 610, 910, 1210, 1510]
-    progress.show(observed(T0 + 1801, step=None, phase=Phase.RESTORE, incarnation=2), 0.5)
-    progress.show(observed(T0 + 1802, step=None, incarnation=2), 0.5)
+    progress.show(observed(T0 + 1801, step=None, phase=Phase.RESTORE, incarnation=2), 0.5, 1.0)
+    progress.show(observed(T0 + 1802, step=None, incarnation=2), 0.5, 1.0)
     for second in range(1803, 1850):
-        progress.show(observed(T0 + second, step=second, incarnation=2), 0.5)
+        progress.show(observed(T0 + second, step=second, incarnation=2), 0.5, 1.0)
     at = [line.split(", ")[1] for line in lines(capsys)[2:]]
     assert at == ["step 1812 of 400", "step 1832 of 400"], "after a change the pauses begin anew"
 
@@ -69,15 +69,15 @@ def test_without_a_terminal_steps_alone_make_a_line_at_growing_pauses(capsys):
 def test_phases_machines_and_the_first_checkpoint_of_each_are_said_at_once(capsys):
     """Also right after a line."""
     progress = ProgressLine(EventPrinter(), SPEC)
-    progress.show(observed(T0, step=11), 0.5)
+    progress.show(observed(T0, step=11), 0.5, 1.0)
     assert len(lines(capsys)) == 1
     at = T0 + 1
-    progress.show(observed(at + 1, step=12, committed_step=10), 0.5)
-    progress.show(observed(at + 2, step=14, committed_step=14), 0.5)
+    progress.show(observed(at + 1, step=12, committed_step=10), 0.5, 1.0)
+    progress.show(observed(at + 2, step=14, committed_step=14), 0.5, 1.0)
     progress.show(
-        observed(at + 3, step=15, committed_step=14, phase=Phase.STOPPED, message="the notice came"), 1.5
+        observed(at + 3, step=15, committed_step=14, phase=Phase.STOPPED, message="the notice came"), 1.5, 3.0
     )
-    progress.show(observed(at + 4, incarnation=2, phase=Phase.BOOT), 1.5)
+    progress.show(observed(at + 4, incarnation=2, phase=Phase.BOOT), 1.5, 3.0)
     assert lines(capsys) == [
         "job runs, step 12 of 400, checkpoint at step 10, 0.5000 USD, TPU #1",
         "job stopped, step 15 of 400, checkpoint at step 14, 1.50 USD, TPU #1, the notice came",
@@ -87,7 +87,7 @@ def test_phases_machines_and_the_first_checkpoint_of_each_are_said_at_once(capsy
 
 def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
     """A TPU that is being replaced is not said to run its job."""
-    ProgressLine(EventPrinter(), SPEC).show(observed(T0, GOES, step=278, loss=2.206), 0.1)
+    ProgressLine(EventPrinter(), SPEC).show(observed(T0, GOES, step=278, loss=2.206), 0.1, 0.2)
     assert lines(capsys) == ["last report of the job, step 278 of 400, loss 2.206, 0.1000 USD, TPU #1"]
 
 
@@ -96,15 +96,15 @@ def test_rate_and_remaining_time_and_budget_are_said(capsys):
     far = {"step": 120000, "total_steps": 500000, "loss": 2.345, "rate": 3.21, "committed_step": 119000}
     (report,) = observed(T0, **far).world.heartbeats.value
     spec = replace(SPEC, job=replace(SPEC.job, target_steps=None))
-    assert live_text(report, spec, 12.34) == (
+    assert live_text(report, spec, 12.34, 15.0) == (
         "loss 2.345, 3.21 steps/s, checkpoint at step 119000, 12.34 USD"
     )
     assert bar_of(report, spec) == (0.24, "step 120000 of 500000, 32 h 53 min left")
     assert bar_of(replace(report, total_steps=None), spec) is None
     assert "loss 2.345, 3.21 steps/s, 32 h 53 min left" in progress_text(report, spec, 12.34)
-    assert "3.21 steps/s, checkpoint" in live_text(replace(report, total_steps=None), spec, 12.34)
+    assert "3.21 steps/s, checkpoint" in live_text(replace(report, total_steps=None), spec, 12.34, 15.0)
     bounded = replace(spec, watch=replace(spec.watch, budget_usd=20.0))
-    assert live_text(report, bounded, 12.34).endswith("12.34 of 20 USD")
+    assert live_text(report, bounded, 12.34, 15.0).endswith("15.00 of 20 USD")
 
 
 def test_a_wait_is_said_once_and_again_after_minutes(capsys):
@@ -202,7 +202,7 @@ def play():
     with printer:
         printer(Event(T0, "preempted", "TPU mine-tpu-g1 is PREEMPTED " + "and more words " * 6))
         for second in range(8):
-            progress.show(observed(T0 + second, step=second, committed_step=second), 0.5)
+            progress.show(observed(T0 + second, step=second, committed_step=second), 0.5, 1.0)
         if printer.live:
             printer._line._live.refresh()
 

@@ -39,13 +39,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class DeploymentFacts:
-    """Hold everything that an explanation uses: what `status` reads, and this computer's journal."""
+    """
+    Hold everything that an explanation uses: what `status` reads, and this computer's journal.
+
+    *most_usd* is the cost so far by the highest prices, by which a budget ends.
+    """
 
     spec: Spec
     world: World
     record: Record
     plan: Plan
-    usd: float = 0.0
+    most_usd: float = 0.0
     watching: Watching | None = None
     journal: tuple[Entry, ...] = ()
 

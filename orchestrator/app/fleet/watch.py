@@ -117,7 +117,7 @@ class _NodeScreen:
     def __init__(self, node: str, losses: Losses) -> None:
         self._node, self._losses = node, losses
 
-    def show(self, result: Pass, usd: float) -> None:
+    def show(self, result: Pass, usd: float, most_usd: float) -> None:
         self._losses.take(self._node, result)
 
     def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:

@@ -33,8 +33,8 @@ QUIET_LOOKS = 4
 class Screen(Protocol):
     """A display of the job's progress that turns the first Ctrl-C into a gentle end."""
 
-    def show(self, result: Pass, usd: float) -> None:
-        """Show what a pass has observed of the job, which has cost *usd* so far."""
+    def show(self, result: Pass, usd: float, most_usd: float) -> None:
+        """Show what a pass has observed of the job, and its cost so far, also by the highest prices."""
 
     def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Call *stop* at the first Ctrl-C while the block runs, and end at once at the second."""
@@ -100,7 +100,8 @@ class Publication:
     def after(self, result: Pass) -> None:
         """Publish one pass: its status, the points of the curve, and the metrics."""
         session, record, world = self._session, self._session.records.current, result.world
-        observation = Observation(world, record, session.cost(record, world.observed_at), result.plan)
+        usd, most = (cost(record, world.observed_at) for cost in (session.cost, session.cost_at_most))
+        observation = Observation(world, record, usd, most, result.plan)
         body = body_of(session, observation, loop_of(session.holder, 0.0))
         # Do not write to an Unknown bucket: each try would delay the pass by its timeout.
         usable = record.bucket.observed and isinstance(world.bucket, Present)
@@ -201,7 +202,8 @@ def _passes(
         watcher.wake.set()
 
     def show(result: Pass) -> None:
-        screen.show(result, session.cost(session.records.current, result.world.observed_at))
+        record, at = session.records.current, result.world.observed_at
+        screen.show(result, session.cost(record, at), session.cost_at_most(record, at))
         for failure in result.failures:
             session.reporter.failure(failure, session.clock.now())
 

@@ -34,11 +34,16 @@ from orchestrator.planning.update_record import learn
 
 @dataclass(frozen=True)
 class Observation:
-    """The observation of a deployment at one moment, and what a pass would do about it."""
+    """
+    The observation of a deployment at one moment, and what a pass would do about it.
+
+    *usd* is the cost so far; *most_usd* is that at the highest prices, by which a budget ends.
+    """
 
     world: World
     record: Record
     usd: float
+    most_usd: float
     plan: Plan
 
 
@@ -47,8 +52,8 @@ def observe_now(session: Session) -> Observation:
     record = session.records.current
     world = observe(session.cloud, session.spec, record, session.blueprint.bucket, session.clock.now())
     record = learn(record, world)
-    usd = session.cost(record, world.observed_at)
-    return Observation(world, record, usd, decide(session.spec, world, record, usd))
+    usd, most = (cost(record, world.observed_at) for cost in (session.cost, session.cost_at_most))
+    return Observation(world, record, usd, most, decide(session.spec, world, record, most))
 
 
 def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Session:
@@ -111,6 +116,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
         "up": bool(record.job.bundle),
         "deleted_at": bill.deleted_at if bill else None,
         "cost_usd": round(bill.spending.usd if bill else found.usd, 4),
+        "cost_most_usd": round(bill.spending.upper_usd if bill else found.most_usd, 4),
         "unpriced": list(bill.spending.unknown if bill else session.unpriced(record, world.observed_at)),
         "resources": _resources(session, world, record),
         "workers": _workers(world),

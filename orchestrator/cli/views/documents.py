@@ -175,8 +175,8 @@ KINDS: Mapping[str, Any] = {
     "watch-on-vm": {"vm": str, "running": bool, "changes": int, "digest?": str},
     "status": {
         "name": str, "project": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
-        "unclaimed?": str, "incarnation": int, "preemptions": int, "cost_usd": float, "up?": bool,
-        "deleted_at?": maybe(float),
+        "unclaimed?": str, "incarnation": int, "preemptions": int, "cost_usd": float,
+        "cost_most_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{

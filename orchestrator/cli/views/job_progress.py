@@ -75,12 +75,12 @@ class ProgressLine:
 
         return gentle(leave)
 
-    def show(self, result: Pass, usd: float) -> None:
+    def show(self, result: Pass, usd: float, most_usd: float) -> None:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
         self._printer.waiting(result.plan.waiting, result.world.observed_at)
-        self.show_job(result, usd)
+        self.show_job(result, usd, most_usd)
 
-    def show_job(self, result: Pass, usd: float) -> None:
+    def show_job(self, result: Pass, usd: float, most_usd: float) -> None:
         """Show the step, checkpoint, loss and cost of one pass, without what is waited for."""
         at = result.world.observed_at
         beats = result.world.known_heartbeats
@@ -92,7 +92,7 @@ class ProgressLine:
         # The heartbeat of a lost machine remains, and would show a running job.
         lost = slowest.phase is Phase.RUN and any(change.asks_for_tpu for change in result.plan.changes)
         text = progress_text(slowest, self._spec, usd, lost=lost)
-        text_now = live_text(slowest, self._spec, usd, lost=lost)
+        text_now = live_text(slowest, self._spec, usd, most_usd, lost=lost)
         self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec))
         found = uncommitted(beats)
         lying = "" if found is None else uncommitted_text(self._spec.job.checkpoint, found)
@@ -130,12 +130,16 @@ def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False
     return ", ".join([*parts, beat.message] if beat.message else parts)
 
 
-def live_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
-    """Return a line for the live line, whose important part fits 80 columns; the bar shows the rest."""
+def live_text(beat: Heartbeat, spec: Spec, usd: float, most_usd: float, *, lost: bool = False) -> str:
+    """
+    Return a line for the live line, whose important part fits 80 columns; the bar shows the rest.
+
+    Beside a budget stands *most_usd*, the cost by the highest prices, by which the budget ends.
+    """
     figures = _figures(beat, spec, of_bar=bar_of(beat, spec) is None)
     runs = beat.phase is Phase.RUN and not lost and figures
     budget = spec.watch.budget_usd
-    cost = usd_text(usd) if budget is None else f"{usd:.2f} of {budget:g} USD"
+    cost = usd_text(usd) if budget is None else f"{most_usd:.2f} of {budget:g} USD"
     return ", ".join([*([] if runs else [_phase(beat, lost=lost)]), *figures, cost])
 
 

@@ -174,12 +174,20 @@ def _unreported(body: dict[str, Any]) -> list[Field]:
 
 def _cost(body: dict[str, Any], *, unbilled: bool) -> list[Field]:
     billed = "nothing is billed" if unbilled else "not a bill"
-    limit = f" of {body['budget_usd']:g} USD" if body["budget_usd"] is not None else ""
+    limit = _limit(body)
     if body.get("unpriced"):
         missing = ", ".join(body["unpriced"])
-        least = f"at least {usd_text(body['cost_usd'])}{limit} so far"
-        return [Field("cost", f"{least}; no price is known for: {missing}")]
-    return [Field("cost", f"about {usd_text(body['cost_usd'])}{limit} so far (an estimate, {billed})")]
+        least = f"at least {usd_text(body['cost_usd'])} so far"
+        return [Field("cost", f"{least}{limit}; no price is known for: {missing}")]
+    return [Field("cost", f"about {usd_text(body['cost_usd'])} so far (an estimate, {billed}){limit}")]
+
+
+def _limit(body: dict[str, Any]) -> str:
+    """Return how much of the budget is spent, "" without one; the watch of an earlier release knows one sum."""
+    if body["budget_usd"] is None:
+        return ""
+    most = body.get("cost_most_usd", body["cost_usd"])
+    return f"; by the highest prices {most:.2f} of {body['budget_usd']:g} USD"
 
 
 def _unclaimed(body: dict[str, Any]) -> list[Field]:
