@@ -59,7 +59,7 @@ class Container:
         """Return the digest that all machines of the deployment run, "" while it is unknown."""
         return self.pinned.partition("@")[2]
 
-    def bring(self) -> None:
+    def pull(self) -> None:
         """
         Pull the image with the digest that all machines of this push use.
 

@@ -3,7 +3,7 @@
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import Cost, every_bill, read_bills
-from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import observe_now
 from orchestrator.contract.bucket.object_names import CACHES
@@ -25,7 +25,7 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
         if not bills:
             raise
         return _with_earlier(bills[-1], bills[:-1])
-    sweep_expired(session)
+    end_expired(session)
     bills = read_bills(session)
     record = session.records.current
     if bills and not (record.started_at or record.spans):

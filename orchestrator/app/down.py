@@ -9,7 +9,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.cost import spending_of
 from orchestrator.app.deployment.bills import keep_bill
-from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
@@ -76,7 +76,7 @@ def take_down(
     # session is one of several to delete, and its caller knows when the local cloud is idle.
     alone = session is None
     session = session or Session(choice, reporter, forgiving=True)
-    sweep_expired(session)
+    end_expired(session)
     with (
         leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
         session.holding_lease("down", take_over=take_over),

@@ -7,7 +7,7 @@ from orchestrator.advice.explain.explain import explain
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Explanation, Watching
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import holder_of, observe_now
 
@@ -18,7 +18,7 @@ JOURNAL_BYTES = 64 << 10
 def explain_deployment(choice: Choice, name: str | None, reporter: Reporter) -> Explanation:
     """Return why the deployment is in its state, and what happens next and when."""
     session = open_session(choice, name, reporter)
-    sweep_expired(session)
+    end_expired(session)
     with reporter:
         return explained(session)
 

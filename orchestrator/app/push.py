@@ -5,7 +5,7 @@ from enum import Enum
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
-from orchestrator.app.deployment.expired import remember, sweep_expired
+from orchestrator.app.deployment.expired import end_expired, remember
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.job_data import check_sources, read_data, say_what_is_sent, send_data
 from orchestrator.app.source.wanted import build_artifacts, with_reported_end, with_wanted
@@ -85,7 +85,7 @@ class WantedPush:
 def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed:
     """Install code and settings on the machines, which restart the job; *dry_run* only returns the plan."""
     session = Session(choice, reporter)
-    sweep_expired(session)
+    end_expired(session)
     _must_run(session)
     before = session.records.current.job.bundle
     sets = read_data(session.path, session.spec, choice.cloud, reporter)

@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import read_bills
-from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import body_of, holder_of, observe_now
 from orchestrator.config.rules.progress_patterns import progress_text
@@ -34,7 +34,7 @@ def write_report(
 ) -> tuple[Path, PageFacts]:
     """Write the page to *output*, by default NAME-report.html; return its path and its facts."""
     session = open_session(choice, name, reporter, only_looks=True)
-    sweep_expired(session)
+    end_expired(session)
     with reporter:
         facts = facts_of(session)
     path = output or Path(f"{session.spec.name}-report.html")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
-from orchestrator.app.deployment.expired import remember, sweep_expired
+from orchestrator.app.deployment.expired import end_expired, remember
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.plan_file import check, foresee_up, open_approved
 from orchestrator.app.source.job_data import (
@@ -141,7 +141,7 @@ def bring_up(
         session, approved = open_approved(choice, options.plan, reporter)
     else:
         session = session or Session(choice, reporter)
-    sweep_expired(session)
+    end_expired(session)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     if options.says_what_is_sent:
         say_what_is_sent(session, sets)

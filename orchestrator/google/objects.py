@@ -180,7 +180,7 @@ class GcsStore:
         """Download an object in ranges, *streams* at a time, and verify its checksum, which the client does not."""
         size, whole = int(blob.size), imported("google_crc32c").Checksum()
 
-        def bring(start: int) -> bytes:
+        def read(start: int) -> bytes:
             taken, length = Taken(RANGE), min(RANGE, size - start)
             pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
             span = {"start": start, "end": start + length - 1, "raw_download": True, "checksum": None}
@@ -195,7 +195,7 @@ class GcsStore:
             while waiting or under_way:
                 # One range more than streams, so that downloads continue while one is written.
                 while waiting and len(under_way) <= streams:
-                    under_way.append(pool.submit(bring, waiting.popleft()))
+                    under_way.append(pool.submit(read, waiting.popleft()))
                 data = under_way.popleft().result()
                 whole.update(data)
                 digest.write(data)

@@ -21,8 +21,8 @@ class Leg:
 
 
 def legs(spec: Spec) -> tuple[Leg, ...]:
-    """Return the safety nets for VM and TPU, and the sweep by the next command on this computer."""
-    return (_vm(spec), _node(spec), _sweep(spec))
+    """Return the safety nets for VM and TPU, and the clean-up by the next command on this computer."""
+    return (_vm(spec), _node(spec), _next_command(spec))
 
 
 def _vm(spec: Spec) -> Leg:
@@ -48,7 +48,7 @@ def _run(spec: Spec) -> str:
     return str(spec.tpu.max_run_duration or "7d")
 
 
-def _sweep(spec: Spec) -> Leg:
+def _next_command(spec: Spec) -> Leg:
     return Leg("all", True, f"deleted after {spec.watch.ttl}, by the next tpuctl command on this computer")
 
 

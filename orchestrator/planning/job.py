@@ -31,7 +31,7 @@ OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 """Final phases: a worker that has reported one need not report any more."""
 BOOT_GRACE = 120.0
 """Seconds that a READY machine may be silent before it is checked over SSH."""
-LOOK_SOON = 2.0
+POLL_SOON = 2.0
 """Shortest time between two looks at machines that start, in seconds."""
 WEDGED = 900.0
 """Seconds of silence after which a worker that answers over SSH is restarted instead of only started."""
@@ -193,7 +193,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
     change = Change(Kind.JOB, verb, spec.name, reason.text, node.zone, record.node.incarnation)
     # A machine that boots cannot be reached yet, and reports soon: what it is at is to be seen then.
-    return Step((change,), wake_in=None if beats else growing(LOOK_SOON, _age(world, record)), rule=rule)
+    return Step((change,), wake_in=None if beats else growing(POLL_SOON, _age(world, record)), rule=rule)
 
 
 def _blocked(why: str) -> Step:
@@ -317,4 +317,4 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
     why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
     why = why if beats else "; no report yet"
     text = f"{len(running)} of {expected} workers are running{why}"
-    return Step(waiting=text, wake_in=LOOK_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)
+    return Step(waiting=text, wake_in=POLL_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)

@@ -78,7 +78,7 @@ def has_no_steps(saving: CheckpointSpec) -> bool:
     return format_of(saving.format, saving.marker).at_end
 
 
-def brought_text(beats: Sequence[Heartbeat]) -> str:
+def unclaimed_files_text(beats: Sequence[Heartbeat]) -> str:
     """Return how much lies in `unclaimed/` according to the newest reports; empty for nothing."""
     count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
     if not count:
@@ -112,7 +112,7 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     step = common_step(mine)
     if step is not None:
         return f"its newest complete checkpoint is {'save' if mine[0].committed_counted else 'step'} {step}"
-    brought = brought_text(mine)
+    brought = unclaimed_files_text(mine)
     also = f"; {brought} came to unclaimed/" if brought else ""
     if has_no_steps(saving):
         stay = "; what it wrote to the bucket stays there" if saving.dir == "bucket" else also

@@ -182,7 +182,7 @@ def test_a_cache_that_does_not_fit_or_is_altered_is_not_restored(lab: Lab, lie: 
     (name,) = retained(lab)
     lab.put(name, LIES[lie](parse(lab.read(name), name)).text().encode())
 
-    text = two.caches.bring_back(own_cache(folder)) or ""
+    text = two.caches.restore_one(own_cache(folder)) or ""
     assert "cannot be used, and are created again" in text
     assert not folder.exists()
     assert not list(lab.folder.rglob(".tpuctl-*"))
@@ -231,11 +231,11 @@ def test_on_a_local_cloud_paths_are_changed_and_a_program_that_holds_one_is_not_
     assert one.keeper.store(own_cache(folder)) == ""
 
     target = two.settings.layout.root / "venvs"
-    assert ("are back" in (two.caches.bring_back(own_cache(target)) or "")) is not program
+    assert ("are back" in (two.caches.restore_one(own_cache(target)) or "")) is not program
     if not program:
         assert (target / "pip").read_text() == f"#!{target}/bin/python\n"
         assert (target / "python").readlink() == target / "bin/python"
-    assert "another place" in (real.caches.bring_back(own_cache(real.settings.layout.root / "venvs")) or "")
+    assert "another place" in (real.caches.restore_one(own_cache(real.settings.layout.root / "venvs")) or "")
 
 
 def test_a_cache_that_is_too_large_is_not_stored_and_the_report_says_it(

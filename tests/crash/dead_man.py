@@ -7,7 +7,7 @@ from unittest import mock
 
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment import expired
-from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.expired import end_expired
 from tests.crash import commands
 from tests.crash.stage import HERE
 from tests.engine.engine_lab import PROJECT
@@ -74,4 +74,4 @@ def next_command(stage):
         mock.patch.object(expired, "state_folder", return_value=here),
         redirect_stderr(StringIO()),  # What it tells people is the same at hundreds of points.
     ):
-        sweep_expired(other)
+        end_expired(other)

@@ -10,7 +10,7 @@ from orchestrator.domain.spec import JobSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.planning.job import (
     BOOT_GRACE,
-    LOOK_SOON,
+    POLL_SOON,
     SILENCE,
     decide_job,
     heartbeat_interval,
@@ -114,7 +114,7 @@ def test_machines_that_boot_are_looked_at_again_soon():
     boots = world(heartbeats=Present(()))
     step = decide_job(spec(), boots, record(pushed="", first_seen={"node:1:ready": NOW - 1}))
     assert [change.kind for change in step.changes] == [Kind.JOB]
-    assert step.wake_in == LOOK_SOON
+    assert step.wake_in == POLL_SOON
     known = decide_job(spec(), world(), record(pushed="", settings_due=True))
     assert [change.kind for change in known.changes] == [Kind.JOB]
     assert known.wake_in is None

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from orchestrator.agent.attempt import advance
-from orchestrator.agent.attempt.bring_back import bring_checkpoint
+from orchestrator.agent.attempt.prepare import restore_checkpoint
 from orchestrator.agent.checkpoints import commit, restore
 from orchestrator.agent.cloud.transport import Reply
 from orchestrator.agent.interrupts import JobInterrupted
@@ -141,7 +141,7 @@ class Machine:
 
     def start(self, attempt):
         """Restore what the attempt starts from, as often as it takes; return the step, 0 for none."""
-        while (failed := bring_checkpoint(self.parts, attempt)[1]) is not None:
+        while (failed := restore_checkpoint(self.parts, attempt)[1]) is not None:
             attempt = self.agent._advance.after(attempt, failed, counted=True)
         self.parts.committer.begin(attempt.attempt, attempt.resume_step)
         return attempt.resume_step or 0

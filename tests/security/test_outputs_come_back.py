@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.agent.attempt.bring_back import bring_outputs_back
+from orchestrator.agent.attempt.prepare import restore_outputs
 from orchestrator.agent.cloud.storage import StoredBytes
 
 DATA = b"* * * * * root id\n"
@@ -48,7 +48,7 @@ def bring(bucket, folder):
     job = SimpleNamespace(incarnation=2, worker=0, workers=1, bundle="b", settings_digest="s")
     log = SimpleNamespace(line=lambda _: None)
     local = SimpleNamespace(folder=folder)
-    bring_outputs_back(SimpleNamespace(local=local, settings=job, bucket=bucket, log=log))
+    restore_outputs(SimpleNamespace(local=local, settings=job, bucket=bucket, log=log))
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 

@@ -71,7 +71,7 @@ def live(seed, trace=None):
         with ExitStack() as stack:
             stack.enter_context(patch.object(many_loops, "TICK", TICK))
             # Tens of megabytes for machines that are none.
-            stack.enter_context(patch.object(wanted, "bring_uv", lambda *_: None))
+            stack.enter_context(patch.object(wanted, "download_uv", lambda *_: None))
             world = FleetLife(seed, folder, trace or (lambda line: None))
             stack.enter_context(world.cloud.open())
             try:

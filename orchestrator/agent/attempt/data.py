@@ -68,7 +68,7 @@ class Data:
         """Return whether the bundle in use has a data list."""
         return (self._layout.current / DATA_LIST).is_file()
 
-    def bring(self) -> None:
+    def download(self) -> None:
         """
         Download all files, verify them, and link them into the code folder.
 
@@ -260,7 +260,7 @@ TICK = 0.1
 REPORT_EVERY = 2.0
 
 
-def bring_data(parts: Parts) -> Optional[JobOutcome]:
+def download_data(parts: Parts) -> Optional[JobOutcome]:
     """
     Provide the data that the code asks for; return an outcome if that fails, else None.
 
@@ -270,7 +270,7 @@ def bring_data(parts: Parts) -> Optional[JobOutcome]:
     if not data.wants():
         return None
     parts.status.time("data_began")
-    task = Task("data", lambda: parts.patiently("bring the data", data.bring))
+    task = Task("data", lambda: parts.patiently("download the data", data.download))
     reported_at = 0.0
     try:
         while task.is_alive():

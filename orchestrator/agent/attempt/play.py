@@ -10,11 +10,16 @@ from typing import Any, Mapping, Optional, TypeVar
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt import record as records
 from orchestrator.agent.attempt.advance import going_back_text
-from orchestrator.agent.attempt.bring_back import bring_checkpoint, bring_image, bring_python, fetch_code
-from orchestrator.agent.attempt.data import bring_data
+from orchestrator.agent.attempt.data import download_data
 from orchestrator.agent.attempt.follow import Follower
 from orchestrator.agent.attempt.job import Job, job_environ
 from orchestrator.agent.attempt.last_commit import commit_in_time, conclude
+from orchestrator.agent.attempt.prepare import (
+    fetch_code,
+    install_wanted_python,
+    pull_image,
+    restore_checkpoint,
+)
 from orchestrator.agent.attempt.record import StartRecord
 from orchestrator.agent.checkpoints.restore import NOTHING
 from orchestrator.agent.interrupts import EndingKind, JobInterrupted
@@ -87,18 +92,18 @@ class Player:
 
     def _prepare(self, attempt: Attempt) -> Optional[JobOutcome]:
         """Restore the checkpoint and install code, data and packages; return None when the job can start."""
-        back = Task("restore", partial(bring_checkpoint, self._parts, attempt))
+        back = Task("restore", partial(restore_checkpoint, self._parts, attempt))
         # Setup needs the code but not the checkpoint, and both take minutes, so they overlap.
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
         if attempt.failures == NOT_BY_CHANCE and self._parts.caches.came_back():
             self._without_what_came_back("the job has failed twice")
-        image = Task("image", partial(bring_image, self._parts))
+        image = Task("image", partial(pull_image, self._parts))
         # Without `job.image` the key of the caches is known already, so their download starts now.
-        caches = Task("caches", self._parts.caches.bring) if self._parts.container is None else None
-        failed = bring_data(self._parts)
+        caches = Task("caches", self._parts.caches.restore) if self._parts.container is None else None
+        failed = download_data(self._parts)
         failed = self._wait(image) or failed
         if failed is None or caches is not None:
-            self._wait(caches or Task("caches", self._parts.caches.bring))
+            self._wait(caches or Task("caches", self._parts.caches.restore))
         failed = failed or self._made_ready(attempt)
         if failed is not None:
             # The restore moves files, so it must end before another attempt starts.
@@ -116,11 +121,11 @@ class Player:
 
     def _made_ready(self, attempt: Attempt) -> Optional[JobOutcome]:
         """Install what the job needs; if that fails with packages of an earlier machine, retry without them."""
-        failed = bring_python(self._parts) or self._set_up(attempt)
+        failed = install_wanted_python(self._parts) or self._set_up(attempt)
         if failed is None or failed.verdict is not JobVerdict.FAILED or not self._parts.caches.came_back():
             return failed
         self._without_what_came_back(failed.reason)
-        return bring_python(self._parts) or self._set_up(attempt)
+        return install_wanted_python(self._parts) or self._set_up(attempt)
 
     def _without_what_came_back(self, why: str) -> None:
         note = (

@@ -73,7 +73,7 @@ class Caches:
         self.image: Files = {}
         self.programs_back: Optional[int] = None
 
-    def bring(self) -> None:
+    def restore(self) -> None:
         """Restore the caches that fit this machine; on a failure report it once and continue without."""
         try:
             self.wanted = self._find()
@@ -82,7 +82,7 @@ class Caches:
             self._note(f"nothing is kept from machine to machine: {error}")
             return
         self._status.time("unpack_began")
-        notes = [one for one in each(self.bring_back, missing, PARALLEL) if one]
+        notes = [one for one in each(self.restore_one, missing, PARALLEL) if one]
         if notes:
             self._status.time("unpacked")
         for text in notes:
@@ -133,7 +133,7 @@ class Caches:
             return False
         return not self._given_up and known.get("key") != cache.key
 
-    def bring_back(self, cache: Cache) -> Optional[str]:
+    def restore_one(self, cache: Cache) -> Optional[str]:
         """Restore one cache; return a message about it, None if the bucket has none."""
         name, began, generation = manifest_name(cache.name, cache.key), time.monotonic(), 0
         staged = {place: _incoming(path, cache.name) for place, path in cache.places.items()}

@@ -36,7 +36,7 @@ REPLACED = 3
 POLYNOMIAL = 0x82F63B78
 """The polynomial of CRC-32C, lowest power first."""
 
-PART_SECONDS, SWEEP_SECONDS = 90.0, 10.0
+PART_SECONDS, CLEAN_UP_SECONDS = 90.0, 10.0
 """Seconds to try one part, and one step of the clean-up."""
 ABANDONED = 24 * 3600.0
 
@@ -173,12 +173,12 @@ def _of_generation(
         def prepared(number: int) -> Callable[[], bytes]:
             start = number * part
 
-            def bring() -> bytes:
+            def read() -> bytes:
                 data = bucket.read_range(name, generation, start, min(start + part, size), size)
                 _write_at(file.fileno(), data, start)
                 return data
 
-            return bring
+            return read
 
         # Ended before the file is closed: a late write must not go to a reused file descriptor.
         with contextlib.closing(streams.in_order(-(-size // part), prepared)) as parts:
@@ -244,7 +244,7 @@ def upload(bucket: BucketCalls, streams: Streams, name: str, path: Path, size: i
     finally:
         # The bucket deletes the parts that it joins; this deletes the rest.
         with contextlib.suppress(AgentError):
-            _sweep(bucket, f"{name}{PARTS}", mine)
+            _delete_parts(bucket, f"{name}{PARTS}", mine)
     return digest
 
 
@@ -299,11 +299,11 @@ def _join(bucket: BucketCalls, name: str, parts: List[StoredPart], before: int) 
     raise TornError(f"{name}: the bucket has joined other bytes than were sent")
 
 
-def _sweep(bucket: BucketCalls, prefix: str, mine: str) -> None:
+def _delete_parts(bucket: BucketCalls, prefix: str, mine: str) -> None:
     """Delete our parts, and those of uploads that are too old to be in progress."""
-    for item in bucket.objects(prefix, SWEEP_SECONDS):
+    for item in bucket.objects(prefix, CLEAN_UP_SECONDS):
         if item["name"].startswith(mine) or time.time() - seconds_of(item["updated"]) > ABANDONED:
-            bucket.delete(item["name"], int(item["generation"]), SWEEP_SECONDS)
+            bucket.delete(item["name"], int(item["generation"]), CLEAN_UP_SECONDS)
 
 
 def joined_crc(parts: Sequence[StoredPart]) -> Optional[int]:

@@ -44,7 +44,7 @@ def stored_spec(spec: Spec) -> bytes:
     return json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
 
 
-def sweep_expired(session: Session) -> None:
+def end_expired(session: Session) -> None:
     """
     End every other deployment of this computer whose ttl is over, one pass each.
 

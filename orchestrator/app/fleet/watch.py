@@ -202,7 +202,7 @@ class FleetWatch(WatchAll[Reporter]):
             if error.message != self._said:
                 self._reporter.say(f"the queue: {error.message}", style="warning")
             self._said = error.message
-            if isinstance(error, RemoteError) and self._bring_slurm():
+            if isinstance(error, RemoteError) and self._restart_slurm():
                 self._losses.wake.set()
 
     def _complain(self, wrong: Mapping[str, TpuctlError]) -> None:
@@ -213,7 +213,7 @@ class FleetWatch(WatchAll[Reporter]):
                 self._reporter.say(text, style="warning")
         self._wrong = now
 
-    def _bring_slurm(self) -> bool:
+    def _restart_slurm(self) -> bool:
         """Install Slurm on a VM that was recreated or lacks its files; return whether it runs."""
         try:
             controller = self._fleet.start_slurm(patience=0.0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.report import ReportMemory, facts_of
 from orchestrator.app.status.top import Deployments
@@ -70,7 +70,7 @@ class Pages:
     def first(self) -> None:
         """Observe once before serving, so that an error appears on the terminal."""
         session, memory = self._opened("")
-        sweep_expired(session)
+        end_expired(session)
         facts_of(session, memory)
 
     def observe(self, wanted: str) -> tuple[PageFacts, LiveFacts]:

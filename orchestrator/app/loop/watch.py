@@ -8,7 +8,7 @@ from typing import Protocol
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.loop.hand_over import over
 from orchestrator.app.loop.metrics import Metrics
@@ -69,7 +69,7 @@ def watch(
     if loop and over(session):
         record = session.records.current
         return Watched(record.outcome, record.reason)
-    sweep_expired(session)
+    end_expired(session)
     stopped = threading.Event()
     with ExitStack() as stack:
         metrics = Metrics(port, session.spec.name) if port else None

@@ -47,7 +47,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     digest = agent_zipapp.build(fresh)
     Path(fresh).replace(agent_file(session.bundles, digest))
     if session.choice.cloud != "local":
-        bring_uv(session.spec, session.bundles, session.reporter)
+        download_uv(session.spec, session.bundles, session.reporter)
     return bundle.digest, digest
 
 
@@ -63,7 +63,7 @@ def need_python(spec: Spec) -> None:
         )
 
 
-def bring_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
+def download_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
     """
     Put uv, the program of `tpuctl-venv`, where uploads are taken from; two builds if the VM has Arm processors.
 

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import last_bill
-from orchestrator.app.deployment.expired import sweep_expired
+from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.this_computer.holder import process_ended
 from orchestrator.app.this_computer.quick_status import aged_status, keep_mark
@@ -28,7 +28,7 @@ from orchestrator.planning.save_interval import reported_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.planning.tpu.queued_tpu import state_text
-from orchestrator.planning.unclaimed import brought_text, uncommitted, uncommitted_text
+from orchestrator.planning.unclaimed import unclaimed_files_text, uncommitted, uncommitted_text
 from orchestrator.planning.update_record import learn
 
 
@@ -61,7 +61,7 @@ def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Ses
     session = open_session(choice, name, reporter, only_looks=True)
     if not name and not choice.settings:
         keep_mark(choice.cloud, session.spec.project, session.path, session.folder)
-    sweep_expired(session)
+    end_expired(session)
     return session
 
 
@@ -110,7 +110,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
         "outcome": plan.outcome.value if plan.outcome else None,
         "reason": plan.reason,
         "uncommitted": "" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
-        "unclaimed": brought_text(beats),
+        "unclaimed": unclaimed_files_text(beats),
         "incarnation": last_incarnation(record),
         "preemptions": record.node.preemptions,
         "up": bool(record.job.bundle),

@@ -64,7 +64,7 @@ def billed_elsewhere(cloud: str, name: str, project: str) -> list[str]:
             continue
         try:
             record = decode((path.parent / "record.json").read_bytes(), name)
-        # Unreadable files are skipped here; the sweep of expired deployments reports them.
+        # Unreadable files are skipped here; the clean-up of expired deployments reports them.
         except (OSError, TpuctlError):
             continue
         found += [other] if billed(record) else []

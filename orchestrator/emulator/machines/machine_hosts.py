@@ -37,7 +37,7 @@ class MachineHosts(ABC):
     def __init__(self, settings: HostSettings) -> None:
         self.settings = settings
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._sweepers: list[subprocess.Popen[bytes]] = []
+        self._removals: list[subprocess.Popen[bytes]] = []
         self._holders: dict[int, str | None] = {}
 
     @abstractmethod
@@ -110,7 +110,7 @@ class MachineHosts(ABC):
             with suppress(FileNotFoundError):
                 # A rename frees the name at once; deleting a large disk takes long.
                 folder.rename(trash / f"{machine_id}.{os.urandom(4).hex()}")
-        self._sweep()
+        self._empty_trash()
 
     def holds(self, inode: int) -> bool:
         """Return whether another user's process on a machine holds the socket *inode*."""
@@ -147,7 +147,7 @@ class MachineHosts(ABC):
 
     def reattach(self) -> frozenset[str]:
         """Return the ids of machines that still run, for example after the daemon died."""
-        self._sweep()
+        self._empty_trash()
         return frozenset(machine_id for machine_id in self._known() if self.running(machine_id))
 
     def reap_all(self, *, disks: bool = False) -> None:
@@ -162,9 +162,9 @@ class MachineHosts(ABC):
 
     def drain(self) -> None:
         """Wait until the disks of removed machines are deleted."""
-        for program in self._sweepers:
+        for program in self._removals:
             program.wait()
-        self._sweepers.clear()
+        self._removals.clear()
 
     def _prepare(self, machine: Machine) -> Path:
         """Create the machine's folders and write its guest configuration; return the latter's path."""
@@ -227,7 +227,7 @@ class MachineHosts(ABC):
         except FileNotFoundError:
             return []
 
-    def _sweep(self) -> None:
+    def _empty_trash(self) -> None:
         """Delete removed disks in the background, including those that a dead daemon left."""
         trash = self.settings.root / TRASH
         if trash.is_dir():
@@ -238,4 +238,4 @@ class MachineHosts(ABC):
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            self._sweepers = [one for one in self._sweepers if one.poll() is None] + [program]
+            self._removals = [one for one in self._removals if one.poll() is None] + [program]

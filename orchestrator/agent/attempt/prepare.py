@@ -33,14 +33,14 @@ def fetch_code(parts: Parts) -> None:
     parts.status.time("fetched", again=False)
 
 
-def bring_image(parts: Parts) -> Optional[JobOutcome]:
+def pull_image(parts: Parts) -> Optional[JobOutcome]:
     """Pull the image of `job.image`, if one is set; return an outcome if that fails, else None."""
     if parts.container is None:
         return None
     parts.status.time("image_began")
     try:
         parts.patiently("read which image it is", parts.container.known)
-        parts.container.bring()
+        parts.container.pull()
     except TransientError as error:
         return JobOutcome(JobVerdict.EXCUSED, str(error))
     except (AgentError, OSError) as error:
@@ -52,7 +52,7 @@ def bring_image(parts: Parts) -> Optional[JobOutcome]:
     return None
 
 
-def bring_python(parts: Parts) -> Optional[JobOutcome]:
+def install_wanted_python(parts: Parts) -> Optional[JobOutcome]:
     """Install the Python of `job.python`; return an outcome if that fails, else None."""
     try:
         own_python(parts.environ, parts.settings.layout, lambda: parts.bucket)
@@ -61,28 +61,28 @@ def bring_python(parts: Parts) -> Optional[JobOutcome]:
     return None
 
 
-def bring_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional[JobOutcome]]:
+def restore_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional[JobOutcome]]:
     """
     Restore the checkpoint of an attempt to the disk; return also an outcome if that fails.
 
     Must not run beside the job or a commit, since it moves files in the job's checkpoint folder.
     """
     parts.status.time("restore_began")
-    bring = partial(parts.restorer.restore, attempt)
+    restore = partial(parts.restorer.restore, attempt)
     try:
         try:
-            restored = parts.patiently("restore", bring)
+            restored = parts.patiently("restore", restore)
         except TornError:
             # A failed comparison may be a bad download, so it is repeated once before the checkpoint counts
             # as torn.
-            restored = parts.patiently("restore", bring)
+            restored = parts.patiently("restore", restore)
     except TornError as error:
         parts.patiently("put the torn checkpoint aside", partial(parts.restorer.discard, attempt))
         return NOTHING, JobOutcome(JobVerdict.FAILED, f"restore: {error}")
     except SliceSizeError as error:
         return NOTHING, JobOutcome(JobVerdict.FAILED, f"restore: {error}")
     if parts.format.at_end and not parts.settings.checkpoints.in_bucket:
-        parts.patiently("bring outputs back", partial(bring_outputs_back, parts))
+        parts.patiently("restore outputs", partial(restore_outputs, parts))
     parts.status.time("restored")
     return restored, None
 
@@ -91,7 +91,7 @@ NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EN
 """Errors that mean that a name cannot exist in this folder; a retry cannot help."""
 
 
-def bring_outputs_back(parts: Parts) -> None:
+def restore_outputs(parts: Parts) -> None:
     """
     Fill an empty output folder with the files that earlier machines of this job have uploaded.
 
