@@ -39,8 +39,29 @@ INSTEAD = {
     "unheard": "nothing_reported",
 }
 """A word that names no longer hold, and what it is called."""
-FINE = {"first_seen", "FirstSeen", "UNCHANGED", "assert_nothing_left", "ttl_left"}
-"""The word for a time in the record; the state of a push and a key in `--json`; a name for users' tests."""
+IN_PACKAGE = INSTEAD | {
+    "bring": "restore, download, pull, install",
+    "brought": "restored, downloaded, unclaimed",
+    "look": "poll, check, observation",
+    "looked": "polled, checked, observed",
+    "looking": "reading, polling",
+    "looks": "polls, checks",
+}
+"""The same for the package; names of tests are sentences."""
+FINE = {
+    "bring_up",
+    "look_in_s",
+    "queued_look",
+    "first_seen",
+    "FirstSeen",
+    "UNCHANGED",
+    "assert_nothing_left",
+    "ttl_left",
+}
+"""
+The word for a time in the record; the state of a push and keys in `--json`; a name for users' tests; `up`; a
+setting of a saved local cloud.
+"""
 TWINS = {
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Place": "ZoneMemory, CallTarget, or what it is",
@@ -74,6 +95,8 @@ TWINS = {
     "rehearsed": "unbilled; a rehearsal is `tpuctl rehearse`",
     "rivals": "candidates; `rivals` is their key in the stored record",
     "Sweep": "Deletion; a sweep is a fleet's",
+    "sweep": "end_expired, delete_parts, clean_up; a sweep is a fleet's",
+    "_sweep": "as `sweep`",
     "succeeded": "has_successors, or what has succeeded",
     "want": "with_wanted, record_for_the_watch",
     "with_budget": "with_create_budget",
@@ -89,6 +112,7 @@ WHERE = {
     },
     # A SavedPlace, as heartbeats have it.
     "place": {"orchestrator/agent/checkpoints/leftovers.py", "orchestrator/agent/attempt/rescue.py"},
+    "sweep": {"orchestrator/report/sweep_plots.py"},
     # A key of a cache's manifest, and the folders that it is written from.
     "places": {"orchestrator/agent/caches/places.py", "orchestrator/agent/caches/cache_manifest.py"},
 }
@@ -115,18 +139,18 @@ def names_in(tree: ast.AST) -> Iterator[str]:
             yield node.attr
 
 
-def old_words(name: str) -> set[str]:
+def old_words(name: str, words: dict[str, str] = INSTEAD) -> set[str]:
     """Return the words of a name, in snake or camel case, that are no longer used."""
     if name in FINE:
         return set()
-    return set(re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower().split("_")) & INSTEAD.keys()
+    return set(re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower().split("_")) & words.keys()
 
 
 def found_in(room: str) -> dict[str, set[str]]:
     """Return the names with old words, by file."""
     files = {str(path.relative_to(ROOT)): path for path in (ROOT / "orchestrator" / room).rglob("*.py")}
     found = {
-        file: {name for name in names_in(ast.parse(path.read_text())) if old_words(name)}
+        file: {name for name in names_in(ast.parse(path.read_text())) if old_words(name, IN_PACKAGE)}
         for file, path in files.items()
     }
     return {file: names for file, names in found.items() if names}

@@ -225,7 +225,7 @@ class LightCloud:
             prices=self._prices_now(),
             claim=race_claim.read_claim(
                 cast("Any", self),
-                race_claim.round_to_look_up(record, Present(nodes)),
+                race_claim.round_to_read(record, Present(nodes)),
                 record,
                 Present(nodes),
             ),

@@ -26,7 +26,7 @@ from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
 from orchestrator.agent.machine.processes import clear, start_time
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
-from orchestrator.agent.pace import LOOKS
+from orchestrator.agent.pace import HEARTBEATS
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.telemetry.event_files import BucketEvents
 from orchestrator.agent.threads import Pause, Repeater, say
@@ -119,7 +119,7 @@ class Agent:
         self._win()
         attempt = self._join()
         if parts.pace.seconds() is not None:
-            self._repeat("save interval", parts.pace.write, LOOKS * self._settings.heartbeat)
+            self._repeat("save interval", parts.pace.write, HEARTBEATS * self._settings.heartbeat)
         # Started only now: before the attempt is known these threads would act on an earlier one.
         self._reached_at = time.monotonic()
         self._repeat("gang", self._follow, self._settings.poll)
@@ -128,13 +128,13 @@ class Agent:
         self._repeat("event files", parts.events.read_new, self._settings.poll)
         if not self._settings.worker:
             stored = BucketEvents(self._settings, parts.bucket, parts.events)
-            self._repeat("event files in the bucket", stored.read_new, LOOKS * self._settings.heartbeat)
+            self._repeat("event files in the bucket", stored.read_new, HEARTBEATS * self._settings.heartbeat)
         listing = self._settings.checkpoints.in_bucket
         usual = self._settings.heartbeat if listing else self._settings.poll
         self._repeat("commit", self._commit, lambda: parts.committer.pause or usual)
         self._repeat("caches", parts.keeper.keep, self._settings.heartbeat)
         uncommitted = Uncommitted(parts, self._finish.rescue, lambda: self._player.record.trains_since)
-        self._repeat("uncommitted", uncommitted.observe, LOOKS * self._settings.heartbeat)
+        self._repeat("uncommitted", uncommitted.observe, HEARTBEATS * self._settings.heartbeat)
         while True:
             over = self._player.record.over(attempt.attempt, self._settings.bundle)
             outcome = self._player.once_more(attempt) if over else self._player.play(attempt)

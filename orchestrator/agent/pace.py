@@ -27,7 +27,7 @@ from orchestrator.contract.replacing import write_atomically
 
 WORTH_TELLING = 0.05
 SAVES = 9
-LOOKS = 2
+HEARTBEATS = 2
 LEARNT = ("measured", "reported")
 RESOLUTION = 0.1
 """Seconds between two polls of the job's step; shorter saves cannot be measured and count as this long."""

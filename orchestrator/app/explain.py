@@ -25,13 +25,13 @@ def explain_deployment(choice: Choice, name: str | None, reporter: Reporter) -> 
 
 def explained(session: Session) -> Explanation:
     """Observe once and explain the observed state."""
-    looked = observe_now(session)
-    held = holder_of(session, looked.world)
+    now = observe_now(session)
+    held = holder_of(session, now.world)
     watching = held and Watching(held["who"], held["command"], held["renewed_age_s"], held["where"] == "vm")
     journal = _journal(session.folder / "journal.jsonl")
     return explain(
         DeploymentFacts(
-            session.spec, looked.world, looked.record, looked.plan, looked.most_usd, watching or None, journal
+            session.spec, now.world, now.record, now.plan, now.most_usd, watching or None, journal
         )
     )
 

@@ -28,7 +28,7 @@ def read_job_log(
     whether there was any line. *follow* continues until the deployment is over. Raise UsageError for a worker
     that has written nothing and that no TPU of the deployment file has.
     """
-    session = Session(choice, reporter, only_looks=True)
+    session = Session(choice, reporter, only_observes=True)
     log = JobLog(session.store, worker, _since(session, seconds))
     found = False
     first = True
@@ -75,7 +75,7 @@ def read_events_of(
     tail: int | None = None, seconds: float | None = None,
 ) -> None:  # fmt: skip
     """Pass tpuctl's own events to *show*, wherever its loop ran; *tail* and *seconds* as in `read_job_log`."""
-    session = Session(choice, reporter, only_looks=True)
+    session = Session(choice, reporter, only_observes=True)
     shown: set[str] = set()
     since, most = _since(session, seconds), tail
 

@@ -33,7 +33,7 @@ def write_report(
     choice: Choice, name: str | None, output: Path | None, reporter: Reporter
 ) -> tuple[Path, PageFacts]:
     """Write the page to *output*, by default NAME-report.html; return its path and its facts."""
-    session = open_session(choice, name, reporter, only_looks=True)
+    session = open_session(choice, name, reporter, only_observes=True)
     end_expired(session)
     with reporter:
         facts = facts_of(session)
@@ -63,8 +63,8 @@ class ReportMemory:
 
     def checkpoints(self, session: Session) -> tuple[tuple[int, float], ...]:
         """Return step and time of each complete checkpoint; manifests are read at most every SAVES_SECONDS."""
-        looked, found = self._saved
-        if not looked or session.clock.now() - looked >= SAVES_SECONDS:
+        observed_at, found = self._saved
+        if not observed_at or session.clock.now() - observed_at >= SAVES_SECONDS:
             try:
                 saved = read_checkpoints(session.store, session.spec.job.checkpoint)
             except TpuctlError:
@@ -80,8 +80,8 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
 
     *memory* speeds up repeated observations.
     """
-    looked = observe_now(session)
-    record, world = looked.record, looked.world
+    observation = observe_now(session)
+    record, world = observation.record, observation.world
     if not (record.started_at or record.spans):
         bills = read_bills(session)
         gone = "was deleted with its data" if bills else "is not up"
@@ -97,7 +97,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     beats = found.value if isinstance(found, Present) else ()
     points = read_curve(session.store)
     return PageFacts(
-        status=body_of(session, looked, holder_of(session, world)),
+        status=body_of(session, observation, holder_of(session, world)),
         record=record,
         beats=beats,
         events=read_events(session.store),

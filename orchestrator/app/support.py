@@ -96,7 +96,7 @@ def collect(choice: Choice, name: str | None) -> Collection:
     _know_environment(found.redactor)
     session: Session | None = None
     try:
-        session = open_session(choice, name, Reporter(), only_looks=True)
+        session = open_session(choice, name, Reporter(), only_observes=True)
         # Before any reading, because an error text may repeat what the file says.
         _know_spec(found.redactor, session.spec)
     except TpuctlError as error:

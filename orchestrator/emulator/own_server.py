@@ -13,7 +13,7 @@ from orchestrator.emulator.address import Address
 from orchestrator.emulator.machines.socket_owner import held_for_us
 from orchestrator.errors import TransientError
 
-LOOK_SECONDS = 0.01
+POLL_SECONDS = 0.01
 """Seconds between two checks of who accepts a connection."""
 
 
@@ -51,7 +51,7 @@ class _Connection(HTTPConnection):
         while (ours := held_for_us(self.sock)) is None:
             if time.monotonic() > end:
                 raise NewConnectionError(self, f"the local cloud does not answer at port {self.port}")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         if not ours:
             raise TransientError(
                 f"the local cloud has ended, and another user of this computer has its port {self.port}",

@@ -98,10 +98,10 @@ def _prepare_vm(deployment: Deployment, vm: Vm) -> None:
     """Check that the VM has what our scripts need, then run the startup script, which no boot has run."""
     host = _reached(deployment, lambda: [_vm_host(deployment, vm)])
     needs = f"deployment={shlex.quote(deployment.spec.name)}\n{_NEEDS}"
-    (looked,) = deployment.cloud.remote.run_elevated(host, needs, 60.0)
-    if looked.exit_code != 0:
+    (answer,) = deployment.cloud.remote.run_elevated(host, needs, 60.0)
+    if answer.exit_code != 0:
         raise UsageError(
-            f"{vm.name} is not fit to be the VM: {_last_line(looked)}",
+            f"{vm.name} is not fit to be the VM: {_last_line(answer)}",
             hint="fix that, then run this again; or give it back: tpuctl down", code="TPU-147",
         )  # fmt: skip
     scripts = deployment.blueprint.scripts("vm", deployment.records.current)

@@ -24,7 +24,7 @@ from orchestrator.domain.ports import Nodes, Vms
 from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, setting_aside
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.observe import PASS_ERRORS, as_error, poll, zones_to_look_at
+from orchestrator.engine.observe import PASS_ERRORS, as_error, poll, zones_to_observe
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.errors import (
     AuthError,
@@ -126,7 +126,7 @@ class Deletion:
             deployment.cloud, spec, replace(record, node=replace(record.node, queued=queued))
         )
         vm_zones = () if spec.vm == "none" else (names.vm_zone(spec),)
-        self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, record), *vm_zones)))
+        self._zones = tuple(dict.fromkeys((*zones_to_observe(spec, record), *vm_zones)))
         # What may be there although a list does not show it, and the time when all of it has shown itself.
         self._known = _known_machines(spec, record)
         self._coming = [o for o in record.operations if o.verb in MAKING]

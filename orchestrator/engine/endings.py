@@ -53,8 +53,8 @@ def raise_outcome(result: Pass) -> None:
     outcome, reason = result.plan.outcome, result.plan.reason
     machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCLAIMED:
-        brought = any(beat.unclaimed_files for beat in result.world.known_heartbeats)
-        copies = f"`{FETCH}` copies what it saved; then " if brought else ""
+        uploaded = any(beat.unclaimed_files for beat in result.world.known_heartbeats)
+        copies = f"`{FETCH}` copies what it saved; then " if uploaded else ""
         raise UnclaimedError(
             reason,
             hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as "

@@ -29,7 +29,7 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.bucket.heartbeats import Heartbeats
-from orchestrator.engine.bucket.race_claim import read_claim, round_to_look_up
+from orchestrator.engine.bucket.race_claim import read_claim, round_to_read
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.errors import UNFORESEEN, Retry, TpuctlError, UnknownCloudError
 from orchestrator.planning.tpu.tpu_types import types_of
@@ -82,7 +82,7 @@ def known_prices(tpu_types: tuple[str, ...], zones: tuple[str, ...], bucket: str
     return prices(load_catalog(), tpu_types, zones, bucket)
 
 
-def zones_to_look_at(spec: Spec, record: Record) -> tuple[str, ...]:
+def zones_to_observe(spec: Spec, record: Record) -> tuple[str, ...]:
     """Return every zone in which a machine of ours may exist: those in the file and all ever used."""
     billed = (span.zone for span in record.spans)
     return tuple(dict.fromkeys((*spec.tpu.zones, *record.zones_used, *billed)))
@@ -102,10 +102,10 @@ def observe(
 
     What fails is Unknown in the result; nothing is raised.
     """
-    zones, reports = zones_to_look_at(spec, record), reports or Heartbeats(cloud.store)
+    zones, reports = zones_to_observe(spec, record), reports or Heartbeats(cloud.store)
 
     def claimed(nodes: Observed[tuple[Node, ...]]) -> Observed[Claim]:
-        return read_claim(cloud.store, round_to_look_up(record, nodes), record, nodes)
+        return read_claim(cloud.store, round_to_read(record, nodes), record, nodes)
 
     with threads.pool(8) as pool:
         bucket_observed = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))

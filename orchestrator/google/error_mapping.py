@@ -62,9 +62,9 @@ _RATE = _rule(TransientError, "TPU-402", hints.WAIT)
 CORRUPT = _rule(TransientError, "TPU-403", hints.WAIT, "Damaged data was refused; nothing of it was used.")
 _PREEMPTED = _rule(TransientError, "TPU-405", hints.WAIT, "It was preempted while it was being created.")
 _NOT_READY = _rule(TransientError, "TPU-406", hints.WAIT)
-_MISSING = _rule(NotFoundError, "TPU-404", hints.LOOK)
-_TAKEN = _rule(ConflictError, "TPU-409", hints.LOOK)
-_PRECONDITION = _rule(PreconditionError, "TPU-412", hints.LOOK)
+_MISSING = _rule(NotFoundError, "TPU-404", hints.READ_STATUS)
+_TAKEN = _rule(ConflictError, "TPU-409", hints.READ_STATUS)
+_PRECONDITION = _rule(PreconditionError, "TPU-412", hints.READ_STATUS)
 UNKNOWN = _rule(UnknownCloudError, "TPU-499", hints.REPORT, _UNSURE)
 
 

@@ -112,8 +112,8 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     step = common_step(mine)
     if step is not None:
         return f"its newest complete checkpoint is {'save' if mine[0].committed_counted else 'step'} {step}"
-    brought = unclaimed_files_text(mine)
-    also = f"; {brought} came to unclaimed/" if brought else ""
+    uploaded = unclaimed_files_text(mine)
+    also = f"; {uploaded} came to unclaimed/" if uploaded else ""
     if has_no_steps(saving):
         stay = "; what it wrote to the bucket stays there" if saving.dir == "bucket" else also
         return f"its job has no steps and starts again{stay}"

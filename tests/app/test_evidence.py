@@ -76,7 +76,7 @@ def test_a_rehearsal_waits_for_no_command_whose_cloud_is_gone(tmp_path, monkeypa
         return started[0]
 
     monkeypatch.setattr(stage, "start", start)
-    monkeypatch.setattr("orchestrator.app.rehearsal.stage.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.app.rehearsal.stage.POLL_SECONDS", 0.05)
     with pytest.raises(LocalCloudError, match="is gone"):
         stage.call("up")
     assert started[0].poll() is not None

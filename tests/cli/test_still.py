@@ -51,7 +51,7 @@ def test_neither_beside_other_lines_nor_into_a_question(printer, capsys):
 
 def test_up_watches_over_its_own_silence(tmp_path, monkeypatch):
     """From its first call to its last, also where no event and no wait tells of it."""
-    monkeypatch.setattr(still, "LOOK", 0.001)
+    monkeypatch.setattr(still, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(still, "SILENCE", -1.0)
     with Cloud(tmp_path).open() as cloud:
         said = User(cloud).up()

@@ -7,7 +7,7 @@ from orchestrator.domain import names
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
-from orchestrator.engine.observe import zones_to_look_at
+from orchestrator.engine.observe import zones_to_observe
 from orchestrator.engine.records.record_format import decode
 from tests.kit.wire import clients
 from tests.simulation import invariants
@@ -90,7 +90,7 @@ def check_running(stage, scenario, before):
     _always(stage, scenario, before)
     retained = record(stage)
     demand("I8", invariants.i8_truly(retained.outcome, really=False))
-    zones = (*zones_to_look_at(scenario.spec, retained), names.vm_zone(scenario.spec))
+    zones = (*zones_to_observe(scenario.spec, retained), names.vm_zone(scenario.spec))
     demand("I1", invariants.i1_findable(ours(stage), "demo", zones))
     demand("I3", invariants.i3_never_back(before.checkpoint, newest(stage, scenario.spec)))
     _left_alone(stage, scenario)

@@ -8,7 +8,7 @@ from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.emulator.state.values.instance import Status
 from orchestrator.emulator.state.values.node import DEAD, Health, NodeState
-from orchestrator.engine.observe import zones_to_look_at
+from orchestrator.engine.observe import zones_to_observe
 from orchestrator.planning.tpu.race import WIDEST, races
 from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants
@@ -168,7 +168,7 @@ class Checks:
         self._note(deployment)
         spec, record = self.world.specs[deployment], self.world.stored_history(deployment)
         vm_zone = () if spec.vm == "none" else (names.vm_zone(spec),)
-        known = zones_to_look_at(spec, record) if record is not None else spec.tpu.zones
+        known = zones_to_observe(spec, record) if record is not None else spec.tpu.zones
         live = [one for one in self.live(deployment) if one.kind != "disk"]
         self.demand("I1", invariants.i1_findable(live, deployment, {*known, *vm_zone}), deployment)
         machines = self.world.machines

@@ -146,8 +146,8 @@ MECHANISMS = {
         ((lifecycle, "deleting", lambda *_: True),),
         (f"{PLANNING}decide.py::test_nodes_of_older_incarnations_are_deleted",)),
     "M3 zones of earlier files are looked at": Switch(
-        ((observe, "zones_to_look_at", lambda spec, record: spec.tpu.zones),
-         (delete, "zones_to_look_at", lambda spec, record: spec.tpu.zones)),
+        ((observe, "zones_to_observe", lambda spec, record: spec.tpu.zones),
+         (delete, "zones_to_observe", lambda spec, record: spec.tpu.zones)),
         (f"{ENGINE}down.py::test_down_looks_into_every_zone_ever_used",)),
     "M4 each pass looks again, whatever it was told": Switch(
         ((reconcile, "observe", _first_look(reconcile.observe)),),

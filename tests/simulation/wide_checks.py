@@ -6,7 +6,7 @@ from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.emulator.state.values.instance import Status
 from orchestrator.emulator.state.values.node import DEAD, Health, NodeState
-from orchestrator.engine.observe import zones_to_look_at
+from orchestrator.engine.observe import zones_to_observe
 from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants
 from tests.simulation.invariants import Live, Violation
@@ -137,7 +137,7 @@ class WideChecks:
         """Check what must hold at every moment."""
         spec, record = loop.spec, loop.records.current
         vm_zone = () if spec.vm == "none" else (names.vm_zone(spec),)
-        zones = {*zones_to_look_at(spec, record), *vm_zone}
+        zones = {*zones_to_observe(spec, record), *vm_zone}
         self.demand("I1", invariants.i1_findable(self.live(loop.name), loop.name, zones), loop.name)
         machines = self.world.machines
         self.demand("I2", invariants.i2_one_writer({}, machines.zombie_writes))

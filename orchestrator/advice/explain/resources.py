@@ -55,7 +55,7 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
         held = observed.value
         evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
         return ExplainedPart("bucket", "present", "it is there", step.rule, evidence, calm=True)
-    asked = (_looked("bucket", observed, now), *journal_of(facts, "bucket"))
+    asked = (_observation_of("bucket", observed, now), *journal_of(facts, "bucket"))
     if step.rule is LoopRule.BUCKET_GONE:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
         you = "tpuctl down --delete-data, then tpuctl up, to start over"
@@ -71,7 +71,7 @@ def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
     if isinstance(observed, Unknown):
         return not_visible("VM", observed, facts)
     step = decide_vm(facts.spec, facts.world, facts.record)
-    evidence = (_looked(names.vm_name(facts.spec), observed, now), *journal_of(facts, "vm"))
+    evidence = (_observation_of(names.vm_name(facts.spec), observed, now), *journal_of(facts, "vm"))
     if isinstance(observed, Absent):
         return _asked_for("VM", "absent", step, facts, Kind.VM, evidence)
     state = observed.value.state
@@ -139,7 +139,7 @@ def _node_text(node: Node | None, record: Record) -> str:
     return f"{node.name} in {node.zone} is {node.state.name}{health}{queued}"
 
 
-def _looked(name: str, observed: Observed[Bucket] | Observed[Vm], now: float) -> Evidence:
+def _observation_of(name: str, observed: Observed[Bucket] | Observed[Vm], now: float) -> Evidence:
     if not isinstance(observed, Present):
         return Evidence("cloud", now, f"{name} is not there")
     held = observed.value

@@ -108,7 +108,7 @@ def missing_packages(spec: Spec, facts: SourceFacts) -> Missing | None:
             named = [word for word in words if not word.endswith((".txt", ".in"))]
             asked |= {found.name for word in named if (found := requirement(where, word))}
     runs = any(_INSTALLS.search(text) for _, text in shell)
-    there = _brought(asked if runs else set(), spec)
+    there = _provided(asked if runs else set(), spec)
     missing: dict[str, str] = {}
     for code, one in job.imports():
         package = PACKAGES.get(one.name.partition(".")[0])
@@ -149,7 +149,7 @@ def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     Literal paths, also with a part that only a run would show (`os.path.join(data_dir, "train.bin")`).
     Files that are opened for writing, and what `job.data` brings, do not count.
     """
-    homes = [home for home in facts.at_home if not home.is_key and not _is_brought(home.path, spec)]
+    homes = [home for home in facts.at_home if not home.is_key and not _is_provided(home.path, spec)]
     if not homes:
         return
     reported: set[str] = set()
@@ -173,7 +173,7 @@ def is_unknown(one: Import, code: Code, facts: SourceFacts) -> bool:
     return top not in sys.stdlib_module_names and top not in PACKAGES and not is_local(one, code, facts)
 
 
-def _brought(asked: set[str], spec: Spec) -> set[str]:
+def _provided(asked: set[str], spec: Spec) -> set[str]:
     """Return the requested packages, their known dependencies, and those of the image."""
     runtime = spec.tpu.runtime or ""
     pending = [TWINS.get(name, name) for name in asked]
@@ -194,7 +194,7 @@ def _hit(where: str, home: AtHome) -> Hit:
     return Hit(where, message, fix)
 
 
-def _is_brought(path: str, spec: Spec) -> bool:
+def _is_provided(path: str, spec: Spec) -> bool:
     plain = path.rstrip("/")
     return any(plain == name or plain.startswith(f"{name}/") for name in spec.job.data)
 

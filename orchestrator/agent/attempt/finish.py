@@ -66,10 +66,10 @@ class Finish:
         if newest is None and not found[0] and not parts.settings.worker:
             name = parts.patiently("check the bucket", lambda: stray_in(parts.bucket, since))
             parts.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
-        brought = self.rescue.after_the_end(attempt, committed, found)
+        rescued = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:
-            return Ending(EndingKind.DONE, f"{outcome.reason}; {in_words(brought)} beside its checkpoints")
-        return Ending(EndingKind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {in_words(brought)}")
+            return Ending(EndingKind.DONE, f"{outcome.reason}; {in_words(rescued)} beside its checkpoints")
+        return Ending(EndingKind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {in_words(rescued)}")
 
     def _retain(self) -> None:
         # The last saves were committed outside of the loop that does this.
@@ -126,9 +126,9 @@ class Finish:
         return parts.catalogue.completed(number, number)
 
 
-def in_words(brought: Unclaimed) -> str:
+def in_words(rescued: Unclaimed) -> str:
     """Return a sentence part about what one worker has uploaded."""
-    if not brought.files:
+    if not rescued.files:
         return "no file was found"
-    count = len(brought.files)
+    count = len(rescued.files)
     return f"{count} file{'' if count == 1 else 's'} of it {'is' if count == 1 else 'are'} in unclaimed/"

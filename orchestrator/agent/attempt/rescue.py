@@ -77,7 +77,7 @@ class Rescue:
         Raise JobInterrupted; the next agent, or `in_time`, then continues.
         """
         manifest = self._manifest(attempt.attempt, Why.ENDED if committed is None else Why.BESIDE)
-        return self._bring(*files, manifest, self._parts.patiently)
+        return self._upload_files(*files, manifest, self._parts.patiently)
 
     def in_time(self, why: Why, attempt: int, committed: Optional[int], since: float, seconds: float) -> None:
         """
@@ -91,7 +91,7 @@ class Rescue:
             if why is Why.NOTICE and committed is not None:
                 found = [one for one in found if one.save_like]
             if found:
-                self._bring(found, skipped, self._manifest(attempt, why), self._hurried)
+                self._upload_files(found, skipped, self._manifest(attempt, why), self._hurried)
         except (AgentError, OSError) as error:
             self._parts.status.trouble("unclaimed", f"not everything is in the bucket: {error}")
 
@@ -140,24 +140,24 @@ class Rescue:
             one.checkpoints.format, why, False, (), (), time.time(),
         )  # fmt: skip
 
-    def _bring(
+    def _upload_files(
         self, found: List[FoundFile], skipped: List[Skipped], manifest: Unclaimed, call: Call
     ) -> Unclaimed:
         """Upload what is missing and write the manifest; *call* retries failures of the bucket."""
         known: ByContent = {}
         taken: Dict[str, UnclaimedFile] = {}
-        brought: Dict[str, UnclaimedFile] = {}
+        uploaded: Dict[str, UnclaimedFile] = {}
         for one in call("read unclaimed/", self._manifests):
             for stored in one.files:
                 known[stored.sha256, stored.size], taken[stored.object] = stored, stored
                 if (one.incarnation, one.worker) == (manifest.incarnation, manifest.worker):
                     # A rewritten manifest keeps the entries that it had before.
-                    brought[stored.name] = stored
+                    uploaded[stored.name] = stored
         # Files named by a manifest may have been deleted since; those are sent again.
         there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCLAIMED)))
         known = {key: stored for key, stored in known.items() if stored.object in there and key[0]}
         if manifest.why is Why.ENDED:
-            brought.update((one.name, one) for one in call("list the checkpoints", self._in_bucket))
+            uploaded.update((one.name, one) for one in call("list the checkpoints", self._in_bucket))
         self._written = float("-inf")
         with ThreadPoolExecutor(PARALLEL) as pool:
             for start in range(0, len(found), PARALLEL):
@@ -166,20 +166,20 @@ class Rescue:
                     if isinstance(result, Skipped):
                         skipped = [*skipped, result]
                         continue
-                    brought[result.name] = known[result.sha256, result.size] = result
+                    uploaded[result.name] = known[result.sha256, result.size] = result
                     taken[result.object] = result
-                manifest = self._with(manifest, brought, skipped)
+                manifest = self._with(manifest, uploaded, skipped)
                 if time.monotonic() - self._written >= SPACING:
                     self._write(manifest, call)
         # `complete` only in the last write: after a kill before it, the next agent continues from the partial one.
-        manifest = replace(self._with(manifest, brought, skipped), complete=True)
+        manifest = replace(self._with(manifest, uploaded, skipped), complete=True)
         self._write(manifest, call)
-        say(f"unclaimed/: {len(brought)} files, {manifest.size} bytes, {len(skipped)} not brought")
+        say(f"unclaimed/: {len(uploaded)} files, {manifest.size} bytes, {len(skipped)} not brought")
         return manifest
 
     @staticmethod
-    def _with(manifest: Unclaimed, brought: Dict[str, UnclaimedFile], skipped: List[Skipped]) -> Unclaimed:
-        return replace(manifest, files=tuple(brought.values()), skipped=tuple(skipped), at=time.time())
+    def _with(manifest: Unclaimed, uploaded: Dict[str, UnclaimedFile], skipped: List[Skipped]) -> Unclaimed:
+        return replace(manifest, files=tuple(uploaded.values()), skipped=tuple(skipped), at=time.time())
 
     def _keep(
         self, one: FoundFile, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call

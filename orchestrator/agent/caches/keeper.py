@@ -35,7 +35,7 @@ from orchestrator.agent.caches.warm_start import PARALLEL, Caches, Files
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.interrupts import Interrupts
-from orchestrator.agent.pace import LOOKS
+from orchestrator.agent.pace import HEARTBEATS
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
@@ -73,7 +73,7 @@ class CacheKeeper:
         self._settings, self._bucket, self._caches = settings, bucket, caches
         self._shared = shared
         self._status, self._log, self._interrupts = status, log, interrupts
-        self._looked = 0.0
+        self._checked_at = 0.0
 
     def keep(self) -> None:
         """Store what is new since the last call; called periodically by a thread of its own."""
@@ -87,9 +87,9 @@ class CacheKeeper:
         if back is not None:
             now = len(programs(self._settings.layout))
             status.set(programs_back=back, programs_compiled=max(0, now - back))
-        rests = time.monotonic() - self._looked < LOOKS * self._settings.heartbeat
+        rests = time.monotonic() - self._checked_at < HEARTBEATS * self._settings.heartbeat
         # All workers have the same caches, so worker 0 alone stores them.
-        if self._settings.worker or (self._looked and rests):
+        if self._settings.worker or (self._checked_at and rests):
             return
         _yield_to_the_job()
         for cache in self._caches.wanted:
@@ -98,7 +98,7 @@ class CacheKeeper:
             except (AgentError, OSError) as error:
                 trouble = str(error)
             status.trouble(f"keep {cache.title}", trouble)
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
 
     def store(self, cache: Cache) -> str:
         """Store one cache if it has changed; return what prevents it, "" for nothing."""

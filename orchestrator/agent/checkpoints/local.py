@@ -31,7 +31,7 @@ CLOCK_TICKS = 0.05
 """Most seconds by which the kernel's times of a file and its folder differ for one change."""
 QUICK, MOST_QUICK = 1.0, 60.0
 """Seconds between two looks at the first save of a start, and for how long: until its commit a kill loses all."""
-LOOKING = 0.1
+READING = 0.1
 """Share of the time that quick looks may take; each may read a large file."""
 RESTLESS = 4
 """Consecutive changes after which a save that never settles is copied all the same."""
@@ -152,7 +152,7 @@ class LocalCheckpoints:
         since = self._waits_since
         if self.at_rest or not self._waits or since is None or time.monotonic() - since > MOST_QUICK:
             return None
-        return min(self._pace, max(QUICK, self._took / LOOKING))
+        return min(self._pace, max(QUICK, self._took / READING))
 
     def rest(self, *, in_order: bool = False) -> None:
         """

@@ -12,13 +12,13 @@ from orchestrator.contract.machine_errors import AgentError, TransientError
 PATH = "instance/preempted"
 HELD = 60.0
 NOT_SERVED = 60.0
-LAST_LOOK = 1.0
+LAST_POLL = 1.0
 
 
 def is_preempted(metadata: Metadata) -> bool:
     """Return whether the machine is being preempted; False without an answer within a second."""
     try:
-        return _says_so(metadata.get(PATH, LAST_LOOK))
+        return _says_so(metadata.get(PATH, LAST_POLL))
     except AgentError:
         return False
 

@@ -18,7 +18,7 @@ from orchestrator.agent.machine.docker import remove
 
 MARK = b"TPUCTL_JOB="
 PAUSE = 0.05
-LOOKS = 3
+CHECKS = 3
 
 
 def processes_of(root: Path, session: Optional[int]) -> List[int]:
@@ -43,7 +43,7 @@ def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int
     while True:
         living = processes_of(root, session)
         empty = 0 if living else empty + 1
-        if empty == LOOKS or time.monotonic() > end:
+        if empty == CHECKS or time.monotonic() > end:
             return living
         for pid in living:
             with contextlib.suppress(ProcessLookupError):

@@ -18,8 +18,8 @@ TURN = 16 << 20
 TURNS = 3
 WAITING = 256
 TAIL = 16 << 10
-LOOK = 1.0
-"""Seconds between two looks for new output: one object takes one change a second (docs/facts.md 3.2)."""
+POLL_SECONDS = 1.0
+"""Seconds between two polls of the output: one object takes one change a second (docs/facts.md 3.2)."""
 
 
 class JobLog:
@@ -125,13 +125,14 @@ class LogShipper:
     """
     Copies the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after an earlier agent's segments.
 
-    *pause* is the time until the next look in seconds. Each upload is billed, so it doubles with each, from LOOK to
+    *pause* is the time until the next poll in seconds. Each upload is billed, so it doubles with each, from
+    POLL_SECONDS to
     a heartbeat: the first lines of a start arrive within seconds, and so does a line after a silence.
     """
 
     def __init__(self, settings: Settings, bucket: JobBucket, log: JobLog) -> None:
-        self.pause = self._step = LOOK
-        self._longest = max(LOOK, settings.heartbeat if settings.heartbeat > FAST_HEARTBEAT else 0.0)
+        self.pause = self._step = POLL_SECONDS
+        self._longest = max(POLL_SECONDS, settings.heartbeat if settings.heartbeat > FAST_HEARTBEAT else 0.0)
         self._prefix = f"{LOGS}g{settings.incarnation}/w{settings.worker}/"
         self._bucket = bucket
         self._log = log
@@ -145,9 +146,9 @@ class LogShipper:
         full, growing = self._log.waiting()
         if not full and len(growing) == self._shown:
             self._silent += self.pause
-            self.pause = LOOK
+            self.pause = POLL_SECONDS
             if self._silent >= self._longest:
-                self._step = LOOK
+                self._step = POLL_SECONDS
             return
         self._silent = 0.0
         # Before the upload, so that a bucket out of reach is not tried each second either.
@@ -156,7 +157,7 @@ class LogShipper:
 
     def hasten(self) -> None:
         """Begin again with short pauses: a start of the job writes its first lines now."""
-        self.pause = self._step = LOOK
+        self.pause = self._step = POLL_SECONDS
 
     def ship(self, seconds: float = 30.0) -> None:
         """Upload the full segments and the current one. Raise AgentError; what was not uploaded keeps waiting."""

@@ -92,19 +92,19 @@ class Session:
     One deployment with everything that acts on it; parts are created on first use.
 
     *path* is the deployment file of a *spec* that was read before. A *forgiving* session continues without
-    lease and record, as `down` must; *only_looks* omits what only changes need. *lists* are shared with other
+    lease and record, as `down` must; *only_observes* omits what only changes need. *lists* are shared with other
     sessions, and so is the budget in *together*.
     """
 
     def __init__(
         self, choice: Choice, reporter: Reporter, spec: Spec | None = None, path: Path | None = None, *,
-        forgiving: bool = False, only_looks: bool = False, lists: ZoneLists | None = None,
+        forgiving: bool = False, only_observes: bool = False, lists: ZoneLists | None = None,
         together: Together | None = None,
     ) -> None:  # fmt: skip
         self.choice = choice
         self.reporter = reporter
         self._forgiving = forgiving
-        self._only_looks = only_looks
+        self._only_observes = only_observes
         self._lists = lists
         self._together = together
         self.holder = this_process("?", 0.0)
@@ -166,7 +166,7 @@ class Session:
     @cached_property
     def cloud(self) -> Cloud:
         """Return the adapters of the chosen cloud."""
-        return self._open(ask_account=not self._only_looks)
+        return self._open(ask_account=not self._only_observes)
 
     @cached_property
     def store(self) -> Store:
@@ -350,7 +350,9 @@ class Session:
 
 
 def open_session(
-    choice: Choice, name: str | None, reporter: Reporter, *, only_looks: bool = False
+    choice: Choice, name: str | None, reporter: Reporter, *, only_observes: bool = False
 ) -> Session:
     """Return the session of deployment *name* as brought up here; of the deployment file without a name."""
-    return Session(choice, reporter, spec_of(choice.cloud, name) if name else None, only_looks=only_looks)
+    return Session(
+        choice, reporter, spec_of(choice.cloud, name) if name else None, only_observes=only_observes
+    )

@@ -41,7 +41,7 @@ DIVERTING = (
 PROGRAM_SECONDS = 10.0
 
 
-def look_at_computer(cloud: str) -> Computer:
+def observe_computer(cloud: str) -> Computer:
     """Return the facts about this computer; only version queries of programs are started."""
     folder = state_path(cloud)
     programs = {name: _version(name, words) for name, words in PROGRAMS.items()}
@@ -151,7 +151,7 @@ LOCAL_PROGRAMS = ("bash", "flock", "setsid")
 SECONDS = 3.0
 
 
-def look_at_local(cloud: str) -> Local:
+def observe_local(cloud: str) -> Local:
     """Return the facts about this computer's local cloud, and whether it runs."""
     folder = local_folder()
     missing = tuple(name for name in PACKAGES if importlib.util.find_spec(name) is None)

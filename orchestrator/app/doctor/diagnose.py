@@ -8,8 +8,8 @@ from orchestrator.advice.doctor.every_check import examine
 from orchestrator.advice.doctor.facts import Facts, File, HealthFinding
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
-from orchestrator.app.doctor.computer_facts import look_at_computer, look_at_local
-from orchestrator.app.doctor.google_facts import look_at_google
+from orchestrator.app.doctor.computer_facts import observe_computer, observe_local
+from orchestrator.app.doctor.google_facts import observe_google
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.shipped_catalog import load_catalog
@@ -37,17 +37,17 @@ def diagnose(choice: Choice, *, fix: bool = False) -> Diagnosis:
     mended = _mend(facts) if fix else []
     if mended:
         # Observed again, so that a failed repair remains a finding.
-        facts = replace(facts, computer=look_at_computer(choice.cloud), local=look_at_local(choice.cloud))
+        facts = replace(facts, computer=observe_computer(choice.cloud), local=observe_local(choice.cloud))
     return Diagnosis(examine(facts), mended)
 
 
 def _gather(choice: Choice) -> Facts:
-    file = _look_at_file(choice)
-    google = look_at_google(choice, file.spec)
-    return Facts(look_at_computer(choice.cloud), file, look_at_local(choice.cloud), google)
+    file = _observe_file(choice)
+    google = observe_google(choice, file.spec)
+    return Facts(observe_computer(choice.cloud), file, observe_local(choice.cloud), google)
 
 
-def _look_at_file(choice: Choice) -> File:
+def _observe_file(choice: Choice) -> File:
     """Return the facts about the deployment file; a wrong or missing file is a finding, not an error."""
     try:
         path, spec = read_spec(choice)

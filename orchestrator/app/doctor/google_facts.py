@@ -43,7 +43,7 @@ Key = str | tuple[str, str]
 K = TypeVar("K", bound=Key)
 
 
-def look_at_google(choice: Choice, spec: Spec | None) -> Google:
+def observe_google(choice: Choice, spec: Spec | None) -> Google:
     """Return the facts about the login and the chosen cloud."""
     account, configured = gcloud_settings()
     if choice.cloud == "local":

@@ -239,7 +239,7 @@ def hold(choice: Choice, name: str, reporter: Reporter, *, held: bool, user: str
 
 def fleet_to_read(choice: Choice, reporter: Reporter) -> Fleet:
     """Return the fleet for a command that does not change its machines."""
-    return Fleet(choice, reporter, lambda _: Reporter(), only_looks=True)
+    return Fleet(choice, reporter, lambda _: Reporter(), only_observes=True)
 
 
 def task_store(fleet: Fleet, job: str, number: int) -> Store:

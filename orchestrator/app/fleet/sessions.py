@@ -92,10 +92,10 @@ class Fleet:
 
     def __init__(
         self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter], *,
-        forgiving: bool = False, only_looks: bool = False,
+        forgiving: bool = False, only_observes: bool = False,
     ) -> None:  # fmt: skip
         self.choice, self.reporter, self.reporter_of = choice, reporter, reporter_of
-        self._forgiving, self._only_looks = forgiving, only_looks
+        self._forgiving, self._only_observes = forgiving, only_observes
         self.path, spec = read_spec(choice, fleet=True)
         self.spec = head_of(spec)
         self.together = Together()
@@ -107,7 +107,7 @@ class Fleet:
         # A node's code is slurm.sh, not what is beside the fleet's file.
         return Session(
             self.choice, reporter, spec, self._code / "tpuctl.yaml", forgiving=self._forgiving,
-            only_looks=self._only_looks, lists=self._lists, together=self.together,
+            only_observes=self._only_observes, lists=self._lists, together=self.together,
         )  # fmt: skip
 
     @property

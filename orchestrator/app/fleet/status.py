@@ -79,7 +79,7 @@ class FleetStatus:
 
 def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     """Return what exists, without changes."""
-    fleet = Fleet(choice, reporter, lambda _: Reporter(), only_looks=True)
+    fleet = Fleet(choice, reporter, lambda _: Reporter(), only_observes=True)
     world = observe(fleet.head)
     vm = world.vm.value.state.value if isinstance(world.vm, Present) else (
         "none" if isinstance(world.vm, Absent) else "not known"

@@ -83,7 +83,7 @@ class Pages:
 
     def _opened(self, wanted: str) -> tuple[Session, ReportMemory]:
         if wanted not in self._open:
-            session = open_session(self._choice, wanted or self._name, self._reporter, only_looks=True)
+            session = open_session(self._choice, wanted or self._name, self._reporter, only_observes=True)
             self._open[wanted] = session, ReportMemory(session.store)
         return self._open[wanted]
 

@@ -28,7 +28,7 @@ BOOT_SECONDS = 180.0
 """Seconds for the first contact; booting a VM takes one or two minutes."""
 START_SECONDS = 600.0
 """Seconds for the loop on the VM to take the lease, which includes installing tpuctl the first time."""
-LOOK_SECONDS = 3.0
+POLL_SECONDS = 3.0
 """Seconds between two queries over SSH while the loop starts; the lease is read more often."""
 LOG = f"{ROOT}/log/watch.log"
 
@@ -172,11 +172,11 @@ def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int
 
 def _wait(session: Session, host: Host) -> None:
     """Wait until the loop holds the lease. Raise RemoteError with the loop's own message if it fails."""
-    end, said, look_at = session.clock.now() + START_SECONDS, ProgramState(), 0.0
+    end, said, poll_at = session.clock.now() + START_SECONDS, ProgramState(), 0.0
     while not _holds(session):
         now = session.clock.now()
-        if now >= look_at:
-            state, look_at = loop_on_vm.observe(session.cloud.remote, host).program, now + LOOK_SECONDS
+        if now >= poll_at:
+            state, poll_at = loop_on_vm.observe(session.cloud.remote, host).program, now + POLL_SECONDS
             # It stays installed: cron retries, and removing it could collide with a loop that is starting.
             if state.phase is ProgramPhase.FAILED or now > end:
                 raise RemoteError(

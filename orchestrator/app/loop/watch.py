@@ -26,7 +26,7 @@ from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
 from orchestrator.report.summary import Summary
 
-QUIET_LOOKS = 4
+QUIET_POLLS = 4
 """Polls of the lease in a row without a `push` after which the watch continues."""
 
 
@@ -172,7 +172,7 @@ def _let_pass(session: Session, held: LeaseHeldError) -> None:
     session.reporter.say(f"paused for tpuctl {held.asker}; resuming afterwards")
     quiet, reported = 0, False
     # Between its wish and its lease a push holds nothing, so one poll without a holder proves nothing.
-    while quiet < QUIET_LOOKS:
+    while quiet < QUIET_POLLS:
         session.clock.wait(1.0)
         try:
             found = current(session.store)

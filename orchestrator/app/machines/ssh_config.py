@@ -53,7 +53,7 @@ class Included:
 
 def ssh_config(choice: Choice, reporter: Reporter) -> SshConfig:
     """Return the Host blocks of a deployment, which stay valid when machines are replaced."""
-    session = Session(choice, reporter, only_looks=True)
+    session = Session(choice, reporter, only_observes=True)
     spec = session.spec
     own = [f"w{number}" for number in range(most_workers(spec, session.catalog))] + (
         [] if spec.vm == "none" else ["vm"]
@@ -74,7 +74,7 @@ def include(choice: Choice, text: str, approve: Callable[[Path], None], reporter
     *approve* is called before that configuration is changed, once for all deployments. The user's own lines
     stay byte for byte, and a copy is made first. Raise UsageError and OSError.
     """
-    session = Session(choice, reporter, only_looks=True)
+    session = Session(choice, reporter, only_observes=True)
     file = included_file(choice.cloud, session.project, session.spec.name)
     lines, config = _lines(file.parent), user_config()
     if lines not in _content(config):
@@ -94,7 +94,7 @@ def include(choice: Choice, text: str, approve: Callable[[Path], None], reporter
 
 def exclude(choice: Choice, reporter: Reporter) -> Included:
     """Delete the file of this deployment; with the last one, remove our lines from the user's configuration."""
-    session = Session(choice, reporter, only_looks=True)
+    session = Session(choice, reporter, only_observes=True)
     file = included_file(choice.cloud, session.project, session.spec.name)
     lines, config = _lines(file.parent), user_config()
     absent = not file.exists()

@@ -31,7 +31,7 @@ def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> No
     its first bytes are passed on. At the first connection to it `tpuctl` in the login's home becomes a link to
     its files. Raise the last error.
     """
-    session = Session(choice, reporter, only_looks=True)
+    session = Session(choice, reporter, only_observes=True)
     find = _finder(session, machine)
 
     def connect() -> ServerLine:

@@ -32,7 +32,7 @@ class RunEvidence:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._beats = Heartbeats(stage.session.cloud.store)
-        self._looked = self._answered = time.monotonic()
+        self._observed = self._answered = time.monotonic()
         self._stored: dict[tuple[int, int | None], float] = {}
         self._log = JobLog(stage.session.cloud.store)
         self._lines: list[tuple[int, int, str]] = []
@@ -49,9 +49,9 @@ class RunEvidence:
         Raise TpuctlError for a lasting outage.
         """
         now = time.monotonic()
-        if self.observations and not at_once and now - self._looked < PACE:
+        if self.observations and not at_once and now - self._observed < PACE:
             return
-        self._looked, self.observations = now, self.observations + 1
+        self._observed, self.observations = now, self.observations + 1
         self._stage.must_have_cloud()
         found = self._beats.read(None)
         try:

@@ -22,7 +22,7 @@ from orchestrator.errors import TpuctlError
 T = TypeVar("T")
 LIMIT = 900.0
 """Seconds without progress after which waiting for a moment fails."""
-LOOK = 0.3
+POLL_SECONDS = 0.3
 """Seconds between two polls; saves are polled more often."""
 AGAIN = Moment(LifeSign.TIME, 1.0)
 """The moment to preempt a new machine again if the job reports no steps."""
@@ -74,7 +74,7 @@ class Injector:
         """Wait for the end of `watch` while observing the job; return its exit status."""
         while self._watcher.poll() is None:
             self._evidence.observe()
-            time.sleep(LOOK)  # Real processes, so this wait is real time.
+            time.sleep(POLL_SECONDS)  # Real processes, so this wait is real time.
         return self._watcher.returncode
 
     def _preempt(self, node: str, *, notice: bool) -> None:
@@ -165,7 +165,7 @@ class Injector:
             if now != signs:
                 # A long setup that keeps reporting is waited for; only silence ends the rehearsal.
                 signs, end = now, time.monotonic() + LIMIT
-            time.sleep(LOOK)  # Real processes, so this wait is real time.
+            time.sleep(POLL_SECONDS)  # Real processes, so this wait is real time.
         raise TpuctlError(what, hint="run it again with --keep and look at `tpuctl logs`")
 
     def _observe(self) -> World:

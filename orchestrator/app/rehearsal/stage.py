@@ -26,7 +26,7 @@ from orchestrator.emulator.machines import start_module
 from orchestrator.errors import LocalCloudError, TpuctlError
 from orchestrator.google.lean_imports import client_class
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 """Seconds between two checks, during a command, that the local cloud still runs."""
 PASSED_ON = frozenset({"TPUCTL_VENV_CACHE"})
 """Our variables that commands on a stage inherit, because they do not affect a deployment."""
@@ -100,7 +100,7 @@ class Stage:
         process = self.start(*words)
         while True:
             try:
-                return process.wait(timeout=LOOK_SECONDS)
+                return process.wait(timeout=POLL_SECONDS)
             except subprocess.TimeoutExpired:
                 try:
                     self.must_have_cloud()

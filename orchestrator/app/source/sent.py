@@ -102,13 +102,13 @@ def what_is_sent(
     code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
     base, root = path.absolute().parent, source.resolve()
     # Such files are sent as data, although an ignore rule excludes them from the code.
-    brought = [
+    sent_as_data = [
         (base / Path(place).expanduser()).resolve()
         for place in spec.job.data.values() if not place.startswith("gs://")
     ]  # fmt: skip
     homes = [
         home for home in found.at_home
-        if not any((root / home.path).is_relative_to(place) for place in brought)
+        if not any((root / home.path).is_relative_to(place) for place in sent_as_data)
     ]  # fmt: skip
     return Sent(
         tuple(sorted(code, key=lambda entry: -entry.size)),

@@ -58,7 +58,7 @@ def observe_now(session: Session) -> Observation:
 
 def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Session:
     """Open a deployment to observe it, after ending expired ones."""
-    session = open_session(choice, name, reporter, only_looks=True)
+    session = open_session(choice, name, reporter, only_observes=True)
     if not name and not choice.settings:
         keep_mark(choice.cloud, session.spec.project, session.path, session.folder)
     end_expired(session)

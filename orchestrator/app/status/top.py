@@ -97,5 +97,7 @@ class Deployments:
         if path not in self._sessions:
             spec = spec_in(path)
             # Threads share this dictionary, but each uses a different key.
-            self._sessions[path] = Session(self._choice, Reporter(), spec, only_looks=True, lists=self._lists)
+            self._sessions[path] = Session(
+                self._choice, Reporter(), spec, only_observes=True, lists=self._lists
+            )
         return self._sessions[path]

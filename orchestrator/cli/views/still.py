@@ -11,7 +11,7 @@ from orchestrator.domain.text.amounts import span_text
 
 SILENCE = 15.0
 """Seconds without a line after which one says what is waited for."""
-LOOK = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two looks at how long nothing was printed."""
 
 
@@ -29,7 +29,7 @@ class Still:
         over = threading.Event()
 
         def remind() -> None:
-            while not over.wait(LOOK):
+            while not over.wait(POLL_SECONDS):
                 self.remind(time.monotonic())
 
         watcher = threading.Thread(target=remind, daemon=True)

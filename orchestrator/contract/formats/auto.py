@@ -56,7 +56,7 @@ class Auto(Format):
         self._bases: Tuple[str, ...] = ()
         self._units: Dict[str, Tuple[Unit, Format, str, Unit]] = {}
         self._adopted: Optional[str] = None
-        self._looks = 0
+        self._polls = 0
 
     @property
     def chosen(self) -> str:
@@ -134,9 +134,9 @@ class Auto(Format):
 
         Once a format is chosen, usually only its folders are listed.
         """
-        self._looks += 1
+        self._polls += 1
         # Every SURVEY_AGAIN calls all folders are listed, because the job may save elsewhere by now.
-        if self._chosen not in (None, self._files) and self._bases and self._looks % SURVEY_AGAIN:
+        if self._chosen not in (None, self._files) and self._bases and self._polls % SURVEY_AGAIN:
             held = list(self._stored_in(listing, self._chosen, self._bases))
             if any(one.complete for one in held):
                 yield from held

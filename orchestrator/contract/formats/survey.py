@@ -116,7 +116,7 @@ def survey_bucket(listing: Listing, marker: str) -> FolderSurvey:
         for name in beside(frozenset(level.names)):
             bases.setdefault(name, set()).add(base)
         files += [lead + name for name in level.names]
-        for folder in _worth_a_look(level.folders):
+        for folder in _worth_reading(level.folders):
             # One list of the bucket each, which costs money, so the number is bounded above.
             below = level.below(folder)
             name = folder.rstrip("/")
@@ -129,7 +129,7 @@ def survey_bucket(listing: Listing, marker: str) -> FolderSurvey:
     return FolderSurvey(bases, frozenset(), tuple(files))
 
 
-def _worth_a_look(folders: Tuple[str, ...]) -> List[str]:
+def _worth_reading(folders: Tuple[str, ...]) -> List[str]:
     """Return the folders without a number, and the newest of those with one."""
     numbers = {folder: re.findall(r"\d+", folder) for folder in folders}
     stepped = sorted((one for one in folders if numbers[one]), key=lambda one: int(numbers[one][-1]))

@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.emulator.machines.socket_owner import held_for_us
 
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 LIFELINE_SECONDS = 0.1
 REFUSALS = 2
 """A port without a listener is tried once more, as the answer may belong to an earlier connection."""
@@ -34,7 +34,7 @@ async def connected(host: str, port: int) -> socket.socket:
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, (host, port))
         while (ours := held_for_us(connection)) is None:  # noqa: ASYNC110 - who accepts it sends no event here
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
     except BaseException:
         connection.close()
         raise
@@ -58,7 +58,7 @@ async def the_end(host: str, port: int) -> str:
             with connection:
                 # No request is sent, so no data arrives; the read returns when the daemon ends.
                 await asyncio.get_running_loop().sock_recv(connection, 1)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             continue  # without the longer pause: another user may take the port now
         except ForeignServerError as error:
             return str(error)

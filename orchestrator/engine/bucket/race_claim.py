@@ -12,7 +12,7 @@ from orchestrator.planning.tpu.preemption import still_saving
 from orchestrator.planning.tpu.race import current_candidates, open_race
 
 
-def round_to_look_up(record: Record, nodes: Observed[tuple[Node, ...]]) -> int:
+def round_to_read(record: Record, nodes: Observed[tuple[Node, ...]]) -> int:
     """Return the round whose winner is not known, 0 for none. If the record is lost, TPU labels name the round."""
     listed = nodes.value if isinstance(nodes, Present) else ()
     newest = max((round_of(node.labels) for node in listed), default=0)

@@ -40,6 +40,18 @@ IDLE_REASON = "tpuctl-idle-g"
 _AFTER = re.compile(r"(after\w+):(\d+)")
 
 
+@dataclass(frozen=True)
+class MachinePath:
+    """A path below tpuctl's folder on the machine."""
+
+    path: str
+
+
+def _quoted(word: str | MachinePath) -> str:
+    """Return a word for bash, whose first argument is tpuctl's folder."""
+    return f'"$1"/{shlex.quote(word.path)}' if isinstance(word, MachinePath) else shlex.quote(word)
+
+
 @dataclass
 class Slurm:
     """
@@ -99,10 +111,10 @@ class Slurm:
         if most > 1:
             # In brackets: all nodes of a task must have the same feature.
             one_zone = f"[{'|'.join(zones)}]" if len(zones) > 1 else zones[0]
-            options += [f"--nodes={least}-{most}", shlex.quote(f"--constraint={one_zone}")]
+            options += [f"--nodes={least}-{most}", f"--constraint={one_zone}"]
         target = f"{FOLDER}/job-{submission.name}"
         self._put(submission.script.encode(), target)
-        self._run("submit", submission.name, f'"$1/{target}"', ",".join(map(str, numbers)), *options)
+        self._run("submit", submission.name, MachinePath(target), ",".join(map(str, numbers)), *options)
 
     def queue(self) -> tuple[Queued, ...]:
         """Return all tasks that wait or run."""
@@ -169,8 +181,8 @@ class Slurm:
         """Move tasks that have lost a machine to the front of the queue."""
         self._run("call", "tend")
 
-    def _run(self, *words: str, seconds: float = SECONDS) -> str:
-        script = _RUN.replace("@FOLDER@", FOLDER).replace("@WORDS@", " ".join(words))
+    def _run(self, *words: str | MachinePath, seconds: float = SECONDS) -> str:
+        script = _RUN.replace("@FOLDER@", FOLDER).replace("@WORDS@", " ".join(map(_quoted, words)))
         (done,) = self._reached(lambda host: self.remote.run_elevated([host], script, seconds))
         if done.exit_code:
             said = done.stderr.strip()[-600:] or "it gave no reason"
