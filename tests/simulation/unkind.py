@@ -10,7 +10,7 @@ from dataclasses import replace
 from orchestrator.advice import preview
 from orchestrator.advice.doctor import google
 from orchestrator.advice.doctor.facts import bad
-from orchestrator.agent.caches import pieces, warm_start
+from orchestrator.agent.caches import unpacking, warm_start
 from orchestrator.agent.cloud import storage
 from orchestrator.agent.machine import accelerator, apt, venv
 from orchestrator.config import starter
@@ -103,8 +103,8 @@ UNKIND = {
         ((warm_start.Caches, "_check", lambda self, cache, manifest: None),),
         (f"{AGENT}agent_caches.py::test_a_cache_that_does_not_fit_or_is_altered_is_not_restored",)),
     "U1 an archive of a cache is judged": Switch(
-        ((pieces, "check_member", lambda name: None),),
-        (f"{AGENT}agent_caches.py::test_an_archive_writes_nothing_outside_of_its_folder",)),
+        ((unpacking, "check_member", lambda name: None),),
+        (f"{AGENT}agent_unpacking.py::test_an_archive_writes_nothing_outside_of_its_folder",)),
     "U1 an environment without ensurepip": Switch(
         ((venv, "install_command", lambda layout, agent: None),),
         (f"{AGENT}agent_venv.py::test_one_of_many_starts_makes_the_environment_and_a_killed_install_is_made_again",)),
