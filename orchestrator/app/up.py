@@ -164,8 +164,7 @@ def bring_up(
         changes += len(result.plan.changes)
         # The pass that reaches the goal is shown by the caller.
         if not goal.reached(result):
-            record, at = session.records.current, result.world.observed_at
-            show(result, session.cost(record, at), session.cost_at_most(record, at))
+            show(result, *session.costs(session.records.current, result.world.observed_at))
         if goal is not Goal.MACHINE_ROOM:
             _require_adopted_vm(session, result)
 

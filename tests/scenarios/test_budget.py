@@ -17,3 +17,6 @@ def test_status_and_explain_judge_a_budget_as_the_watch_does(cloud, user):
         user.run("status", "--fresh").out.split()
     )
     assert f"{body['cost_most_usd']:.2f} USD spent of" in user.run("explain").out
+    user.write("train.py", "print('other step')\n")
+    refused = user.run("push")
+    assert (refused.code, "raise watch.budget_usd" in refused.err) == (2, True)

@@ -237,6 +237,10 @@ class Session:
         """Return the estimated cost up to *now* in USD."""
         return spent(self.spec, self.catalog, record, now).known_usd
 
+    def costs(self, record: Record, now: float) -> tuple[float, float]:
+        """Return the estimated cost up to *now* in USD, and that at the highest prices, by which budgets end."""
+        return self.cost(record, now), self.cost_at_most(record, now)
+
     def unpriced(self, record: Record, now: float) -> tuple[str, ...]:
         """Return what has been billed up to *now* without a known price, and is missing in all sums."""
         return spent(self.spec, self.catalog, record, now).unknown

@@ -100,8 +100,7 @@ class Publication:
     def after(self, result: Pass) -> None:
         """Publish one pass: its status, the points of the curve, and the metrics."""
         session, record, world = self._session, self._session.records.current, result.world
-        usd, most = (cost(record, world.observed_at) for cost in (session.cost, session.cost_at_most))
-        observation = Observation(world, record, usd, most, result.plan)
+        observation = Observation(world, record, *session.costs(record, world.observed_at), result.plan)
         body = body_of(session, observation, loop_of(session.holder, 0.0))
         # Do not write to an Unknown bucket: each try would delay the pass by its timeout.
         usable = record.bucket.observed and isinstance(world.bucket, Present)
@@ -202,8 +201,7 @@ def _passes(
         watcher.wake.set()
 
     def show(result: Pass) -> None:
-        record, at = session.records.current, result.world.observed_at
-        screen.show(result, session.cost(record, at), session.cost_at_most(record, at))
+        screen.show(result, *session.costs(session.records.current, result.world.observed_at))
         for failure in result.failures:
             session.reporter.failure(failure, session.clock.now())
 

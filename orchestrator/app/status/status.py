@@ -52,7 +52,7 @@ def observe_now(session: Session) -> Observation:
     record = session.records.current
     world = observe(session.cloud, session.spec, record, session.blueprint.bucket, session.clock.now())
     record = learn(record, world)
-    usd, most = (cost(record, world.observed_at) for cost in (session.cost, session.cost_at_most))
+    usd, most = session.costs(record, world.observed_at)
     return Observation(world, record, usd, most, decide(session.spec, world, record, most))
 
 

@@ -1,5 +1,8 @@
 """Store who may use a fleet, and who has spent a budget, in its bucket."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from orchestrator.contract.bucket.object_names import SPENT, TEAM
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
@@ -7,6 +10,7 @@ from orchestrator.engine.records.record_format import adapter
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.team import Team
 
+T = TypeVar("T")
 SCHEMA = 1
 
 
@@ -16,18 +20,10 @@ def read_team(store: Store) -> Team:
 
     Raise TpuctlError if it cannot be read.
     """
-    held = store.read(TEAM)
-    if held is None:
-        return Team()
-    try:
-        team: Team = adapter(Team).validate_python(verified(held.data)["team"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise TpuctlError(
-            f"the fleet's users cannot be read: {error}",
-            hint="run: tpuctl fleet up",
-            changed="nothing was changed",
-        ) from error
-    return team
+    return (
+        _read(store, TEAM, "the fleet's users", lambda body: adapter(Team).validate_python(body["team"]))
+        or Team()
+    )
 
 
 def write_team(store: Store, team: Team) -> None:
@@ -38,21 +34,31 @@ def write_team(store: Store, team: Team) -> None:
 
 
 def over_budget(store: Store) -> frozenset[str]:
-    """Return the users whose budget is spent, as the fleet's watch last stored it."""
-    held = store.read(SPENT)
-    if held is None:
-        return frozenset()
-    try:
-        return frozenset(map(str, verified(held.data)["over_budget"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise TpuctlError(
-            f"who has spent a budget cannot be read: {error}",
-            hint="run: tpuctl fleet up",
-            changed="nothing was changed",
-        ) from error
+    """
+    Return the users whose budget is spent, as the fleet's watch last stored it.
+
+    Raise TpuctlError if it cannot be read.
+    """
+    spent = _read(
+        store, SPENT, "who has spent a budget", lambda body: frozenset(map(str, body["over_budget"]))
+    )
+    return spent or frozenset()
 
 
 def write_over_budget(store: Store, users: frozenset[str]) -> None:
     """Store the users whose budget is spent; write nothing if that is stored already."""
     if users != over_budget(store):
         store.write(SPENT, bytes_with_checksum({"schema": SCHEMA, "over_budget": sorted(users)}))
+
+
+def _read(store: Store, name: str, what: str, parse: Callable[[dict[str, Any]], T]) -> T | None:
+    """Return what an object holds, None if there is none. Raise TpuctlError if it cannot be read."""
+    held = store.read(name)
+    if held is None:
+        return None
+    try:
+        return parse(verified(held.data))
+    except (ValueError, KeyError, TypeError) as error:
+        raise TpuctlError(
+            f"{what} cannot be read: {error}", hint="run: tpuctl fleet up", changed="nothing was changed"
+        ) from error
