@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from orchestrator.agent.caches.cache_manifest import Piece
 from orchestrator.agent.caches.pieces import files_below, in_pieces, pack
 from orchestrator.agent.caches.unpacking import Unpacking, UnpackProcesses, merge, unpack
 from orchestrator.contract.machine_errors import TornError
+from tests.kit.waiting import until
 
 
 def archive(*members: tuple[str, str]) -> tuple[bytes, int]:
@@ -99,6 +101,18 @@ def test_a_process_that_unpacks_ends_with_its_agent(tmp_path: Path) -> None:
     program.stdin.write(task.line())
     program.stdin.close()
     assert program.wait(timeout=60) == 1
+
+
+def test_a_process_that_is_killed_is_an_error_of_its_archive(tmp_path: Path) -> None:
+    """As by the kernel when memory is short: the cache counts as unusable, and the agent does not wait for ever."""
+    os.mkfifo(tmp_path / "archive")  # To open it takes until somebody writes.
+    task = Unpacking(str(tmp_path / "archive"), Piece("0" * 64, 1, 1, 1, "gz"), {}, inside=True)
+    with ThreadPoolExecutor(1) as pool, contextlib.closing(UnpackProcesses(1)) as processes:
+        unpacked = pool.submit(processes.unpack, task)
+        until(lambda: processes.started, "its process", 60)
+        processes.started[0].kill()
+        with pytest.raises(OSError, match="the process that unpacks archive left with -9"):
+            unpacked.result(timeout=60)
 
 
 def test_nothing_is_moved_through_a_link(tmp_path: Path) -> None:

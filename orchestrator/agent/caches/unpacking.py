@@ -78,13 +78,13 @@ class UnpackProcesses:
 
     def __init__(self, most: int) -> None:
         self._idle: Queue[Optional[subprocess.Popen[bytes]]] = Queue()
-        self._started: List[subprocess.Popen[bytes]] = []
+        self.started: List[subprocess.Popen[bytes]] = []
         for _ in range(most):
             self._idle.put(None)
 
     def close(self) -> None:
         """End them, also one that has not finished."""
-        for one in self._started:
+        for one in self.started:
             one.kill()
             one.wait()
             for pipe in (one.stdin, one.stdout):
@@ -118,7 +118,7 @@ class UnpackProcesses:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self._started.append(program)
+        self.started.append(program)
         return program
 
 
