@@ -261,7 +261,7 @@ def confirm_name(name: str, question: str, *, yes: bool) -> None:
         == name
     ):
         return
-    click.echo("nothing was changed", err=True)
+    click.echo(f"nothing was changed: the answer was not '{name}'", err=True)
     raise click.exceptions.Exit(1)
 
 

@@ -34,4 +34,4 @@ def test_a_computer_that_brought_nothing_up_says_so(cloud):
     """A table with a head and no rows would look like a fault."""
     said = User(cloud).type("status", "--all")
     assert (said.code, said.out) == (0, "")
-    assert "has brought up no deployment on --cloud gcp; next: tpuctl up" in said.err
+    assert "no deployment of this computer exists on --cloud gcp; next: tpuctl up" in said.err

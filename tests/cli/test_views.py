@@ -20,7 +20,7 @@ from orchestrator.cli.views.status import resource_lines
 from orchestrator.cli.views.summary import redone_text, summary_lines
 from orchestrator.config.load import read
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, World
+from orchestrator.domain.observation import Absent, Heartbeat, Node, NodeState, Phase, Present, World
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.text.amounts import saved_text, span_text
 from orchestrator.engine.reconcile import Pass
@@ -89,6 +89,21 @@ def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
     """A TPU that is being replaced is not said to run its job."""
     ProgressLine(EventPrinter(), SPEC).show(observed(T0, GOES, step=278, loss=2.206), 0.1, 0.2)
     assert lines(capsys) == ["last report of the job, step 278 of 400, loss 2.206, 0.1000 USD, TPU #1"]
+
+
+def test_the_report_of_a_tpu_that_is_gone_is_its_last_also_while_the_next_one_has_to_wait(capsys):
+    """Quota may hold the next create back; nothing runs meanwhile."""
+    gone = Node("demo-tpu-g1", "us-central1-a", NodeState.PREEMPTED, 1)
+    seen = observed(T0, step=278)
+    world = replace(seen.world, nodes=Present((gone,)))
+    ProgressLine(EventPrinter(), SPEC).show(replace(seen, world=world), 0.1, 0.2)
+    assert lines(capsys) == ["last report of the job, step 278 of 400, 0.1000 USD, TPU #1"]
+
+
+def test_after_a_resume_the_live_line_says_that_the_job_runs():
+    """Its first report has a checkpoint and no step yet."""
+    (report,) = observed(T0, committed_step=220).world.heartbeats.value
+    assert live_text(report, SPEC, 0.1, 0.2) == "job runs, checkpoint at step 220, 0.1000 USD"
 
 
 def test_rate_and_remaining_time_and_budget_are_said(capsys):

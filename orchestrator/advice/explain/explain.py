@@ -115,9 +115,8 @@ def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:
 
 def _limits(facts: DeploymentFacts) -> tuple[Evidence, ...]:
     record, now, budget = facts.record, facts.world.observed_at, facts.spec.watch.budget_usd
-    spent = f"{facts.most_usd:.2f} USD spent" + (
-        f" of {budget:g}" if budget is not None else ", no budget is set"
-    )
+    limit = f" of {budget:g}" if budget is not None else "; no budget is set"
+    spent = f"by the highest prices {facts.most_usd:.2f} USD spent{limit} (an estimate)"
     more = f", {record.node.preemptions} preemption{'' if record.node.preemptions == 1 else 's'} so far"
     return (*_ran(record), Evidence("record", now, spent + more))
 

@@ -178,7 +178,9 @@ def holder_of(session: Session, world: World) -> dict[str, Any] | None:
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
     if found is None:
         return None
-    return loop_of(Holder.from_json(found.data), _age(world.observed_at, found.updated) or 0.0)
+    holder = Holder.from_json(found.data)
+    # As for a command that wants the lease: nobody renews it any more.
+    return None if process_ended(holder) else loop_of(holder, _age(world.observed_at, found.updated) or 0.0)
 
 
 def loop_of(holder: Any, age: float) -> dict[str, Any]:

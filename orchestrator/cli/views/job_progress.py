@@ -8,10 +8,11 @@ from dataclasses import replace
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.job_progress import common_step, last_step, seconds_remaining
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat, Phase, Present, World
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import rate_text, span_text, usd_text
 from orchestrator.engine.reconcile import Pass
+from orchestrator.planning.tpu.race import LOST
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted, uncommitted_text
 
 FIRST_SPACING = 10.0
@@ -90,7 +91,9 @@ class ProgressLine:
         slowest = min(beats, key=lambda b: b.step or 0)
         slowest = replace(slowest, committed_step=common_step(beats))
         # The heartbeat of a lost machine remains, and would show a running job.
-        lost = slowest.phase is Phase.RUN and any(change.asks_for_tpu for change in result.plan.changes)
+        lost = slowest.phase is Phase.RUN and (
+            any(change.asks_for_tpu for change in result.plan.changes) or _is_gone(slowest, result.world)
+        )
         text = progress_text(slowest, self._spec, usd, lost=lost)
         text_now = live_text(slowest, self._spec, usd, most_usd, lost=lost)
         self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec))
@@ -137,10 +140,17 @@ def live_text(beat: Heartbeat, spec: Spec, usd: float, most_usd: float, *, lost:
     Beside a budget stands *most_usd*, the cost by the highest prices, by which the budget ends.
     """
     figures = _figures(beat, spec, of_bar=bar_of(beat, spec) is None)
-    runs = beat.phase is Phase.RUN and not lost and figures
+    runs = beat.phase is Phase.RUN and not lost and beat.step is not None
     budget = spec.watch.budget_usd
     cost = usd_text(usd) if budget is None else f"{most_usd:.2f} of {budget:g} USD"
     return ", ".join([*([] if runs else [_phase(beat, lost=lost)]), *figures, cost])
+
+
+def _is_gone(beat: Heartbeat, world: World) -> bool:
+    """Return whether the TPU of a report is known to be gone, also when its successor has to wait."""
+    alive = {one.incarnation for one in world.known_nodes if one.state not in LOST}
+    # An adopted TPU may carry no number.
+    return isinstance(world.nodes, Present) and not alive & {beat.incarnation, None}
 
 
 def bar_of(beat: Heartbeat, spec: Spec) -> tuple[float, str] | None:

@@ -56,7 +56,7 @@ def show_all(choice: Choice, *, watch: bool) -> None:
     elif rows:
         put(_drawn(rows))
     else:
-        say(f"this computer has brought up no deployment on --cloud {choice.cloud}; next: tpuctl up")
+        say(f"no deployment of this computer exists on --cloud {choice.cloud}; next: tpuctl up")
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class _Observer:
             try:
                 self.rows, self.trouble = self._observe(), ""
                 if not self.rows:
-                    self.trouble = "this computer has brought up no deployment; next: tpuctl up"
+                    self.trouble = "no deployment of this computer exists; next: tpuctl up"
             except TpuctlError as error:
                 if error.retry is not Retry.TRANSIENT:
                     self.fault = error
