@@ -94,9 +94,9 @@ def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
 def test_the_report_of_a_tpu_that_is_gone_is_its_last_also_while_the_next_one_has_to_wait(capsys):
     """Quota may hold the next create back; nothing runs meanwhile."""
     gone = Node("demo-tpu-g1", "us-central1-a", NodeState.PREEMPTED, 1)
-    seen = observed(T0, step=278)
-    world = replace(seen.world, nodes=Present((gone,)))
-    ProgressLine(EventPrinter(), SPEC).show(replace(seen, world=world), 0.1, 0.2)
+    last = observed(T0, step=278)
+    world = replace(last.world, nodes=Present((gone,)))
+    ProgressLine(EventPrinter(), SPEC).show(replace(last, world=world), 0.1, 0.2)
     assert lines(capsys) == ["last report of the job, step 278 of 400, 0.1000 USD, TPU #1"]
 
 

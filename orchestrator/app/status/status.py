@@ -179,7 +179,7 @@ def holder_of(session: Session, world: World) -> dict[str, Any] | None:
     if found is None:
         return None
     holder = Holder.from_json(found.data)
-    # As for a command that wants the lease: nobody renews it any more.
+    # A command that wants the lease takes it over: its process cannot renew it.
     return None if process_ended(holder) else loop_of(holder, _age(world.observed_at, found.updated) or 0.0)
 
 
