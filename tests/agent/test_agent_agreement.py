@@ -9,6 +9,7 @@ from orchestrator.agent.agreement.saves import PATIENCE, SaveAgreement
 from orchestrator.agent.checkpoints.local import CLOCK_TICKS, lost_files
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
+from orchestrator.contract.bucket.object_names import GANG
 from orchestrator.contract.machine_errors import FencedError, TornError
 from orchestrator.emulator.http.router import Request
 from tests.agent.agent_lab import Lab
@@ -293,3 +294,44 @@ def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_delays_no_
     save(10, one)
     save(20, one)
     assert committed(one) == [20, 10]
+
+
+def test_a_file_that_is_replaced_before_its_copy_is_committed_as_what_was_copied(lab: Lab) -> None:
+    """The job may be writing the file while its step is read from it: then only the copy has one."""
+    machine = lab.machine(CHECKPOINT_FORMAT="auto")
+    parts = wire(read_settings(machine.env), machine.env)
+    path = parts.local.folder / "ckpt.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(npz(None))
+    parts.committer.begin(1, None)
+
+    def save(_request: Request) -> None:
+        path.write_bytes(npz(10))
+
+    lab.fault = save
+    assert parts.committer.commit()
+    manifest = lab.json("checkpoints/00000010/g1/w0.manifest.json")
+    assert (manifest["step"], parts.committer.proven) == (10, 10)
+    assert parts.status.get("committed_step") == 10
+    assert not parts.status.get("committed_counted")
+
+
+def test_a_worker_of_a_gang_does_not_commit_another_step_than_it_agreed_on(lab: Lab) -> None:
+    """The file is replaced while the agreement is read: the other workers have no part of the later step."""
+    machine = lab.machine(CHECKPOINT_FORMAT="auto", WORKERS="2", WORKER_ID="1")
+    parts = wire(read_settings(machine.env), machine.env)
+    path = parts.local.folder / "ckpt.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts.committer.begin(1, None)
+    path.write_bytes(npz(10))
+    lab.put(f"{GANG}1/save-000001.json", b'{"from": 10}')
+    parts.local.forget()
+
+    def save(request: Request) -> None:
+        if "save-000001" in request.path:
+            path.write_bytes(npz(20))
+
+    lab.fault = save
+    with pytest.raises(TornError, match="replaced before it was copied"):
+        until(parts.committer.commit, "a commit", 30)
+    assert lab.manifests() == []

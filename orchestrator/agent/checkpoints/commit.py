@@ -263,11 +263,18 @@ class Committer:
 
     def _commit_step(self, step: LocalStep, number: int, *, newest: bool = True) -> bool:
         """Upload a step and write its manifest, unless that exists; return True."""
-        own_step, began = step.own_step, time.monotonic()
+        began = time.monotonic()
         states = self._local.files_of(step.unit) if step.unit.live else ()
-        folder = self._hold(step)
+        folder, held = self._hold(step)
         source = folder or self._local.folder
         try:
+            if held.step != step.step:
+                # The next call sees the save that the job has made meanwhile; a gang agrees on it first.
+                if self._settings.workers > 1:
+                    raise TornError(
+                        f"{step.unit.name} was replaced before it was copied, so it is not committed"
+                    )
+                step, number = held, self._number(held)
             if not self._held_already(number):
                 # After a kill everything is sent again: objects without a manifest prove nothing.
                 files = self._upload(step, number, source, held=folder is not None)
@@ -277,20 +284,20 @@ class Committer:
             if folder is not None:
                 shutil.rmtree(str(folder), ignore_errors=True)
         self._agreement.committed(number, time.monotonic() - began)
-        self._committed(number, proven=own_step == number, newest=newest)
+        self._committed(number, proven=step.own_step == number, newest=newest)
         self._same = self._same.then(states, self._local.format.chosen)
         return True
 
-    def _hold(self, step: LocalStep) -> Optional[Path]:
-        """Return a folder in which the save stays as it is, though the job replaces or deletes its own."""
+    def _hold(self, step: LocalStep) -> Tuple[Optional[Path], LocalStep]:
+        """Return a folder in which the save stays as it is, though the job replaces its own, and that save."""
         if self._local.format.at_end:
-            return None
+            return None, step
         try:
-            return self._local.copy(step) if step.unit.live else self._local.link(step)
+            return self._local.copy(step) if step.unit.live else (self._local.link(step), step)
         except OSError as error:
             # A full disk may still hold the save itself, and the upload detects changes.
             say(f"{step.unit.name} is uploaded from its place: {error}")
-            return None
+            return None, step
 
     def _number(self, step: LocalStep) -> int:
         """Return the step to commit under: the save's own, else the reported one, else a count of saves."""

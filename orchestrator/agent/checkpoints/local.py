@@ -191,11 +191,12 @@ class LocalCheckpoints:
             return files_below(self.folder / unit.folder)
         return tuple(_state(self.folder / unit.folder, name) for name in sorted(unit.files))
 
-    def copy(self, step: LocalStep) -> Path:
+    def copy(self, step: LocalStep) -> Tuple[Path, LocalStep]:
         """
-        Copy the files of a live unit to a temporary folder and return that; the caller deletes it.
+        Copy the files of a live unit to a temporary folder; return that and what the copy is.
 
-        Raise TornError if they changed meanwhile or the copy is not complete, OSError if it cannot be made.
+        The caller deletes the folder. The job may have saved another step since *step* was judged. Raise
+        TornError if the files changed meanwhile or the copy is not complete, OSError if it cannot be made.
         """
         folder = self._temporary()
         # Compared before and after: a file replaced during the copy would mix two saves.
@@ -215,7 +216,7 @@ class LocalCheckpoints:
             shutil.rmtree(str(folder), ignore_errors=True)
             why = "changed while it was copied" if changed else f"is {judged.state.value}: {judged.why}"
             raise TornError(f"{step.unit.name} {why}, so it is not committed")
-        return folder
+        return folder, _judged_step(step.unit, judged)
 
     def link(self, step: LocalStep) -> Path:
         """
@@ -307,7 +308,7 @@ class LocalCheckpoints:
             judged = self._rested(unit, held)
         except FileNotFoundError as error:
             judged = unfinished(f"{error.filename} vanished")
-        return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.why)
+        return _judged_step(unit, judged)
 
     def _changed(self, held: Optional[Held], states: States, judged: Judgement) -> Held:
         """Return the judgement of files that have changed since *held*."""
@@ -361,6 +362,10 @@ def lost_files(folder: Path) -> bool:
         if Path(base).stat().st_mtime > max(changed, default=0.0) + CLOCK_TICKS:
             return True
     return False
+
+
+def _judged_step(unit: Unit, judged: Judgement) -> LocalStep:
+    return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.why)
 
 
 def _is_renewed(before: States, now: States) -> bool:
