@@ -60,6 +60,14 @@ class ZoneLists:
                 zone.nodes, zone.by_label, zone.asked_at = list(ask(zone.before)), {}, now
             return zone.with_label(label, value)
 
+    def outdate(self) -> None:
+        """Share no list that was requested before now."""
+        with self._lock:
+            zones = list(self._zones.values())
+        for zone in zones:
+            # Without its lock: a list under way began just now and may be shared.
+            zone.asked_at = NEVER
+
     def moment(self) -> float:
         """Return the time that tells lists before a change from lists after it."""
         return self._now()

@@ -52,6 +52,18 @@ def test_each_lost_tpu_is_replaced_at_the_next_poll(cloud, user):
     assert "go on with `tpuctl watch --all`" in said.err
 
 
+def test_a_loss_right_after_a_pass_waits_for_one_poll_only(cloud, user):
+    """The list is compared with that of the last pass, however short ago that was."""
+    losses = [200 + 97 * number for number in range(24)]
+    for at in losses:
+        cloud.later(at, lambda: cloud.model.preempt(cloud.in_use("demo")[0], notice=False))
+    began = cloud.clock.monotonic()
+    assert watch_all(user, losses[-1] + 97).code == 130
+    asked = [at - began for at in cloud.asked("tpu.nodes.create")[-len(losses):]]  # fmt: skip
+    late = [round(create - loss) for create, loss in zip(asked, losses, strict=True)]
+    assert max(late) <= POLL + 2 * TICK, late
+
+
 def test_while_nothing_happens_one_list_in_each_poll_serves_all(cloud, user, monkeypatch):
     """Passes of their own are seldom: what could change a plan without a change in the list has its time."""
     listed, really = [], TpuNodes._listed

@@ -66,7 +66,7 @@ class WatchAll(Generic[R]):
                 changed="nothing was changed", code="TPU-130",
             )  # fmt: skip
         self.names = [member.name for member in members]
-        self._loops = ManyLoops(clock, POLL, members, self._note, chore)
+        self._loops = ManyLoops(clock, POLL, members, self._note, chore, self._lists.outdate)
 
     def run(self) -> None:
         """Run passes; afterwards *ended* holds the end of each watch."""

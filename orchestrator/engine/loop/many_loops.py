@@ -71,13 +71,15 @@ class ManyLoops:
     Run the passes of *members*, and a *chore* beside them, until all have ended or *stop* is set.
 
     *ended* is called with each member's last pass or error. *poll* is the seconds between two reads of the
-    list of TPUs.
+    list of TPUs, and *before_poll* is called before each of them.
     """
 
     def __init__(
         self, clock: Clock, poll: float, members: Iterable[Member],
         ended: Callable[[Member, Pass | TpuctlError], None], chore: Chore | None = None,
+        before_poll: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
+        self._before_poll = before_poll
         self._clock, self._poll, self._ended, self._chore = clock, poll, ended, chore
         self._members = list(members)
         # Spread over the interval, or all wake objects would be read at the same moment.
@@ -122,7 +124,9 @@ class ManyLoops:
         """Submit all due members to *pool*; return the number of passes that run now."""
         now = self._clock.monotonic()
         lists = now - self._listed_at >= self._poll
-        self._listed_at = now if lists else self._listed_at
+        if lists:
+            self._listed_at = now
+            self._before_poll()
         read_wake_every = len(self._members) / CALLS_A_SECOND
         found = 0
         for member in self._members:
@@ -149,7 +153,8 @@ class ManyLoops:
         pause = member.pause
         if pause is None or now >= member.calm_until:
             return DUE
-        if now >= member.due and lists and _differs(pause):
+        # Also within the pause: a loss right after a pass would otherwise wait for the poll after the next.
+        if lists and pause.calm > pause.seconds and _differs(pause):
             return CHANGED
         if pause.incarnation and now >= member.read_wake_at:
             member.read_wake_at = now + max(pause.watcher.wake_interval, read_wake_every)
