@@ -332,6 +332,6 @@ def test_a_worker_of_a_gang_does_not_commit_another_step_than_it_agreed_on(lab: 
             path.write_bytes(npz(20))
 
     lab.fault = save
-    with pytest.raises(TornError, match="replaced before it was copied"):
+    with pytest.raises(TornError, match="replaced before its copy"):
         until(parts.committer.commit, "a commit", 30)
     assert lab.manifests() == []

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.agent.checkpoints import local
+from orchestrator.agent.checkpoints import commit, local
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
 from tests.agent.agent_lab import running_lab
@@ -23,8 +23,10 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        stand_in = SimpleNamespace(monotonic=lambda: self.now, time_ns=lambda: int(self.now * 1e9))
-        monkeypatch.setattr(local, "time", stand_in)
+        tell = lambda: self.now  # noqa: E731
+        stand_in = SimpleNamespace(monotonic=tell, time=tell, time_ns=lambda: int(self.now * 1e9))
+        for module in (commit, local):
+            monkeypatch.setattr(module, "time", stand_in)
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def job(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 
 @pytest.mark.parametrize(
-    ("keep", "seconds", "step"), [(99, 5.0, 10), (2, 5.0, 10), (1, 15.0, 60)], ids=["all", "two", "one"]
+    ("keep", "seconds", "step"), [(99, 5.0, 10), (2, 5.0, 10), (1, 12.5, 50)], ids=["all", "two", "one"]
 )
 def test_the_first_of_many_quick_saves_is_committed_soon(
     job: Job, keep: int, seconds: float, step: int
@@ -90,7 +92,7 @@ def test_a_first_save_that_is_renamed_into_place_is_committed_soon_too(job: Job)
             (job.folder / "x.tmp").write_bytes(archive({"x": now}))
             (job.folder / "x.tmp").replace(job.folder / "ckpt.npz")
 
-    assert job.first_commit(write) == (15.0, 0)
+    assert job.first_commit(write) == (12.5, 0)
 
 
 def test_quick_looks_do_not_take_a_file_that_grows_for_a_finished_one(job: Job) -> None:
@@ -120,14 +122,19 @@ def test_a_save_of_several_files_is_not_finished_by_the_next_one(job: Job) -> No
     assert job.first_commit(write, 4.5) is None
 
 
-def test_quick_looks_end_with_the_first_commit_and_after_a_minute(job: Job) -> None:
-    """A file that is never whole must not be read each second for days."""
-    looks = []
+def test_a_look_that_found_nothing_to_commit_is_soon_followed_by_another(job: Job) -> None:
+    """What is saved and not committed yet is lost by a kill; after a commit the usual time passes."""
+    committer = job.parts.committer
+    committer.begin(1, None)
+    assert not committer.commit()
+    assert committer.pause is not None
+    assert committer.pause < 1.0
+    (job.folder / "ckpt_10.npz").write_bytes(archive({"x": 1}))
+    assert committer.commit()
+    assert committer.pause is None
 
-    def write(now: float) -> None:
-        (job.folder / "broken.npz").write_bytes(archive({"x": 1})[:-40])
-        looks.append((now, job.parts.committer.pause))
 
-    assert job.first_commit(write, 70.0) is None
-    assert {pause for now, pause in looks if 1 < now < 60} == {1.0}
-    assert {pause for now, pause in looks if now > 61} == {None}
+@pytest.mark.parametrize(("took", "pause"), [(0.001, 0.25), (0.05, 1.0), (2.0, 5.0)])
+def test_looks_take_a_twentieth_of_the_time_at_most(job: Job, took: float, pause: float) -> None:
+    """A large folder is listed, or a large file read, no more often than each 5 s."""
+    assert job.parts.local.pause_after(took) == pause

@@ -59,14 +59,14 @@ class Committer:
         self._local = local
         self._status = status
         self._lock = threading.Lock()
-        self._attempt = 0
+        self._attempt, self._start, self._in_bucket = 0, -1, settings.checkpoints.in_bucket
         self._floor: Optional[int] = None
         self._newest = last_manifest.LastManifest(settings.worker, catalogue, local)
         self._agreement = SaveAgreement(settings, bucket)
         self._same = last_manifest.CommittedFiles()
         self._before: Tuple[FileState, ...] = ()
-        self._start = -1
         self._followed: Set[int] = set()
+        self._pause: Optional[float] = None
         self.proven: Optional[int] = None
 
     def begin(
@@ -81,8 +81,8 @@ class Committer:
             self._attempt, self._floor = attempt, floor
             self._same = last_manifest.CommittedFiles()
             # Files of an earlier start or of the bundle do not prove that this worker saves anything.
-            self._before = files_below(self._local.folder) if starting and not self._in_bucket() else ()
-            self._start, self._followed = -1 if floor is None else floor, set()
+            self._before = files_below(self._local.folder) if starting and not self._in_bucket else ()
+            self._start, self._followed, self._pause = -1 if floor is None else floor, set(), None
             self._newest.begin()
             self._agreement.begin(attempt)
             self.proven = floor if proven else None
@@ -98,9 +98,10 @@ class Committer:
         Raise FencedError, AgentError or OSError; the next call retries what failed.
         """
         with self._lock:
+            began, self._pause = time.monotonic(), None
             if not self._attempt or self._local.format.at_end:
                 return False
-            if self._in_bucket():
+            if self._in_bucket:
                 return self._note()
             whole = [one for one in self._local.steps() if one.complete]
             self._status.set(format=self._local.format.chosen)
@@ -110,14 +111,16 @@ class Committer:
             floor = self._floor_of_saves() if self._settings.workers > 1 else math.inf
             live = [one for one in whole if one.unit.live and one.step <= floor]
             changed = bool(steps) or any(self._commit_changed(one) for one in live)
-            return changed or self._follow_first(ended=False)
+            if changed or self._follow_first(ended=False):
+                return True
+            # After a commit or an error the usual time passes, so that quick saves are not all uploaded.
+            self._pause = self._local.pause_after(time.monotonic() - began)
+            return False
 
     @property
     def pause(self) -> Optional[float]:
         """Return the seconds until the next `commit`, None for the usual time."""
-        if self._settings.workers > 1:
-            return self._agreement.pause
-        return self._local.hurry if self._floor_of_saves() == self._start else None
+        return self._agreement.pause if self._settings.workers > 1 else self._pause
 
     def _commit_all(self, steps: List[LocalStep]) -> None:
         """Commit *steps*, newest first; one that is torn keeps no older one back. Raise TornError."""
@@ -133,7 +136,7 @@ class Committer:
     def follow_first(self) -> bool:
         """Commit an empty part if this worker's job has ended without saving, for steps that worker 0 committed."""
         with self._lock:
-            apart = not self._attempt or self._in_bucket() or self._local.format.at_end
+            apart = not self._attempt or self._in_bucket or self._local.format.at_end
             return not apart and self._follow_first(ended=True)
 
     def saved_nothing(self) -> bool:
@@ -142,7 +145,7 @@ class Committer:
 
         Its random state does not count, since a program can resume from worker 0's files without it.
         """
-        if self._in_bucket():
+        if self._in_bucket:
             return False
         now = files_below(self._local.folder)
         return all(one in self._before or self._local.format.follows(one.name) for one in now)
@@ -156,7 +159,7 @@ class Committer:
         with self._lock:
             if not self._attempt:
                 return
-            if self._in_bucket():
+            if self._in_bucket:
                 newest = self._catalogue.newest()
                 if newest is not None:
                     self._committed(newest.step)
@@ -192,9 +195,6 @@ class Committer:
 
     def _floor_of_saves(self) -> int:
         return -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
-
-    def _in_bucket(self) -> bool:
-        return self._settings.checkpoints.in_bucket
 
     def _follow_first(self, *, ended: bool) -> bool:
         """
@@ -266,18 +266,15 @@ class Committer:
         began = time.monotonic()
         states = self._local.files_of(step.unit) if step.unit.live else ()
         folder, held = self._hold(step)
-        source = folder or self._local.folder
         try:
             if held.step != step.step:
-                # The next call sees the save that the job has made meanwhile; a gang agrees on it first.
+                # The next call sees the save that the job has made meanwhile.
                 if self._settings.workers > 1:
-                    raise TornError(
-                        f"{step.unit.name} was replaced before it was copied, so it is not committed"
-                    )
+                    raise TornError(f"{step.unit.name} was replaced before its copy, so it is not committed")
                 step, number = held, self._number(held)
             if not self._held_already(number):
                 # After a kill everything is sent again: objects without a manifest prove nothing.
-                files = self._upload(step, number, source, held=folder is not None)
+                files = self._upload(step, number, folder or self._local.folder, held=folder is not None)
                 self._manifest(step, number, files, newest=newest)
                 self._status.set(commit_seconds=round(time.monotonic() - began, 3))
         finally:

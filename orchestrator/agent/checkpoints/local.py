@@ -29,10 +29,10 @@ RESTORING = ".restore-"
 QUARANTINED = 5
 CLOCK_TICKS = 0.05
 """Most seconds by which the kernel's times of a file and its folder differ for one change."""
-QUICK, MOST_QUICK = 1.0, 60.0
-"""Seconds between two looks at the first save of a start, and for how long: until its commit a kill loses all."""
-READING = 0.1
-"""Share of the time that quick looks may take; each may read a large file."""
+QUICKEST = 0.25
+"""Least seconds between two looks for a finished save: what is saved and not committed yet is lost by a kill."""
+READING = 0.05
+"""Share of the time that looks may take; each may list a large folder, or read a large file."""
 RESTLESS = 4
 """Consecutive changes after which a save that never settles is copied all the same."""
 
@@ -110,9 +110,6 @@ class LocalCheckpoints:
         self._in_order = False
         self._headed_at = time.monotonic()
         self.newest: Optional[int] = None
-        self._waits_since: Optional[float] = None
-        self._took = 0.0
-        self._waits = False
 
     def steps(self) -> List[LocalStep]:
         """
@@ -120,7 +117,6 @@ class LocalCheckpoints:
 
         Raise OSError.
         """
-        began = time.monotonic()
         with self._lock:
             units = self.format.find(self.folder)
             found = [step for step in map(self._step, units) if self.format.owns(step.unit)]
@@ -130,10 +126,6 @@ class LocalCheckpoints:
             heads = [one for one in found if one.unit.live]
             if not heads or any(one.complete for one in heads):
                 self._headed_at = time.monotonic()
-            self._waits = any(one.state in (SavedState.UNFINISHED, SavedState.TORN) for one in found)
-            if self._waits and self._waits_since is None:
-                self._waits_since = began
-            self._took = time.monotonic() - began
             found.sort(key=lambda one: (one.step, one.unit.rank, one.unit.name))
             self.newest = max((one.step for one in found if one.complete and one.step >= 0), default=None)
             return found
@@ -144,15 +136,10 @@ class LocalCheckpoints:
         self.at_rest = False
         self._in_order = False
         self._headed_at = time.monotonic()
-        self._waits_since = None
 
-    @property
-    def hurry(self) -> Optional[float]:
-        """Return the seconds to the next look while a first save waits to be complete, None for the usual time."""
-        since = self._waits_since
-        if self.at_rest or not self._waits or since is None or time.monotonic() - since > MOST_QUICK:
-            return None
-        return min(self._pace, max(QUICK, self._took / READING))
+    def pause_after(self, took: float) -> float:
+        """Return the seconds until the next look for a finished save, after one that took *took* seconds."""
+        return min(self._pace, max(QUICKEST, took / READING))
 
     def rest(self, *, in_order: bool = False) -> None:
         """
