@@ -14,6 +14,7 @@ from orchestrator.agent.caches import keeper
 from orchestrator.agent.caches.cache_manifest import RETAINED, CacheManifest, Piece, manifest_name, parse
 from orchestrator.agent.caches.pieces import files_below, pack
 from orchestrator.agent.caches.places import Cache
+from orchestrator.agent.caches.warm_start import largest_first
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.machine_errors import AgentError
@@ -204,6 +205,12 @@ def test_a_torn_piece_is_not_unpacked_and_all_is_installed(lab: Lab, wheels: Pat
     machine = warm(lab, wheels, 2).start()
     trained(machine)
     assert lab.log(2).count("another sha256 than its name") == 1
+
+
+def test_the_largest_piece_is_unpacked_first() -> None:
+    """Otherwise one process may unpack a library of hundreds of megabytes while all others have ended."""
+    pieces = [Piece(f"{size:064x}", size, size, 1, "zst") for size in (20, 500, 64, 500)]
+    assert [number for number, _ in largest_first(pieces)] == [1, 3, 2, 0]
 
 
 def test_packages_with_which_the_setup_fails_are_removed_and_it_runs_again(lab: Lab, wheels: Path) -> None:

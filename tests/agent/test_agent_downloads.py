@@ -1,6 +1,7 @@
 """Large objects come in ranges, several at a time: whole and of one generation, or not at all."""
 
 import hashlib
+import os
 from dataclasses import replace
 
 import pytest
@@ -28,6 +29,19 @@ def test_a_large_object_comes_in_ranges_of_one_generation(lab, bucket, tmp_path)
         )
         assert (tmp_path / "copy").read_bytes() == DATA
     assert observed == {"stat": 2, "range": 22}
+
+
+def test_only_a_file_that_stays_is_flushed_to_the_disk(lab, bucket, tmp_path, monkeypatch):
+    """An archive that is unpacked and deleted need not survive a power loss, and the disk is busy then."""
+    flushed = []
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    for data in (DATA, DATA[:PART]):
+        put(lab, data)
+        bucket.download(NAME, tmp_path / "archive", len(data), durable=False)
+        assert flushed == []
+        bucket.download(NAME, tmp_path / "file", len(data))
+        assert len(flushed) == 1
+        flushed.clear()
 
 
 def short(answer):

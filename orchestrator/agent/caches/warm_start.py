@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from orchestrator.agent.caches.cache_manifest import ENVIRONMENT, CacheManifest, Piece, manifest_name, parse
 from orchestrator.agent.caches.pieces import OURS, PREFIX, CacheFile, files_below, leads_out
@@ -35,7 +35,6 @@ from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.agent.threads import each, say
 from orchestrator.contract.agent_lines import agent_line
-from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.replacing import write_atomically
 
@@ -204,14 +203,14 @@ class Caches:
             def one(numbered: Tuple[int, Piece]) -> None:
                 number, piece = numbered
                 archive = archives / str(number)
-                self._bucket.download(piece.object, archive, piece.size)
-                if archive.stat().st_size != piece.size or sha256_of(archive) != piece.sha256:
+                # Unpacked at once and deleted: after a power loss the start after it begins again.
+                if self._bucket.download(piece.object, archive, piece.size, durable=False) != piece.sha256:
                     raise TornError(f"{piece.object} has another sha256 than its name")
                 into = {name: str(folder / f"p{number}") for name, folder in staged.items()}
                 processes.unpack(Unpacking(str(archive), piece, into, cache.inside, paths))
                 archive.unlink()
 
-            each(one, list(enumerate(manifest.pieces)), most)
+            each(one, largest_first(manifest.pieces), most)
 
     def _move(
         self, cache: Cache, manifest: CacheManifest, staged: Mapping[str, Path], generation: int
@@ -285,6 +284,11 @@ class Caches:
     def _note(self, text: str) -> None:
         say(text)
         self._log.line(agent_line(text))
+
+
+def largest_first(pieces: Sequence[Piece]) -> List[Tuple[int, Piece]]:
+    """Return the numbered pieces, so that a file of hundreds of megabytes is not unpacked alone at the end."""
+    return sorted(enumerate(pieces), key=lambda one: one[1].unpacked, reverse=True)
 
 
 def _incoming(folder: Path, cache: str) -> Path:

@@ -240,21 +240,25 @@ class JobBucket:
         )
         return sender.send(path, size, SECONDS + PART / SLOWEST)
 
-    def download(self, name: str, path: Path, size: int, kind: str = "sha256") -> str:
+    def download(
+        self, name: str, path: Path, size: int, kind: str = "sha256", *, durable: bool = True
+    ) -> str:
         """
         Download an object to a file; return its digest of *kind*, which the caller compares.
 
+        *durable* files survive a power loss whole, which takes time on a busy disk.
         Raise TornError if the object does not exist or has more than *size* bytes.
         """
         if size > transfers.SMALLEST_PART:
-            return transfers.download(self, self._streams, name, path, size, kind)
+            return transfers.download(self, self._streams, name, path, size, kind, durable=durable)
         target = f"/download/storage/v1{self._object(name)}?alt=media"
         with path.open("wb") as file:
             reply = self._call("GET", target, SECONDS + size / SLOWEST, sink=file, limit=size)
             file.flush()
-            # The caller renames the file; without fsync the name could survive a power loss and the bytes
-            # not.
-            os.fsync(file.fileno())
+            if durable:
+                # The caller renames the file; without fsync the name could survive a power loss and the bytes
+                # not.
+                os.fsync(file.fileno())
         if reply.status == 404:
             raise TornError(f"gs://{self.name}/{name} is not there")
         return digest_of(path, kind)

@@ -144,7 +144,9 @@ class BucketCalls(Protocol):
         """Delete an object; a missing one is no error."""
 
 
-def download(bucket: BucketCalls, streams: Streams, name: str, path: Path, size: int, kind: str) -> str:
+def download(
+    bucket: BucketCalls, streams: Streams, name: str, path: Path, size: int, kind: str, *, durable: bool
+) -> str:
     """
     Download an object of *size* bytes to a file; return its digest, of hashlib's kind *kind*.
 
@@ -158,14 +160,23 @@ def download(bucket: BucketCalls, streams: Streams, name: str, path: Path, size:
         if int(held["size"]) != size:
             raise TornError(f"{name} has {held['size']} bytes, not {size}")
         try:
-            return _of_generation(bucket, streams, name, str(held["generation"]), path, size, kind)
+            generation = str(held["generation"])
+            return _of_generation(bucket, streams, name, generation, path, size, kind, durable=durable)
         except ReplacedError:
             continue
     raise TornError(f"{name} changes faster than it can be read")
 
 
 def _of_generation(
-    bucket: BucketCalls, streams: Streams, name: str, generation: str, path: Path, size: int, kind: str
+    bucket: BucketCalls,
+    streams: Streams,
+    name: str,
+    generation: str,
+    path: Path,
+    size: int,
+    kind: str,
+    *,
+    durable: bool,
 ) -> str:
     digest, part = hashlib.new(kind), part_size(size)
     with path.open("wb") as file:
@@ -184,8 +195,9 @@ def _of_generation(
         with contextlib.closing(streams.in_order(-(-size // part), prepared)) as parts:
             for data in parts:
                 digest.update(data)
-        # The caller renames the file; without fsync the name could survive a power loss and the bytes not.
-        os.fsync(file.fileno())
+        if durable:
+            # The caller renames the file; without fsync the name could survive a power loss and the bytes not.
+            os.fsync(file.fileno())
     return digest.hexdigest()
 
 
