@@ -339,6 +339,8 @@ def _stop_on(failure: FailedChange, result: Pass, *, elsewhere: bool) -> None:
     # The machine may be booting or shutting down; the next pass retries, or the machine asks the bucket.
     if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
         return
+    if failure.waiting:
+        return
     goes = any(c.kind is Kind.NODE and c.verb is Verb.DELETE for c in result.plan.changes)
     if failure.error.retry is Retry.QUOTA and (goes or (elsewhere and failure.change.kind is Kind.NODE)):
         return  # The old TPU uses the quota until it is deleted; another zone has its own quota.

@@ -172,10 +172,11 @@ class Change:
 
 @dataclass(frozen=True)
 class FailedChange:
-    """Pair a change with the error that it met."""
+    """Pair a change with the error that it met; *waiting* is the sentence for an ordinary wait, else empty."""
 
     change: Change
     error: TpuctlError
+    waiting: str = ""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from orchestrator.errors import (
 from orchestrator.planning.intended_record import intended
 from orchestrator.planning.job import latest_try, push_mark
 from orchestrator.planning.sidecars import with_settings
+from orchestrator.planning.tpu.next_zone import quota_wait
 from orchestrator.planning.tpu.on_demand import refusal_of
 from orchestrator.planning.tpu.race import accepted, refused
 
@@ -76,8 +77,7 @@ class Actor:
             failures += tuple(self._not_asked(change, final) for change in tpus)
             changes = [change for change in changes if change not in tpus]
         later = self._side_by_side(changes, world)
-        going = [c.name for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.DELETE)]
-        return failures + (tuple(_quota_held(failure, going[0]) for failure in later) if going else later)
+        return failures + tuple(_as_wait(failure, world) for failure in later)
 
     def _first_vm(self, changes: list[Change]) -> list[Change]:
         """Return the create of the deployment's first VM if the same plan requests a TPU, else an empty list."""
@@ -349,19 +349,17 @@ class Actor:
             self._records.update_later(lambda record: refused(record, refusal, change.incarnation))
 
 
-def _quota_held(failure: FailedChange, going: str) -> FailedChange:
-    """Return a TPU's refusal for quota in the words for a quota that our own TPU *going* still holds."""
-    error = failure.error
-    if not failure.change.asks_for_tpu or error.retry is not Retry.QUOTA:
+def _as_wait(failure: FailedChange, world: World) -> FailedChange:
+    """Return a TPU's refusal as an ordinary wait if a TPU of this deployment holds the zone's quota."""
+    change, error = failure.change, failure.error
+    held = any(node.zone == change.zone for node in world.known_nodes)
+    if not change.asks_for_tpu or error.retry is not Retry.QUOTA or not held:
         return failure
     # Google's text asks for a higher limit, but the quota is free as soon as the deletion ends.
-    text = (
-        f"it has to wait: {going} is being deleted and still counts against the quota; it is requested again in a "
-        "moment, under the next number"
-    )
-    return FailedChange(
-        failure.change, type(error)(text, hint=error.hint, changed=error.changed, code=error.code)
-    )
+    text = quota_wait(change.zone)
+    again = "nothing to do: a TPU is requested again by itself, under the next number"
+    calm = type(error)(text, hint=again, changed=error.changed, code=error.code)
+    return FailedChange(change, calm, waiting=text)
 
 
 def check_disks(vms: Vms, new: NewNode) -> None:

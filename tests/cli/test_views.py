@@ -1,6 +1,7 @@
 """What people see while a command works: event lines, the live line, progress, status, the summary."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -24,7 +25,8 @@ from orchestrator.domain.observation import Absent, Heartbeat, Node, NodeState, 
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.text.amounts import saved_text, span_text
 from orchestrator.engine.reconcile import Pass
-from orchestrator.errors import NotFoundError, RemoteError
+from orchestrator.errors import NotFoundError, QuotaError, RemoteError
+from orchestrator.planning.tpu.next_zone import quota_wait
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Recovery, Summary
 
 T0 = 1_800_000_000.0
@@ -372,6 +374,23 @@ def test_a_machine_that_still_boots_is_no_failure(error, said, capsys):
     """Its keys are not published yet; what is waited for is said by the plan."""
     EventPrinter().failure(FailedChange(Change(Kind.JOB, Verb.CREATE, "mine", "new"), error), T0)
     assert len(lines(capsys)) == said
+
+
+def test_a_quota_that_the_old_tpu_holds_reads_as_the_wait_that_it_is(capsys):
+    """The refusal and the passes after it print one sentence, once, with its code and without a failure's mark."""
+    text, printer = quota_wait("us-central1-a"), EventPrinter()
+    error = QuotaError(text)
+    printer.failure(FailedChange(Change(Kind.NODE, Verb.CREATE, "mine-g2", "new"), error, waiting=text), T0)
+    printer.waiting([text], T0 + 1)
+    printer.waiting([text], T0 + 6)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "waiting: TPU: the old one holds the quota in us-central1-a until it is deleted" in line
+    assert "checked again in 5 s (TPU-350)" in line
+    EventPrinter(as_json=True).failure(
+        FailedChange(Change(Kind.NODE, Verb.CREATE, "mine-g2", "new"), error, waiting=text), T0
+    )
+    said = json.loads(capsys.readouterr().out)
+    assert (said["kind"], said["data"]["code"]) == ("waiting", "TPU-350")
 
 
 def test_times_never_run_backwards(capsys):

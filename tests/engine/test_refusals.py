@@ -8,9 +8,11 @@ from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlError
 from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
+from orchestrator.planning.tpu.next_zone import quota_wait
 from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, Lab, a_spec
 
 BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
+WAITS = quota_wait(ZONE)
 DONE_BEAT = b'{"phase": "done", "incarnation": 1, "worker": 0, "workers": 1, "committed_step": 5}'
 
 
@@ -60,10 +62,8 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     assert lab.mutations()["tpu.nodes.create"] == 3
     assert the_one_node(lab) == "demo-tpu-g3"
     (refused,) = reported
-    assert refused.error.message == (
-        "it has to wait: demo-tpu-g1 is being deleted and still counts against the quota; "
-        "it is requested again in a moment, under the next number"
-    )
+    assert refused.waiting == refused.error.message == WAITS
+    assert (refused.error.code, "does not help" in refused.error.hint) == ("TPU-350", False)
     (again,) = [e.text for e in controller.events if e.text.startswith("Creating TPU demo-tpu-g3")]
     assert again.endswith("TPU #2 had to wait for the quota of another TPU of this deployment")
 
@@ -79,7 +79,7 @@ def test_the_quota_of_the_old_node_is_used_as_soon_as_it_is_free(tmp_path):
     first = next(number for number, (_, result) in enumerate(passes) if result.failures)
     assert passes[first + 1][0] - passes[first][0] < 5
     waits = [result.plan.waiting for _, result in passes[first + 1 :]]
-    assert f"TPU: quota in {ZONE} holds one TPU; waits for the old one to go" in waits[0]
+    assert WAITS in waits[0]
     assert lab.mutations()["tpu.nodes.create"] == 3
 
 
@@ -104,7 +104,7 @@ def test_quota_with_room_for_one_is_learned_once(tmp_path):
     for _ in range(2):
         asked, lines, controller = lose()
         assert asked == 1
-        assert lines == {f"TPU: quota in {ZONE} holds one TPU; waits for the old one to go"}
+        assert lines == {WAITS}
         assert not [e for e in controller.events if "limit" in e.text.lower()]
     lab.wait(24 * 3600)
     assert lose()[0] == 2

@@ -208,6 +208,10 @@ class EventPrinter(Reporter):
         change = failure.change
         if change.kind is Kind.JOB and isinstance(failure.error, NotFoundError):
             return  # The machine has not published its keys: it is booting, which the plan reports.
+        if failure.waiting:
+            # No failure to people: nothing is wrong, and the loop continues by itself.
+            self(Event(at, EventKind.WAITING, f"waiting: {failure.waiting}", failure.error.as_dict()))
+            return
         text = f"{change.kind.title} {change.name}: {failure.error.message} ({failure.error.code})"
         self(Event(at, EventKind.FAILURE, text, failure.error.as_dict()))
 

@@ -11,7 +11,6 @@ from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.names import DEPLOYMENT_LABEL
 from orchestrator.domain.observation import Node, NodeState, Present
-from orchestrator.domain.plan import FailedChange, Kind, Verb
 from orchestrator.domain.record import current_node
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_blind, raise_bucket_gone
@@ -248,7 +247,7 @@ class Watcher:
         """Yield the pauses before the next pass: none after a change or a wake-up, else the poll interval."""
         pause = self._poll if result.plan.wake_in is None else min(self._poll, result.plan.wake_in)
         # No poll after a quota that our own TPU held: until its deletion ends, the next pass only waits for that.
-        failed = [failure for failure in result.failures if not _held_by_our_own(failure, result)]
+        failed = [failure for failure in result.failures if not failure.waiting]
         if result.plan.changes and not failed:
             pause = min(pause, 1.0)
         node = current_node(result.world, self._records.current)
@@ -272,17 +271,6 @@ class Watcher:
         self._listed = tuple(node for node in world.known_nodes if node.zone == self._zone)
         until = calm_until(spec, world, record, result.plan, lambda at: self._deployment.spent(record, at))
         return until - world.observed_at
-
-
-def _held_by_our_own(failure: FailedChange, result: Pass) -> bool:
-    """Say whether quota refused a TPU in a zone in which the same pass deleted one."""
-    change, failed = failure.change, [one.change for one in result.failures]
-    deleted = {
-        c.zone
-        for c in result.plan.changes
-        if (c.kind, c.verb) == (Kind.NODE, Verb.DELETE) and c not in failed
-    }
-    return change.asks_for_tpu and failure.error.retry is Retry.QUOTA and change.zone in deleted
 
 
 def run(passes: Generator[Pause, None, T]) -> T:

@@ -38,6 +38,8 @@ LONGEST_PAUSE = 1.5 * max(LONGEST_DELAY.values())
 """Longest pause in seconds; jitter may add half of a delay to it."""
 LONGEST_GOING = 600.0
 """Seconds that remembered quota blocks a create while a node is deleted; then quota is tried again."""
+QUOTA_POLL = 5.0
+"""Seconds between two checks whether a node that holds the quota is deleted."""
 NO_PRICES = Prices()
 # A deletion frees quota within minutes, so one refusal for quota does not end the search.
 QUOTA_TRIES = 5
@@ -122,10 +124,15 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
     return going and holds_one(record.zone_memories, zone, record.node.type, world.observed_at)
 
 
+def quota_wait(zone: str) -> str:
+    """Return the sentence for a quota that our own node holds, the same before and after a refusal."""
+    again = f"checked again in {QUOTA_POLL:.0f} s (TPU-350)"
+    return f"TPU: the old one holds the quota in {zone} until it is deleted; {again}"
+
+
 def waits_for_quota(zone: str) -> Step:
     """Return a step that waits for the deletion of our own node, whose quota the next one needs."""
-    text = f"TPU: quota in {zone} holds one TPU; waits for the old one to go"
-    return Step(waiting=text, wake_in=5.0, rule=LoopRule.REFUSED_WAIT)
+    return Step(waiting=quota_wait(zone), wake_in=QUOTA_POLL, rule=LoopRule.REFUSED_WAIT)
 
 
 def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -> float:
