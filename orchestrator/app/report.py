@@ -22,6 +22,7 @@ from orchestrator.engine.publish.event_log import read_events
 from orchestrator.engine.publish.published_status import Point, read_curve
 from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.planning.job import heartbeat_interval
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import FEW, Losses, PrintedLines, losses
@@ -136,6 +137,7 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
         ondemand_usd=spent(ondemand, session.catalog, record, ended).known_usd,
         unpriced=paid.unknown,
         begun=first_incarnations(record),
+        heartbeat=heartbeat_interval(spec),
     )
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 
+from orchestrator.contract.report_pause import report_pause
 from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind, Verb
@@ -12,6 +13,8 @@ from orchestrator.pricing.spending import BEFORE
 
 COMMITS = "commits"
 """Value of `Heartbeat.progress_from` for a job whose steps are known from its saves only."""
+UNNOTICED = 2.0
+"""Seconds that a machine may take to notice a save, or to bring a report into the bucket."""
 LIVING = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN, Phase.STOPPING})
 PARTS = ("detect", "decide", "create", "fetch", "unpack", "setup", "restore", "compile")
 HEADINGS = {**{part: part for part in PARTS}, "fetch": "code", "unpack": "packages", "compile": "first step"}
@@ -83,13 +86,14 @@ class Summary:
 def summarise(
     beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
     cost_usd: float, ondemand_usd: float, most_usd: float = 0.0, unpriced: tuple[str, ...] = (),
-    begun: Collection[int] = (),
+    begun: Collection[int] = (), heartbeat: float = inf,
 ) -> Summary:  # fmt: skip
     """
     Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
 
     *wall* is how many seconds the deployment was up, *begun* has the incarnations with which `up` started or
-    restarted it, which did not recover from anything.
+    restarted it, which did not recover from anything. *heartbeat* is the longest time between two reports in
+    seconds.
     """
     # A machine that was preempted before it trained has no steps to lose.
     trained = (b for b in beats if b.worker == 0 and b.step is not None)
@@ -106,7 +110,7 @@ def summarise(
     followed = {before.incarnation: after for before, after in ways}
     earlier = zip((None, *chain), chain, strict=False)
     useful = sum(_useful_seconds(beat, before, followed.get(beat.incarnation)) for before, beat in earlier)
-    untold = [_untold(before, after, events) for before, after in ways if _trained_on(before)]
+    untold = [_untold(before, after, events, heartbeat) for before, after in ways if _trained_on(before)]
     known = redone if counted or not _lost(started) else None
     stopped = [beat.save_stalled for beat in chain if beat.save_stalled is not None]
     return Summary(
@@ -165,19 +169,29 @@ def _trained_on(beat: Heartbeat) -> bool:
     return beat.phase in LIVING and not (saved and beat.committed_step == beat.step)
 
 
-def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> int | None:
+def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], heartbeat: float) -> int | None:
     """
     Return how many steps beyond its last report a machine may have made in vain; None if nothing tells.
 
-    It may have trained on, at its last rate, until its loss was observed. What it committed meanwhile was kept.
+    It may have trained on, at its last rate, until its loss was observed, but not until its next report or the
+    end of its next commit, which are missing. What it committed meanwhile was kept.
     """
     observed = _time(events, EventKind.PREEMPTED, before.incarnation)
     if observed is None:
         observed = _time(events, change_word(Kind.NODE, Verb.CREATE), after.incarnation)
     if not before.rate or observed is None or before.step is None:
         return None
-    reached = before.step + ceil(before.rate * max(0.0, observed - before.updated))
-    return reached - max(before.step, min(reached, after.resumed_from or 0))
+    age = before.updated - before.timings.get("spawned", -inf)
+    alive = min(observed - before.updated, report_pause(age, heartbeat) + UNNOTICED)
+    reached = before.step + ceil(before.rate * max(0.0, alive))
+    resumed = after.resumed_from or 0
+    apart, commit = before.save_apart, before.commit_seconds
+    # Not for several machines: what one has committed counts only when all have.
+    if resumed and before.workers == 1 and apart is not None and commit is not None:
+        # A commit under way delays the next one, so the next may have begun that much later.
+        unsaved = max(apart, commit) + commit + UNNOTICED
+        reached = min(reached, max(before.step, resumed + ceil(before.rate * unsaved)))
+    return reached - max(before.step, min(reached, resumed))
 
 
 def _last_step(beat: Heartbeat) -> int | None:

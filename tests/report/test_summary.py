@@ -1,5 +1,6 @@
 """The figures of a finished run."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -61,6 +62,27 @@ def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, co
     lost = replace(beat(1, 57), **before)
     found = summary([lost, beat(2, 100, resumed)], observed)
     assert (found.steps_redone, found.redone_at_least, found.redone_at_most) == counts
+
+
+@pytest.mark.parametrize(
+    ("known", "heartbeat", "most"),
+    [
+        ({}, math.inf, 5 * 30),
+        ({}, 10, 5 * (10 + 2)),  # it would have reported again
+        ({"timings": {"spawned": T - 12}}, 10, 5 * (3 + 2)),  # sooner, soon after the job's start
+        ({"save_apart": 4.0, "commit_seconds": 1.0}, 10, 5 * (4 + 1 + 2) - 7),  # the next save would be kept
+        ({"save_apart": 1.0, "commit_seconds": 3.0}, 10, 5 * (3 + 3 + 2) - 7),
+        ({"save_apart": 0.1, "commit_seconds": 0.0}, 10, 4),
+        ({"save_apart": 60.0, "commit_seconds": 1.0}, 10, 5 * (10 + 2)),
+        ({"save_apart": 0.1, "commit_seconds": 0.0, "workers": 4}, 10, 5 * (10 + 2)),  # the others may lag
+    ],
+)
+def test_a_report_or_a_commit_that_is_missing_bounds_what_it_trained(known, heartbeat, most):
+    """Its loss was seen after 30 s; a machine that had lived on would have reported, and committed a save."""
+    observed = [Event(T + 30, "preempted", "", {"incarnation": 1})]
+    lost = beat(1, 57, rate=5.0, **known)
+    found = summary([lost, beat(2, 100, 50)], observed, heartbeat=heartbeat)
+    assert found.redone_at_most == 7 + most
 
 
 def test_without_a_time_of_the_loss_the_next_request_bounds_it():

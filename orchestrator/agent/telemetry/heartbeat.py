@@ -17,6 +17,7 @@ from orchestrator.contract.bucket.object_names import HEARTBEAT, WAKE
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
+from orchestrator.contract.report_pause import report_pause
 
 SCHEMA = 1
 _UNKNOWN = (
@@ -29,7 +30,6 @@ _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = ("boot", "restore")
 LATER = 1.25
-SOONEST = 2.0
 _INHERITED = ("attempt", "starts")
 
 
@@ -101,15 +101,11 @@ class Status:
                 self._timings[name] = time.time()
 
     def pause(self, now: float) -> float:
-        """
-        Return the seconds until the next report: a quarter of the time since the job's start, at most a heartbeat.
-
-        A person who waits for the first steps sees them within seconds; a long training costs no more reports.
-        """
+        """Return the seconds until the next report, by the time since the job's start."""
         with self._lock:
             started = self._timings.get("spawned")
         age = math.inf if started is None else now - started
-        return min(self._heartbeat, max(SOONEST, age / 4))
+        return report_pause(age, self._heartbeat)
 
     def trouble(self, source: str, text: str) -> None:
         """Report what *source* cannot do at present; an empty text clears it."""
