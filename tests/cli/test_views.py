@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.cli.console import say
 from orchestrator.cli.views.event_lines import REMINDER, EventPrinter
-from orchestrator.cli.views.job_progress import ProgressLine, bar_of, live_text, progress_text
+from orchestrator.cli.views.job_progress import ProgressLine, bar_of, live_texts, progress_text
 from orchestrator.cli.views.status import resource_lines
 from orchestrator.cli.views.summary import redone_text, summary_lines
 from orchestrator.config.load import read
@@ -105,7 +105,7 @@ def test_the_report_of_a_tpu_that_is_gone_is_its_last_also_while_the_next_one_ha
 def test_after_a_resume_the_live_line_says_that_the_job_runs():
     """Its first report has a checkpoint and no step yet."""
     (report,) = observed(T0, committed_step=220).world.heartbeats.value
-    assert live_text(report, SPEC, 0.1, 0.2) == "job runs, checkpoint at step 220, 0.1000 USD"
+    assert live_texts(report, SPEC, 0.1, 0.2)[0] == "job runs, checkpoint at step 220, 0.1000 USD"
 
 
 def test_rate_and_remaining_time_and_budget_are_said(capsys):
@@ -113,15 +113,15 @@ def test_rate_and_remaining_time_and_budget_are_said(capsys):
     far = {"step": 120000, "total_steps": 500000, "loss": 2.345, "rate": 3.21, "committed_step": 119000}
     (report,) = observed(T0, **far).world.heartbeats.value
     spec = replace(SPEC, job=replace(SPEC.job, target_steps=None))
-    assert live_text(report, spec, 12.34, 15.0) == (
+    assert live_texts(report, spec, 12.34, 15.0)[0] == (
         "loss 2.345, 3.21 steps/s, checkpoint at step 119000, 12.34 USD"
     )
     assert bar_of(report, spec) == (0.24, "step 120000 of 500000, 32 h 53 min left")
     assert bar_of(replace(report, total_steps=None), spec) is None
     assert "loss 2.345, 3.21 steps/s, 32 h 53 min left" in progress_text(report, spec, 12.34)
-    assert "3.21 steps/s, checkpoint" in live_text(replace(report, total_steps=None), spec, 12.34, 15.0)
+    assert "3.21 steps/s, checkpoint" in live_texts(replace(report, total_steps=None), spec, 12.34, 15.0)[0]
     bounded = replace(spec, watch=replace(spec.watch, budget_usd=20.0))
-    assert live_text(report, bounded, 12.34, 15.0).endswith("15.00 of 20 USD")
+    assert live_texts(report, bounded, 12.34, 15.0)[0].endswith("15.00 of 20 USD")
 
 
 def test_a_wait_is_said_once_and_again_after_minutes(capsys):
@@ -167,6 +167,25 @@ def test_the_live_line_counts_what_is_waited_for(capsys):
     printer.waiting((), T0 + 70)
     printer.now("job runs, step 3", T0 + 70)
     assert printer.line_text(T0 + 3800) == "job runs, step 3, last heartbeat 1 h 2 min ago"
+
+
+def test_the_age_of_the_report_is_the_last_thing_that_a_narrow_line_leaves_out(monkeypatch):
+    """A bar shows step and time left; of the rest the rate goes first, at 80 columns with these figures."""
+    figures = {"step": 220, "loss": 2.481, "rate": 0.0321, "committed_step": 110}
+
+    def act():
+        printer = EventPrinter()
+        with printer:
+            ProgressLine(printer, SPEC).show(observed(time.time(), **figures), 0.0433, 1.0)
+            printer._line._live.refresh()
+
+    wide = "loss 2.481, 31.2 s/step, checkpoint at step 110, 0.0433 USD, last heartbeat "
+    assert wide in on_a_terminal(monkeypatch, act, COLUMNS="120")
+    text = on_a_terminal(monkeypatch, act)
+    assert re.search(r"loss 2.481, checkpoint at step 110, 0.0433 USD, last heartbeat \d s ago", text)
+    for columns, first in (("60", "checkpoint at step 110, "), ("30", " ")):
+        text = on_a_terminal(monkeypatch, act, COLUMNS=columns)
+        assert re.search(first + r"last heartbeat \d s ago", text)
 
 
 def on_a_terminal(monkeypatch, act, **variables):

@@ -72,6 +72,7 @@ class EventPrinter(Reporter):
         self._now = ""
         self._share: tuple[float, str] | None = None
         self._heartbeat_at: float | None = None
+        self._shorter: Sequence[str] = ()
         self._waits: dict[str, Wait] = {}
         self._begun = 0.0
         self.spoke_at = 0.0
@@ -153,16 +154,29 @@ class EventPrinter(Reporter):
         return False
 
     def now(
-        self, text: str, heartbeat_at: float | None = None, share: tuple[float, str] | None = None
-    ) -> None:
-        """Set the text of the live line, the time of its heartbeat, and the bar (0 to 1, and its text)."""
-        self._now, self._heartbeat_at, self._share = text, heartbeat_at, share
+        self, text: str, heartbeat_at: float | None = None, share: tuple[float, str] | None = None,
+        shorter: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """
+        Set the text of the live line, the time of its heartbeat, and the bar (0 to 1, and its text).
 
-    def line_text(self, at: float) -> str:
-        """Return the live line: what is waited for and since when, then the job."""
+        *shorter* has ever shorter texts, for want of room.
+        """
+        self._now, self._heartbeat_at, self._share, self._shorter = text, heartbeat_at, share, shorter
+
+    def line_text(self, at: float, width: int = 0) -> str:
+        """
+        Return the live line: what is waited for and since when, then the job.
+
+        Of the texts about the job it is the longest one with which the line fits *width* (0: any).
+        """
+        lines = [self._line_with(text, at) for text in (self._now, *self._shorter)]
+        return next((line for line in lines if len(line) <= width), lines[-1] if width else lines[0])
+
+    def _line_with(self, now: str, at: float) -> str:
         parts = [self.waits_text(at)] if self._waits else []
-        if self._now:
-            parts.append(self._now)
+        if now:
+            parts.append(now)
         if self._now and self._heartbeat_at is not None:
             parts.append(f"last heartbeat {span_text(at - self._heartbeat_at)} ago")
         seconds = f" ({span_text(at - self._begun)})" if self._begun else ""

@@ -19,6 +19,8 @@ FIRST_SPACING = 10.0
 """Seconds from a change to a line that reports only steps and checkpoints; the pauses after that double."""
 SPACING = 300.0
 """Most seconds between two such lines."""
+LESS = ("rate", "cost", "loss", "checkpoint")
+"""What the live line leaves out first where it has no room for the age of the report."""
 WORDS = {
     Phase.BOOT: "machine boots",
     Phase.SETUP: "setup runs",
@@ -95,8 +97,8 @@ class ProgressLine:
             any(change.asks_for_tpu for change in result.plan.changes) or _is_gone(slowest, result.world)
         )
         text = progress_text(slowest, self._spec, usd, lost=lost)
-        text_now = live_text(slowest, self._spec, usd, most_usd, lost=lost)
-        self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec))
+        text_now, *shorter = live_texts(slowest, self._spec, usd, most_usd, lost=lost)
+        self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec), shorter)
         found = uncommitted(beats)
         lying = "" if found is None else uncommitted_text(self._spec.job.checkpoint, found)
         if found is not None and lying != self._lying:
@@ -129,13 +131,20 @@ class MemberLine(ProgressLine):
 
 def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
     """Return a line about the job; *lost* means that its machine is gone and *beat* was its last report."""
-    parts = [_phase(beat, lost=lost), *_figures(beat, spec), usd_text(usd), f"TPU #{beat.incarnation}"]
+    parts = [
+        _phase(beat, lost=lost),
+        *_figures(beat, spec).values(),
+        usd_text(usd),
+        f"TPU #{beat.incarnation}",
+    ]
     return ", ".join([*parts, beat.message] if beat.message else parts)
 
 
-def live_text(beat: Heartbeat, spec: Spec, usd: float, most_usd: float, *, lost: bool = False) -> str:
+def live_texts(
+    beat: Heartbeat, spec: Spec, usd: float, most_usd: float, *, lost: bool = False
+) -> tuple[str, ...]:
     """
-    Return a line for the live line, whose important part fits 80 columns; the bar shows the rest.
+    Return a line for the live line, then ever shorter ones for want of room; the bar shows the rest.
 
     Beside a budget stands *most_usd*, the cost by the highest prices, by which the budget ends.
     """
@@ -143,7 +152,11 @@ def live_text(beat: Heartbeat, spec: Spec, usd: float, most_usd: float, *, lost:
     runs = beat.phase is Phase.RUN and not lost and beat.step is not None
     budget = spec.watch.budget_usd
     cost = usd_text(usd) if budget is None else f"{most_usd:.2f} of {budget:g} USD"
-    return ", ".join([*([] if runs else [_phase(beat, lost=lost)]), *figures, cost])
+    parts = {**({} if runs else {"phase": _phase(beat, lost=lost)}), **figures, "cost": cost}
+    fewer = [
+        {name: text for name, text in parts.items() if name not in LESS[:n]} for n in range(len(LESS) + 1)
+    ]
+    return tuple(dict.fromkeys(", ".join(some.values()) for some in fewer))
 
 
 def _is_gone(beat: Heartbeat, world: World) -> bool:
@@ -180,13 +193,13 @@ def _phase(beat: Heartbeat, *, lost: bool) -> str:
     return "last report of the job" if lost else WORDS[beat.phase]
 
 
-def _figures(beat: Heartbeat, spec: Spec, *, of_bar: bool = True) -> list[str]:
-    """Return what is known of the job, without *of_bar* only what the bar does not show."""
-    parts = [
-        _step(beat, spec) if of_bar else "",
-        f"loss {beat.loss:.4g}" if beat.loss is not None else "",
-        rate_text(beat.rate) if beat.phase is Phase.RUN and beat.rate else "",
-        _eta(beat, spec) if of_bar else "",
-        f"checkpoint at {checkpoint_name(beat)}" if beat.committed_step is not None else "",
-    ]
-    return [part for part in parts if part]
+def _figures(beat: Heartbeat, spec: Spec, *, of_bar: bool = True) -> dict[str, str]:
+    """Return what is known of the job by name, without *of_bar* only what the bar does not show."""
+    parts = {
+        "step": _step(beat, spec) if of_bar else "",
+        "loss": f"loss {beat.loss:.4g}" if beat.loss is not None else "",
+        "rate": rate_text(beat.rate) if beat.phase is Phase.RUN and beat.rate else "",
+        "eta": _eta(beat, spec) if of_bar else "",
+        "checkpoint": f"checkpoint at {checkpoint_name(beat)}" if beat.committed_step is not None else "",
+    }
+    return {name: part for name, part in parts.items() if part}
