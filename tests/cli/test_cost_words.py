@@ -10,6 +10,7 @@ from orchestrator.app.deployment.bills import Cost
 from orchestrator.app.up import _price as price_of
 from orchestrator.cli.views.cost import render, spent_text
 from orchestrator.cli.views.fleet_account import cost_sentences
+from orchestrator.cli.views.local import show_status
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Span
@@ -72,3 +73,13 @@ def test_the_seconds_before_the_first_machine_are_no_part_of_ttl(spans, seconds)
     )  # fmt: skip
     create = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g1", "absent", "us-central1-a", 1)
     assert price_of(session, Plan((create,))).seconds == seconds
+
+
+def test_the_sum_of_the_local_cloud_says_what_it_counts_and_where_the_other_one_is(capsys):
+    """Beside `tpuctl cost`, which counts other things of one deployment, it would look like a contradiction."""
+    bill = [{"usd": 0.0125}, {"usd": None}]
+    show_status({"running": True, "endpoint": "http://127.0.0.1:1", "bill": bill}, as_json=False)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "it would have cost 0.0125 USD: each TPU, VM and disk here, by this cloud's clock",
+        "one deployment, also its addresses and storage: tpuctl cost NAME",
+    ]

@@ -37,7 +37,10 @@ def show_status(body: dict[str, Any], *, as_json: bool) -> None:
     for fault in body.get("unused_faults", []):
         click.echo(f"fault not met yet: {fault['method']} {fault['fault']}")
     if body.get("bill"):
-        click.echo(f"it would have cost {sum(line['usd'] or 0 for line in body['bill']):.4f} USD")
+        usd = sum(line["usd"] or 0 for line in body["bill"])
+        click.echo(f"it would have cost {usd:.4f} USD: each TPU, VM and disk here, by this cloud's clock")
+        # Another sum: by the passes of a loop, a little more, and for one deployment only.
+        click.echo("one deployment, also its addresses and storage: tpuctl cost NAME")
 
 
 def show_environment(variables: dict[str, str], *, as_json: bool) -> None:
