@@ -23,6 +23,18 @@ def test_s06_down_ends_whatever_is_gone(cloud, user):
     assert (cloud.nodes(), cloud.buckets()) == ({}, [])
 
 
+def test_numbers_go_on_after_down_and_start_again_only_after_the_data_was_deleted(cloud, user):
+    """The README says so: a reused number could pass an old TPU's report for the new one's."""
+    user.up()
+    assert list(cloud.nodes()) == [G1]
+    user.down()
+    user.up()
+    assert list(cloud.nodes()) == [G2]
+    user.down("--delete-data")
+    user.up()
+    assert list(cloud.nodes()) == [G1]
+
+
 def test_s06_down_does_not_wait_for_ever_on_a_stale_lock(cloud, user):
     """A killed `watch` of another computer left its lease: a minute later `down` has it."""
     user.up()
