@@ -1,16 +1,18 @@
 """Download a checkpoint, or files that no checkpoint contains, to this computer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
+from orchestrator.app.deployment.bills import Cost, every_bill, last_bill
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import unclaimed
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Parcel, fetch, newest, parcel_of
-from orchestrator.errors import NotFoundError, UsageError
+from orchestrator.errors import NotFoundError, TpuctlError, UsageError
 from orchestrator.planning.unclaimed import FETCH
 
 
@@ -51,11 +53,20 @@ def fetch_files(
 ) -> Fetched:
     """Download what is *wanted* to a new folder, by default named after it; continue an interrupted download."""
     wanted.check()
-    session = open_session(choice, name, reporter)
+    try:
+        session = open_session(choice, name, reporter)
+    except UsageError as error:
+        _refuse_deleted(every_bill(choice.cloud, name) if name else (), error)
+        raise
     with reporter:
         # Before the folder is created, so that a wrong --step leaves nothing behind.
         find = _unclaimed if wanted.unclaimed else _checkpoint
-        number, parcel = find(session, wanted)
+        try:
+            number, parcel = find(session, wanted)
+        except NotFoundError as error:
+            bill = last_bill(session, session.records.current)
+            _refuse_deleted((bill,) if bill else (), error)
+            raise
     kind = "unclaimed" if wanted.unclaimed else "step"
     folder = output or Path(f"{session.spec.name}-{kind}-{number}")
     files, done = len(parcel.files), 0
@@ -69,6 +80,17 @@ def fetch_files(
     with leaving(f"what was copied stays beside {folder}", "run the same command again to go on"), reporter:
         fetch(session.cloud.store, parcel, folder, report)
     return Fetched(session.spec.name, kind, number, folder, parcel)
+
+
+def _refuse_deleted(bills: Sequence[Cost], error: TpuctlError) -> None:
+    """Raise NotFoundError if the last of *bills* says that the data was deleted on purpose, instead of *error*."""
+    if not bills:
+        return
+    deleted = f"deleted the data of {bills[-1].name} on {bills[-1].deleted_day}"
+    raise NotFoundError(
+        f"there is nothing to fetch: `tpuctl down --delete-data` {deleted}",
+        hint="what it has cost is known: tpuctl cost; to train again: tpuctl up", changed="nothing was written",
+    ) from error  # fmt: skip
 
 
 def _checkpoint(session: Session, wanted: WantedFiles) -> tuple[int, Parcel]:

@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 
 import pytest
 
@@ -95,6 +96,18 @@ def test_down_says_what_was_spent_and_saved(user):
     assert f"so {least} to {most}% saved" in again.err
 
 
+def test_fetch_says_that_the_data_was_deleted_on_purpose_and_when(user):
+    """The cloud knows only that there is no such bucket, and of a name nothing is known any more."""
+    user.watch(60)
+    user.down("--delete-data")
+    day = time.strftime("%Y-%m-%d", time.gmtime(user.cloud.clock.now()))
+    for words in ((), ("demo",), ("--unclaimed",)):
+        said = user.run("checkpoints", "fetch", *words)
+        reported = " ".join(said.err.split())
+        assert f"nothing to fetch: `tpuctl down --delete-data` deleted the data of demo on {day}" in reported
+        assert (said.code, "TPU-404" in reported, "tpuctl cost" in reported) == (1, True, True)
+
+
 def stored(cost):
     """Return what a cost has for storage, which `down` does not look at."""
     return sum(item["usd"] for item in cost["items"] if item["what"] == "storage")
@@ -175,7 +188,7 @@ def test_the_report_tells_of_a_deployment_that_is_down(user):
     """It works whenever `status` does; the uses add up to the whole after a second life too."""
     user.watch(1800)
     user.down()
-    # The record holds the number that the next TPU gets; people are told of those that were.
+    # The record holds the number that the next TPU gets; people are reported of those that were.
     assert user.run("status", "--json").document["incarnation"] == 1
     assert user.run("report", "--output", str(user.folder / "r.html")).code == 0
     user.cloud.wait(10 * 3600)

@@ -1,5 +1,6 @@
 """Keep the bills of deployments that were deleted with their data, which held their records."""
 
+import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,11 @@ class Cost:
     spending: Spending
     deleted_at: float | None = None
     earlier: tuple["Cost", ...] = ()
+
+    @property
+    def deleted_day(self) -> str:
+        """Return the day of the deletion in UTC, as 2026-11-28."""
+        return time.strftime("%Y-%m-%d", time.gmtime(self.deleted_at or 0.0))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cost as in `--json`."""

@@ -1,6 +1,5 @@
 """Show the spending of a deployment as text of at most 80 columns."""
 
-import time
 from collections.abc import Mapping
 
 from rich.console import Console
@@ -40,7 +39,7 @@ def render(cost: Cost, console: Console, *, unbilled: bool) -> None:
     width, found, preemptions = min(WIDTH, console.width), cost.spending, cost.preemptions
     verb = "would have cost" if unbilled else "has cost"
     sum_text = f"{'at least' if found.unknown else 'about'} {usd_text(found.usd)}"
-    end = f"; deleted with its data {_day(cost.deleted_at)}" if cost.deleted_at else " so far"
+    end = f"; deleted with its data on {cost.deleted_day}" if cost.deleted_at else " so far"
     title = f"{cost.name} {verb} {sum_text}{end}"
     if not found.items:
         title = f"{cost.name} has cost nothing yet"
@@ -59,13 +58,7 @@ def _earlier(cost: Cost) -> list[str]:
         return []
     count, usd = len(cost.earlier), sum(one.spending.usd for one in cost.earlier)
     many = "an earlier deployment" if count == 1 else f"{count} earlier deployments"
-    return [
-        f"Not in it: {usd_text(usd)} for {many} of this name, deleted {_day(cost.earlier[-1].deleted_at)}."
-    ]
-
-
-def _day(at: float | None) -> str:
-    return time.strftime("on %Y-%m-%d", time.gmtime(at or 0.0))
+    return [f"Not in it: {usd_text(usd)} for {many} of this name, deleted on {cost.earlier[-1].deleted_day}."]
 
 
 def _tables(found: Spending) -> list[Table]:
