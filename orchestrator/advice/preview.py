@@ -9,6 +9,7 @@ from orchestrator.domain.bucket_grants import shares_account
 from orchestrator.domain.catalog import Accelerator, Catalog
 from orchestrator.domain.machines.capacity import ZoneMemories
 from orchestrator.domain.machines.data_disks import disk_lines
+from orchestrator.domain.machines.image_python import python_text
 from orchestrator.domain.machines.node_price import ways_to_bucket
 from orchestrator.domain.machines.scopes import (
     BUCKET_ROLE,
@@ -41,7 +42,8 @@ class Preview:
 
     *project* and *account* are None if only the cloud knows them; *scripts* maps names to texts. *egress*
     holds USD per GiB between the bucket and each other region, None if unknown. *saves* is the interval that
-    the first machine will tell its job, None if the job decides.
+    the first machine will tell its job, None if the job decides. *python* says which Python the job finds,
+    empty in a container.
     """
 
     spec: Spec
@@ -54,6 +56,7 @@ class Preview:
     scripts: Mapping[str, str] = field(default_factory=dict)
     egress: Mapping[str, float | None] = field(default_factory=dict)
     saves: SaveInterval | None = None
+    python: str = ""
 
     @property
     def region(self) -> str:
@@ -187,6 +190,7 @@ def preview(
         scripts or {},
         ways_to_bucket(spec, catalog),
         foreseen_interval(spec, memories, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
+        python_text(spec, catalog),
     )
 
 
@@ -231,7 +235,7 @@ def _vm(view: Preview) -> dict[str, str]:
     beside = {**secret_lines(view.spec, "vm"), **_beside(view.spec, "vm")}
     hidden = "internal only: SSH goes through Identity-Aware Proxy"
     way = {"address": "external and internal" if vm.external_ip else hidden}
-    shape = {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", **way}
+    shape = {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", **_python(view, "vm"), **way}
     return {**shape, **more, **beside}
 
 
@@ -263,6 +267,7 @@ def _node(view: Preview) -> dict[str, str]:
         "type": f"{tpu.type}, {_class(tpu)}",
         **shape,
         "runtime": runtime,
+        **_python(view, "tpu"),
         "address": address,
         **_disks(view.spec),
         **_queue(tpu),
@@ -272,6 +277,11 @@ def _node(view: Preview) -> dict[str, str]:
         **_image(view.spec),
         **_beside(view.spec, "tpu"),
     }
+
+
+def _python(view: Preview, role: str) -> dict[str, str]:
+    """Return which Python the job finds, on the kind of machine that it runs on."""
+    return {"python": view.python} if view.python and view.spec.job.run_on == role else {}
 
 
 def _image(spec: Spec) -> dict[str, str]:

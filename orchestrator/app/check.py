@@ -9,16 +9,18 @@ from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.machines.image_python import python_text
 from orchestrator.ssh.local_data import size_of
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings of the rules, and the file and code they are about."""
+    """The findings of the rules, the file and code they are about, and the Python of the job in words."""
 
     name: str
     findings: tuple[Finding, ...]
     facts: SourceFacts
+    python: str = ""
 
 
 def check(choice: Choice) -> Checked:
@@ -26,4 +28,6 @@ def check(choice: Choice) -> Checked:
     path, spec = read_spec(choice)
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=size_of(spec.job.data, path.absolute().parent))
-    return Checked(spec.name, tuple(preflight(spec, load_catalog(), facts)), facts)
+    catalog = load_catalog()
+    findings = tuple(preflight(spec, catalog, facts))
+    return Checked(spec.name, findings, facts, python_text(spec, catalog))

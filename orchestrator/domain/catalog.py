@@ -118,7 +118,7 @@ class Catalog:
     *machines* per hour, *others* by (kind, item, region); *machine_mem_gib* is the memory of a VM by machine
     type. *published* holds a second source of TPU prices, by (generation, region, several hosts or one).
     *flex_start* holds the (zone, generation) pairs in which flex-start is known to be offered, *quotas* are
-    by (generation, one or many hosts, spot).
+    by (generation, one or many hosts, spot), *pythons* by runtime version.
     """
 
     accelerators: Mapping[str, Accelerator]
@@ -133,6 +133,7 @@ class Catalog:
     published: Mapping[tuple[str, str, bool], Price] = field(default_factory=dict)
     flex_start: frozenset[tuple[str, str]] = frozenset()
     quotas: Mapping[tuple[str, str, bool], TpuQuota] = field(default_factory=dict)
+    pythons: Mapping[str, str] = field(default_factory=dict)
 
     def accelerator(self, name: str) -> Accelerator | None:
         """Return the accelerator type, or None if the table lacks it."""
@@ -176,6 +177,10 @@ class Catalog:
         """Return the usual TPU software version for the type, or None when it is not known."""
         found = self.accelerators.get(accelerator_type)
         return found.runtime if found else None
+
+    def python_of(self, runtime: str) -> str:
+        """Return the Python of a TPU software version, "" if it is not known."""
+        return self.pythons.get(runtime, "")
 
     @cached_property
     def _with_hosts_price(self) -> frozenset[str]:
@@ -266,6 +271,7 @@ def build(tables: Mapping[str, str]) -> Catalog:
             for row in rows["tpu_quotas"]
             for spot in (False, True)
         },
+        {row["runtime_version"]: row["python"] for row in rows["runtime_versions"] if row["python"]},
     )
 
 

@@ -115,3 +115,21 @@ def test_the_plan_says_what_pulling_the_image_needs():
         assert details["image"] == f"{image}, by its tag, pinned at the first pull"
         assert ("roles/artifactregistry.reader" in details.get("to pull the image", "")) is is_googles
         assert node_scopes(make_spec(job__image=image)) == MACHINE_SCOPES
+
+
+def test_the_python_of_the_job_is_said_and_an_unknown_one_as_unknown():
+    """Beside the image that has it; a container has its own."""
+    vm = Change(Kind.VM, Verb.CREATE, "demo-vm", "there is none yet", "europe-west4-a")
+    found = {
+        "3.10, the image's": {},
+        "not known for this image": {"tpu__runtime": "tpu-vm-v4-base"},
+        "3.12 by job.python; the image has 3.10": {"job__python": "3.12"},
+        "3.12 by job.python": {"job__python": "3.12", "tpu__runtime": "tpu-vm-v4-base"},
+        None: {"job__image": "docker.io/me/train:1"},
+    }
+    for text, settings in found.items():
+        assert view(NODE, **settings).details(NODE).get("python") == text
+    assert "python" not in view(vm).details(vm)
+    on_vm = view(vm, job__run_on="vm")
+    assert on_vm.details(vm)["python"] == "3.12, the image's"
+    assert "python" not in on_vm.details(NODE)

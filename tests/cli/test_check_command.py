@@ -70,6 +70,7 @@ def test_programs_get_one_document(folder, capsys):
     assert (code, err, found["kind"], found["ok"]) == (2, "", "check", False)
     assert sum(found["counts"].values()) == len(found["findings"])
     assert found["counts"]["stop"] == 2
+    assert found["python"] == "3.10, the image's"
     assert found["files_not_read"] == ["old.py"]
     assert {"rule", "level", "where", "message", "fix"} == set(found["findings"][0])
 
@@ -106,7 +107,7 @@ def test_nothing_found_is_said(tmp_path, capsys):
     """Silence could also mean that nobody looked."""
     shutil.copytree(ROOT / "examples" / "numpy-lm", tmp_path / "w")
     code, out, _ = here(capsys, "check", "--file", str(tmp_path / "w" / "tpuctl.yaml"))
-    assert (code, out) == (0, "Check of numpy-lm: nothing found\n")
+    assert (code, out) == (0, "Check of numpy-lm: nothing found\nPython of the job: 3.10, the image's\n")
 
 
 def test_a_wrong_file_is_an_error_of_its_own(folder, capsys):

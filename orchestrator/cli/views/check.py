@@ -39,7 +39,7 @@ def body(checked: Checked) -> dict[str, Any]:
 def show(checked: Checked, *, as_json: bool) -> None:
     """Print the findings to stdout, as text or JSON."""
     if as_json:
-        print_json("check", {"name": checked.name, **body(checked)})
+        print_json("check", {"name": checked.name, "python": checked.python, **body(checked)})
         return
     with page() as console:
         render(checked, console)
@@ -49,6 +49,8 @@ def render(checked: Checked, console: Console) -> None:
     """Print all findings on *console*, grouped by level."""
     findings, width = checked.findings, min(WIDTH, console.width)
     console.print(f"Check of {checked.name}: {count(findings)}", style="bold", markup=False, width=width)
+    if checked.python:
+        console.print(f"Python of the job: {checked.python}", markup=False, width=width)
     for level, (heading, style) in _HEADINGS.items():
         group = [finding for finding in findings if finding.level is level]
         if group:

@@ -114,7 +114,7 @@ KINDS: Mapping[str, Any] = {
         "hooks?": table(str),
     },
     "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},
-    "check": {"name": str, **_FINDINGS},
+    "check": {"name": str, "python": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes": int, "outcome": str},
     "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
     "fleet-up": {"name": str, "bucket": str, "up": [str], "missing": table(str), "left?": table(str)},

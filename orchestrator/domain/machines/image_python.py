@@ -1,0 +1,23 @@
+"""Say which Python a job finds on its machine."""
+
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import Spec
+
+VM_PYTHON = "3.12"
+"""The Python of the usual image of VMs, Ubuntu 24.04 (docs/facts.md 5.5)."""
+
+
+def python_text(spec: Spec, catalog: Catalog) -> str:
+    """Return the Python of the job in words, "" in a container, which has its own."""
+    if spec.job.image:
+        return ""
+    known = _of_image(spec, catalog)
+    if spec.job.python:
+        return f"{spec.job.python} by job.python" + (f"; the image has {known}" if known else "")
+    return f"{known}, the image's" if known else "not known for this image"
+
+
+def _of_image(spec: Spec, catalog: Catalog) -> str:
+    if spec.job.run_on == "tpu":
+        return catalog.python_of(spec.tpu.runtime or catalog.runtime_for(spec.tpu.type) or "")
+    return VM_PYTHON if spec.vm != "none" and spec.vm.image is None else ""
