@@ -46,11 +46,15 @@ FIRST_SETTINGS = frozenset({
     "job.checkpoint.keep", "job.checkpoint.every", "job.target_steps", "watch.budget_usd", "watch.ttl",
 })  # fmt: skip
 """Settings that the short file shows, beside those that are given: what people ask for at their first job."""
+SHELL = frozenset({"job.command", "job.setup"})
+"""Settings that a shell runs: written without quotes of YAML, as a block if they have quotes or signs."""
 SAVES = "It must save to $TPUCTL_CHECKPOINT_DIR, and go on from its newest save there."
 GUESSED_ZONE = "A guess: the cheapest documented zone. tpuctl doctor shows where you have quota."
 TYPES = "All types, with zones and prices: docs/zones.md. Compare: tpuctl plan --set tpu.type=v6e-1"
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
+_SIMPLE = re.compile(r"[A-Za-z][-\w./]*( [-\w./]+)+", re.ASCII)
+"""A command that is the same text in YAML; of several words, so never a word such as `true`."""
 _WORDS = ("null", "true", "false", "yes", "no", "on", "off")
 
 
@@ -174,7 +178,16 @@ def _setting(key: str, draft: _Draft, indent: str, *, off: bool) -> Iterator[str
             lines = _setting(f"{key}.{name}", draft, f"{indent}  ", off=off or not given)
             yield from (_shift(line, indent) if not off and not given else line for line in lines)
         return
-    yield f"{start}{setting.name}: {yaml_value(draft.values.get(key, setting.default))}"
+    value = draft.values.get(key, setting.default)
+    if given and key in SHELL and _SIMPLE.fullmatch(value):
+        yield f"{start}{setting.name}: {value}"
+        return
+    if given and key in SHELL and value.strip() == value and value.isprintable():
+        # Without quotes: whoever edits a quoted command soon has an unpaired or a wrong one.
+        yield f"{start}{setting.name}: |-"
+        yield f"{indent}  {value}"
+        return
+    yield f"{start}{setting.name}: {yaml_value(value)}"
 
 
 def _shift(line: str, indent: str) -> str:

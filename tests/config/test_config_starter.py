@@ -92,6 +92,18 @@ def test_the_first_file_says_what_is_guessed_and_where_to_save(tmp_path):
     assert "A guess" not in init_text("mine", zone="us-central1-a")
 
 
+def test_the_command_is_edited_without_a_thought_for_yaml():
+    """No quotes around it: an apostrophe, a sign or a second line written into it means what it says."""
+    text = init_text("mine", command='python3 train.py --out "$OUT"', setup="pip install -r requirements.txt")
+    assert '  command: |-\n    python3 train.py --out "$OUT"\n' in text
+    assert "  setup: pip install -r requirements.txt\n" in text, "the same in YAML"
+    edited = text.replace('"$OUT"', """'a b' --note: "it's" # 1 \\\n      --more""")
+    job = read(edited.encode(), "x", environ={}).job
+    assert job.command == """python3 train.py --out 'a b' --note: "it's" # 1 \\\n  --more"""
+    odd = init_text("mine", command=" a\n\tb")
+    assert read(odd.encode(), "x", environ={}).job.command == " a\n\tb", "quoted where a block cannot hold it"
+
+
 def test_comments_stand_in_the_column_of_what_they_belong_to():
     """`progress` is a word or a section, in a section that is in force."""
     lines = init_text("mine", everything=True).splitlines()
