@@ -161,18 +161,18 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     """Push and start the job if it does not run, or does not run the wanted code."""
     node = current_node(world, record)
     if node is None or not _of_use(spec, world, node):
-        return _blocked("waits for the TPU")
+        return _blocked("starts when the TPU is READY")
     if not node.workers:
         return Step(waiting="the TPU is READY but shows no workers yet", rule=LoopRule.JOB_STARTS)
     vm_runs = isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
     if spec.job.run_on == "vm" and not vm_runs:
-        return _blocked("waits for the VM")
+        return _blocked("starts when the VM is RUNNING")
     if isinstance(world.vm, Present) and narrow(spec, "vm", world.vm.value.scopes):
         # A restart would stop a working job for one that cannot start there.
         return _blocked(f"{NARROW_VM}; {RECREATE_VM}")
     # Without the bucket, checkpoints of the job would be lost.
     if not isinstance(world.bucket, Present):
-        return _blocked("waits for the bucket")
+        return _blocked("starts when the bucket is there")
     if isinstance(world.heartbeats, Unknown):
         return Step(waiting=f"not known ({world.heartbeats.why})", rule=LoopRule.UNKNOWN)
     if not record.job.uploaded:

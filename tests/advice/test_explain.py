@@ -1,12 +1,15 @@
 """Why a deployment is in its state: each rule has a world in which it decides."""
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from orchestrator.advice.explain.explain import RULES, explain, manual
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
+from orchestrator.cli.views.explain import render
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.observation import (
     Absent,
@@ -270,3 +273,23 @@ def test_leftovers_after_down_are_named():
     reported = part("deployment", explain(observed(record(bundle=""))))
     assert [e.text.split()[0] for e in reported.evidence] == ["demo-tpu-g1", "demo-vm"]
     assert "tpuctl down" in reported.you
+
+
+def test_a_quota_that_the_old_tpu_holds_is_explained_as_the_wait_that_it_is():
+    """Google's refusal advises to request more quota, which nobody has to."""
+    full = Refusal(NOW - 1, "us-central1-a", Retry.QUOTA, "Quota limit", hint="request more", beside=True)
+    was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,))
+    found = part("TPU", explain(observed(was, wants=ONE_ZONE, **lately(NodeState.DELETING))))
+    assert found.rule is LoopRule.REFUSED_WAIT
+    assert found.why.startswith("TPU: the old one holds the quota in us-central1-a until it is deleted")
+    assert (found.next, found.you) == ("ask again when it is deleted", "nothing; that is an ordinary wait")
+
+
+def test_the_screen_names_no_next_step_where_there_is_none():
+    """Programs read "nothing"; people read what they can do."""
+    console = Console(width=80, record=True, file=StringIO())
+    render(explain(observed(watching=None)), console)
+    text = console.export_text()
+    assert "nobody" in text
+    assert "next" not in text.partition("loop: nobody")[2]
+    assert "do    tpuctl watch" in text

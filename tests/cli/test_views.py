@@ -162,8 +162,8 @@ def test_the_live_line_counts_what_is_waited_for(capsys):
     printer = EventPrinter()
     assert printer.line_text(T0) == "checking the cloud"
     printer.waiting(("TPU: CREATING",), T0)
-    printer.waiting(("TPU: CREATING", "job: waits for the TPU"), T0 + 60)
-    assert printer.line_text(T0 + 65) == "TPU: CREATING (1 min 5 s), job: waits for the TPU (5 s)"
+    printer.waiting(("TPU: CREATING", "job: starts when the TPU is READY"), T0 + 60)
+    assert printer.line_text(T0 + 65) == "TPU: CREATING (1 min 5 s), job: starts when the TPU is READY (5 s)"
     printer.waiting((), T0 + 70)
     printer.now("job runs, step 3", T0 + 70)
     assert printer.line_text(T0 + 3800) == "job runs, step 3, last heartbeat 1 h 2 min ago"

@@ -33,7 +33,7 @@ def test_nothing_is_pushed_to_a_node_that_is_not_ready(state):
     odd = world(nodes=Present((node(state=state),)), heartbeats=silent)
     step = decide_job(spec(), odd, record(pushed=""))
     assert step.changes == ()
-    assert step.waiting
+    assert step.waiting == "starts when the TPU is READY", "after `waiting: job:`, which says that it waits"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,15 @@ from orchestrator.planning.decide import decide_bucket
 from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.tpu.judgement import judge_node
 from orchestrator.planning.tpu.lifecycle import decide_node
-from orchestrator.planning.tpu.next_zone import create_gate, full_zones, hopeless, next_zone, remembered
+from orchestrator.planning.tpu.next_zone import (
+    create_gate,
+    full_zones,
+    hopeless,
+    next_zone,
+    quota_held,
+    quota_wait,
+    remembered,
+)
 from orchestrator.planning.vm import decide_vm
 
 LAST_REFUSALS = 3
@@ -197,6 +205,11 @@ def _refused(
             world.prices,
             full_zones(facts.spec, world, facts.record),
         )
+        if quota_held(world, facts.record, zone):
+            # Nothing is wrong, so not the advice of the refusal, which is for a quota that is too small.
+            nexts, you = "ask again when it is deleted", "nothing; that is an ordinary wait"
+            wait, rule = quota_wait(zone), LoopRule.REFUSED_WAIT
+            return ExplainedPart(what, state, wait, rule, evidence, nexts, next_pass(facts), you)
     # The same functions decide in the loop, so this is what it will do.
     gate = create_gate(facts.spec, facts.record, zone, kind)
     when = max(gate, next_pass(facts) or 0.0) if next_pass(facts) else None

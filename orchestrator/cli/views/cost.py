@@ -67,7 +67,7 @@ def _tables(found: Spending) -> list[Table]:
     uses = {use.value: found.uses[use.value] for use in Use if use.value in found.uses}
     tables = [_items(found), _shares("use", uses, found.usd)]
     if len(found.zones) > 1:
-        tables.append(_shares("zone", found.zones, found.usd))
+        tables.append(_shares("zone, region", found.zones, found.usd))
     days = dict(list(found.days.items())[-LAST_DAYS:])
     return [*tables, _shares("day (UTC)", days, found.usd)]
 
@@ -75,7 +75,8 @@ def _tables(found: Spending) -> list[Table]:
 def _items(found: Spending) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("resource", overflow="fold")
-    table.add_column("zone")
+    # The bucket's storage has a region.
+    table.add_column("zone, region")
     for title in ("time", "USD", "on demand"):
         table.add_column(title, justify="right")
     for item in found.items:

@@ -9,6 +9,8 @@ from orchestrator.cli.console import page
 from orchestrator.domain.text.amounts import span_text
 
 WIDTH = 80
+NO_STEP = {"", "nothing"}
+"""What programs read as the next step where there is none."""
 _SOURCES = {
     "cloud": "from Google's lists", "record": "from tpuctl's record", "journal": "from tpuctl's journal",
     "heartbeat": "from the machine's report", "lease": "from the watcher's lease",
@@ -38,7 +40,8 @@ def _rows(part: ExplainedPart, found: Explanation, console: Console, width: int)
     evidence = part.evidence[:1] if part.calm else part.evidence
     rows += [("seen", _evidence(one, found.observed_at)) for one in evidence]
     when = _when(part, found.observed_at)
-    rows += [("next", f"{part.next}{f', {when}' if when else ''}")] if part.next else []
+    # "next nothing" would say nothing: what a person can do is in the next row.
+    rows += [("next", f"{part.next}{f', {when}' if when else ''}")] if part.next not in NO_STEP else []
     rows += [("do", part.you)] if part.you else []
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=6)
@@ -64,4 +67,4 @@ def _when(part: ExplainedPart, now: float) -> str:
     if part.when is not None:
         wait = part.when - now
         return "now" if wait < 1 else f"in {span_text(wait)}"
-    return "" if part.next in {"", "nothing"} else "as soon as a watcher runs"
+    return "" if part.next in NO_STEP else "as soon as a watcher runs"
