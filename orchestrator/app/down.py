@@ -86,6 +86,7 @@ def take_down(
         approve(session.spec.name, found.data_goes)
         _give_back(session, deletion, _given_back(found.adopted, keep, at_down))
         reporter.now("everything that carries our label is being deleted")
+        deletion.report = lambda text: reporter.now(f"being deleted: {text}")
         with reporter:
             leftovers = delete_all(deletion, session.blueprint.bucket if delete_data else "")
         # Only if lists prove that everything is deleted: leftovers are found by these files alone.
@@ -206,6 +207,8 @@ def delete_all(deletion: Deletion, bucket: str = "") -> list[Leftover]:
     deletion.begin()
     leftovers = list(deletion.machines())
     if not leftovers:
+        if bucket:
+            deletion.report(f"bucket {bucket} and its data")
         undeleted = (
             DataDeletion(deletion.deployment, deletion.close).delete(bucket) if bucket else deletion.close()
         )

@@ -1,5 +1,6 @@
 """Delete everything that carries the deployment's label, and prove it by listing."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -77,6 +78,11 @@ class Leftover:
     zone: str
     state: str
 
+    @property
+    def text(self) -> str:
+        """Return what is waited for, as `TPU mine-tpu-g1 (DELETING)`, without what is not known of it."""
+        return " ".join([*(word for word in (self.kind, self.name) if word != "?"), f"({self.state})"])
+
 
 def _known_machines(spec: Spec, record: Record) -> set[str]:
     """Return the names of what exists by the record: a first list without it may be older than the machine."""
@@ -104,6 +110,7 @@ class Deletion:
     *under_lease* stops the deletion when another tpuctl takes the lease; `down --take-over` continues without
     it. With *spares_adopted* an adopted machine is deleted only if its name is in *approved*, and is returned
     as a leftover otherwise: a killed command may have set its labels late. Names in *given_back* are ignored.
+    *report* is called with what is waited for.
     """
 
     def __init__(self, deployment: Deployment, *, under_lease: bool = True) -> None:
@@ -112,6 +119,7 @@ class Deletion:
         self.spares_adopted = False
         self.approved: frozenset[str] = frozenset()
         self.given_back: frozenset[str] = frozenset()
+        self.report: Callable[[str], None] = lambda _: None
         self._under_lease = under_lease
         self._spec = spec
         self._cloud = deployment.cloud
@@ -226,6 +234,8 @@ class Deletion:
             # Count what may still appear: one empty list does not end the deletion.
             doubts = self._not_certain({m.name for m in machines}, complete=len(machines) == len(listed))
             leftovers = (*(leftover for leftover, _ in listed), *self._on_their_way(), *doubts)
+            if leftovers:
+                self.report(", ".join(one.text for one in leftovers))
             # Spared machines stay until the user approves their deletion, so waiting for them is pointless.
             return not leftovers or (all(map(self._spared, machines)) and len(machines) == len(leftovers))
 

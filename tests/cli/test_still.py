@@ -49,11 +49,21 @@ def test_neither_beside_other_lines_nor_into_a_question(printer, capsys):
     assert said(capsys) == []
 
 
-def test_up_watches_over_its_own_silence(tmp_path, monkeypatch):
-    """From its first call to its last, also where no event and no wait tells of it."""
+def test_without_a_wait_it_says_what_the_command_is_at(printer, capsys):
+    """As `down`, which plans nothing and so waits for nothing by a plan."""
+    printer.now("being deleted: TPU mine-tpu-g1 (DELETING)")
+    Still(printer).remind(time.monotonic() + SILENCE + 1)
+    assert said(capsys)[0].endswith("s: being deleted: TPU mine-tpu-g1 (DELETING)")
+
+
+def test_up_push_and_down_watch_over_their_own_silence(tmp_path, monkeypatch):
+    """From the first call to the last, also where no event and no wait tells of it."""
     monkeypatch.setattr(still, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(still, "SILENCE", -1.0)
     with Cloud(tmp_path).open() as cloud:
-        said = User(cloud).up()
+        user = User(cloud)
+        said = user.up()
+        ends = {"push": user.run("push"), "down": user.down()}
     assert "still at work after 0 s" in said.err
     assert "still" not in said.err.rpartition("is up. Next")[2], "the thread has ended"
+    assert {name for name, end in ends.items() if "still at work after 0 s" in end.err} == {"push", "down"}

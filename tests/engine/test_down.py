@@ -31,6 +31,17 @@ def stranger(controller, lab):
     lab.wait(5)
 
 
+def test_down_reports_what_it_waits_for(tmp_path):
+    """Each machine with its state, as long as it is there; then nothing more."""
+    lab = Lab(tmp_path, latency="realistic")
+    deletion, reported = lab.up().deletion(), []
+    deletion.report = reported.append
+    assert deletion.machines() == ()
+    assert reported[0] == "TPU demo-tpu-g1 (READY), VM demo-vm (RUNNING)"
+    assert "TPU demo-tpu-g1 (DELETING)" in "; ".join(reported)
+    assert all(reported)
+
+
 @pytest.mark.parametrize("latency", ["scaled", "realistic"])
 def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
     """Afterwards the list is empty; a second `down` makes no mutating call."""
@@ -370,7 +381,7 @@ def test_a_number_that_was_asked_for_is_not_set_aside_again(lab):
 
 def test_down_names_machines_of_our_label_in_zones_outside_file_and_record(lab):
     """
-    Neither file nor record says that they are ours: they stay, and a zone without an answer is told.
+    Neither file nor record says that they are ours: they stay, and a zone without an answer is reported.
 
     It costs one list of TPUs and one of VMs.
     """

@@ -39,26 +39,41 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
     from orchestrator.app.down import take_down
     from orchestrator.cli.views import down as view
     from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.cli.views.still import Still
 
     # Before any call to the cloud, so that a script which cannot answer fails at once.
     must_answer(yes=yes)
 
     def go_on(held: LeaseHeldError) -> None:
-        say(f"{held.message}; if it still works, it may make machines again")
-        confirm("Go on without the lease?", yes=yes)
+        with still.asking():
+            say(f"{held.message}; if it still works, it may make machines again")
+            confirm("Go on without the lease?", yes=yes)
+
+    def approve(name: str, data_goes: bool) -> None:
+        with still.asking():
+            confirm_deletion(yes=yes)(name, data_goes)
 
     def keep(machines: Sequence[Node | Vm]) -> bool:
         if yes:
             return True
         names = ", ".join(node.name for node in machines)
-        return not click.confirm(f"tpuctl has not made {names}. Delete it too?", err=True)
+        with still.asking():
+            return not click.confirm(f"tpuctl has not made {names}. Delete it too?", err=True)
 
     # Only with the flag: without it, even a question would be too easy to answer in passing.
     over = go_on if take_over else None
-    down = take_down(
-        choice, EventPrinter(), confirm_deletion(yes=yes), delete_data=delete_data, take_over=over, keep=keep,
-        at_down=adopted or "",
-    )  # fmt: skip
+    printer = EventPrinter()
+    still = Still(printer)
+    with still.working():
+        down = take_down(
+            choice,
+            printer,
+            approve,
+            delete_data=delete_data,
+            take_over=over,
+            keep=keep,
+            at_down=adopted or "",
+        )
     view.show(down, unbilled=choice.cloud == "local", as_json=choice.as_json)
     # After the document: with --json, stdout lists what is left, and the exit code is the error's.
     down.raise_leftovers()

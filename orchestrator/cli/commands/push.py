@@ -19,5 +19,9 @@ def command(choice: Choice, dry_run: bool) -> None:
     from orchestrator.app.push import push
     from orchestrator.cli.views import push as view
     from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.cli.views.still import Still
 
-    view.show(push(choice, EventPrinter(), dry_run=dry_run), as_json=choice.as_json)
+    printer = EventPrinter()
+    with Still(printer).working():
+        pushed = push(choice, printer, dry_run=dry_run)
+    view.show(pushed, as_json=choice.as_json)

@@ -94,6 +94,12 @@ class EventPrinter(Reporter):
             self._line = None
 
     @property
+    def activity(self) -> str:
+        """Return what the command is at, without what is waited for; empty if it has not said."""
+        # Cut: `fetch` shows file names here, which the job has chosen.
+        return cut(self._now, 200)
+
+    @property
     def live(self) -> bool:
         """Return whether a live line is shown."""
         return self._line is not None
