@@ -26,6 +26,7 @@ GROUPS = {
     "Start": {
         "demo": "Run a whole deployment on the local cloud, with preemptions.",
         "init": "Write a commented tpuctl.yaml, or copy an example.",
+        "zones": "List the types of TPU, with their zones and prices.",
         "check": "Find what loses data, time or money on a TPU. No network.",
         "plan": "Show what `up` would change, where, and what it costs.",
         "rehearse": "Kill your job's machines on this computer: does it recover?",

@@ -50,7 +50,7 @@ SHELL = frozenset({"job.command", "job.setup"})
 """Settings that a shell runs: written without quotes of YAML, as a block if they have quotes or signs."""
 SAVES = "It must save to $TPUCTL_CHECKPOINT_DIR, and go on from its newest save there."
 GUESSED_ZONE = "A guess: the cheapest documented zone. tpuctl doctor shows where you have quota."
-TYPES = "All types, with zones and prices: docs/zones.md. Compare: tpuctl plan --set tpu.type=v6e-1"
+TYPES = "Types, zones, prices: tpuctl zones, docs/zones.md. Compare: tpuctl plan --set tpu.type=v6e-1"
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
 _SIMPLE = re.compile(r"[A-Za-z][-\w./]*( [-\w./]+)+", re.ASCII)

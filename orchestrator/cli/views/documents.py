@@ -277,6 +277,14 @@ KINDS: Mapping[str, Any] = {
             "ondemand_usd_chip_hour": maybe(float), "spot_usd_chip_hour": maybe(float),
         }],
     },
+    "zones": {
+        "type": maybe(str), "date": str,
+        "offers": [{
+            "generation": str, "types": [str], "zones": [str], "unlisted": [str],
+            "spot_usd_chip_hour": maybe(float), "spot_most_usd_chip_hour": maybe(float),
+            "ondemand_usd_chip_hour": maybe(float),
+        }],
+    },
     "selftest": {
         "name": str, "cloud": str, "left": [str], "interrupted": bool,
         "steps": table({"outcome": str, "seconds": float, "proves": str}),

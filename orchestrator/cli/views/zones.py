@@ -1,0 +1,84 @@
+"""Show which zones offer which types of TPU."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.cli.console import page, print_json
+from orchestrator.domain.catalog import Accelerator, Catalog
+from orchestrator.pricing.priced_zones import PricedZones, priced_zones
+
+WIDTH = 80
+FEW = 8
+"""Types of one generation that are named one by one."""
+
+
+def show(catalog: Catalog, tpu_type: str, *, as_json: bool) -> None:
+    """Print the zones of *tpu_type*, or of all types if it is empty."""
+    found = priced_zones(catalog, tpu_type)
+    if as_json:
+        print_json("zones", {
+            "type": tpu_type or None, "offers": [one.as_dict() for one in found],
+            "date": catalog.dates["tpu_prices"],
+        })  # fmt: skip
+        return
+    with page() as console:
+        render(catalog, tpu_type, found, console)
+
+
+def render(catalog: Catalog, tpu_type: str, found: tuple[PricedZones, ...], console: Console) -> None:
+    """Print zones and prices on *console*; the price is that of *tpu_type*, or of a chip if it is empty."""
+    kind, width = catalog.accelerator(tpu_type), min(WIDTH, console.width)
+    for line in [_of_type(kind, catalog)] if kind else _types(catalog):
+        console.print(Text(line, overflow="fold"), width=width)
+    console.print()
+    console.print(_table(found, kind.chips if kind else 1, of_chip=kind is None), width=width)
+    console.print()
+    if any(one.unlisted for one in found):
+        console.print(
+            "* not in Google's public list: some projects cannot use it.", markup=False, width=width
+        )
+    date = catalog.dates["tpu_prices"]
+    console.print(f"TPU prices of {date}. An estimate, not a bill; docs/zones.md.", markup=False, width=width)
+
+
+def _of_type(kind: Accelerator, catalog: Catalog) -> str:
+    workers = "1 worker" if kind.hosts == 1 else f"{kind.hosts} workers"
+    chips = "1 chip" if kind.chips == 1 else f"{kind.chips} chips"
+    python = catalog.python_of(kind.runtime or "")
+    image = f", {kind.runtime}{f' with Python {python}' if python else ''}" if kind.runtime else ""
+    return f"{kind.type}: {chips} ({kind.topology}), {workers}{image}"
+
+
+def _types(catalog: Catalog) -> list[str]:
+    """Return a line for each generation with its types, the smallest first."""
+    types: dict[str, list[Accelerator]] = {}
+    for name in catalog.served():
+        kind = catalog.accelerators[name]
+        types.setdefault(kind.generation, []).append(kind)
+    lines = []
+    for generation, kinds in types.items():
+        names = [one.type for one in sorted(kinds, key=lambda one: one.chips)]
+        shown = ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:3])} ... {names[-1]}"
+        lines.append(f"{generation:<6} {shown}")
+    return lines
+
+
+def _table(found: tuple[PricedZones, ...], chips: int, *, of_chip: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    if of_chip:
+        table.add_column("generation")
+    table.add_column("zones", overflow="fold")
+    unit = "USD per chip and hour" if of_chip else "USD an hour"
+    table.add_column(f"spot, {unit}", justify="right", max_width=16)
+    table.add_column("on demand", justify="right")
+    for one in found:
+        zones = ", ".join(f"{zone}{'*' if zone in one.unlisted else ''}" for zone in one.zones)
+        prices = (_usd(one.spot, one.spot_most, chips), _usd(one.ondemand, one.ondemand, chips))
+        table.add_row(*([one.generation] if of_chip else []), zones, *prices)
+    return table
+
+
+def _usd(low: float | None, high: float | None, chips: int) -> str:
+    known = [f"{usd * chips:.2f}" for usd in (low, high) if usd is not None]
+    return " to ".join(dict.fromkeys(known)) or "not known"
