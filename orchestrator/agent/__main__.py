@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import List, Mapping, Optional
 
 from orchestrator.agent.attempt.bundle import fetch
-from orchestrator.agent.attempt.enter import enter, program
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.fleet.share import follow
 from orchestrator.agent.fleet.task import run_task
+from orchestrator.agent.job_shell import enter_job_folder, shell_argv
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.loop import Agent
 from orchestrator.agent.machine import apt, ray
@@ -95,8 +95,8 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
         return _exec(asked.program, for_setup(environ) if asked.install else for_job(environ))
     settings = read_settings(environ)
     if asked.command == "enter":
-        inside = enter(settings, environ)
-        return _exec(program(settings, asked.line, inside), inside)
+        inside = enter_job_folder(settings, environ)
+        return _exec(shell_argv(settings, asked.line, inside), inside)
     check(environ)
     layout.make()
     fetch(

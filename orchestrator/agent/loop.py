@@ -13,13 +13,13 @@ from typing import Callable, List, Optional
 
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.agreement.race import still_saving, winner_of
-from orchestrator.agent.attempt import record as records
-from orchestrator.agent.attempt.advance import Advance
+from orchestrator.agent.attempt import start_record
 from orchestrator.agent.attempt.finish import Finish
 from orchestrator.agent.attempt.last_commit import last_commit
 from orchestrator.agent.attempt.peers import LAST_LOG
-from orchestrator.agent.attempt.play import Player
 from orchestrator.agent.attempt.rescue import Uncommitted
+from orchestrator.agent.attempt.restart import Restarts
+from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.catalogue import retain
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted, obey_signals
 from orchestrator.agent.machine.emulator_guard import check
@@ -49,16 +49,16 @@ class Agent:
         self._settings = parts.settings
         self._threads: List[Repeater] = []
         self._checked_at = self._reached_at = 0.0
-        self._player = Player(parts, records.load(parts.settings.layout))
-        self._advance = Advance(parts)
-        self._finish = Finish(parts, self._player)
+        self._runner = AttemptRunner(parts, start_record.load(parts.settings.layout))
+        self._restarts = Restarts(parts)
+        self._finish = Finish(parts, self._runner)
 
     def run(self) -> int:
         """Run the agent; return its exit status: 0 if it has finished, 1 if cron must start it again."""
         self._begin()
         try:
             try:
-                ending = self._live()
+                ending = self._run_attempts()
             except JobInterrupted as interrupted:
                 ending = interrupted.ending
             except UnsafeError as error:
@@ -67,7 +67,7 @@ class Agent:
         except Exception as error:
             # Any exception: the job must not outlive its agent, and cron starts a new one.
             traceback.print_exc()
-            clear(self._settings.layout.root, self._player.record.living_session())
+            clear(self._settings.layout.root, self._runner.record.living_session())
             self._parts.status.set(message=f"the agent ended by {error!r}")
             with contextlib.suppress(AgentError, OSError):
                 self._parts.heartbeat_writer.report(5.0)
@@ -105,10 +105,10 @@ class Agent:
         parts.log.begun = begun
         NoticeWatch(parts.metadata, self._preempted).start()
 
-    def _live(self) -> Ending:
+    def _run_attempts(self) -> Ending:
         """Run attempts until the job has finished. Raise JobInterrupted or UnsafeError for every other end."""
         parts = self._parts
-        living = clear(self._settings.layout.root, self._player.record.living_session())
+        living = clear(self._settings.layout.root, self._runner.record.living_session())
         while living:
             parts.status.trouble("clear", f"processes {living} of an earlier job do not die")
             parts.interrupts.wait(1.0)
@@ -116,13 +116,13 @@ class Agent:
         parts.status.trouble("clear", "")
         check(parts.environ)
         # Before joining the gang: a worker of a TPU that loses the race must not write the first attempt.
-        self._win()
-        attempt = self._join()
+        self._win_race()
+        attempt = self._first_attempt()
         if parts.pace.seconds() is not None:
             self._repeat("save interval", parts.pace.write, HEARTBEATS * self._settings.heartbeat)
         # Started only now: before the attempt is known these threads would act on an earlier one.
         self._reached_at = time.monotonic()
-        self._repeat("gang", self._follow, self._settings.poll)
+        self._repeat("gang", self._poll_gang, self._settings.poll)
         if self._settings.lease is not None:
             self._repeat("lease", self._keep_lease, min(1.0, self._settings.lease / 4))
         self._repeat("event files", parts.events.read_new, self._settings.poll)
@@ -133,11 +133,11 @@ class Agent:
         usual = self._settings.heartbeat if listing else self._settings.poll
         self._repeat("commit", self._commit, lambda: parts.committer.pause or usual)
         self._repeat("caches", parts.keeper.keep, self._settings.heartbeat)
-        uncommitted = Uncommitted(parts, self._finish.rescue, lambda: self._player.record.trains_since)
+        uncommitted = Uncommitted(parts, self._finish.rescue, lambda: self._runner.record.trains_since)
         self._repeat("uncommitted", uncommitted.observe, HEARTBEATS * self._settings.heartbeat)
         while True:
-            over = self._player.record.over(attempt.attempt, self._settings.bundle)
-            outcome = self._player.once_more(attempt) if over else self._player.play(attempt)
+            over = self._runner.record.over(attempt.attempt, self._settings.bundle)
+            outcome = self._runner.conclude_finished(attempt) if over else self._runner.run(attempt)
             if outcome.verdict in (JobVerdict.DONE, JobVerdict.ENDED):
                 ending = self._finish.ending(attempt, outcome)
                 if ending is not None:
@@ -146,16 +146,16 @@ class Agent:
                 parts.log.line(
                     agent_line(f"attempt {attempt.attempt} {outcome.verdict.value}: {outcome.reason}")
                 )
-                attempt = self._advance.after(attempt, outcome, counted=True)
+                attempt = self._restarts.attempt_after(attempt, outcome, counted=True)
             else:
-                attempt = parts.patiently("read the gang's attempt", partial(self._latest, attempt))
+                attempt = parts.patiently("read the gang's attempt", partial(self._later_attempt, attempt))
 
-    def _win(self) -> None:
+    def _win_race(self) -> None:
         """Return when this TPU has won its race; if another TPU has won, end as fenced."""
         parts, settings = self._parts, self._settings
         if not settings.race:
             return
-        self._let_save()
+        self._wait_for_earlier_save()
         began = time.monotonic()
         while True:
             # Before any download: a loser is billed for as long as it runs.
@@ -171,7 +171,7 @@ class Agent:
             parts.status.trouble("race", why)
             parts.interrupts.wait(settings.poll)
 
-    def _let_save(self) -> None:
+    def _wait_for_earlier_save(self) -> None:
         """Wait for the last save of the preceding TPU, from which the job will resume."""
         parts, settings, began = self._parts, self._settings, time.monotonic()
 
@@ -186,20 +186,20 @@ class Agent:
             parts.interrupts.wait(min(1.0, settings.poll))
         parts.status.trouble("race", "")
 
-    def _join(self) -> Attempt:
+    def _first_attempt(self) -> Attempt:
         """
         Return the first attempt to run: the gang's, or a new one if this worker has already run that.
 
         Raise JobInterrupted if the job has already ended.
         """
-        parts, record = self._parts, self._player.record
+        parts, record = self._parts, self._runner.record
         parts.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
-            record = records.StartRecord()
+            record = start_record.StartRecord()
         # A machine that lost its disk has no state/job.json; its last report in the bucket shows how far it was.
         held = parts.patiently("read the heartbeat", parts.heartbeat_writer.before)
-        played = max(record.attempt, _count(held.get("attempt")))
-        self._player.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
+        last = max(record.attempt, _count(held.get("attempt")))
+        self._runner.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
         latest = parts.patiently("read the gang", parts.attempts.latest)
         if latest is None:
             newest, why = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
@@ -210,11 +210,11 @@ class Agent:
             )
             return parts.patiently("create the first attempt", lambda: parts.attempts.create(first))
         # Another worker created it, and this worker has not run it yet.
-        if latest.attempt > played:
+        if latest.attempt > last:
             return latest
         # Finished before, but cron was not stopped: the agent was killed in between, or its report failed.
         if record.ended in _FINISHED and record.bundle == self._settings.bundle:
-            self._say_again(latest)
+            self._report_again(latest)
             raise JobInterrupted(Ending(_FINISHED[record.ended], "the job was finished already"))
         if record.over(latest.attempt, self._settings.bundle):
             return latest
@@ -223,20 +223,20 @@ class Agent:
         last_commit(parts)
         killed = record.killed_on_this_boot()
         why = "the agent was killed" if killed else "started again"
-        return self._advance.after(latest, JobOutcome(JobVerdict.FAILED, why), counted=killed)
+        return self._restarts.attempt_after(latest, JobOutcome(JobVerdict.FAILED, why), counted=killed)
 
-    def _say_again(self, attempt: Attempt) -> None:
+    def _report_again(self, attempt: Attempt) -> None:
         """Report again the finished attempt and what it saved: other workers may still wait for it."""
         self._finish.rescue.recall()
         newest = self._parts.patiently("look for checkpoints", self._parts.catalogue.newest)
         self._parts.status.set(
             attempt=attempt.attempt,
             resumed_from=attempt.resume_step,
-            starts=self._player.record.starts,
+            starts=self._runner.record.starts,
             committed_step=newest.step if newest is not None else None,
         )
 
-    def _latest(self, attempt: Attempt) -> Attempt:
+    def _later_attempt(self, attempt: Attempt) -> Attempt:
         latest = self._parts.attempts.latest(10.0)
         if latest is None or latest.attempt <= attempt.attempt:
             raise AgentError(f"attempt {attempt.attempt + 1} was seen, and is not there now")
@@ -261,7 +261,7 @@ class Agent:
             why = f"the bucket was out of reach for {silent:.0f} s, so another machine may take over"
             self._parts.interrupts.end(EndingKind.CUT_OFF, why)
 
-    def _follow(self) -> None:
+    def _poll_gang(self) -> None:
         asked = time.monotonic()
         attempt = int(self._parts.status.get("attempt"))
         # 0 before the first attempt, which nothing can overtake.
@@ -309,7 +309,7 @@ class Agent:
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(OSError):
             # First, so that an agent killed in the lines below does not count as crashed.
-            records.save(layout, self._player.record, ended=ending.kind.value)
+            start_record.save(layout, self._runner.record, ended=ending.kind.value)
         if ending.kind is EndingKind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
         self._finish.before(ending)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from orchestrator.agent.attempt.play import STALL_GRACE
+from orchestrator.agent.attempt.run_attempt import STALL_GRACE
 from orchestrator.agent.fleet.task import AGAIN, LEASE
 from orchestrator.scripts.render import shipped
 from tests.agent.agent_lab import Lab

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.agreement.attempts import EXCUSES, Attempt, next_attempt
-from orchestrator.agent.attempt.advance import ALIKE
+from orchestrator.agent.attempt.crash_loop import ALIKE
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, settle
 from orchestrator.contract.bucket.completeness import Checkpoint
 from orchestrator.contract.formats.choose import format_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.agent.attempt.stalls import FEWEST, LATE, SaveStalls
+from orchestrator.agent.attempt.save_stalls import FEWEST, LATE, SaveStalls
 from orchestrator.agent.pace import RESOLUTION
 from tests.agent.agent_lab import Lab
 

@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from orchestrator.agent.attempt import advance
+from orchestrator.agent.attempt import restart
 from orchestrator.agent.attempt.prepare import restore_checkpoint
 from orchestrator.agent.checkpoints import commit, restore
 from orchestrator.agent.cloud.transport import Reply
@@ -137,19 +137,21 @@ class Machine:
 
     def boot(self):
         """Join the gang and start from its attempt."""
-        return self.start(self.agent._join())
+        return self.start(self.agent._first_attempt())
 
     def start(self, attempt):
         """Restore what the attempt starts from, as often as it takes; return the step, 0 for none."""
         while (failed := restore_checkpoint(self.parts, attempt)[1]) is not None:
-            attempt = self.agent._advance.after(attempt, failed, counted=True)
+            attempt = self.agent._restarts.attempt_after(attempt, failed, counted=True)
         self.parts.committer.begin(attempt.attempt, attempt.resume_step)
         return attempt.resume_step or 0
 
     def fail(self, attempt):
         """Go on from an attempt whose job has crashed again, as the agent does; return the step."""
         return self.start(
-            self.agent._advance.after(attempt, JobOutcome(JobVerdict.FAILED, "crash", 1), counted=True)
+            self.agent._restarts.attempt_after(
+                attempt, JobOutcome(JobVerdict.FAILED, "crash", 1), counted=True
+            )
         )
 
     def train(self, step, saves):
@@ -257,7 +259,7 @@ def quiet():
     with (
         patch.object(commit, "ThreadPoolExecutor", lambda _: Inline()),
         patch.object(restore, "ThreadPoolExecutor", lambda _: Inline()),
-        patch.object(advance.Advance, "_pause", lambda *_: None),
+        patch.object(restart.Restarts, "_pause", lambda *_: None),
         patch.object(os, "fsync", lambda _: None),
         contextlib.redirect_stdout(io.StringIO()),
     ):

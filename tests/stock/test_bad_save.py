@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.attempt.advance import ALIKE
+from orchestrator.agent.attempt.crash_loop import ALIKE
 from tests.recipes.life import start_cloud
 from tests.stock.survive import committed, fill_in
 

@@ -1,1 +1,1 @@
-"""Run one start of the job, from its code and checkpoint to the last commit."""
+"""Run one attempt of the job: prepare, run, track its progress, make the last commit; then restart or finish."""

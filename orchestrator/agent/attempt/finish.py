@@ -9,8 +9,8 @@ from typing import Optional
 
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt.peers import all_ended, first_ended
-from orchestrator.agent.attempt.play import Player
 from orchestrator.agent.attempt.rescue import Rescue
+from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.catalogue import retain
 from orchestrator.agent.checkpoints.leftovers import BUCKET, stray_in
 from orchestrator.agent.cloud.storage import SECONDS
@@ -31,9 +31,9 @@ TICK = 0.2
 class Finish:
     """Decides how a finished job ends, after all workers have ended and their files are in the bucket."""
 
-    def __init__(self, parts: Parts, player: Player) -> None:
+    def __init__(self, parts: Parts, runner: AttemptRunner) -> None:
         self._parts = parts
-        self._player = player
+        self._runner = runner
         self.rescue = Rescue(parts)
 
     def ending(self, attempt: Attempt, outcome: JobOutcome) -> Optional[Ending]:
@@ -43,7 +43,7 @@ class Finish:
         Exit status 0 alone is not enough: the job is done only with a checkpoint that has a part of every
         worker.
         """
-        parts, since = self._parts, self._player.record.trains_since
+        parts, since = self._parts, self._runner.record.trains_since
         if parts.settings.worker and parts.committer.saved_nothing():
             # Worker 0 looks for a complete checkpoint once this worker reports its end, so commit our part first.
             if not first_ended(parts, attempt):
@@ -89,7 +89,7 @@ class Finish:
 
     def before(self, ending: Ending) -> None:
         """Upload what no commit contains before the last report, for as long as the machine exists."""
-        record, interrupts = self._player.record, self._parts.interrupts
+        record, interrupts = self._runner.record, self._parts.interrupts
         if ending.kind not in (EndingKind.NOTICE, EndingKind.GAVE_UP) or not record.trains_since:
             return
         notice = ending.kind is EndingKind.NOTICE

@@ -88,7 +88,7 @@ class Caches:
             self._note(text)
         self.programs_back = len(programs(self._settings.layout))
 
-    def came_back(self) -> bool:
+    def has_restored_packages(self) -> bool:
         """Return whether this machine's packages come from an earlier one."""
         return bool(self.known(ENVIRONMENT).get("restored"))
 

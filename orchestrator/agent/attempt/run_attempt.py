@@ -1,4 +1,4 @@
-"""Play one attempt on this worker: restore, set up, start, watch, commit."""
+"""Run one attempt on this worker: restore, set up, start, watch, commit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, Mapping, Optional, TypeVar
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.attempt import record as records
-from orchestrator.agent.attempt.advance import going_back_text
+from orchestrator.agent.attempt import start_record
+from orchestrator.agent.attempt.crash_loop import going_back_text
 from orchestrator.agent.attempt.data import download_data
-from orchestrator.agent.attempt.follow import Follower
 from orchestrator.agent.attempt.job import Job, job_environ
 from orchestrator.agent.attempt.last_commit import commit_in_time, conclude
 from orchestrator.agent.attempt.prepare import (
@@ -20,7 +19,8 @@ from orchestrator.agent.attempt.prepare import (
     pull_image,
     restore_checkpoint,
 )
-from orchestrator.agent.attempt.record import StartRecord
+from orchestrator.agent.attempt.progress_tracker import ProgressTracker
+from orchestrator.agent.attempt.start_record import StartRecord
 from orchestrator.agent.checkpoints.restore import NOTHING
 from orchestrator.agent.interrupts import EndingKind, JobInterrupted
 from orchestrator.agent.machine.accelerator import obstacles
@@ -39,21 +39,21 @@ T = TypeVar("T")
 MESSAGE = 500
 TICK = 0.1
 STALL_GRACE = 5.0
-NOT_BY_CHANCE = 2
+SUSPICIOUS_FAILURES = 2
 """Consecutive failed starts after which packages restored from an earlier machine are suspected."""
 
 
-class Player:
+class AttemptRunner:
     """Runs attempts; *record* is the state of the last one, as in state/job.json."""
 
     def __init__(self, parts: Parts, record: StartRecord) -> None:
         self._parts = parts
         self._settings = parts.settings
         self.record = record
-        self._follower = Follower(parts)
+        self._progress = ProgressTracker(parts)
         self._restored = NOTHING
 
-    def play(self, attempt: Attempt) -> JobOutcome:
+    def run(self, attempt: Attempt) -> JobOutcome:
         """
         Run one attempt of the job to its end; no process of the job is left when this returns or raises.
 
@@ -78,7 +78,7 @@ class Player:
         )
         parts.status.trouble("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
         target = self._settings.target
-        if self._is_beyond(attempt):
+        if self._target_reached(attempt):
             prove = partial(parts.catalogue.proven, attempt.resume_step, attempt.resume_incarnation)
             if parts.patiently("read the manifest", prove):
                 return JobOutcome(
@@ -86,17 +86,17 @@ class Player:
                 )
         return self._prepare(attempt) or self._train(attempt)
 
-    def _is_beyond(self, attempt: Attempt) -> bool:
+    def _target_reached(self, attempt: Attempt) -> bool:
         target = self._settings.target
         return target is not None and attempt.resume_step is not None and attempt.resume_step >= target
 
     def _prepare(self, attempt: Attempt) -> Optional[JobOutcome]:
         """Restore the checkpoint and install code, data and packages; return None when the job can start."""
-        back = Task("restore", partial(restore_checkpoint, self._parts, attempt))
+        restore = Task("restore", partial(restore_checkpoint, self._parts, attempt))
         # Setup needs the code but not the checkpoint, and both take minutes, so they overlap.
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
-        if attempt.failures == NOT_BY_CHANCE and self._parts.caches.came_back():
-            self._without_what_came_back("the job has failed twice")
+        if attempt.failures == SUSPICIOUS_FAILURES and self._parts.caches.has_restored_packages():
+            self._discard_restored_packages("the job has failed twice")
         image = Task("image", partial(pull_image, self._parts))
         # Without `job.image` the key of the caches is known already, so their download starts now.
         caches = Task("caches", self._parts.caches.restore) if self._parts.container is None else None
@@ -104,30 +104,34 @@ class Player:
         failed = self._wait(image) or failed
         if failed is None or caches is not None:
             self._wait(caches or Task("caches", self._parts.caches.restore))
-        failed = failed or self._made_ready(attempt)
+        failed = failed or self._install(attempt)
         if failed is not None:
             # The restore moves files, so it must end before another attempt starts.
             try:
-                self._wait(back)
+                self._wait(restore)
             except JobInterrupted:
                 raise
             except Exception as error:  # The attempt has already failed for another reason.
                 self._parts.status.trouble("restore", repr(error))
             return failed
         self._parts.status.set(phase="restore", message="")
-        self._restored, outcome = self._wait(back)
+        self._restored, outcome = self._wait(restore)
         self._parts.status.set(committed_counted=self._restored.counted)
         return outcome
 
-    def _made_ready(self, attempt: Attempt) -> Optional[JobOutcome]:
+    def _install(self, attempt: Attempt) -> Optional[JobOutcome]:
         """Install what the job needs; if that fails with packages of an earlier machine, retry without them."""
         failed = install_wanted_python(self._parts) or self._set_up(attempt)
-        if failed is None or failed.verdict is not JobVerdict.FAILED or not self._parts.caches.came_back():
+        if (
+            failed is None
+            or failed.verdict is not JobVerdict.FAILED
+            or not self._parts.caches.has_restored_packages()
+        ):
             return failed
-        self._without_what_came_back(failed.reason)
+        self._discard_restored_packages(failed.reason)
         return install_wanted_python(self._parts) or self._set_up(attempt)
 
-    def _without_what_came_back(self, why: str) -> None:
+    def _discard_restored_packages(self, why: str) -> None:
         note = (
             f"{why}, with the Python packages of an earlier machine: they are removed, and setup runs again"
         )
@@ -150,7 +154,7 @@ class Player:
         self._parts.status.set(phase="setup", message="")
         self._parts.status.time("setup_began")
         self._parts.log.line(agent_line(f"setup runs, for code {settings.bundle[:12]}"))
-        outcome = self._run(
+        outcome = self._run_command(
             attempt, settings.setup, for_setup(job_environ(self._parts, attempt, self._restored.path))
         )
         if outcome.verdict is JobVerdict.DONE:
@@ -182,38 +186,38 @@ class Player:
             say(note)
             parts.log.line(agent_line(note))
         parts.status.set(phase="run", starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
-        self._remember(starts=self.record.starts + 1)
+        self._save_record(starts=self.record.starts + 1)
         # Reported before the start: a machine that loses its disk learns from the bucket that the job had started.
         with contextlib.suppress(AgentError, OSError):
             parts.heartbeat_writer.report(5.0, at_once=True)
         # Beyond the target the count is only a guess: with a proven step the job would be done.
-        proven = not self._is_beyond(attempt)
+        proven = not self._target_reached(attempt)
         # A skipped checkpoint is still in the job's own bucket and must not count as progress.
         floor = attempt.reached if settings.checkpoints.in_bucket else attempt.resume_step
         parts.committer.begin(attempt.attempt, floor, proven=proven, starting=True)
         environ = {**for_job(job_environ(parts, attempt, self._restored.path)), **secrets}
         parts.pace.begin()
         try:
-            outcome = self._run(attempt, settings.command, environ, settings.target, parts.format)
+            outcome = self._run_command(attempt, settings.command, environ, settings.target, parts.format)
         finally:
             parts.pace.end(lost=(parts.status.get("step") or 0) > (parts.status.get("committed_step") or 0))
         if outcome.verdict is JobVerdict.OVERTAKEN:
             return outcome
         if outcome.code == 0:
             # Before the commit, which may take long: an agent killed in it must not run the finished job again.
-            self._remember(finished=outcome.reason, reached=self._follower.reached)
+            self._save_record(finished=outcome.reason, reached=self._progress.reached)
         return conclude(parts, attempt, outcome)
 
-    def once_more(self, attempt: Attempt) -> JobOutcome:
+    def conclude_finished(self, attempt: Attempt) -> JobOutcome:
         """Commit and judge a job that exited with status 0 under an earlier agent, without running it again."""
         status, step = self._parts.status, attempt.resume_step
         status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
-        self._parts.committer.begin(attempt.attempt, step, proven=not self._is_beyond(attempt))
+        self._parts.committer.begin(attempt.attempt, step, proven=not self._target_reached(attempt))
         target, framework = self._settings.target, self._parts.format
         outcome = judge(0, target, self.record.reached, self._parts.committer.proven, framework)
         return conclude(self._parts, attempt, outcome)
 
-    def _run(
+    def _run_command(
         self,
         attempt: Attempt,
         command: str,
@@ -226,12 +230,12 @@ class Player:
         with contextlib.suppress(FileNotFoundError):
             # The file is from the start before; its step would be taken for the present one.
             layout.progress.unlink()
-        self._follower.begin(trains=framework is not None)
+        self._progress.begin(trains=framework is not None)
         parts.log.begin_tail()
         if framework is not None:
             # The job will write there from now on. During `job.setup` the restore still uses that folder.
             parts.local.forget()
-        self._remember(
+        self._save_record(
             incarnation=self._settings.incarnation,
             attempt=attempt.attempt,
             bundle=self._settings.bundle,
@@ -245,16 +249,16 @@ class Player:
             argv = ["bash", "-c", command]
             if parts.container is not None:
                 argv = parts.container.argv(command, environ, setup=framework is None)
-            job = Job(layout.root, argv, layout.current, environ, self._follower.take_output)
+            job = Job(layout.root, argv, layout.current, environ, self._progress.take_output)
         except OSError as error:
             return JobOutcome(JobVerdict.FAILED, f"the job cannot be started: {error}")
         try:
             # If this fails, the mark in their environment still identifies the processes.
             with contextlib.suppress(OSError):
-                self.record = records.save(layout, self.record.with_session(job.session))
+                self.record = start_record.save(layout, self.record.with_session(job.session))
             if framework is not None:
                 parts.status.time("spawned")
-            outcome = self._watch(job, attempt, target, framework)
+            outcome = self._wait_for_end(job, attempt, target, framework)
             is_set_up = framework is None and outcome.verdict is JobVerdict.DONE
             return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
         except JobInterrupted as interrupted:
@@ -267,20 +271,20 @@ class Player:
             if framework is not None and job.exit_code() == 0:
                 parts.local.rest(in_order=True)
             # Before the commit, since the machine may be gone when that ends.
-            self._follower.observe(attempt.resume_step, last=True)
+            self._progress.observe(attempt.resume_step, last=True)
             commit_in_time(parts)
             raise
         finally:
             self._clear(job)
-            self._follower.observe(attempt.resume_step, last=True)
+            self._progress.observe(attempt.resume_step, last=True)
             parts.status.set(exit_code=job.exit_code())
 
-    def _remember(self, **changes: Any) -> None:
+    def _save_record(self, **changes: Any) -> None:
         """Write state/job.json before the event that it records; wait while the disk is full."""
-        save = partial(records.save, self._settings.layout, self.record, **changes)
+        save = partial(start_record.save, self._settings.layout, self.record, **changes)
         self.record = self._parts.patiently("write state/job.json", save)
 
-    def _watch(
+    def _wait_for_end(
         self, job: Job, attempt: Attempt, target: Optional[int], framework: Optional[Format]
     ) -> JobOutcome:
         reached_at: Optional[float] = None
@@ -288,13 +292,13 @@ class Player:
             code = job.exit_code()
             if code is not None and self._parts.container is not None:
                 code = ended(code)
-            self._follower.observe(attempt.resume_step, last=code is not None)
+            self._progress.observe(attempt.resume_step, last=code is not None)
             committed = self._parts.committer.proven
             if code is not None:
                 # The last save may reveal the framework, and thus the meaning of the exit status.
                 with contextlib.suppress(OSError):
                     self._parts.local.steps()
-                return judge(code, target, self._follower.reached, committed, framework)
+                return judge(code, target, self._progress.reached, committed, framework)
             if self._parts.interrupts.overtaken(attempt.attempt):
                 return JobOutcome(JobVerdict.OVERTAKEN, "the gang has gone on")
             if self._stalled():
@@ -311,7 +315,7 @@ class Player:
         committed_at = self._parts.status.get("committed_at") or 0.0
         if not self._settings.stall or time.time() - committed_at < self._settings.stall:
             return False
-        return time.monotonic() - max(self._follower.moved_at, self._parts.log.last_at) > self._settings.stall
+        return time.monotonic() - max(self._progress.moved_at, self._parts.log.last_at) > self._settings.stall
 
     def _clear(self, job: Job) -> None:
         """Wait until no process of the job is left: a second job beside it would overwrite its files."""

@@ -1,31 +1,30 @@
-"""Choose the attempt that follows one: another worker's, a new one, or none after too many failures."""
+"""Restart the job after an attempt: in another worker's attempt, in a new one, or not after too many failures."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Iterable, Optional, Sequence, Tuple
+from typing import Optional, Tuple
 
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
+from orchestrator.agent.attempt.crash_loop import acquit, go_back, newest_but, should_go_back
 from orchestrator.agent.attempt.peers import silent_peer
-from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.bucket.completeness import Checkpoint, made_progress
 
-BREAKER_PATIENCE = 10.0
+SUSPECT_PATIENCE = 10.0
 
 
-class Advance:
+class Restarts:
     """Creates the attempt after a local one has ended, or joins the one that another worker has created."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._settings = parts.settings
 
-    def after(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
+    def attempt_after(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
         """
         Return the next attempt: the gang's if another worker created it, else a new one after a pause.
 
@@ -92,15 +91,15 @@ class Advance:
         """
         Resume from the checkpoint before the newest one if the newest one seems to make the job fail.
 
-        Worker 0 decides; the others give it BREAKER_PATIENCE seconds, so that there is one decision.
+        Worker 0 decides; the others give it SUSPECT_PATIENCE seconds, so that there is one decision.
         """
         parts = self._parts
         newest, _why = self._newest(attempt)
-        if newest is None or not is_due(attempt, wanted, newest):
+        if newest is None or not should_go_back(attempt, wanted, newest):
             return wanted
         # Two workers that rename the same manifests at once would overwrite each other's copies.
         if self._settings.worker:
-            self._pause(attempt, BREAKER_PATIENCE)
+            self._pause(attempt, SUSPECT_PATIENCE)
             return wanted
         newer = parts.patiently("look for a newer incarnation", parts.attempts.newer_incarnation)
         if newer is not None:
@@ -115,84 +114,3 @@ class Advance:
         # Stop waiting as soon as another worker has created the next attempt.
         while time.monotonic() < end and not self._parts.interrupts.overtaken(attempt.attempt):
             self._parts.interrupts.wait(min(0.5, max(0.0, end - time.monotonic())))
-
-
-ALIKE = 2
-MOST_BACK = 2
-
-
-# The crash-loop breaker: a newest checkpoint from which every start fails in the same way is set aside. If
-# the one before it fails too, the checkpoint was not the cause, and it is put back.
-
-
-def is_due(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint]) -> bool:
-    """
-    Return whether to resume from an older checkpoint.
-
-    The condition: ALIKE consecutive starts from the newest checkpoint ended with the same status and without
-    progress.
-    """
-    return (
-        newest is not None
-        and newest.step == last.resume_step
-        and wanted.same >= ALIKE
-        and len(wanted.suspects) < MOST_BACK
-    )
-
-
-def go_back(catalogue: Catalogue, wanted: Attempt, newest: Checkpoint) -> Attempt:
-    """
-    Return the attempt from the checkpoint before *newest*; *wanted* itself if there is no other one.
-
-    Checkpoints that the job itself wrote to the bucket are not renamed, since the job may search there: only
-    the value of TPUCTL_RESUME changes.
-    """
-    suspects = (*wanted.suspects, (newest.step, newest.incarnation))
-    back = newest_but(catalogue.complete(), suspects)
-    if back is None:
-        return wanted
-    # Only checkpoints that agents committed are renamed; those that the job wrote have incarnation -1.
-    if newest.incarnation >= 0:
-        catalogue.suspect(newest)
-    return replace(
-        wanted,
-        resume_step=back.step,
-        resume_incarnation=back.incarnation if back.incarnation >= 0 else None,
-        same=0,
-        code=None,
-        suspects=suspects,
-        reason=f"{wanted.same} starts from step {newest.step} ended alike, so the checkpoint before "
-        f"is taken; {wanted.reason}",
-    )
-
-
-def newest_but(complete: Iterable[Checkpoint], suspects: Sequence[Tuple[int, int]]) -> Optional[Checkpoint]:
-    """Return the newest checkpoint that is not one of *suspects*, None if there is none."""
-    return next((one for one in complete if (one.step, one.incarnation) not in suspects), None)
-
-
-def going_back_text(attempt: Attempt, folder: str) -> str:
-    """Return which checkpoints an attempt skips, "" for none; *folder* is the job's folder in the bucket."""
-    if not attempt.suspects:
-        return ""
-    steps = " and ".join(str(step) for step, _ in attempt.suspects)
-    text = (
-        f"{ALIKE} starts in a row from step {steps} failed alike, so this one is from step "
-        f"{attempt.resume_step}; nothing is deleted"
-    )
-    if all(incarnation >= 0 for _, incarnation in attempt.suspects):
-        return text
-    return (
-        f"{text}. A job that does not read TPUCTL_RESUME finds step {steps} in {folder} all the same: if it "
-        "fails again, move that away"
-    )
-
-
-def acquit(catalogue: Catalogue, attempt: Attempt) -> str:
-    """Put the attempt's suspects back and return a sentence about it, "" if there were none."""
-    for step, incarnation in attempt.suspects:
-        if incarnation >= 0:
-            catalogue.acquit(step, incarnation)
-    steps = ", ".join(str(step) for step, _ in attempt.suspects)
-    text = f"; going back from step {steps} did not help, so it is in the choice again"
-    return text if steps else ""

@@ -1,11 +1,11 @@
-"""Follow one start of the job: its output, reports and saves give the step in the heartbeat."""
+"""Track the progress of one start: the job's output, reports and saves give the step in the heartbeat."""
 
 from __future__ import annotations
 
 import time
 from typing import List, Optional
 
-from orchestrator.agent.attempt.stalls import SaveStalls
+from orchestrator.agent.attempt.save_stalls import SaveStalls
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.telemetry.progress import (
     COMMITS,
@@ -20,7 +20,7 @@ from orchestrator.contract.printed.choice import Output
 from orchestrator.contract.printed.stream import Stream
 
 
-class Follower:
+class ProgressTracker:
     """The job's progress; *moved_at* is the monotonic time of the last change of its step."""
 
     def __init__(self, parts: Parts) -> None:
@@ -69,7 +69,7 @@ class Follower:
         if now == self._known:
             return
         if now.step is not None and (now.step, now.source) != (self._known.step, self._known.source):
-            self._step(now, resumed)
+            self._record_step(now, resumed)
         self._known = now
         rate = self._rate.value if printed.rate is None else printed.rate
         self._parts.status.set(
@@ -98,10 +98,10 @@ class Follower:
         for seconds in found:
             self._parts.pace.take_measured(seconds)
 
-    def _step(self, now: Known, resumed: Optional[int]) -> None:
+    def _record_step(self, now: Known, resumed: Optional[int]) -> None:
         assert now.step is not None  # noqa: S101 (asked for above)
         if not self._began or now.source != self._known.source:
-            self._note_begin(now.step, resumed)
+            self._record_first_step(now.step, resumed)
         self._rate.at(time.monotonic(), now.step, now.source)
         # A change of source may repeat the last step, which is no progress.
         if now.step == self._known.step:
@@ -111,7 +111,7 @@ class Follower:
         self._parts.status.set(progress_at=time.time())
         self._began = True
 
-    def _note_begin(self, step: int, resumed: Optional[int]) -> None:
+    def _record_first_step(self, step: int, resumed: Optional[int]) -> None:
         """Record the first step after a start, and report a job that did not resume from its checkpoint."""
         self._parts.status.set(began_at=step)
         # If saves are only counted, the number is a guess and proves nothing.

@@ -1,4 +1,4 @@
-"""Set up the job's folder and variables for a person who works on the machine."""
+"""Give a person who works on the machine a shell in the job's folder, with the job's variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.secrets.redaction import Redactor
 
 
-def enter(settings: Settings, environ: Mapping[str, str]) -> Dict[str, str]:
+def enter_job_folder(settings: Settings, environ: Mapping[str, str]) -> Dict[str, str]:
     """
     Change to the folder of the job's code and return the job's variables, secrets included.
 
@@ -40,7 +40,7 @@ def enter(settings: Settings, environ: Mapping[str, str]) -> Dict[str, str]:
     return {**for_job(expanded(found)), **_secrets(environ)}
 
 
-def program(settings: Settings, words: List[str], environ: Mapping[str, str]) -> List[str]:
+def shell_argv(settings: Settings, words: List[str], environ: Mapping[str, str]) -> List[str]:
     """Return the command to run: a shell, or a shell that runs a line, inside the container of `job.image`."""
     if settings.image:
         return beside(settings, words[0] if words else None, environ)

@@ -1,0 +1,89 @@
+"""
+Break a crash loop: set aside a newest checkpoint from which every start fails in the same way.
+
+If the one before it fails too, the checkpoint was not the cause, and it is put back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Iterable, Optional, Sequence, Tuple
+
+from orchestrator.agent.agreement.attempts import Attempt
+from orchestrator.agent.checkpoints.catalogue import Catalogue
+from orchestrator.contract.bucket.completeness import Checkpoint
+
+ALIKE = 2
+MOST_BACK = 2
+
+
+def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint]) -> bool:
+    """
+    Return whether to resume from a checkpoint before *newest*.
+
+    The condition: ALIKE consecutive starts from it ended with the same status and without progress.
+    """
+    return (
+        newest is not None
+        and newest.step == last.resume_step
+        and wanted.same >= ALIKE
+        and len(wanted.suspects) < MOST_BACK
+    )
+
+
+def go_back(catalogue: Catalogue, wanted: Attempt, newest: Checkpoint) -> Attempt:
+    """
+    Return the attempt from the checkpoint before *newest*; *wanted* itself if there is no other one.
+
+    Checkpoints that the job itself wrote to the bucket are not renamed, since the job may search there: only
+    the value of TPUCTL_RESUME changes.
+    """
+    suspects = (*wanted.suspects, (newest.step, newest.incarnation))
+    back = newest_but(catalogue.complete(), suspects)
+    if back is None:
+        return wanted
+    # Only checkpoints that agents committed are renamed; those that the job wrote have incarnation -1.
+    if newest.incarnation >= 0:
+        catalogue.suspect(newest)
+    return replace(
+        wanted,
+        resume_step=back.step,
+        resume_incarnation=back.incarnation if back.incarnation >= 0 else None,
+        same=0,
+        code=None,
+        suspects=suspects,
+        reason=f"{wanted.same} starts from step {newest.step} ended alike, so the checkpoint before "
+        f"is taken; {wanted.reason}",
+    )
+
+
+def newest_but(complete: Iterable[Checkpoint], suspects: Sequence[Tuple[int, int]]) -> Optional[Checkpoint]:
+    """Return the newest checkpoint that is not one of *suspects*, None if there is none."""
+    return next((one for one in complete if (one.step, one.incarnation) not in suspects), None)
+
+
+def going_back_text(attempt: Attempt, folder: str) -> str:
+    """Return which checkpoints an attempt skips, "" for none; *folder* is the job's folder in the bucket."""
+    if not attempt.suspects:
+        return ""
+    steps = " and ".join(str(step) for step, _ in attempt.suspects)
+    text = (
+        f"{ALIKE} starts in a row from step {steps} failed alike, so this one is from step "
+        f"{attempt.resume_step}; nothing is deleted"
+    )
+    if all(incarnation >= 0 for _, incarnation in attempt.suspects):
+        return text
+    return (
+        f"{text}. A job that does not read TPUCTL_RESUME finds step {steps} in {folder} all the same: if it "
+        "fails again, move that away"
+    )
+
+
+def acquit(catalogue: Catalogue, attempt: Attempt) -> str:
+    """Put the attempt's suspects back and return a sentence about it, "" if there were none."""
+    for step, incarnation in attempt.suspects:
+        if incarnation >= 0:
+            catalogue.acquit(step, incarnation)
+    steps = ", ".join(str(step) for step, _ in attempt.suspects)
+    text = f"; going back from step {steps} did not help, so it is in the choice again"
+    return text if steps else ""
