@@ -114,7 +114,7 @@ def pytest_xdist_make_scheduler(config, log):
     class Scheduler(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             module = nodeid.partition("::")[0]
-            if module.startswith("tests/contract/") and "gcloud" in module:
+            if module.startswith("tests/conformance/") and "gcloud" in module:
                 return "gcloud"
             return module if module.startswith("tests/recipes/") else nodeid
 

@@ -413,7 +413,7 @@ SHORT = {"told", "seen", "kept", "left", "heard", "noted"}
 OTHERS = {
     "tests/cli/test_status_view.py",  # the key of `status --json`
     "tests/cli/test_update.py",  # the key of a stored file
-    "tests/contract/ports_kit.py",
+    "tests/conformance/ports_kit.py",
     "tests/formats/table.py",  # the column of docs/formats.md
     "tests/kit/slurm.py",
 }

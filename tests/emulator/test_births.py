@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from orchestrator.errors import LocalCloudError
-from tests.contract.discovery import Witness
+from tests.conformance.discovery import Witness
 from tests.emulator.cloud_kit import NODES, a_lab, node_body
 
 CREATE = "tpu.nodes.create"

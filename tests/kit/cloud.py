@@ -28,7 +28,7 @@ from orchestrator.engine.lease import lease_object
 from orchestrator.engine.records import atomic_files, journal
 from orchestrator.errors import TpuctlError
 from orchestrator.threads import one_after_the_other
-from tests.contract.discovery import Witness
+from tests.conformance.discovery import Witness
 from tests.engine.engine_lab import Kill
 from tests.kit.checks import Checks
 from tests.kit.machines import Machines, Ssh

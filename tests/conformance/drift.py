@@ -1,5 +1,5 @@
 """
-Print where the installed clients and Google's discovery documents differ: python -m tests.contract.drift.
+Print where the installed clients and Google's discovery documents differ: python -m tests.conformance.drift.
 
 Fields and values of enums that stand on one side only. A field that only the document has is one that our
 clients drop; a value that only the document has reaches us as a number.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from tests.contract.discovery import document
+from tests.conformance.discovery import document
 
 CLIENTS = {"tpu.v2": "google.cloud.tpu_v2", "compute.v1": "google.cloud.compute_v1"}
 # Of the 1,700 schemas of Compute, those that tpuctl reads or writes.

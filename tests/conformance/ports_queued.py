@@ -4,7 +4,7 @@ from orchestrator.domain.machines.queued_resource import QueuedState
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown
 from orchestrator.domain.plan import Kind
 from orchestrator.errors import Retry
-from tests.contract.ports_kit import NODE, case, each
+from tests.conformance.ports_kit import NODE, case, each
 from tests.emulator.cloud_kit import node_body
 from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from orchestrator.emulator.state.storage.blobs import FolderBlobs
-from tests.contract import warm_gcloud
+from tests.conformance import warm_gcloud
 from tests.emulator.http_fixture import serve
 from tests.emulator.storage_kit import ANY, a_storage, put, routed
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_gcloud_compute import HERE, gcloud  # noqa: F401 - a fixture
+from tests.conformance.test_gcloud_compute import HERE, gcloud  # noqa: F401 - a fixture
 from tests.emulator.cloud_kit import PROJECT, ZONE
 
 pytestmark = [

@@ -12,7 +12,7 @@ from orchestrator.clock import SystemClock, VirtualClock
 from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.state.cloud_settings import Latencies
-from tests.contract.discovery import Witness
+from tests.conformance.discovery import Witness
 from tests.emulator.cloud_kit import Lab, a_lab
 from tests.emulator.http_fixture import serve
 

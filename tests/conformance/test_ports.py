@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.contract import ports_machines, ports_queued, ports_refusals, ports_storage, ports_walk  # noqa: F401 - cases
-from tests.contract.ports_kit import CASES, WAYS, a_way
+from tests.conformance import ports_machines, ports_queued, ports_refusals, ports_storage, ports_walk  # noqa: F401 - cases
+from tests.conformance.ports_kit import CASES, WAYS, a_way
 
 
 @pytest.mark.parametrize("name", CASES)

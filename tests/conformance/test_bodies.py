@@ -17,7 +17,7 @@ from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.emulator.state.storage.service import Storage
-from tests.contract.discovery import INSTALLED, Method, method_of
+from tests.conformance.discovery import INSTALLED, Method, method_of
 from tests.emulator.cloud_kit import NODES, PROJECT, SPOT_NODE, VMS, ZONE, Lab, a_lab, node_body, vm_body
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="google-api-python-client is not installed")

@@ -4,7 +4,7 @@ import pytest
 from google.api_core import exceptions
 from google.cloud import tpu_v2
 
-from tests.contract.clients_kit import KINDS, open_clients
+from tests.conformance.clients_kit import KINDS, open_clients
 from tests.emulator.cloud_kit import PROJECT, ZONE
 
 PARENT = f"projects/{PROJECT}/locations/{ZONE}"

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.clock import SystemClock
 from orchestrator.emulator.http.dispatch import dispatch
-from tests.contract import warm_gcloud
-from tests.contract.clients_kit import QUICK
-from tests.contract.discovery import Witness
+from tests.conformance import warm_gcloud
+from tests.conformance.clients_kit import QUICK
+from tests.conformance.discovery import Witness
 from tests.emulator.cloud_kit import PROJECT, ZONE, a_lab
 from tests.emulator.http_fixture import serve
 

@@ -6,7 +6,7 @@ from orchestrator.domain.observation import Absent, NodeState, Operation, Presen
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.errors import Retry
 from orchestrator.google.bodies import as_json, instance_body
-from tests.contract.ports_kit import NODE, VM, case, each
+from tests.conformance.ports_kit import NODE, VM, case, each
 from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
 
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"

@@ -5,7 +5,7 @@ import uuid
 import pytest
 from google.api_core import exceptions
 
-from tests.contract.clients_kit import KINDS, compute_v1, open_clients
+from tests.conformance.clients_kit import KINDS, compute_v1, open_clients
 from tests.emulator.cloud_kit import PROJECT, ZONE
 
 WHERE = {"project": PROJECT, "zone": ZONE}

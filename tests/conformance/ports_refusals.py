@@ -1,7 +1,7 @@
 """Each refusal of the error table at each call that the ports make, lost answers and partial lists."""
 
 from orchestrator.domain.observation import Unknown
-from tests.contract.ports_kit import BUCKET, NODE, VM, each
+from tests.conformance.ports_kit import BUCKET, NODE, VM, each
 from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
 from tests.google.error_table import EXPECTED, table
 

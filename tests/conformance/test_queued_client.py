@@ -8,7 +8,7 @@ from google.api_core import exceptions
 from google.cloud import tpu_v2
 from google.protobuf import duration_pb2
 
-from tests.contract.clients_kit import KINDS, QUICK, open_clients
+from tests.conformance.clients_kit import KINDS, QUICK, open_clients
 from tests.emulator.cloud_kit import PROJECT, UUID, ZONE
 
 PARENT = f"projects/{PROJECT}/locations/{ZONE}"

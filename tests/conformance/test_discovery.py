@@ -12,9 +12,9 @@ import pytest
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.http.storage_json import storage_routes
-from tests.contract import drift
-from tests.contract.clients_kit import compute_v1, tpu_v2
-from tests.contract.discovery import INSTALLED, Witness, document, faults, method_of
+from tests.conformance import drift
+from tests.conformance.clients_kit import compute_v1, tpu_v2
+from tests.conformance.discovery import INSTALLED, Witness, document, faults, method_of
 from tests.emulator.cloud_kit import NODES, PROJECT, SPOT_NODE, SPOT_VM, VMS, ZONE, Lab, a_lab, node_body
 from tests.emulator.storage_kit import a_storage, put
 

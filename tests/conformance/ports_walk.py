@@ -4,8 +4,8 @@ from random import Random
 
 from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind
-from tests.contract.ports_kit import BUCKET, each
-from tests.contract.ports_refusals import STEPS
+from tests.conformance.ports_kit import BUCKET, each
+from tests.conformance.ports_refusals import STEPS
 from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
 
 STEPS_OF_A_WALK = 40
