@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines import gcloud_standin, standin
+from orchestrator.emulator.machines import gcloud_standin, machine_programs
 from orchestrator.emulator.machines.process import ProcessHosts
 from tests.emulator.hosts_lab import lab
 from tests.emulator.http_fixture import serve
@@ -134,14 +134,16 @@ def test_a_machine_gets_the_stand_in_only_without_gcloud(tmp_path, monkeypatch):
     """It comes first on the PATH, and goes when a real gcloud appears."""
     which = shutil.which
     monkeypatch.setattr(
-        standin.shutil, "which", lambda name, **more: None if name == "gcloud" else which(name, **more)
+        machine_programs.shutil,
+        "which",
+        lambda name, **more: None if name == "gcloud" else which(name, **more),
     )
     with lab(ProcessHosts, tmp_path) as it:
         it.boot()
         assert it.output("command -v gcloud") == f"{it.folder}/guest/bin/gcloud"
         assert "stand-in" in it.output("gcloud --help")
-    monkeypatch.setattr(standin.shutil, "which", lambda name, **_: f"/usr/bin/{name}")
-    standin.install_stand_ins(tmp_path / "bin")
+    monkeypatch.setattr(machine_programs.shutil, "which", lambda name, **_: f"/usr/bin/{name}")
+    machine_programs.install_programs(tmp_path / "bin")
     (tmp_path / "bin/gcloud").write_text("old")
-    standin.install_stand_ins(tmp_path / "bin")
+    machine_programs.install_programs(tmp_path / "bin")
     assert list((tmp_path / "bin").iterdir()) == []

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.agent.machine import apt, ray, venv
 from orchestrator.app.machines import ssh_proxy, workers
 from orchestrator.app.selftest import probes
-from orchestrator.emulator.machines import apt_standin, docker_standin, machine_python, standin
+from orchestrator.emulator.machines import apt_standin, docker_standin, machine_programs, machine_python
 from orchestrator.emulator.machines.start_module import shell_command
 from orchestrator.engine import adopt
 from orchestrator.engine.fleet import slurm
@@ -73,7 +73,7 @@ SCRIPTS = {
     "agent/machine/ray.py SCRIPT": ray.SCRIPT,
     "agent/machine/apt.py SCRIPT": wrapper(apt.SCRIPT),
     "agent/machine/venv.py SCRIPT": wrapper(venv.SCRIPT),
-    "emulator/machines/standin.py SCRIPT": wrapper(standin.SCRIPT),
+    "emulator/machines/machine_programs.py SCRIPT": wrapper(machine_programs.SCRIPT),
     "emulator/machines/apt_standin.py SCRIPT": wrapper(apt_standin.SCRIPT),
     "emulator/machines/docker_standin.py SCRIPT": wrapper(docker_standin.SCRIPT),
     "emulator/machines/machine_python.py NO_PIP": machine_python.NO_PIP,

@@ -10,7 +10,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.emulator.machines import start_module
 from orchestrator.emulator.machines.apt_standin import install_apt
-from orchestrator.emulator.machines.standin import install_stand_ins
+from orchestrator.emulator.machines.machine_programs import install_programs
 
 SHADOWS = ("random", "json", "runpy", "platform", "click", "orchestrator", "sitecustomize")
 
@@ -39,9 +39,9 @@ def test_no_module_of_the_project_is_imported_by_a_rehearsal(project, tmp_path, 
 
 def test_no_module_of_a_job_is_imported_by_what_stands_in_for_programs(project, tmp_path, monkeypatch):
     """A machine's gcloud and apt are called from wherever the job is."""
-    monkeypatch.setattr("orchestrator.emulator.machines.standin.shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("orchestrator.emulator.machines.machine_programs.shutil.which", lambda *_, **__: None)
     programs = tmp_path / "bin"
-    install_stand_ins(programs)
+    install_programs(programs)
     install_apt(programs, tmp_path / "machine")
     for words in (["gcloud", "--help"], ["apt-config", "dump"]):
         done = subprocess.run(

@@ -17,8 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.emulator.machines.standin import package_parent
-from orchestrator.emulator.machines.start_module import shell_command
+from orchestrator.emulator.machines.start_module import package_parent, shell_command
 
 PROGRAMS = ("apt", "apt-get", "apt-config")
 FAILED = 100

@@ -24,8 +24,7 @@ from orchestrator.emulator.machines.host_settings import MARKER
 from orchestrator.emulator.machines.image_store import Image, ImageStore
 from orchestrator.emulator.machines.process_table import alive
 from orchestrator.emulator.machines.registry_client import ImageError, parse
-from orchestrator.emulator.machines.standin import package_parent
-from orchestrator.emulator.machines.start_module import command, shell_command
+from orchestrator.emulator.machines.start_module import command, package_parent, shell_command
 from orchestrator.private_folders import private_file
 
 SCRIPT = """\

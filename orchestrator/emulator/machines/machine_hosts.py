@@ -13,7 +13,8 @@ from orchestrator.emulator.machines import process_table
 from orchestrator.emulator.machines.environment import machine_environment
 from orchestrator.emulator.machines.host_settings import MARKER, GuestConfig, HostSettings
 from orchestrator.emulator.machines.machine_image import GCLOUD
-from orchestrator.emulator.machines.standin import install_stand_ins, package_parent
+from orchestrator.emulator.machines.machine_programs import install_programs
+from orchestrator.emulator.machines.start_module import package_parent
 from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.private_folders import private_folder
 
@@ -172,7 +173,7 @@ class MachineHosts(ABC):
         state = folder / "guest"
         state.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
-        install_stand_ins(state / "bin", gcloud=GCLOUD not in self.settings.absent)
+        install_programs(state / "bin", gcloud=GCLOUD not in self.settings.absent)
         (state / AUTHORITIES).write_bytes(self.settings.authorities)
         config = state / "config.json"
         self._guest_config(machine, folder, state).write(config)

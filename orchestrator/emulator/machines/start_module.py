@@ -2,6 +2,9 @@
 
 import shlex
 import sys
+from pathlib import Path
+
+import orchestrator
 
 STARTER = (
     "import sys; sys.path[:] = [one for one in sys.path if one]; del sys.argv[0]; "
@@ -23,3 +26,8 @@ def command(module: str, *words: str) -> list[str]:
 def shell_command(module: str) -> str:
     """Return the beginning of such a command as shell text."""
     return shlex.join(command(module))
+
+
+def package_parent() -> str:
+    """Return the folder from which `orchestrator` is imported: an installation or a checkout."""
+    return str(Path(orchestrator.__path__[0]).resolve().parent)

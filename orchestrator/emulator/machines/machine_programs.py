@@ -1,12 +1,11 @@
-"""Provide programs that a machine's system folders lack, and a `gcloud` if the computer has none."""
+"""Give a machine the programs that its system folders lack, and a `gcloud` if the computer has none."""
 
 import shlex
 import shutil
 from pathlib import Path
 
-import orchestrator
 from orchestrator.emulator.machines.host_settings import SYSTEM_PATH
-from orchestrator.emulator.machines.start_module import shell_command
+from orchestrator.emulator.machines.start_module import package_parent, shell_command
 
 PROGRAMS = ("bash", "flock", "setsid", "sha256sum", "timeout", "gcloud")
 """Programs that scripts on a machine start; the computer may have them on its own PATH only."""
@@ -17,7 +16,7 @@ exec {command} "$@"
 """
 
 
-def install_stand_ins(folder: Path, *, gcloud: bool = True) -> None:
+def install_programs(folder: Path, *, gcloud: bool = True) -> None:
     """
     Fill the machine's folder with programs that its system folders lack; a real gcloud is preferred.
 
@@ -41,8 +40,3 @@ def install_stand_ins(folder: Path, *, gcloud: bool = True) -> None:
         )
     )
     program.chmod(0o755)
-
-
-def package_parent() -> str:
-    """Return the folder from which `orchestrator` is imported: an installation or a checkout."""
-    return str(Path(orchestrator.__path__[0]).resolve().parent)
