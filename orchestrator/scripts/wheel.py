@@ -18,8 +18,10 @@ from orchestrator.errors import UsageError
 from orchestrator.scripts.agent_zipapp import EPOCH
 
 PACKAGE = Path(__file__).resolve().parents[1]
+REQUIREMENTS = PACKAGE / "data" / "loop_requirements.lock"
+"""The dependencies of the loop, pinned by hash: a part of requirements.lock."""
 LOCK = "loop.lock"
-"""The file of the loop's dependencies, pinned by hash: a part of requirements.lock."""
+"""The name of that file on the VM."""
 NAME = f"tpuctl-{__version__}-py3-none-any.whl"
 INFO = f"tpuctl-{__version__}.dist-info"
 EXCLUDED = frozenset({"__pycache__", "examples"})
@@ -52,7 +54,7 @@ def build() -> bytes:
 
 def lock() -> bytes:
     """Return the pinned requirements of the loop, for pip's --require-hashes."""
-    return (PACKAGE / "data" / LOCK).read_bytes()
+    return REQUIREMENTS.read_bytes()
 
 
 def requirements() -> tuple[str, ...]:

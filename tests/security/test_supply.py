@@ -109,7 +109,7 @@ def test_the_source_archive_is_the_same_when_built_again(tmp_path):
     assert one == two
 
 
-LOOP = ROOT / "orchestrator/data/loop.lock"
+LOOP = ROOT / "orchestrator/data/loop_requirements.lock"
 
 
 def needed_by_the_loop():
