@@ -22,7 +22,7 @@ from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.errors import UsageError
 from orchestrator.planning.approval import Approved, needs_same_cloud, observations_of, refuse_moved
 from orchestrator.planning.forecast import foresee
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from orchestrator.ssh.source_files import PLAN
 
 
@@ -85,9 +85,9 @@ def foresee_up(session: Session, bundle: str, agent: str) -> tuple[Plan, World, 
     wanted = as_wanted(spec, over, bundle, agent, now, complete=trained(spec, store, over))
     # With that record, since a reopened deployment gets a new TPU and ignores the old one's end.
     world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)
-    record = learn(wanted, world)
+    record = update_record(wanted, world)
     plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, record)
-    return plan, world, learn(known, world)
+    return plan, world, update_record(known, world)
 
 
 def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan, World]:

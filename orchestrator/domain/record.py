@@ -311,7 +311,7 @@ def last_incarnation(record: Record) -> int:
 
 def unrecorded_nodes(world: World, record: Record) -> tuple[Node, ...]:
     """Return TPUs with a larger number than the record has assigned; a stale list may show a deleted one."""
-    # A record without a TPU is new or lost; then `learn` takes over what exists.
+    # A record without a TPU is new or lost; then `update_record` takes over what exists.
     if record.node.incarnation == 0:
         return ()
     return tuple(n for n in world.known_nodes if (n.incarnation or 0) > newest_incarnation(record))

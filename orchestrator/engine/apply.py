@@ -104,7 +104,7 @@ class Actor:
 
     def _intend(self, changes: list[Change]) -> None:
         """
-        Save what was learned and all intents in one write, before any call that they cover.
+        Save what was observed and all intents in one write, before any call that they cover.
 
         Raise LeaseHeldError, DiskError or the bucket's error; no call has been made then.
         """

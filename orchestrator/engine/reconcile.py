@@ -1,4 +1,4 @@
-"""Run one pass: observe, learn, decide, apply."""
+"""Run one pass: observe, update the record, decide, apply."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from orchestrator.planning.invariants import broken
 from orchestrator.planning.news import news, preemption, start_from_zero
 from orchestrator.planning.termination import expiry
 from orchestrator.planning.tpu.create_budget import CreateBudget
-from orchestrator.planning.update_record import learn, not_older
+from orchestrator.planning.update_record import not_older, update_record
 
 
 @dataclass(frozen=True)
@@ -49,24 +49,24 @@ class Reconciler:
         self._from_zero = 0
 
     def one_pass(self) -> Pass:
-        """Observe, learn, decide and apply once. Raise LeaseHeldError if another process has the lease."""
-        # First of all: without the lease, not even what is learned may be stored.
+        """Run one pass. Raise LeaseHeldError if another process has the lease."""
+        # First of all: without the lease, not even what is observed may be stored.
         self._deployment.lease.keep()
         world, before = self._observe()
-        world, learned = self._learn(before, world)
-        # Not written yet: the first intent, or the end of the pass, writes what was learned as well.
-        self._records.update_later(lambda _: learned)
+        world, after = self._update_record(before, world)
+        # Not written yet: the first intent, or the end of the pass, writes the observation as well.
+        self._records.update_later(lambda _: after)
         # Before deciding: once a bucket exists, two computers without a lease might both decide.
         if isinstance(world.bucket, Present):
             lease_in_new_bucket(self._deployment)
-        learned = self._records.current
-        world, plan = self._decide(learned, world)
+        record = self._records.current
+        world, plan = self._decide(record, world)
         # Before the first change: an approved plan is compared with this one.
         self._deployment.approve(plan)
         # Failures are returned, not raised: a refusal in one zone must not stop the other changes.
         failures = self._actor.act(plan, world)
-        # Last, so that one write holds what was learned, intended and done.
-        self._close(learned, world, plan)
+        # Last, so that one write holds what was observed, intended and done.
+        self._close(record, world, plan)
         return Pass(world, plan, failures)
 
     def _observe(self) -> tuple[World, Record]:
@@ -85,9 +85,9 @@ class Reconciler:
             world, deployment.create_budget, deployment.spec.tpu.zones, record.node.type
         ), record
 
-    def _learn(self, before: Record, world: World) -> tuple[World, Record]:
+    def _update_record(self, before: Record, world: World) -> tuple[World, Record]:
         """Return world and record with what this observation adds, and emit an event for each change."""
-        world, after = self._learned(before, world)
+        world, after = self._next_record(before, world)
         spec, events = self._deployment.spec, []
         anew = start_from_zero(spec, after, world)
         if anew is not None and after.node.incarnation > self._from_zero:
@@ -103,23 +103,23 @@ class Reconciler:
             self._sink(event)
         return world, updated(after, expires_at=expiry(spec, after))
 
-    def _learned(self, record: Record, world: World) -> tuple[World, Record]:
+    def _next_record(self, record: Record, world: World) -> tuple[World, Record]:
         """
         Return world and record after the observation.
 
         If a report makes our code fail, both are computed without reports.
         """
         try:
-            learned = learn(record, world)
+            after = update_record(record, world)
             # The record must contain its candidates before one of them is named the winner.
-            claim = winner(self._deployment.cloud.store, learned, world)
+            claim = winner(self._deployment.cloud.store, after, world)
             if claim != world.claim:
                 world = replace(world, claim=claim)
-                learned = learn(learned, world)
+                after = update_record(after, world)
         except UNFORESEEN as error:
             world = self._without_heartbeats(world, error)
-            return world, learn(record, world)
-        return world, learned
+            return world, update_record(record, world)
+        return world, after
 
     def _decide(self, record: Record, world: World) -> tuple[World, Plan]:
         """
@@ -162,12 +162,12 @@ class Reconciler:
             self._sink(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": fault.text}))
         return Plan(waiting=(text,))
 
-    def _close(self, learned: Record, world: World, plan: Plan) -> None:
-        """Store what this pass has learned; flush at once if the deployment has ended."""
+    def _close(self, record: Record, world: World, plan: Plan) -> None:
+        """Store the results of this pass; flush at once if the deployment has ended."""
         self._report_disk(world.observed_at)
         self._memory.keep(self._records.current.zone_memories, world.observed_at)
         # Both records: refusals of this pass, and those that operations showed at its beginning.
-        records = (self._records.current, learned)
+        records = (self._records.current, record)
         self._stockouts_shared = share_stockouts(
             self._deployment.create_budget, records, self._stockouts_shared
         )

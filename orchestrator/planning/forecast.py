@@ -25,7 +25,7 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.job import push_mark
 from orchestrator.planning.sidecars import with_settings
 from orchestrator.planning.tpu.race import accepted, asked_for
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 
 PASSES = 10
 
@@ -48,7 +48,7 @@ def foresee(spec: Spec, accelerator: Accelerator | None, world: World, record: R
     """Return all changes that `up` makes starting from *world* if nothing fails, in order."""
     changes: list[Change] = []
     for _ in range(PASSES):
-        record = learn(record, world)
+        record = update_record(record, world)
         plan = decide(spec, world, record)
         if plan.empty:
             return replace(plan, changes=tuple(changes), waiting=() if changes else plan.waiting)

@@ -40,12 +40,12 @@ from orchestrator.domain.record import (
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 from orchestrator.planning.job import reports_other_code
-from orchestrator.planning.tpu.never_reported import learn_first_heartbeats
-from orchestrator.planning.tpu.on_demand import learn_progress, refusal_of, span_spot
+from orchestrator.planning.tpu.never_reported import update_first_heartbeats
+from orchestrator.planning.tpu.on_demand import refusal_of, span_spot, update_progress
 from orchestrator.planning.tpu.preemption import workers_stopped
 from orchestrator.planning.tpu.queued_tpu import doubts as doubts_in_queue
-from orchestrator.planning.tpu.queued_tpu import learn_queue_failures
-from orchestrator.planning.tpu.race import found_again, learn_race
+from orchestrator.planning.tpu.queued_tpu import update_queue_failures
+from orchestrator.planning.tpu.race import found_again, update_race
 from orchestrator.planning.vm import vm_doubts
 from orchestrator.pricing.bill import billed_since, last_creating
 
@@ -56,19 +56,19 @@ OBSERVED_ANEW = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CR
 """Signs that a failed observation resets, or that have functions of their own."""
 
 
-def learn(record: Record, world: World) -> Record:
+def update_record(record: Record, world: World) -> Record:
     """Return the record with everything that the observation *world* adds to it."""
     now = world.observed_at
     # Existing resources first: operations below are judged by the newest incarnation.
     record = _take_over_unrecorded(_up_to(record, now), world)
     for result in world.operations:
-        record = _learn_operation(record, result, now)
+        record = _after_operation(record, result, now)
     record = _accepted_by_report(record, world)
     # The winner before the zones: refusals and grants of a zone count for TPUs of this race only.
-    record = learn_capacity(learn_queue_failures(learn_race(record, world), world), world)
+    record = update_capacity(update_queue_failures(update_race(record, world), world), world)
     # After this pass's refusals: a resource that works now forgives all before it.
-    record = _learn_success(record, world)
-    record = learn_first_heartbeats(learn_progress(record, world), world)
+    record = _after_success(record, world)
+    record = update_first_heartbeats(update_progress(record, world), world)
     record = updated(record, spans=_spans(record, world, now), disks=_disks(record, world, now))
     # Last: everything above compares this pass with the doubtful states of the pass before.
     return updated(record, first_seen=_doubtful_since(record, world, now))
@@ -154,7 +154,7 @@ def _accepted_by_report(record: Record, world: World) -> Record:
     return updated(record, node=updated(record.node, accepted=True)) if spoken else record
 
 
-def _learn_operation(record: Record, result: OperationResult, now: float) -> Record:
+def _after_operation(record: Record, result: OperationResult, now: float) -> Record:
     """Return the record after an operation was polled; one that has ended is dropped from it."""
     if not result.done:
         return record
@@ -188,7 +188,7 @@ def _refused(record: Record, result: OperationResult, now: float) -> tuple[Refus
     return (*record.refusals, refusal)
 
 
-def _learn_success(record: Record, world: World) -> Record:
+def _after_success(record: Record, world: World) -> Record:
     node, vm = current_node(world, record), world.vm
     if node is not None and node.state is NodeState.READY:
         # Only READY forgives, because an accepted create can still end in the same refusal. A working TPU does not
@@ -332,7 +332,7 @@ def _key(incarnation: int | None) -> FirstSeen:
     return of_node(incarnation, Sign.MADE)
 
 
-def learn_capacity(record: Record, world: World) -> Record:
+def update_capacity(record: Record, world: World) -> Record:
     """Return the record with news about the zones' capacity; each refusal, grant and loss counts once."""
     memories = _refusals(_shared(record.zone_memories, record, world), record)
     racing = {

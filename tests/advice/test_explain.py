@@ -29,7 +29,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import job_digest
 from orchestrator.planning.tpu.queued_tpu import merged
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
@@ -43,7 +43,7 @@ WRITTEN = Entry(NOW - 9, "node", "create", "demo-tpu-g1", "there is none yet", "
 def observed(was=None, wants=None, watching=HERE, usd=0.0, **shown):
     """Return what a look at a world shows, with the plan that a pass would make of it."""
     wants, now = wants or spec(), world(**shown)
-    learned = learn(was or record(), now)
+    learned = update_record(was or record(), now)
     return DeploymentFacts(wants, now, learned, decide(wants, now, learned, usd), usd, watching, (WRITTEN,))
 
 

@@ -25,7 +25,7 @@ from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.next_zone import next_zone
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
 
 A, B, C = "us-central1-a", "us-central1-b", "us-central1-c"
@@ -124,16 +124,16 @@ def test_each_refusal_grant_and_loss_counts_once():
     asked = record(accepted=False, refusals=(*others, last), first_seen={})
     made = asked
     for _ in range(3):
-        made = learn(made, world(nodes=Present(())))
+        made = update_record(made, world(nodes=Present(())))
     assert memory_of(made.zone_memories, ZONE, KIND).refused == 1
-    up = learn(record(first_seen={}, zone_memories=made.zone_memories), world())
-    up = learn(up, world(observed_at=NOW + 60))
+    up = update_record(record(first_seen={}, zone_memories=made.zone_memories), world())
+    up = update_record(up, world(observed_at=NOW + 60))
     assert (
         memory_of(up.zone_memories, ZONE, KIND).granted,
         memory_of(up.zone_memories, ZONE, KIND).out_at,
     ) == (1, 0.0)
     gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), observed_at=NOW + HOUR)
-    lost = learn(learn(up, gone), replace(gone, observed_at=NOW + HOUR + 15))
+    lost = update_record(update_record(up, gone), replace(gone, observed_at=NOW + HOUR + 15))
     found = memory_of(lost.zone_memories, ZONE, KIND)
     assert (found.lives, found.lived, found.out_at) == (1, HOUR, NOW + HOUR)
 
@@ -141,16 +141,16 @@ def test_each_refusal_grant_and_loss_counts_once():
 def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
     """The worker says it first."""
     reported = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
-    warned = learn(record(), world(heartbeats=reported))
+    warned = update_record(record(), world(heartbeats=reported))
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=reported, observed_at=NOW + 30)
     assert memory_of(warned.zone_memories, ZONE, KIND).lives == 1
-    assert memory_of(learn(warned, dead).zone_memories, ZONE, KIND).lives == 1
+    assert memory_of(update_record(warned, dead).zone_memories, ZONE, KIND).lives == 1
 
 
 def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
     """A zone that the file names earlier was passed over for a reason."""
     lost = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
-    made = learn(record(), lost)
+    made = update_record(record(), lost)
     changes = [c for c in decide(spec(), lost, made).changes if c.kind is Kind.NODE]
     create = next(c for c in changes if c.verb is Verb.CREATE)
     assert create.zone == next_zone(spec(), made, NOW) == OTHER_ZONE
@@ -177,5 +177,5 @@ def test_a_pass_stays_cheap():
     )
     began = time.process_time()
     for _ in range(50):
-        learn(known, calm)
+        update_record(known, calm)
     assert (time.process_time() - began) / 50 < 2e-3

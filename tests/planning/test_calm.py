@@ -16,7 +16,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.calm import LONGEST, calm_until
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import SILENCE, heartbeat_interval
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.planning.test_decide_properties import HISTORIES, WORLDS
 from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, vm, world
 
@@ -111,7 +111,7 @@ NEARLY_CALM = st.tuples(
 def test_no_plan_changes_by_itself_before_that_time(case, part, usd_hour, watch):
     """The same look, later, makes the same plan, as long as the time is not over."""
     (observed, known), wanted = case, spec(watch=watch)
-    before = learn(known, observed)
+    before = update_record(known, observed)
 
     def spent(at):
         return usd_hour * max(0.0, at - before.started_at) / 3600
@@ -121,4 +121,4 @@ def test_no_plan_changes_by_itself_before_that_time(case, part, usd_hour, watch)
     at = NOW + part * (end - NOW) * 0.999
     later = replace(observed, observed_at=at)
     if end > NOW:
-        assert decide(wanted, later, learn(before, later), spent(at)) == plan
+        assert decide(wanted, later, update_record(before, later), spent(at)) == plan

@@ -27,7 +27,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide, decide_bucket
 from orchestrator.planning.job import decide_job
 from orchestrator.planning.tpu.lifecycle import decide_node
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from orchestrator.planning.vm import decide_vm
 from tests.kit.records import record_of
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, spec
@@ -142,7 +142,7 @@ def test_a_decision_is_always_made_and_always_the_same(deployment, world, record
 
     At most one node is asked for in a pass, and none when the deployment has ended.
     """
-    learned = learn(record, world)
+    learned = update_record(record, world)
     plan = decide(deployment, world, learned, usd)
     assert plan == decide(deployment, world, learned, usd)
     assert len(of_node(plan, Verb.CREATE)) <= 1
@@ -160,7 +160,7 @@ def test_what_cannot_be_observed_is_not_changed(deployment, world, record):
     """Unknown nodes: no node is made or deleted; the same for VM and bucket."""
     for name, kind in (("nodes", Kind.NODE), ("vm", Kind.VM), ("bucket", Kind.BUCKET)):
         dark = replace(world, **{name: Unknown("503")})
-        plan = decide(deployment, dark, learn(record, dark))
+        plan = decide(deployment, dark, update_record(record, dark))
         assert kind not in {c.kind for c in plan.changes}
 
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_observed_is_not_changed(deployment, world, record):
 @given(SPECS, WORLDS, HISTORIES)
 def test_each_decision_names_its_rule(deployment, world, record):
     """What changes or waits does so by a rule of its own, and what is well by one that says so."""
-    learned = learn(record, world)
+    learned = update_record(record, world)
     well = {
         LoopRule.BUCKET_PRESENT,
         LoopRule.VM_NONE,
@@ -191,9 +191,9 @@ def test_each_decision_names_its_rule(deployment, world, record):
 @given(WORLDS, HISTORIES)
 def test_learning_never_forgets_an_incarnation(world, record):
     """The newest incarnation only grows, and learning twice from the same world adds nothing."""
-    once = learn(record, world)
+    once = update_record(record, world)
     assert once.node.incarnation >= record.node.incarnation
-    again = learn(once, replace(world, operations=()))
+    again = update_record(once, replace(world, operations=()))
     assert (again.node.incarnation, again.first_seen, again.spans) == (
         once.node.incarnation,
         once.first_seen,

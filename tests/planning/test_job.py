@@ -16,7 +16,7 @@ from orchestrator.planning.job import (
     heartbeat_interval,
     push_mark,
 )
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 
@@ -134,6 +134,6 @@ def test_machines_that_boot_are_looked_at_again_soon():
 def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(reported, age, again):
     """Sent once is not enough: the machine would wait for a bundle that never comes, or train old code."""
     observed = world(heartbeats=Present((beat(**{"phase": Phase.RESTORE, "bundle": "old", **reported}),)))
-    first = learn(record(pushed="b"), replace(observed, observed_at=NOW - age))
-    step = decide_job(spec(), observed, learn(first, observed))
+    first = update_record(record(pushed="b"), replace(observed, observed_at=NOW - age))
+    step = decide_job(spec(), observed, update_record(first, observed))
     assert [(c.kind, c.verb) for c in step.changes] == ([(Kind.JOB, Verb.UPDATE)] if again else [])

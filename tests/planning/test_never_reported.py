@@ -16,7 +16,7 @@ from orchestrator.planning.tpu.never_reported import (
     with_boot_report,
     with_silent_tpu,
 )
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.kit.records import changed, record_of
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, spec, world
 
@@ -103,7 +103,10 @@ def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
 def test_a_first_report_does_not_wipe_the_slate():
     """Scripts that all begin, and of which none comes through, would be paid for without end."""
     looked = silent(boots=(FIRST,))
-    assert learn(known(60, never_reported=NEVER_REPORTED), looked).silence.never_reported == NEVER_REPORTED
+    assert (
+        update_record(known(60, never_reported=NEVER_REPORTED), looked).silence.never_reported
+        == NEVER_REPORTED
+    )
 
 
 def test_the_zone_of_a_tpu_that_never_reported_is_avoided_for_a_while():
@@ -194,7 +197,7 @@ def test_the_deployment_ends_after_three_of_them_and_an_hour(many, since, ends):
 
 def test_one_report_resets_the_count_of_silent_tpus():
     """What came up once can come up again."""
-    spoken = learn(
+    spoken = update_record(
         known(60, never_reported=((1, NOW - 9), (2, NOW - 5))), world(heartbeats=Present((beat(),)))
     )
     assert spoken.silence.never_reported == ()

@@ -24,7 +24,7 @@ from orchestrator.planning.tpu.next_zone import (
     next_zone,
 )
 from orchestrator.planning.tpu.on_demand import of_mode
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world
 
 TYPE = spec().tpu.type
@@ -121,13 +121,13 @@ def test_what_is_known_of_quota_is_tried_again_after_a_day_or_a_deletion_that_do
 
 def test_a_refusal_of_quota_beside_a_node_of_ours_says_nothing_of_the_zones_capacity():
     """It is remembered as what it is; the spot quota says nothing about on demand."""
-    beside = learn(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True)), world())
+    beside = update_record(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True)), world())
     assert holds_one(beside.zone_memories, ZONE, TYPE, NOW)
     assert [(p.refused, p.out_at) for p in beside.zone_memories if p.zone == ZONE] == [(0, 0.0)]
-    alone = learn(refused(Refusal(NOW, ZONE, Retry.QUOTA)), world(nodes=Present(())))
+    alone = update_record(refused(Refusal(NOW, ZONE, Retry.QUOTA)), world(nodes=Present(())))
     assert not holds_one(alone.zone_memories, ZONE, TYPE, NOW)
     assert not holds_one(of_mode(beside, on_demand=True).zone_memories, ZONE, TYPE, NOW)
-    dear = learn(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True, on_demand=True)), world())
+    dear = update_record(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True, on_demand=True)), world())
     assert not holds_one(dear.zone_memories, ZONE, TYPE, NOW)
 
 

@@ -14,7 +14,7 @@ from orchestrator.domain.text.units import Duration, Until
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.next_zone import hopeless
-from orchestrator.planning.tpu.on_demand import deadline_status, learn_progress, situation
+from orchestrator.planning.tpu.on_demand import deadline_status, situation, update_progress
 from orchestrator.planning.tpu.queued_tpu import merged
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
@@ -62,10 +62,10 @@ def test_the_pace_and_the_last_save_are_learned():
              timings={"first_step": NOW - 500}),
     )  # fmt: skip
     observed = world(heartbeats=Present(reports), nodes=Present((node(created_at=NOW - 800),)))
-    learned = learn_progress(record(), observed).deadline.progress
+    learned = update_progress(record(), observed).deadline.progress
     assert (learned.step, learned.pace, learned.cold) == (130, 10.0, 300.0)
     assert learned.loss == 450.0
-    assert learn_progress(record(), world(heartbeats=Present(()))).deadline.progress == Progress()
+    assert update_progress(record(), world(heartbeats=Present(()))).deadline.progress == Progress()
 
 
 def test_without_a_deadline_nothing_is_on_demand():

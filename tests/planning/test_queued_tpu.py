@@ -17,7 +17,7 @@ from orchestrator.planning.tpu.queued_tpu import (
     merged,
     state_text,
 )
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world
 
 S = QueuedState
@@ -32,7 +32,7 @@ def request(state, **fields):
 def looked(queued, nodes=(), was=None, at=NOW):
     """Return what a look learns, and the plan that follows."""
     observed = world(nodes=Present(merged(nodes, queued)), heartbeats=Present(()), observed_at=at)
-    learned = learn(was or record(queued=True), observed)
+    learned = update_record(was or record(queued=True), observed)
     return learned, decide(spec(), observed, learned)
 
 

@@ -21,7 +21,7 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.tpu.race import asked_for, current_candidates, undecided, width
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, node, record, spec, world
 
@@ -96,7 +96,7 @@ def test_the_record_finds_every_candidate_in_whatever_order_they_were_asked_for(
 def test_nothing_is_deleted_nor_pushed_before_the_winner_is_known():
     """A READY TPU may yet lose: a machine of another one may have been faster."""
     now = observed(racer(1, NodeState.READY), racer(2), racer(3, NodeState.READY))
-    plan = decide(RACE, now, learn(running(), now))
+    plan = decide(RACE, now, update_record(running(), now))
     assert plan.changes == ()
     assert any("race" in text for text in plan.waiting)
 
@@ -106,7 +106,7 @@ def test_the_named_winner_stays_and_all_others_go(winner):
     """Whatever else is READY."""
     racers = (racer(1, NodeState.READY), racer(2), racer(3, NodeState.READY))
     now = observed(*racers, claim=Present(Claim(1, winner)))
-    made = learn(running(), now)
+    made = update_record(running(), now)
     assert (made.node.incarnation, made.node.zone, made.race.claimed) == (winner, ZONES[winner - 1], True)
     assert sorted(deletes(decide(RACE, now, made))) == sorted({1, 2, 3} - {winner})
 
@@ -114,20 +114,20 @@ def test_the_named_winner_stays_and_all_others_go(winner):
 def test_a_claim_of_another_round_has_no_winner():
     """The object of an old race says nothing about this one."""
     now = observed(racer(1), racer(2), claim=Present(Claim(7, 2)))
-    assert undecided(learn(running(), now))
+    assert undecided(update_record(running(), now))
 
 
 def test_a_winner_that_was_taken_for_refused_is_not_deleted():
     """Its create seemed to fail, its machine is there and was first."""
     now = observed(racer(1, NodeState.READY), racer(2, NodeState.READY), claim=Present(Claim(1, 2)))
-    made = learn(running(rivals=()), now)
+    made = update_record(running(rivals=()), now)
     assert (made.node.incarnation, made.node.zone) == (2, ZONES[1])
     assert deletes(decide(RACE, now, made)) == [1]
 
 
 def test_the_one_that_is_ready_leads():
     """The controller names the first READY TPU, so that one has to be the newest for the record."""
-    made = learn(running(), observed(racer(1), racer(2), racer(3, NodeState.READY)))
+    made = update_record(running(), observed(racer(1), racer(2), racer(3, NodeState.READY)))
     assert (made.node.incarnation, made.node.zone) == (3, ZONES[2])
     assert {c.incarnation for c in current_candidates(made)} == {1, 2}
 
@@ -138,7 +138,7 @@ def test_a_refused_leader_gives_way_and_a_refused_rival_leaves():
         order = Operation("op", Kind.NODE, Verb.CREATE, f"demo-tpu-g{failed}", ZONES[failed - 1], failed)
         result = OperationResult(order, done=True, retry=Retry.CAPACITY, message="no more capacity")
         remaining = [racer(n) for n in (1, 2, 3) if n != failed]
-        made = learn(running(operations=(order,)), observed(*remaining, operations=(result,)))
+        made = update_record(running(operations=(order,)), observed(*remaining, operations=(result,)))
         assert made.node.incarnation == leader
         assert failed not in {c.incarnation for c in made.race.candidates}
         assert [r.zone for r in made.refusals] == [ZONES[failed - 1]]
@@ -181,15 +181,18 @@ def test_losers_are_remembered_until_they_are_surely_gone():
     won = running(claimed=True)
     gone = {f"node:{n}:absent": NOW - 40 for n in (2, 3)}
     now = observed(racer(1, NodeState.READY))
-    assert len(learn(won, now).race.candidates) == 2
-    assert learn(changed(won, first_seen=gone), now).race.candidates == ()
-    assert len(learn(changed(won, first_seen=gone), replace(now, nodes=Unknown("503"))).race.candidates) == 2
+    assert len(update_record(won, now).race.candidates) == 2
+    assert update_record(changed(won, first_seen=gone), now).race.candidates == ()
+    assert (
+        len(update_record(changed(won, first_seen=gone), replace(now, nodes=Unknown("503"))).race.candidates)
+        == 2
+    )
 
 
 def test_a_race_that_the_record_has_lost_is_found_again_by_its_labels():
     """And so its winner can be looked up before anything is deleted."""
     now = observed(racer(1), racer(2), racer(3))
-    made = learn(record(incarnation=0, zone="", accepted=False, requested_at=0.0), now)
+    made = update_record(record(incarnation=0, zone="", accepted=False, requested_at=0.0), now)
     assert (made.race.round, undecided(made)) == (1, True)
     assert {made.node.incarnation, *(c.incarnation for c in current_candidates(made))} == {1, 2, 3}
     assert deletes(decide(RACE, now, made)) == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 from orchestrator.domain.first_seen import Sign
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.planning.decide import decide
-from orchestrator.planning.update_record import learn, not_older
+from orchestrator.planning.update_record import not_older, update_record
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, node, record, spec, world
 
@@ -17,7 +17,7 @@ def observed(*looks):
     """Return the record that has learned from *looks*, each of one TPU, or None where it failed."""
     known = record()
     for look in looks:
-        known = learn(known, world(nodes=Present((look,)) if look else Unknown("503")))
+        known = update_record(known, world(nodes=Present((look,)) if look else Unknown("503")))
     return known
 
 
@@ -26,7 +26,7 @@ def test_the_earlier_tpu_of_a_name_does_not_take_the_place_of_the_one_that_works
     known = observed(WORKS)
     look = not_older(world(nodes=Present((EARLIER,))), known)
     assert isinstance(look.nodes, Unknown)
-    assert decide(spec(), look, learn(known, look), 0.0).changes == ()
+    assert decide(spec(), look, update_record(known, look), 0.0).changes == ()
 
 
 def test_a_look_that_fails_forgets_nothing():
@@ -61,5 +61,5 @@ def test_the_queued_resource_that_made_the_tpu_is_observed_when_the_tpu_is_lost(
 def test_the_record_does_not_grow_with_each_tpu():
     """Times of TPUs that nobody asks for any more are forgotten."""
     known = changed(observed(WORKS), incarnation=2)
-    later = learn(known, world(nodes=Present((node(2, created_at=NOW),))))
+    later = update_record(known, world(nodes=Present((node(2, created_at=NOW),))))
     assert [observed.id for observed in later.first_seen if observed.state is Sign.MADE] == [2]

@@ -16,7 +16,7 @@ from orchestrator.planning.invariants import broken
 from orchestrator.planning.tpu.next_zone import hopeless
 from orchestrator.planning.tpu.preemption import still_saving
 from orchestrator.planning.tpu.race import current_candidates, undecided
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.kit.records import changed
 from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
@@ -96,7 +96,7 @@ def test_a_race_has_as_many_successors_as_any_other_race():
 def test_nothing_more_is_asked_for_while_a_successor_is_being_made():
     """Also by a process that comes later, and before any list shows it."""
     for shown in ((FIRST, second()), (FIRST,)):
-        plan = decide(spec(), observed(*shown), learn(asked(), observed(*shown)))
+        plan = decide(spec(), observed(*shown), update_record(asked(), observed(*shown)))
         assert nodes_of(plan) == ([], [])
         assert any("takes over when it is READY" in text for text in plan.waiting)
 
@@ -104,9 +104,9 @@ def test_nothing_more_is_asked_for_while_a_successor_is_being_made():
 def test_the_first_one_goes_when_the_other_is_named():
     """Not before: READY alone is no winner."""
     both = (FIRST, second(NodeState.READY))
-    assert nodes_of(decide(spec(), observed(*both), learn(asked(), observed(*both)))) == ([], [])
+    assert nodes_of(decide(spec(), observed(*both), update_record(asked(), observed(*both)))) == ([], [])
     named = observed(*both, claim=Present(Claim(2, 2)))
-    made = learn(asked(), named)
+    made = update_record(asked(), named)
     assert (made.node.incarnation, made.race.claimed) == (2, True)
     assert nodes_of(decide(spec(), named, made)) == ([], [1])
 
@@ -114,12 +114,12 @@ def test_the_first_one_goes_when_the_other_is_named():
 def test_a_tpu_that_has_saved_goes_at_once_and_nothing_is_requested_twice():
     """Its successor takes its place in the record in the look after that, when the loss is counted."""
     rest = observed(FIRST, second(), report=AT_REST)
-    made = learn(asked(), rest)
+    made = update_record(asked(), rest)
     assert made.node.incarnation == 1
     plan = decide(spec(), rest, made)
     assert nodes_of(plan) == ([], [1])
     later = observed(replace(FIRST, state=NodeState.DELETING), second(), report=AT_REST)
-    made = learn(intended(made, plan.changes, queued=False, now=NOW), later)
+    made = update_record(intended(made, plan.changes, queued=False, now=NOW), later)
     assert (made.node.incarnation, undecided(made)) == (2, True)
     assert nodes_of(decide(spec(), later, made)) == ([], [])
 
@@ -127,26 +127,26 @@ def test_a_tpu_that_has_saved_goes_at_once_and_nothing_is_requested_twice():
 def test_a_tpu_that_is_lost_before_it_has_saved_gets_a_successor_too():
     """The look that shows it lost tells of the loss; the next one has the successor."""
     lost = observed(replace(FIRST, state=NodeState.PREEMPTED), second())
-    made = learn(asked(), lost)
+    made = update_record(asked(), lost)
     assert made.node.incarnation == 1
     assert nodes_of(decide(spec(), lost, made)) == ([], [1])
-    assert learn(made, lost).node.incarnation == 2
+    assert update_record(made, lost).node.incarnation == 2
 
 
 def test_a_tpu_that_is_missing_from_one_list_gets_no_successor():
     """Unknown is not absent, and one list is no evidence."""
     hidden = observed(second())
-    assert learn(asked(), hidden).node.incarnation == 1
+    assert update_record(asked(), hidden).node.incarnation == 1
     unsure = replace(hidden, nodes=Unknown("503"))
-    assert learn(asked(), unsure).node.incarnation == 1
+    assert update_record(asked(), unsure).node.incarnation == 1
     gone = asked(first_seen={"node:1:absent": NOW - 31})
-    assert learn(gone, hidden).node.incarnation == 2
+    assert update_record(gone, hidden).node.incarnation == 2
 
 
 def test_a_refused_successor_is_requested_again_after_its_pause():
     """The TPU that works forgives nothing that was refused beside it, and ends nothing either."""
     refused = (Refusal(NOW - 1, OTHER_ZONE, Retry.PERMANENT),)
-    known = learn(asked(rivals=(), refusals=refused), observed(FIRST))
+    known = update_record(asked(rivals=(), refusals=refused), observed(FIRST))
     assert len(known.refusals) == 1
     assert hopeless(known) is None
     assert nodes_of(decide(spec(), observed(FIRST), known)) == ([], [])
@@ -157,7 +157,7 @@ def test_a_refused_successor_is_requested_again_after_its_pause():
 def test_a_successor_that_was_never_made_is_forgotten():
     """A process was killed between its intent and the call: the TPU that works waits for nobody."""
     known = asked(first_seen={"node:1:ready": NOW - 900, "node:2:absent": NOW - 31})
-    assert current_candidates(learn(known, observed(FIRST))) == ()
+    assert current_candidates(update_record(known, observed(FIRST))) == ()
 
 
 def test_a_successor_that_never_comes_makes_room_for_another():

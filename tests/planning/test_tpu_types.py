@@ -18,7 +18,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.race import asked_for
 from orchestrator.planning.tpu.tpu_types import next_type
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.bill import spent
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world
 
@@ -65,7 +65,7 @@ def test_refusals_lead_to_the_second_type_and_the_plan_says_so():
     """Both zones have refused; the record then knows which type the next TPU has."""
     refusals = (Refusal(NOW - 100, ZONE, Retry.CAPACITY), Refusal(NOW - 99, OTHER_ZONE, Retry.CAPACITY))
     now = world(nodes=Present(()))
-    made = learn(record(accepted=False, type=FIRST, refusals=refusals), now)
+    made = update_record(record(accepted=False, type=FIRST, refusals=refusals), now)
     plan = decide(BOTH, now, made)
     assert creates(plan) == [(ZONE, SECOND)]
     change = next(c for c in plan.changes if c.type)
@@ -98,7 +98,7 @@ def test_the_request_and_the_bill_are_for_the_type_that_was_taken():
     new = blueprint.new_node(made, ZONE, 1)
     assert (new.type, new.runtime) == (SECOND, "v2-alpha-tpuv6e")
     assert blueprint.new_node(record(), ZONE, 1).type == FIRST
-    observed = learn(made, world(observed_at=NOW))
+    observed = update_record(made, world(observed_at=NOW))
     (span,) = (s for s in observed.spans if s.kind is Kind.NODE)
     assert span.type == SECOND
     dear = spent(BOTH, load_catalog(), replace(observed, spans=(span,)), NOW + 3600).known_usd

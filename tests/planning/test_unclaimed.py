@@ -15,7 +15,7 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.news import preemption
 from orchestrator.planning.notifications import due
 from orchestrator.planning.unclaimed import lost_text, uncommitted, uncommitted_text
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
@@ -84,7 +84,7 @@ def test_a_preemption_tells_what_became_of_the_work():
             "committed" in c.why or "checkpoint" in c.why for c in planned(report, **taken).changes
         )
         observed = world(heartbeats=Present((report,)), **taken)
-        event = preemption(spec(), record(), learn(record(), observed), observed)
+        event = preemption(spec(), record(), update_record(record(), observed), observed)
         assert event is not None
         return event.text
 

@@ -6,7 +6,7 @@ from orchestrator.domain.observation import Absent, Operation, Present, Unknown,
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.planning.termination import wind_down
 from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from orchestrator.planning.vm import decide_vm
 from tests.kit.records import changed, record_of
 from tests.planning.planning_kit import make_spec
@@ -20,7 +20,7 @@ def story(*looks):
     record = record_of(vm_accepted=True, bucket_observed=True, bucket_ready=True)
     for seconds, observed in looks:
         now = world(vm=observed, observed_at=NOW + seconds)
-        record = learn(record, now)
+        record = update_record(record, now)
     return now, record
 
 

@@ -8,7 +8,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import Absent, Present, Unknown, Vm, VmState
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.bill import rate_now, spent
 from orchestrator.pricing.cost import Meter, estimate, hourly
 from tests.planning.planning_kit import make_spec
@@ -75,8 +75,8 @@ def test_the_disk_of_a_stopped_vm_is_billed_until_the_vm_is_gone():
 )
 def test_only_a_sure_absence_of_the_vm_ends_the_bill_of_its_disk(vm, still):
     """A stop ends the bill of the machine alone, and what could not be seen ends nothing."""
-    running = learn(record(), world(vm=Present(Vm("v", ZONE, VmState.RUNNING)), observed_at=NOW - 60))
-    after = learn(running, world(vm=vm, observed_at=NOW))
+    running = update_record(record(), world(vm=Present(Vm("v", ZONE, VmState.RUNNING)), observed_at=NOW - 60))
+    after = update_record(running, world(vm=vm, observed_at=NOW))
     assert [disk.until is None for disk in after.disks] == [still]
 
 

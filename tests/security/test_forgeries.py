@@ -25,7 +25,7 @@ from orchestrator.engine.bucket.race_claim import read_claim
 from orchestrator.engine.loop.wake_object import WakeObject
 from orchestrator.engine.publish.published_status import read_curve
 from orchestrator.planning.decide import decide
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.spending import spending
 from tests.engine.engine_lab import Lab, a_spec
 from tests.kit.records import record_of
@@ -103,7 +103,7 @@ def test_every_field_times_every_type(lab):
         if read % 5:
             continue
         observed = replace(world, heartbeats=Present((beat,)))
-        learned = learn(record, observed)
+        learned = update_record(record, observed)
         plan = decide(spec, observed, learned, 0.0)
         explain(DeploymentFacts(spec, observed, learned, plan))
         spending(spec, catalog, learned, [beat], world.observed_at)
@@ -181,7 +181,7 @@ def test_the_time_to_live_ends_a_deployment_whatever_its_machines_write(lab, for
     assert lab.nodes() == {}
 
 
-@pytest.mark.parametrize("part", ["learn", "decide"])
+@pytest.mark.parametrize("part", ["update_record", "decide"])
 def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch, part):
     """Whatever no model has foreseen: the pass is made again without the reports."""
     controller = lab.up(a_spec(watch__ttl="1h"))

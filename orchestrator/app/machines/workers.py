@@ -24,7 +24,7 @@ from orchestrator.errors import (
     TransientError,
     UsageError,
 )
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import CommandAnswer
 
@@ -145,7 +145,7 @@ def booting(error: TpuctlError) -> bool:
 def worker_hosts(session: Session) -> list[Host]:
     """Return the workers of the newest node. Raise UsageError if there is none."""
     world = observe(session)
-    node = current_node(world, learn(session.records.current, world))
+    node = current_node(world, update_record(session.records.current, world))
     # The address of a preempted TPU may now belong to another user's machine.
     if node is None or not node.workers or node.state in TERMINAL:
         raise UsageError(

@@ -29,7 +29,7 @@ from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.planning.tpu.queued_tpu import state_text
 from orchestrator.planning.unclaimed import unclaimed_files_text, uncommitted, uncommitted_text
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import update_record
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def observe_now(session: Session) -> Observation:
     """Observe once, as a pass does, and change nothing."""
     record = session.records.current
     world = observe(session.cloud, session.spec, record, session.blueprint.bucket, session.clock.now())
-    record = learn(record, world)
+    record = update_record(record, world)
     usd, most = session.costs(record, world.observed_at)
     return Observation(world, record, usd, most, decide(session.spec, world, record, most))
 

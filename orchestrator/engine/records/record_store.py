@@ -225,7 +225,7 @@ class RecordStore:
     def flush(self) -> None:
         """Save the deferred changes in one write; do nothing if there are none. Raise what `update` raises."""
         with self._lock:
-            # Most passes learn nothing, and the object takes one write a second only.
+            # Most passes observe nothing new, and the object takes one write a second only.
             if self.current == self._saved:
                 return
             # A recreated deployment starts beyond all earlier serials, or an old copy on another computer would

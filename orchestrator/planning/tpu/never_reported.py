@@ -139,7 +139,7 @@ def as_never_reported(change: Change, world: World) -> Change:
     return replace(change, never_reported=no_worker_reported(world))
 
 
-def learn_first_heartbeats(record: Record, world: World) -> Record:
+def update_first_heartbeats(record: Record, world: World) -> Record:
     """Return the record without silent TPUs once a worker reports."""
     reported = world.known_heartbeats
     return updated(record, silence=updated(record.silence, never_reported=())) if reported else record

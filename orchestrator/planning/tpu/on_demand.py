@@ -58,7 +58,7 @@ def due_at(spec: Spec, record: Record) -> float | None:
     return deadline.at(record.started_at)
 
 
-def learn_progress(record: Record, world: World) -> Record:
+def update_progress(record: Record, world: World) -> Record:
     """Return the record with the progress that workers report, and the last refusal of spot."""
     progress = with_heartbeats(record.deadline.progress, world.known_heartbeats, current_node(world, record))
     spot = (r for r in record.refusals if r.kind is Kind.NODE and not r.on_demand)

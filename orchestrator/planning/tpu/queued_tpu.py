@@ -137,7 +137,7 @@ def doubts(node: Node) -> set[FirstSeen]:
     return {of_node(node.incarnation, signs[state])} if state in signs else set()
 
 
-def learn_queue_failures(record: Record, world: World) -> Record:
+def update_queue_failures(record: Record, world: World) -> Record:
     """Return the record with each failed queued resource as one refusal."""
     asked = {record.node.incarnation, *(candidate.incarnation for candidate in record.race.candidates)}
     for node in world.known_nodes:

@@ -145,7 +145,7 @@ def found_again(record: Record, newest: Node, nodes: tuple[Node, ...]) -> Record
     )
 
 
-def learn_race(record: Record, world: World) -> Record:
+def update_race(record: Record, world: World) -> Record:
     """Return the record whose newest TPU is the winner of the race or, without one, the best candidate."""
     listed = {n.incarnation: n for n in world.known_nodes}
     candidates = tuple(
