@@ -124,6 +124,12 @@ class UpOptions:
 TO_THE_JOB = UpOptions()
 
 
+def needs_approval(choice: Choice, plan: Path | None, *, yes: bool, at_terminal: bool) -> bool:
+    """Return whether the user must agree to the price before `up` does anything."""
+    # The local cloud bills nothing, a stored plan was approved before, and a script cannot answer.
+    return at_terminal and choice.cloud != "local" and plan is None and not (yes or choice.as_json)
+
+
 def bring_up(
     choice: Choice, reporter: Reporter, options: UpOptions = TO_THE_JOB, *, session: Session | None = None,
     show_price: Callable[[UpPrice], None] = lambda _: None,

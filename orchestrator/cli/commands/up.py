@@ -31,7 +31,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     approved before.
     """
     from orchestrator.app.plan import from_nothing
-    from orchestrator.app.up import Goal, UpOptions, UpPrice, bring_up
+    from orchestrator.app.up import Goal, UpOptions, UpPrice, bring_up, needs_approval
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.views.job_progress import ProgressLine
@@ -48,10 +48,8 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
         plan_view.show(from_nothing(choice, EventPrinter()), as_json=choice.as_json)
         return
     goal = Goal.MACHINE_ROOM if no_tpu else Goal.JOB
-    # Scripts without a terminal continue as before, and a stored plan is already approved. Without billing
-    # there is nothing to approve.
-    free = choice.cloud == "local"
-    asks = not (free or yes or choice.as_json or plan) and sys.stdin.isatty() and sys.stderr.isatty()
+    at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    asks = needs_approval(choice, plan, yes=yes, at_terminal=at_terminal)
 
     def priced(price: UpPrice) -> None:
         with still.asking():
