@@ -259,7 +259,7 @@ def test_the_headline_is_what_needs_the_user_most():
 
 
 def test_evidence_has_its_source_and_its_time():
-    """Cloud, record and journal tell of the same TPU; money is told as spent of the budget."""
+    """Cloud, record and journal describe the same TPU; money is shown as spent of the budget."""
     watch = replace(spec().watch, budget_usd=40.0, ttl=Duration(7 * 86400))
     found = explain(observed(wants=spec(watch=watch), usd=1.5, **lately(NodeState.PREEMPTED)))
     reported = part("TPU", found).evidence

@@ -30,7 +30,7 @@ def test_what_is_no_moment_is_refused_with_what_would_be(text):
 
 
 def test_each_moment_comes_by_its_own_sign():
-    """A step by what was told or committed, a checkpoint by this machine's, a time since the job's start."""
+    """A step by what was reported or committed, a checkpoint by this machine's, a time since the job's start."""
     assert [come(Moment(LifeSign.STEP, 60), Shown(step=s)) for s in (None, 59, 60)] == [False, False, True]
     assert [come(Moment(LifeSign.CHECKPOINT, 2), Shown(saves=n)) for n in (1, 2)] == [False, True]
     assert [come(Moment(LifeSign.TIME, 9.0), Shown(seconds=s)) for s in (8.9, 9.0)] == [False, True]

@@ -53,7 +53,7 @@ def test_a_rule_is_silent_on_what_only_looks_like_it(case, tmp_path):
 
 
 def test_each_rule_is_tried_both_ways_and_at_each_of_its_levels():
-    """No rule and no level stands in the manual that no test has seen."""
+    """Every rule and level of the manual occurs in a test."""
     for rule in RULES:
         assert {c.level for c in SPEAK if c.rule == rule.id} == set(rule.levels), rule.id
         assert any(c.rule == rule.id for c in SILENT), rule.id
@@ -67,7 +67,7 @@ def test_the_worst_comes_first(tmp_path):
 
 
 def test_a_secret_is_never_repeated(tmp_path):
-    """The finding tells where it stands; the output may be pasted into an issue."""
+    """The finding names file and line; the output may be pasted into an issue."""
     found = find(tmp_path, {}, make_spec(job__command=f"HF={SECRET} {KEPT}", job__env={"X": SECRET}))
     assert len([f for f in found if f.rule == "secret-in-env"]) == 2
     assert SECRET not in repr(found)

@@ -1,4 +1,4 @@
-"""What `plan` tells before anything is touched."""
+"""What `plan` shows before anything is changed."""
 
 import json
 from dataclasses import replace

@@ -193,7 +193,7 @@ def test_the_smallest_type_beyond_a_limit_is_of_the_same_quota():
 
 @pytest.mark.parametrize(("one", "other"), [("skipped", "ok"), ("ok", "skipped")])
 def test_a_step_that_was_skipped_is_no_difference(one, other):
-    """A project without a limit cannot show its refusal; a step that failed is told all the same."""
+    """A project without a limit cannot show its refusal; a step that failed is reported all the same."""
 
     def ended(outcome):
         return Recording({}, steps={"quota": {"outcome": outcome}})

@@ -26,7 +26,7 @@ def beat(incarnation, step, resumed_from=None, **more):
 
 
 def life(beats, injections=(KILLED,), **more):
-    """Return a run that reached its end and told its steps."""
+    """Return a run that reached its end and reported its steps."""
     known = {"outcome": Outcome.DONE, "saves": (Save(50, 1), Save(100, 2)), **more}
     known.setdefault("written", known["saves"])
     steps = {b.step for b in beats if b.step is not None}
@@ -43,7 +43,7 @@ def verdict(beats, injections=(KILLED,), unbroken=WHOLE, missed=0, **more):
 
 
 def quiet(*beats):
-    """Return reports of a job that tells no loss and no steps of its own."""
+    """Return reports of a job that reports neither loss nor steps."""
     return [replace(one, loss=None, progress_from="commits") for one in beats]
 
 
@@ -87,7 +87,7 @@ def test_a_machine_that_made_no_step_is_no_comeback():
 
 
 def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
-    """Many jobs do not promise the same loss; the user decides, and is told where it comes from."""
+    """Many jobs do not promise the same loss; the user decides, and the verdict says where it comes from."""
     other = replace(WHOLE, beats=(beat(1, 100, loss=2.6),))
     found = verdict(GOOD, unbroken=other)
     assert found.survives
@@ -127,7 +127,7 @@ def test_a_job_that_ends_before_its_next_step_is_observed_has_resumed():
 
 
 def test_failures_that_were_not_injected_prove_nothing():
-    """A job that is too short is told so; it is not said to recover."""
+    """The verdict says that a job is too short, and not that it recovers."""
     found = verdict(GOOD, missed=1)
     assert found.word is Word.INCONCLUSIVE
     assert "let it run longer" in found.advice[0]
@@ -135,7 +135,7 @@ def test_failures_that_were_not_injected_prove_nothing():
 
 
 def test_a_job_that_shows_neither_steps_nor_checkpoints_is_reported_as_that():
-    """More steps would not help where neither steps nor checkpoints are seen."""
+    """More steps would not help where neither steps nor checkpoints are observed."""
     beats = quiet(beat(1, None, timings={}), replace(beat(2, None, timings={}), phase=Phase.DONE))
     for missed, injections in ((1, ()), (0, (Injection(Kill.KILL, 1, T, None, None),))):
         found = verdict(beats, injections, saves=(), missed=missed)

@@ -92,7 +92,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Life:
-    """Tell of a life: the steps that were seen, whether the kill fell, and what was wrong."""
+    """Hold the result of a life: the steps observed, whether the kill happened, and what was wrong."""
 
     trace: tuple[str, ...]
     fell: bool

@@ -36,7 +36,7 @@ while True:
 def test_workers_commit_the_same_steps_though_uploads_last_longer_than_saves_are_retained(
     lab: Lab,
 ) -> None:
-    """Both save at the same moments; one uploads for 1.6 s, the other for 2.4 s, a save is kept for 1 s."""
+    """Both save at the same moments; one uploads for 1.6 s, the other for 2.4 s, a save stays for 1 s."""
 
     def slowly(request: Request) -> None:
         name = request.query.get("name", "")
@@ -239,7 +239,7 @@ def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: Lab) -> Non
 
 
 def test_looks_are_quick_only_while_saves_come_quickly_and_the_named_one_is_awaited(lab: Lab) -> None:
-    """A save that the job keeps for a second must be seen in that time; others cost no looks."""
+    """A save that the job deletes after a second must be found in that time; others cost no listing."""
     gang = Gang(lab)
     zero = gang.workers[0]
     gang.named(0, -1)

@@ -15,7 +15,7 @@ from orchestrator.scripts.agent_zipapp import build
 
 @pytest.fixture
 def machine(tmp_path) -> dict[str, str]:
-    """Return the environment of a machine with an apt-get that tells its words, the agent's before it."""
+    """Return the environment of a machine with an apt-get that prints its arguments, after the agent's in PATH."""
     root, system, lists = (tmp_path / name for name in ("opt", "system", "li sts"))
     for folder in (system, lists):
         folder.mkdir()

@@ -62,7 +62,7 @@ def trained(machine: Machine) -> None:
 def first_life(lab: Lab, wheels: Path, **changes: object) -> None:
     """Let a machine install, train and keep what it installed."""
     machine = warm(lab, wheels, 1, **changes).start()
-    machine.until(lambda: retained(lab), "the packages are kept")
+    machine.until(lambda: retained(lab), "the packages are in the bucket")
     machine.kill_all()
 
 
@@ -104,7 +104,7 @@ def test_programs_that_were_compiled_come_back_and_new_ones_are_counted(lab: Lab
     first = warm(
         lab, wheels, 1, COMMAND=compiles.format(name="a-cache") + WORKS, _XLA_PERSISTENT_CACHE_PATH=""
     ).start()
-    first.until(lambda: retained(lab, "compiled"), "kept")
+    first.until(lambda: retained(lab, "compiled"), "the compiled programs are in the bucket")
     first.kill_all()
 
     machine = warm(lab, wheels, 2, COMMAND=compiles.format(name="b-cache") + WORKS).start()
@@ -276,7 +276,7 @@ def test_a_machine_that_is_lost_while_it_packs_or_sends_leaves_nothing_that_coun
         assert retained(lab) == []
         machine.kill_all()
     machine = warm(lab, wheels, 4).start()
-    machine.until(lambda: retained(lab), "kept at last")
+    machine.until(lambda: retained(lab), "the packages are in the bucket at last")
     assert "are back" not in lab.log(4)
 
 

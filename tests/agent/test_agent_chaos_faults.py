@@ -150,7 +150,7 @@ def test_a_full_disk_is_reported_and_waited_out(chaos: ChaosLab, moment: str) ->
         (machine,) = chaos.slice(2)
         disk.machine = machine.start()
         words = "No space left" if disk.mounted else "File too large"
-        machine.until(lambda: words in machine.heartbeat().get("message", ""), "the full disk is told of")
+        machine.until(lambda: words in machine.heartbeat().get("message", ""), "the full disk is reported")
         if moment.startswith(BEGUN_30):
             machine.until(lambda: 30 in whole_steps(chaos.lab), "the checkpoint is committed all the same")
         disk.free()

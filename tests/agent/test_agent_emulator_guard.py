@@ -98,7 +98,7 @@ def test_the_environment_of_other_machines_is_not_changed():
 
 
 def test_own_calls_stay_here_whatever_the_job_says(given):
-    """The refusal must be told to the emulated bucket, or to nobody."""
+    """The refusal may be reported to the emulated bucket only."""
     bent = {**given, "STORAGE_EMULATOR_HOST": "https://storage.googleapis.com", "GCE_METADATA_HOST": ""}
     own = trusted(bent)
     assert own["STORAGE_EMULATOR_HOST"] == given["TPUCTL_LOCAL_CLOUD"]

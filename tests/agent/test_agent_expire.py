@@ -76,7 +76,7 @@ class Stage:
 
 @contextmanager
 def own_metadata(view: MachineView) -> Iterator[str]:
-    """Serve what the local cloud's metadata server tells the machine."""
+    """Serve what the local cloud's metadata server answers the machine."""
 
     class Requests(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

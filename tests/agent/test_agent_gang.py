@@ -96,7 +96,7 @@ def test_zombie_that_wakes_up_late_starts_nothing(lab: Lab) -> None:
 
 
 def test_training_goes_on_while_the_bucket_is_away(lab: Lab) -> None:
-    """An outage stops neither the job nor the agent; commits are made up for, and status.json tells."""
+    """An outage stops neither the job nor the agent; commits are made up for, and status.json reports it."""
     machine = lab.machine(_STEPS=60, _STEP_SECONDS=0.05).start()
     machine.until_committed(10)
     lab.fault = lambda _request: Response(503, b"away")
@@ -198,7 +198,7 @@ def test_a_program_that_saves_on_its_first_worker_only_has_whole_checkpoints(lab
 
 
 def test_a_slice_that_is_killed_has_the_save_before_the_newest_of_its_first_worker(lab: Lab) -> None:
-    """While the job runs, a second save of worker 0 tells that the others had no part in the first."""
+    """While the job runs, a second save of worker 0 shows that the others had no part in the first."""
     first, second = first_saves(lab, _STEPS=100000, _STEP_SECONDS=0.02)
     second.until_committed(10)
     whole = second.heartbeat()["committed_step"]

@@ -1,4 +1,4 @@
-"""What a machine's report tells of its host keys."""
+"""What a machine reports of its host keys."""
 
 from orchestrator.agent.telemetry.heartbeat import public_host_keys
 

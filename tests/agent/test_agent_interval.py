@@ -1,4 +1,4 @@
-"""The interval between saves that is learnt: near the best fixed one in any zone, and told to the job."""
+"""The interval between saves that is learnt: near the best fixed one in any zone, and passed to the job."""
 
 import json
 import math
@@ -146,7 +146,7 @@ def test_the_agent_reads_the_memory_of_zones_as_the_controller_writes_it() -> No
 
 def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> None:
     """
-    Earlier machines died young, so it is told less; its own report of slow saves changes that.
+    Earlier machines died young, so it gets a shorter one; its own report of slow saves changes that.
 
     TPUs of this zone did so, too. One of them rested after its notice, with all saved: its life is no loss.
     """

@@ -58,7 +58,7 @@ def test_a_bar_that_begins_again_after_a_restart_is_not_believed() -> None:
 
 
 def test_an_own_count_below_the_checkpoint_is_reported_as_it_is() -> None:
-    """A job that counts from 0 again has not read its checkpoint, and that must be seen."""
+    """A job that counts from 0 again has not read its checkpoint, and that must be reported."""
     assert sources(printed=Printed(3, 0.5, None, None, "lines", exact=True), resumed=40).step == 3
 
 

@@ -57,10 +57,10 @@ def test_a_claim_that_names_no_tpu_of_the_race_has_no_winner(said: str) -> None:
 
 
 def test_no_job_starts_while_the_bucket_does_not_say_who_has_won(lab: Lab) -> None:
-    """A race that nobody has been told to have won is not won."""
+    """A race without a claim in the bucket is not won."""
     lab.fault = lambda request: Response(403) if request.query.get("name") == CLAIM else None
     machine = lab.machine(INCARNATION=5, ROUND=4, _STEPS=3).start()
-    machine.until(lambda: "won the race" in json.dumps(machine.heartbeat()), "the trouble is told")
+    machine.until(lambda: "won the race" in json.dumps(machine.heartbeat()), "the trouble is reported")
     assert lab.attempts(5) == []
     lab.fault = lambda _request: None
     assert machine.wait() == 0

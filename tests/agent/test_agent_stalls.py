@@ -10,7 +10,7 @@ STEP = 0.5
 
 
 class Run:
-    """A training that makes a step each half second, seen each *seen* steps, on a clock of its own."""
+    """A training with a step each half second, observed each *observed* steps, on a clock of its own."""
 
     def __init__(self, observed: int = 1) -> None:
         self.stalls, self.found = SaveStalls(), list[float]()
@@ -33,7 +33,7 @@ class Run:
 @pytest.mark.parametrize("observed", [1, 5])
 @pytest.mark.parametrize("counted", [-1, 0, 1])
 def test_a_save_that_the_training_waits_for_costs_that_wait(observed: int, counted: int) -> None:
-    """Programs that count from 0 or from 1, seen at each step or at each fifth."""
+    """Programs that count from 0 or from 1, observed at each step or at each fifth."""
     run = Run(observed)
     for _ in range(3):
         run.train(60)

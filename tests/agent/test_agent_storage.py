@@ -155,7 +155,7 @@ def test_retries_end_within_their_time(lab: Lab) -> None:
 
 
 def test_list_reads_every_page(lab: Lab) -> None:
-    """More names than fit on one page are all seen."""
+    """More names than fit on one page are all listed."""
     for number in range(1005):
         lab.put(f"many/{number:05d}", b"")
     assert len(bucket_of(lab).list("many/")) == 1005
@@ -302,7 +302,7 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: Lab, ref
 
 
 def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: Lab) -> None:
-    """The start of a job is told by whoever comes first, and what comes with it is one report."""
+    """The first thread that comes reports the start of a job; what comes with it is in one report."""
     status = Status(settings_of(lab))
     reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
     status.set(phase="run", starts=1)

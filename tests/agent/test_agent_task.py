@@ -54,7 +54,7 @@ def test_a_task_that_has_ended_is_recorded_and_never_run_again(lab: Lab) -> None
 
 
 def test_a_task_that_was_given_up_is_recorded_as_failed(lab: Lab) -> None:
-    """Its status tells Slurm so."""
+    """Its exit status reports it to Slurm."""
     assert start(node(lab, "a", FAILURES=1, COMMAND="exit 3")).wait() == 1
     assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.failed"]
 
@@ -95,7 +95,7 @@ def test_two_starts_at_the_same_moment_have_two_numbers(lab: Lab) -> None:
 
 
 def test_each_start_leaves_a_mark_with_its_node(lab: Lab) -> None:
-    """So that one list of a job tells what ran when and where."""
+    """So that one list of a job shows what ran when and where."""
     assert start(node(lab, "a", TARGET_STEPS=20, _STEPS=20, _SLURMD_NODENAME="n-001")).wait() == 0
     assert lab.names(f"{JOB}{STARTS}") == [f"{JOB}{STARTS}3.1.n-001"]
 
@@ -131,7 +131,7 @@ def test_tasks_of_one_job_have_their_packages_in_common_on_all_nodes(lab: Lab, t
         return start(node(lab, "m", WARM_START=1, COMMAND=WORKS, _STEPS=100_000, _PATH=path, **own))
 
     first = run(3)
-    first.until(lambda: lab.names(f"{JOB}caches/environment/"), "the packages are kept")
+    first.until(lambda: lab.names(f"{JOB}caches/environment/"), "the packages are in the bucket")
     first.kill_all()
     shutil.rmtree(wheels)
     run(4).until(lambda: lab.names(f"{JOB}tasks/4/checkpoints/"), "a save")

@@ -70,7 +70,9 @@ def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Lab
     assert (machine.root / "state" / "stop").exists()
     last = {write: number for number, write in enumerate(lab.writes)}
     reported = max(number for write, number in last.items() if write.startswith("POST .tpuctl/wake"))
-    assert last["POST unclaimed/g1/w0.manifest.json"] < reported, "whoever is told may take the machine away"
+    assert last["POST unclaimed/g1/w0.manifest.json"] < reported, (
+        "after that report the machine may be deleted"
+    )
 
 
 def test_a_job_that_saved_nothing_is_not_done_either(lab: Lab) -> None:
@@ -109,7 +111,7 @@ def test_a_file_beside_committed_checkpoints_is_brought_and_the_job_is_done(lab:
 
 
 def test_a_job_that_is_given_up_leaves_its_files(lab: Lab) -> None:
-    """Failed is told when they are in the bucket."""
+    """The failure is reported when they are in the bucket."""
     machine = flat(lab, _STATUS=3, FAILURES=2).run_to_end()
 
     assert machine.heartbeat()["phase"] == "failed"
@@ -176,7 +178,7 @@ def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: Lab) -> None:
 
 
 def test_a_new_machine_learns_that_the_job_had_ended(lab: Lab) -> None:
-    """The machine went after its files were in the bucket and before that was told: nothing is trained again."""
+    """The machine went after its files were in the bucket and before the report of it: nothing is trained again."""
     first = flat(lab).run_to_end()
     code = first.env["TPUCTL_BUNDLE"]
 
@@ -275,7 +277,7 @@ def test_outputs_go_on_from_what_the_last_machine_had(lab: Lab) -> None:
 
 @pytest.mark.parametrize(("bundle", "settings", "found"), [("b", "s", 1), ("c", "s", 0), ("b", "", 0)])
 def test_only_the_very_same_job_had_ended_before(bundle: str, settings: str, found: int) -> None:
-    """New code or new settings are a new job; without a digest nobody can tell."""
+    """New code or new settings are a new job; without a digest the difference cannot be detected."""
     body = {
         "schema": 1, "incarnation": 1, "worker": 0, "workers": 1, "attempt": 1, "bundle": "b",
         "settings": settings, "format": "marker", "why": Why.ENDED.value, "complete": True, "files": [],

@@ -92,7 +92,7 @@ def test_a_bucket_that_keeps_what_is_deleted_gets_no_parts(lab, bucket, file):
 
 
 def test_a_service_that_does_not_remove_parts_gets_them_removed(lab, bucket, file):
-    """Whether it knows the field of the request that asks for it, no answer tells."""
+    """No answer shows whether it knows the field of the request that asks for it."""
 
     def ignorant(request, what, _number, true):
         if what != "compose":
@@ -141,7 +141,7 @@ def test_a_part_that_arrives_changed_is_no_part(lab, bucket, file):
 
 
 def test_parts_that_are_joined_in_another_order_are_found_out(lab, bucket, file):
-    """Each part is right and the size is too: only the sum of all tells."""
+    """Each part is right, and the size too: only the checksum of the whole shows it."""
 
     def shuffled(request, what, _number, true):
         if what != "compose":

@@ -33,7 +33,7 @@ def save(step):
 
 
 def report(step):
-    """Tell the agent the step."""
+    """Report the step to the agent."""
     target = Path(os.environ["TPUCTL_PROGRESS_FILE"])
     temporary = target.with_suffix(".tmp")
     temporary.write_text(json.dumps({"step": step, "loss": 1 / step}))
@@ -55,7 +55,7 @@ while step < LAST:
     crashes = len(list(FOLDER.parent.glob("crash-*")))
     if step in CRASH_AT and crashes < CRASHES:
         (FOLDER.parent / f"crash-{crashes}").write_text("")
-        # The agent is to see the step before the program ends, and nothing tells it that it has.
+        # The agent must read the step before the program ends, and nothing shows the program that it has.
         time.sleep(float(os.environ.get("CRASH_AFTER_SECONDS", "0.4")))
         sys.exit(7)
 print("trained", flush=True)

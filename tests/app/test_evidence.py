@@ -57,7 +57,7 @@ def test_a_file_that_tells_no_step_is_no_step(tmp_path):
 
 
 def test_what_was_restored_is_not_counted_as_saved_again(tmp_path):
-    """Only what changed since the job's start on the machine tells how it counts."""
+    """Only what changed since the job's start on the machine shows how it counts."""
     for step, at in ((60, 50.0), (30, 200.0)):
         (tmp_path / f"step-{step}").mkdir()
         write(tmp_path / f"step-{step}", "COMPLETE", b"", at)

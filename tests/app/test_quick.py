@@ -101,7 +101,7 @@ def test_the_quick_status_imports_neither_clients_nor_the_file_reader(watched):
 
 
 def test_the_quick_status_answers_for_a_file_a_name_and_a_folder_below(watched, monkeypatch, capsys):
-    """As the long way finds them; with what was seen in JSON too."""
+    """As the long way finds them; with `seen` in the JSON too."""
     assert published_on("gcp", None, "mine").body == BODY
     assert published_on("gcp", Path("tpuctl.yaml"), None).body == BODY
     monkeypatch.chdir("src")

@@ -15,7 +15,7 @@ SEEN = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
 
 
 def test_the_program_that_looks_for_chips_runs_with_a_bare_python():
-    """It tells what this computer has; a word that it does not ask for is left out."""
+    """It lists what this computer has; a word that it does not ask for is left out."""
     said = subprocess.run(["bash", "-c", CHIPS], capture_output=True, text=True, check=True).stdout
     reported = facts(said + "name=secret")
     assert set(reported) == {"chips", "devices", "opened", "libtpu"}

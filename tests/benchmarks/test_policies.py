@@ -174,7 +174,7 @@ def test_models_of_other_tools_agree_with_an_earlier_replay(v100, name):
 
 @pytest.mark.parametrize(("oldest", "noticed", "retained"), [(0, 0, 0.967), (1, 0, 0.969), (1, 1, 0.975)])
 def test_a_plain_race_agrees_with_an_earlier_replay(v100, oldest, noticed, retained):
-    """Losses seen after 10 s, all zones asked at once."""
+    """Losses observed after 10 s, all zones asked at once."""
     ledger = played(v100, partial(peers.race, oldest=bool(oldest)), noticed=bool(noticed))
     assert ledger.kept / v100.seconds == pytest.approx(retained, abs=0.002)
 
@@ -206,7 +206,7 @@ def test_the_product_asks_elsewhere_and_trains_on():
 
 
 def test_a_notice_brings_the_replacement_before_the_end():
-    """The delay is below zero, and the work up to the notice is kept."""
+    """The delay is below zero, and the work up to the notice is saved."""
     trace = a_trace("1" * 30 + "0" * 60, "1" * 90)
     reported = played(trace, partial(ours.tpuctl, strategy="race"), noticed=True)
     blind = played(trace, partial(ours.tpuctl, strategy="race"))

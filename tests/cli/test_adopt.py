@@ -90,7 +90,7 @@ def test_another_shape_is_refused_with_the_line_to_change(cloud, body, line):
 
 
 def test_the_line_that_is_named_lets_it_be_adopted(cloud):
-    """Whoever changes the file as told succeeds."""
+    """The change of the file that the message names is enough."""
     by_hand(cloud, acceleratorType="v5litepod-4")
     user = User(cloud, tpu__type="v5litepod-4")
     assert user.run("adopt", "theirs", "--yes").code == 0

@@ -1,4 +1,4 @@
-"""`tpuctl adopt --vm`: labels first, then a normal life; it is never made, and deleted only when told."""
+"""`tpuctl adopt --vm`: labels first, then a normal life; it is never created, and deleted only on request."""
 
 import sys
 

@@ -65,7 +65,7 @@ def test_a_fleet_tells_both_ends_too_and_counts_its_budget_as_it_ends():
     ids=["first machine", "has run"],
 )
 def test_the_seconds_before_the_first_machine_are_no_part_of_ttl(spans, seconds):
-    """`up` takes some before it tells the price, and by them its sum differed from that of `plan` by a cent."""
+    """`up` takes some before it shows the price, and by them its sum differed from that of `plan` by a cent."""
     spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["us-central1-a"], vm="none", watch__ttl="2d")
     session = SimpleNamespace(
         spec=spec, catalog=load_catalog(), choice=SimpleNamespace(cloud="gcp"),

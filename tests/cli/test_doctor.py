@@ -112,7 +112,7 @@ def test_fix_mends_our_own_files_and_says_what_it_did(folder, capsys, tmp_path):
 
 
 def test_the_login_is_read_from_its_file(folder, tmp_path, monkeypatch):
-    """Kind and account are told without a network; a name that leads nowhere is wrong for good."""
+    """Kind and account are shown without a network; a path without a file is a permanent error."""
     path = tmp_path / "key.json"
     path.write_text(json.dumps({"type": "service_account", "client_email": "robot@p.iam"}))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))

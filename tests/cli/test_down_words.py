@@ -129,7 +129,7 @@ def test_down_takes_no_unknown_price_for_zero(user, monkeypatch):
 
 
 def test_what_was_spent_is_known_when_the_data_is_gone(user):
-    """`cost` tells it by the file and by the name, and the next deployment of the name begins at zero."""
+    """`cost` shows it by the file and by the name, and the next deployment of the name begins at zero."""
     user.watch(3600)
     found = user.run("down", "--yes", "--delete-data", "--json").document
     for words in (["cost"], ["cost", "demo"]):
@@ -188,7 +188,7 @@ def test_the_report_tells_of_a_deployment_that_is_down(user):
     """It works whenever `status` does; the uses add up to the whole after a second life too."""
     user.watch(1800)
     user.down()
-    # The record holds the number that the next TPU gets; people are reported of those that were.
+    # The record holds the number that the next TPU gets; the output names those that existed.
     assert user.run("status", "--json").document["incarnation"] == 1
     assert user.run("report", "--output", str(user.folder / "r.html")).code == 0
     user.cloud.wait(10 * 3600)

@@ -122,7 +122,7 @@ class Commands(RuleBasedStateMachine):
 
     @rule(user=users, words=st.sampled_from(WRONG))
     def mistype(self, user, words):
-        """What is wrong is told before anything is touched."""
+        """What is wrong is reported before anything is changed."""
         said = self._type(self._desk(user), *words)
         assert (said.code, said.calls) == (2, 0), said
 
@@ -186,7 +186,7 @@ class Commands(RuleBasedStateMachine):
 
     @invariant()
     def holds(self):
-        """I1, I2 and I3, as the judge has seen them whenever time passed."""
+        """I1, I2 and I3, as checked whenever time passed."""
         zones = {*ZONES, "europe-west4-c"}
         self.cloud.checks.findable("demo", zones)
         assert self.cloud.checks.verdict == []

@@ -35,7 +35,7 @@ def user(cloud):
 
 
 def while_watching(cloud, user, act, seconds=600):
-    """Let somebody type commands during a `watch`; return what they were told."""
+    """Run commands during a `watch`; return what they printed."""
     reported = []
     cloud.later(seconds / 2, lambda: reported.append(act()))
     assert user.watch(seconds).code == 130
@@ -120,7 +120,7 @@ def test_a_snapshot_counts_for_a_minute(age, counts, tmp_path):
 
 
 def test_the_curve_of_the_loss_is_stored_across_watches(cloud, user):
-    """A point for each step that a look has seen, by one watcher and the next."""
+    """A point for each step that a pass has observed, by one watcher and the next."""
     cloud.machines.say("demo", loss=2.5)
     user.watch(600)
     bucket = cloud.buckets()[0]

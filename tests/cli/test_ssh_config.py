@@ -1,4 +1,4 @@
-"""`tpuctl ssh-config`: what it tells OpenSSH, and what it does to a file that belongs to the user."""
+"""`tpuctl ssh-config`: what OpenSSH reads of it, and what it does to a file that belongs to the user."""
 
 import pytest
 

@@ -329,7 +329,7 @@ def test_rate_and_remaining_time_are_shown_where_they_are_known():
 
 
 def test_the_last_step_may_be_known_from_the_job_alone():
-    """A bar tells it, where the deployment file has no target_steps."""
+    """A progress bar of the job shows it, where the deployment file has no target_steps."""
     reported = job_text(body(target_steps=None, workers=[worker(total_steps=240, rate=2.0)], eta_s=60.0))
     assert reported == "run, step 120 of 240 (50%), loss 2.31, 2 steps/s, 1 min 0 s left"
 

@@ -57,7 +57,7 @@ def test_without_a_wait_it_says_what_the_command_is_at(printer, capsys):
 
 
 def test_up_push_and_down_watch_over_their_own_silence(tmp_path, monkeypatch):
-    """From the first call to the last, also where no event and no wait tells of it."""
+    """From the first call to the last, also without an event or a wait."""
     monkeypatch.setattr(still, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(still, "SILENCE", -1.0)
     with Cloud(tmp_path).open() as cloud:

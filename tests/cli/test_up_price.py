@@ -45,7 +45,7 @@ def typed(monkeypatch):
 
 
 def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
-    """The sums are those of `plan`; without a terminal nobody is asked, and a second `up` has nothing to tell."""
+    """The sums are those of `plan`; without a terminal nobody is asked, and a second `up` shows no price."""
     price = user.run("plan", "--json").document["price"]
     said = user.up()
     hour, ttl = price["billed_usd_hour"], price["to_ttl_most_usd"]
@@ -102,7 +102,7 @@ def test_what_makes_no_machine_asks_nothing(cloud, user, typed):
 
 
 def test_the_machine_room_alone_has_its_own_price(user):
-    """Without a TPU the VM, its address and its disk are told."""
+    """Without a TPU it lists the VM, its address and its disk."""
     said = user.run("up", "--no-tpu")
     assert "VM e2-small" in said.err
     assert "TPU v5" not in said.err[: said.err.index("Creating ")]

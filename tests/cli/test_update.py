@@ -1,4 +1,4 @@
-"""The word on a newer version: who is told, how often, and what the index is told, over a real terminal."""
+"""The hint at a newer version: who gets it, how often, and what is sent to the index, over a real terminal."""
 
 import json
 import os
@@ -170,7 +170,7 @@ def test_words_after_which_nothing_is_said(words):
      release(7)],
 )  # fmt: skip
 def test_an_index_that_names_no_release(body):
-    """Nothing of such an answer is kept."""
+    """Nothing of such an answer is stored."""
     with index(body) as (address, _), pytest.raises((ValueError, AttributeError)):
         latest(address)
 

@@ -413,7 +413,7 @@ def test_a_quota_that_the_old_tpu_holds_reads_as_the_wait_that_it_is(capsys):
 
 
 def test_times_never_run_backwards(capsys):
-    """What a machine reports is older than what was just said; it is told at the time of that."""
+    """What a machine reports is older than what was just printed; it gets the time of that."""
     printer = EventPrinter()
     for at in (T0, T0 - 30, T0 + 5):
         printer(Event(at, "waiting", f"event {at - T0:g}"))

@@ -1,4 +1,4 @@
-"""Files that are not one YAML mapping, and where it is told."""
+"""Files that are not one YAML mapping, and the line that the error names."""
 
 import pytest
 

@@ -56,7 +56,7 @@ def places(found):
 
 
 def test_eleven_seeded_mistakes_give_eleven_complaints_with_their_places():
-    """Wrong words, wrong types, unknown keys, broken rules and a repeated key are told in one run."""
+    """Wrong words, wrong types, unknown keys, broken rules and a repeated key are reported in one run."""
     assert places(complaints(SEEDED)) == [
         (1, 7, "name"),
         (3, 9, "tpu.type"),
@@ -73,7 +73,7 @@ def test_eleven_seeded_mistakes_give_eleven_complaints_with_their_places():
 
 
 def test_a_complaint_reads_place_key_message_hint():
-    """The line can be clicked in an editor and tells the way out."""
+    """The line can be clicked in an editor and says how to fix it."""
     text = SEEDED.replace("us-west4-a", "europe-west4-a").replace("25}", '"25"}')
     lines = [str(c) for c in complaints(text)]
     assert lines[1] == 'tpuctl.yaml:3:9: tpu.type: unknown type "v9-8"; did you mean v2-8, v3-8 or v4-8?'
@@ -261,7 +261,7 @@ def test_environment_variables_of_the_job_can_be_given_one_by_one():
 
 
 def test_progress_is_a_preset_or_patterns():
-    """A flag can set either, and a mistyped preset is told the nearest one."""
+    """A flag can set either, and for a mistyped preset the error names the nearest one."""
     assert read(VALID.encode(), "x", {"job.progress": "keras"}, {}).job.progress == "keras"
     assert read(VALID.encode(), "x", {}, {}).job.progress == "auto"
     found = complaints(VALID.replace("watch:", "  progress: trainr\nwatch:"))

@@ -1,4 +1,4 @@
-"""Ten mistakes in 200 differently arranged files: each is told, at its own line."""
+"""Ten mistakes in 200 differently arranged files: each is reported, at its own line."""
 
 import random
 

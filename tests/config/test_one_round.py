@@ -1,4 +1,4 @@
-"""All that is wrong with a deployment file is told in one round, whatever else is wrong with it."""
+"""All that is wrong with a deployment file is reported at once, whatever else is wrong with it."""
 
 import json
 from itertools import combinations

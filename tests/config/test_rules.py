@@ -1,4 +1,4 @@
-"""The rules of the deployment file: each table row is one mistake and where it is told."""
+"""The rules of the deployment file: each table row is one mistake and the setting that the error names."""
 
 import pytest
 

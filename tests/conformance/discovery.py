@@ -211,7 +211,7 @@ def _fits(schema: Mapping[str, Any], kind: str, value: Any) -> bool:
 
 
 def _taken_as_text(schema: Mapping[str, Any], value: Any, at: str) -> bool:
-    """Tell whether *value* is a number in a request, where a number of 64 bit is asked for as text."""
+    """Return whether *value* is a number in a request, where a number of 64 bit is asked for as text."""
     long = schema.get("format") in ("int64", "uint64")
     return long and at.startswith("request") and isinstance(value, int) and not isinstance(value, bool)
 
@@ -224,7 +224,7 @@ def _json(data: bytes) -> Any:
 
 
 class Witness:
-    """Keep what was seen of exchanges: how many of each method, and the faults."""
+    """Hold what the exchanges showed: how many of each method, and the faults."""
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}

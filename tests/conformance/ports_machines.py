@@ -112,7 +112,7 @@ def a_node_shows_its_maintenance(way, value):
 
 @each(["scaled", "realistic"])
 def a_life_takes_its_time(way, value):
-    """Creating, ready, preempted after its notice, deleted: seen every half second."""
+    """Creating, ready, preempted after its notice, deleted: observed every half second."""
     way.local.kernel.settings = replace(way.local.settings, latency=_profile(value))
     made, vm = way.ok(way.nodes.create, a_node()), way.ok(way.vms.create, a_vm(spot=True))
     for step in range(12):
@@ -270,7 +270,7 @@ def an_insert_after_a_deletion_is_a_new_vm(way):
 
 @case()
 def a_failed_insert_is_not_replayed(way):
-    """After the failure was seen, the next try has another request id."""
+    """Once the failure is known, the next try has another request id."""
     way.local.fail_next("compute.instances.insert", ["stockout"])
     way.ok(way.vms.poll, way.ok(way.vms.create, a_vm()))
     assert way.ok(way.vms.poll, way.ok(way.vms.create, a_vm())).retry is None
@@ -305,7 +305,7 @@ def a_node_that_is_being_deleted_is_busy(way):
 
 @each([Kind.NODE, Kind.VM])
 def an_operation_that_nobody_remembers_is_over(way, value):
-    """Only the resource can tell how it ended."""
+    """Only the resource shows how it ended."""
     way.furnish()
     place = f"projects/local-project/locations/{ZONE}/operations/" if value is Kind.NODE else ""
     port = way.nodes if value is Kind.NODE else way.vms

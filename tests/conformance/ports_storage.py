@@ -33,7 +33,7 @@ def _file(name: str, data: bytes) -> Path:
 
 @case()
 def a_bucket_is_made_closed(way):
-    """Seen before, after, and by who adopts it; made twice it is the same."""
+    """Observed before, after, and at its adoption; created twice it is the same."""
     assert way.ok(way.buckets.observe, BUCKET) == Absent()
     for _ in range(2):
         way.ok(way.buckets.create, a_bucket())
@@ -283,7 +283,7 @@ def a_whole_object_is_one_request(way):
 
 @case()
 def a_store_with_a_prefix_sees_and_writes_only_what_lies_below_it(way):
-    """Names go in and come back without it; what is emptied are its folders, but for what is to be kept."""
+    """Names go in and come back without it; what is emptied are its folders, without the excluded objects."""
     whole = _made(way)
     own = way.store_of(BUCKET, "runs/a/")
     whole.write("runs/ab", b"other")

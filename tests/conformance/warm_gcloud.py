@@ -59,7 +59,7 @@ def _parent() -> "socket.socket | None":
 
 
 def _serve(requests: socket.socket) -> None:
-    """Fork for each request and tell its exit code; return in the child, leave when nobody can request."""
+    """Fork for each request and report its exit code; return in the child, leave when nobody can request."""
     while True:
         request, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 2)
         if not request:
@@ -78,7 +78,7 @@ def _serve(requests: socket.socket) -> None:
 
 
 def _become(request: dict, out: int, err: int, tell: int) -> None:
-    """Take the command's place, and tell at the end which modules it imported."""
+    """Run the command in this process, and report at the end which modules it imported."""
     import atexit
 
     known = set(sys.modules)

@@ -58,7 +58,7 @@ class Server:
 
 
 class FarClock:
-    """Tell the server's time; a wait moves it on."""
+    """Return the server's time; a wait moves it on."""
 
     def __init__(self, server):
         self._server = server
@@ -143,7 +143,7 @@ class Afar:
 
 
 def say(what):
-    """Tell the tests something, at once."""
+    """Send something to the tests, at once."""
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
@@ -197,7 +197,7 @@ def child(request):
     """Run one command and say how it ended; nothing of this process outlives it."""
     try:
         say({"points": run(request)})
-    except BaseException as error:  # told to the tests, whatever it is
+    except BaseException as error:  # reported to the tests, whatever it is
         traceback.print_exc()
         say({"error": f"{type(error).__name__}: {error}"})
     os._exit(0)

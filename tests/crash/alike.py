@@ -12,7 +12,7 @@ import re
 from orchestrator.contract.bucket import object_names
 
 UNREAD = (object_names.EVENTS, object_names.LEASE, object_names.RECORD)
-"""Objects that are told in another way below, or that nobody decides by."""
+"""Objects that are described in another way below, or that no decision reads."""
 PASSING = ("serial", "fence")
 TIME = re.compile(r"\b1[89]\d{8}(\.\d+)?\b")
 LONG = re.compile(r"[0-9a-f]{16,}|\d{12,}")
@@ -37,7 +37,7 @@ def fingerprint(stage, *, journal, lease=False):
 
 
 def _cloud(stage):
-    """Tell what exists and what is under way."""
+    """Describe what exists and what is under way."""
     state = stage.cloud.kernel.state
     nodes = [
         (
@@ -59,7 +59,7 @@ def _cloud(stage):
 
 
 def _bucket(stage, *, journal, lease):
-    """Tell the bucket, and its objects by content; a heartbeat is as old as it is."""
+    """Describe the bucket, and its objects by content; of a heartbeat its age counts."""
     held = [(b.name, b.location, b.policy, b.fields) for b in stage.storage.buckets.list("local-project")]
     objects = {o.name: (o.crc32c, o.updated) for o in stage.storage.objects.all()}
     reported = {
@@ -73,12 +73,12 @@ def _bucket(stage, *, journal, lease):
 
 
 def _intent(data):
-    """Tell what the journal says without saying when."""
+    """Describe the journal without its times."""
     return {key: value for key, value in json.loads(data).items() if key not in {"id", "checksum"}}
 
 
 def _record(stage, data):
-    """Tell a record; an operation is what has become of it."""
+    """Describe a record; an operation is what has become of it."""
     try:
         body = json.loads(data)
         retained = {key: value for key, value in body["history"].items() if key not in PASSING}
@@ -93,7 +93,7 @@ def _record(stage, data):
 
 
 def _disk(stage):
-    """Tell what the computers keep: the record in full, of the journal whether its last line is whole."""
+    """Describe what the computers store: the record in full, of the journal whether its last line is whole."""
     reported = {}
     for path in stage._disks():
         data = path.read_bytes()

@@ -24,7 +24,7 @@ from tests.engine.engine_lab import DIGEST, PROJECT, ZONE
 THEIRS = "demo-tpu-theirs"
 """A TPU that was made without tpuctl."""
 LOOK = 15.0
-"""Seconds after which somebody who was told that the lease is held tries again."""
+"""Seconds after which a user whose command met a held lease tries again."""
 
 
 @contextmanager

@@ -72,6 +72,6 @@ def next_command(stage):
     with (
         mock.patch.object(expired, "Session", Opened),
         mock.patch.object(expired, "state_folder", return_value=here),
-        redirect_stderr(StringIO()),  # What it tells people is the same at hundreds of points.
+        redirect_stderr(StringIO()),  # What it prints is the same at hundreds of points.
     ):
         end_expired(other)

@@ -133,7 +133,7 @@ def _try(stage, point, way, place, found, text, old_lists=0.0):
     try:
         way.go(stage, stage.scenario.spec, place)
         way.check(stage, stage.scenario, stage.before)
-    except Exception as error:  # each problem is told with its point, whatever it is
+    except Exception as error:  # each problem is reported with its point, whatever it is
         where = traceback.extract_tb(error.__traceback__)[-1]
         found.problems.append(f"{text}: {type(error).__name__}: {error} ({where.name}:{where.lineno})")
 
@@ -150,7 +150,7 @@ def abandoned(folder, scenario, found, *, first=0, every=1):
             stage.thaw(point.world)
             try:
                 check_abandoned(stage, scenario.spec)
-            except Exception as error:  # each problem is told with its point, whatever it is
+            except Exception as error:  # each problem is reported with its point, whatever it is
                 found.problems.append(f"killed {point.what}; abandoned: {type(error).__name__}: {error}")
             found.singles += number
             found.worlds += 1

@@ -93,7 +93,7 @@ class Points:
         return False
 
     def tell(self, problems):
-        """Tell the parent what was found, and end."""
+        """Report to the parent what was found, and end."""
         os.write(self.answer, pickle.dumps(problems))
         os._exit(0)
 
@@ -121,7 +121,7 @@ def explore(story, folder, *, first=0, every=1, ways=None):
             world.finish(story)
         except Wrong as wrong:
             found.problems.append(f"{story.name}, killed {points.what or 'nowhere'}: {wrong}")
-        except Exception:  # whatever it is, it is told
+        except Exception:  # whatever it is, it is reported
             found.problems.append(f"{story.name}, killed {points.what}:\n{traceback.format_exc()}")
         if points.answer is not None:
             points.tell(found.problems)

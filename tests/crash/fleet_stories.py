@@ -47,7 +47,7 @@ class Story:
             return
         if said.code is None:
             if way == ELSEWHERE:
-                # It is told who holds the lease, and may change nothing of that; later the lease has run out.
+                # The error names the holder of the lease, and nothing may be changed; later the lease has run out.
                 world.type(world.away, self.words, self.seconds)
                 world.cloud.wait(LEASE)
             world.well(world.away if way == ELSEWHERE else world.owner, self.words, self.seconds)

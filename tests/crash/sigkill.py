@@ -41,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - the names that the base class looks for
 
     def _chunks(self):
-        """Read a body whose length nobody told."""
+        """Read a body of unknown length."""
         pieces = []
         if self.headers.get("transfer-encoding", "") == "chunked":
             while size := int(self.rfile.readline(), 16):
@@ -170,7 +170,7 @@ def real_singles(folder, scenario, found, requests, *, every=1, first=1, latency
             ended = requests.request(stage, way=0)
             assert "points" in ended, ended
             scenario.ways[0].check(stage, scenario, stage.before)
-        except Exception as error:  # each problem is told with its point, whatever it is
+        except Exception as error:  # each problem is reported with its point, whatever it is
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = f"SIGKILL {died.get('killed', at)}: {type(error).__name__}: {error}"
             found.problems.append(f"{text} ({where.name}:{where.lineno})")

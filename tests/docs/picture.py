@@ -41,7 +41,7 @@ def below(graph: dict[str, set[str]], room: str) -> set[str]:
 
 
 def picture() -> str:
-    """Return the rooms as a mermaid graph: an arrow for each import that no longer way tells already."""
+    """Return the rooms as a mermaid graph: an arrow for each import that no longer path contains already."""
     graph = rooms()
     arrows = [
         (room, other)

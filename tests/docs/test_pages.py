@@ -65,7 +65,7 @@ def hints():
 
 
 def test_every_next_command_in_an_error_parses():
-    """What a message tells the user to type, our command line takes."""
+    """Our command line accepts what a message asks the user to type."""
     found = list(hints())
     assert len(found) > 40
     assert {f"{place}: {line}": why for place, line in found if (why := refused(line))} == {}

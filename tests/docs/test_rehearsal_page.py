@@ -35,7 +35,7 @@ def beat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
 
 
 def life(beats, saves, injections=(), prints=0, outcome=Outcome.DONE, **more):
-    """Return a run; *prints* tells the bytes of its last checkpoint."""
+    """Return a run; *prints* describes the bytes of its last checkpoint."""
     saved = tuple(Save(step, incarnation) for step, incarnation in saves)
     last = {saved[-1].step: {"w0/model.npz": FilePrint(f"{prints:064d}")}} if saved else {}
     steps = frozenset(b.step for b in beats if b.step is not None)

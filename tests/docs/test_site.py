@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_the_site_has_no_warning_and_asks_no_other_host(tmp_path):
-    """Each link and anchor leads somewhere, each page is in the menu, and readers of a page tell nobody else."""
+    """Each link and anchor leads somewhere, each page is in the menu, and a page loads nothing from other hosts."""
     done = subprocess.run(
         [ROOT / ".ci/site", tmp_path / "site"], capture_output=True, text=True, check=False, timeout=300
     )

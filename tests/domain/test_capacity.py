@@ -117,7 +117,7 @@ def test_the_memory_stays_small():
 
 
 def test_each_refusal_grant_and_loss_counts_once():
-    """However often the same world is seen again."""
+    """However often the same world is observed again."""
     last = Refusal(NOW - 5, ZONE, Retry.CAPACITY)
     vm, dear = replace(last, kind=Kind.VM), replace(last, on_demand=True)
     others = (replace(last, retry=Retry.TRANSIENT), dear, vm)
@@ -161,7 +161,7 @@ def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
 
 
 def test_the_memory_outlives_down():
-    """It is kept in the record, which stays in the bucket."""
+    """It is stored in the record, which stays in the bucket."""
     known = record(zone_memories=refused(A, 60), bundle="b" * 64, agent="a" * 64)
     assert decode(encode(closed(known, NOW), "demo"), "demo").zone_memories == known.zone_memories
 

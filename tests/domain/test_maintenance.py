@@ -45,7 +45,7 @@ def test_nothing_is_no_maintenance(shown):
     ],
 )
 def test_a_maintenance_is_reported_with_its_time(change, text):
-    """And without what the API does not tell."""
+    """And without what the API does not say."""
     assert maintenance_text(maintenance_of({**SHOWN, **change})) == text
     assert maintenance_text(None) == ""
 

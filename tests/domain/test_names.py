@@ -36,7 +36,7 @@ def test_a_given_bucket_name_is_used():
 
 
 def test_each_incarnation_has_its_own_node_name_and_can_be_read_back():
-    """A node tells its incarnation by label, and by name when labels were lost."""
+    """The incarnation of a node is read from its label, and from its name when labels were lost."""
     spec = make_spec()
     assert names.incarnation_of(names.node_name(spec, 7), {}) == 7
     assert names.incarnation_of("renamed", names.labels(spec, "tpu", 8)) == 8

@@ -20,7 +20,7 @@ def test_units_are_read(text, seconds):
     "text", ["", "15", 15, "0s", "-1s", "1w", "s", "1e3s", None, "9" * 400 + "d", "1m30s"]
 )
 def test_what_is_not_a_positive_time_with_a_unit_is_refused(text):
-    """A bare number is refused, since nobody can tell its unit."""
+    """A bare number is refused, since its unit is unknown."""
     with pytest.raises(ValueError, match="write a positive time with a unit"):
         Duration.parse(text)
 

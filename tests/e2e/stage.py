@@ -124,7 +124,7 @@ class Stage:
         (self.folder / "fast.hold").unlink()
 
     def start(self, *words: str) -> Command:
-        """Start a command and return its process; what it prints is kept in files."""
+        """Start a command and return its process; what it prints goes to files."""
         number = len(self.running)
         with (
             (self.folder / f"{number}.out").open("wb") as out,
@@ -157,7 +157,7 @@ class Stage:
         found: dict[str, Any] = json.loads(self.tpuctl("status", "--json").out)
         return found
 
-    # What is there, seen from outside.
+    # What exists, observed from outside.
 
     def wait_for(
         self, what: str, look: Callable[[], T], seconds: float = LOOK_SECONDS, pause: float = 0.4

@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.e2e, needs_containers]
 
 
 def test_a_job_in_an_image_survives_a_notice_and_a_kill(stage):
-    """Three machines run the digest that the first one has pulled; none of the computer's files is seen."""
+    """Three machines run the digest that the first one has pulled; none of the computer's files is visible."""
     hidden = stage.folder / "of-the-computer"
     hidden.write_text("x")
     (stage.work / "train.sh").write_bytes(JOB.read_bytes())

@@ -75,7 +75,7 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(sta
         assert f"--- TPU #{incarnation}, worker 0, attempt 1: " in shown
     observed, whole = losses(shown), unbroken(stage)
     # Not to the last digit: two BLAS, or two numbers of threads, add in another order. A step that is trained
-    # twice or left out, or a lost moment of the optimizer, is seen in the third digit.
+    # twice or left out, or a lost moment of the optimizer, shows in the third digit.
     assert {step: float(loss) for step, loss in observed.items()} == pytest.approx(
         {step: float(loss) for step, loss in whole.items()}, abs=2e-5
     )

@@ -31,7 +31,7 @@ def test_a_setup_installs_on_its_machine_alone_and_the_next_machine_finds_it_ins
     watch = stage.start("watch")
     stage.wait_for("the first look", lambda: f"PYTHON {OURS} iniconfig\n" in stage.logs(1))
     assert "Successfully installed iniconfig" in stage.logs(1)
-    stage.wait_for("its packages are kept", lambda: stage.objects("caches/environment/"))
+    stage.wait_for("its packages are in the bucket", lambda: stage.objects("caches/environment/"))
     stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
     stage.wait_for("the second look", lambda: f"PYTHON {OURS} iniconfig\n" in stage.logs(2))
     assert "Python packages of an earlier machine are back" in stage.logs(2)

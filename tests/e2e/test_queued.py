@@ -30,7 +30,7 @@ def test_a_job_trains_on_tpus_from_the_queue(stage):
     (state,) = [row["state"] for row in shown["resources"] if row["kind"] == "TPU"]
     assert state.startswith("WAITING_FOR_RESOURCES (in the queue since ")
     stage.tpuctl("local", "fault", "state", "queued/e2e-tpu-g1", "PROVISIONING")
-    # The queue may have passed before the first look is told: the bucket takes one record a second.
+    # The queue may have passed before the first observation is published: the bucket takes one record a second.
     assert any(text in stage.end(up).err for text in ("in the queue since", "is READY"))
     watch = stage.start("watch")
     stage.wait_for("a checkpoint", lambda: stage.at(6))

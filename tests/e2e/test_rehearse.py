@@ -1,4 +1,4 @@
-"""Rehearsals: a job that survives is told from one that does not."""
+"""Rehearsals distinguish a job that survives from one that does not."""
 
 import json
 import os

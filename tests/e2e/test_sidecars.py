@@ -63,7 +63,7 @@ def test_sidecars_are_reached_through_tunnels_that_outlive_their_machines(stage)
     stage.wait_for("the new port", lambda: other in ask(url).get("argv", []))
     assert list(stage.jobs(b"600")) == [job]
 
-    # Both machines are lost. The VM comes back with what it was told last, the TPU is another one.
+    # Both machines are lost. The VM comes back with its last settings, the TPU is another one.
     watch = stage.start("watch", *changed)
     stage.wait_for("the watcher", lambda: stage.said(watch))
     before = stage.wait_for("TensorBoard", lambda: ask(url).get("pid"))

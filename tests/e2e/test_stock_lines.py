@@ -1,4 +1,4 @@
-"""A training script with no word of tpuctl beyond the folder it saves to: its step, loss and rate are seen."""
+"""A training script with no word of tpuctl beyond the folder it saves to: its step, loss and rate are read."""
 
 import json
 

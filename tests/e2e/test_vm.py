@@ -25,7 +25,7 @@ for step in range(max(steps, default=0) + 1, 101):
 
 
 def address(log: str) -> str:
-    """Return the TPU's address that the job was told, everywhere the same."""
+    """Return the TPU's address that the job got, everywhere the same."""
     name, ip, config = re.findall(r"^tpu (\S+) (\S+) (\S+)$", log, re.MULTILINE)[-1]
     assert config == f"tpu_worker;0;{ip}:8470"
     assert name.startswith("e2e-tpu-g")

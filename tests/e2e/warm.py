@@ -132,7 +132,7 @@ def _bury() -> None:
 
 
 def _between(request: dict, out: int, err: int, reported: int) -> list[str]:
-    """Fork the command and tell its number and, at its end, its exit code."""
+    """Fork the command; report its process id and, at its end, its exit code."""
     pid = os.fork()
     if pid:
         os.write(reported, f"{pid}\n".encode())

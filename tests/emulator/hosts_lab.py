@@ -98,7 +98,7 @@ class Lab:
         until(lambda: self.view.guest_attributes.get("hostkeys/ssh-ed25519"), "the machine's host key", 90)
 
     def known_hosts(self) -> asyncssh.SSHKnownHosts:
-        """Return the pinned host key, as the guest attribute tells it."""
+        """Return the pinned host key, as the guest attribute has it."""
         port = self.hosts.settings.ssh_port
         key = self.view.guest_attributes["hostkeys/ssh-ed25519"]
         return asyncssh.import_known_hosts(f"[{self.machine.address}]:{port} ssh-ed25519 {key}\n")

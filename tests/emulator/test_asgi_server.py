@@ -1,4 +1,4 @@
-"""Who a client is, its connection tells: no header does."""
+"""A client is identified by its connection: by no header."""
 
 import asyncio
 import contextlib

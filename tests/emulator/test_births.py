@@ -1,4 +1,4 @@
-"""TPUs that come up otherwise than they should, and what the API tells of their maintenance."""
+"""TPUs that come up otherwise than they should, and what the API says of their maintenance."""
 
 import pickle
 
@@ -31,7 +31,7 @@ def test_a_node_can_be_born_unhealthy(health):
 
 
 def test_a_silent_node_is_ready_and_healthy_and_runs_no_startup_script():
-    """Nothing that the API shows tells it from others."""
+    """Nothing that the API shows distinguishes it from others."""
     lab = born("mute")
     node = lab.ok("GET", f"{NODES}/n1")
     assert (node["state"], node["health"]) == ("READY", "HEALTHY")
@@ -73,7 +73,7 @@ def test_a_node_may_work_while_the_api_says_creating():
     ],
 )
 def test_a_birth_that_cannot_be_is_refused(method, fault):
-    """Nothing is kept of it, and the error says what is known."""
+    """Nothing of it remains, and the error says what is known."""
     lab = a_lab()
     with pytest.raises(LocalCloudError):
         lab.cloud.fail_next(method, [fault])

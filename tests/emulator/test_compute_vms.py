@@ -14,7 +14,7 @@ def verbs(lab):
 
 
 def test_a_vm_goes_through_provisioning_and_staging_to_running():
-    """Each status is seen on the way; the machine boots when it is RUNNING."""
+    """Each status is observed; the machine boots when it is RUNNING."""
     lab = a_lab()
     started = lab.ok("POST", VMS, vm_body())
     assert (started["status"], started["operationType"]) == ("RUNNING", "insert")

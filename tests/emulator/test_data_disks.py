@@ -1,4 +1,4 @@
-"""Data disks of the local cloud: made, attached to nodes, refused, and kept by whoever has them."""
+"""Data disks of the local cloud: made, attached to nodes, refused, and retained by the user."""
 
 import pytest
 

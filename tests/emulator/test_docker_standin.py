@@ -108,7 +108,7 @@ def test_exit_statuses_are_those_of_docker(server, docker):
 
 @needs_containers
 def test_a_signal_reaches_the_whole_group_below_the_init(server, docker, tmp_path):
-    """As with tini: the shell and what it waits for are both told."""
+    """As with tini: the shell and what it waits for both get the signal."""
     program = tmp_path / "machine/docker"
     script = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
     words = [

@@ -20,7 +20,7 @@ def request(seconds=3600, zone=ZONE, **fields):
 
 
 def test_a_flex_start_tpu_runs_for_its_time_and_is_suspended_without_a_node():
-    """The service ends it; nobody is told before, and the queued resource holds quota until it is deleted."""
+    """The service ends it without a notice, and the queued resource holds quota until it is deleted."""
     lab = a_lab(quotas={(SPOT_QUOTA, ZONE): 8})
     lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", request(3600))
     lab.after(UNTIL_ACTIVE)
@@ -50,7 +50,7 @@ def test_only_v2alpha1_takes_and_shows_its_fields():
 
 
 def test_most_zones_do_not_offer_it_and_say_so_inside_the_operation():
-    """The call is taken; no list of the API tells it before."""
+    """The call is accepted; no list of the API shows it before."""
     lab, zone = a_lab(), "europe-west4-b"
     at = f"/v2alpha1/projects/{PROJECT}/locations/{zone}"
     started = lab.ok("POST", f"{at}/queuedResources?queuedResourceId=q1", request(zone=zone))

@@ -160,7 +160,7 @@ def test_a_machine_whose_pid_file_was_never_written_is_not_doubled(booted):
 
 
 def test_the_oldest_process_of_a_machine_dies_first(monkeypatch):
-    """An SSH server that outlived a command would tell its client of an exit, where a machine has died."""
+    """An SSH server that outlived a command would report an exit to its client, where a machine has died."""
     sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(5)]
     ages = {one.pid: age for age, one in enumerate(reversed(sleepers))}
     look, kill, killed = process_table.process_of, os.kill, []
@@ -181,7 +181,7 @@ def test_unknown_kinds_are_refused(tmp_path):
 
 
 def test_namespaces_say_why_they_cannot_work(monkeypatch):
-    """A user who is not root is told so."""
+    """A user who is not root gets an error that says so."""
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "need root" in str(available())
 

@@ -14,7 +14,7 @@ from tests.kit.waiting import until
 
 
 def two_minutes(it, folder):
-    """Wait until two more minutes of the machine's cron have begun: an entry of its own tells."""
+    """Wait until two more minutes of the machine's cron have begun, shown by an entry of its own."""
     ticks = folder / "ticks"
     ticks.write_text("")
     (it.folder / "etc/cron.d/ticks").write_text(f"* * * * * root echo >> {ticks}\n")

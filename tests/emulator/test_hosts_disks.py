@@ -45,7 +45,7 @@ def test_a_machine_finds_its_disks_where_its_startup_script_looks(make):
     """
     By the names of Google's devices, as folders.
 
-    What is written is kept outside the machine, and a machine that boots again has the same ones.
+    What is written is stored outside the machine, and a machine that boots again has the same ones.
     """
     write = 'echo text > "$TPUCTL_DISK_DIR/google-persistent-disk-2/saved"'
     script = f"#!/bin/bash\n{write}\n"

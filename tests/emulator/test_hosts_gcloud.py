@@ -16,7 +16,7 @@ from tests.emulator.storage_kit import a_storage, routed
 Run = Callable[..., tuple[int, str]]
 
 # Each step: the words after `gcloud storage`, the exit status, and what it prints on standard output.
-# The real gcloud takes seconds for a step, so it runs the decisive ones; the rest was seen with it once.
+# The real gcloud takes seconds for a step, so it runs the decisive ones; the rest was observed with it once.
 DECISIVE = [
     ("cp -r tree gs://data/new", 0, ""),
     ("cp -r tree gs://data/new", 0, ""),

@@ -1,4 +1,4 @@
-"""A machine has a Python of its own: what is installed there stays there, and tpuctl's packages are not seen."""
+"""A machine has a Python of its own: what is installed there stays there, and tpuctl's packages are not visible."""
 
 import json
 import sys
@@ -55,7 +55,7 @@ def there() -> Iterator[Path]:
 
 @pytest.mark.parametrize("user", [False, True])
 def test_what_a_machine_installs_stays_on_it(make, there, user):
-    """22 packages, with --user or without: seen there, and the computer has no more than before."""
+    """22 packages, with --user or without: importable there, and the computer has no more than before."""
     before = {one.metadata["Name"] for one in metadata.distributions()}
     with make(sources={"PIP_FIND_LINKS": str(there), "PIP_NO_INDEX": "1"}) as it:
         it.boot()

@@ -95,7 +95,7 @@ def test_a_daemon_that_is_slow_is_not_dead():
     async def wait():
         with listening(free_address(), 0) as listener:
             end = asyncio.create_task(the_end(*listener.getsockname()))
-            await asyncio.sleep(0.2)  # nothing is to happen, and nothing tells of that
+            await asyncio.sleep(0.2)  # nothing is to happen, and no sign can be waited for
             assert not end.done()
             listener.setblocking(False)
             held, _ = listener.accept()

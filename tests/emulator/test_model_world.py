@@ -48,7 +48,7 @@ def test_a_long_sleep_replays_events_at_their_own_times():
 
 
 def test_the_version_grows_with_each_change_and_not_with_reads():
-    """The daemon can tell whether to write the state."""
+    """The daemon can decide whether to write the state."""
     lab = a_lab()
     lab.node()
     before = lab.cloud.version

@@ -27,7 +27,7 @@ def test_a_given_notice_replaces_that_of_the_profile_and_is_stored(tmp_path):
 
 
 def test_the_project_is_a_new_one_until_an_option_lifts_that(tmp_path):
-    """What `--quota` names goes before it; `--no-fresh-project` is kept for the next start."""
+    """What `--quota` names goes before it; `--no-fresh-project` is stored for the next start."""
     assert load_options(tmp_path).cloud_settings().fresh_project
     save_options(tmp_path, replace(load_options(tmp_path), fresh_project=False))
     assert not load_options(tmp_path).cloud_settings().fresh_project

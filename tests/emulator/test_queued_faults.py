@@ -23,7 +23,7 @@ DAY = 24 * 3600
 
 
 def record(lab, seconds, step=0.1):
-    """Return the states seen in the next *seconds*, each once in a row."""
+    """Return the states observed in the next *seconds*, each once in a row."""
     observed = []
     for _ in range(round(seconds / step)):
         lab.after(step)

@@ -26,7 +26,7 @@ def test_a_bad_bucket_name_is_refused(name):
 
 
 def test_creating_ones_own_bucket_again_says_so():
-    """The text tells "yours" from "somebody else's", which decides between adopting and giving up."""
+    """The text distinguishes "yours" from "somebody else's", which decides between adopting and giving up."""
     status, reason, message = refused(a_storage().buckets.create, "p", {"name": "data"})
     assert (status, reason) == (409, "conflict")
     assert "you already own it" in message

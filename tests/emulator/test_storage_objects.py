@@ -71,7 +71,7 @@ def test_a_read_of_a_known_generation_is_304_and_a_write_412():
 
 
 def test_an_old_generation_is_gone():
-    """No versions are kept: the number asked for must be the live one."""
+    """There is no versioning: the number asked for must be the live one."""
     storage = a_storage()
     old = put(storage, "a").generation
     new = put(storage, "a").generation

@@ -134,7 +134,7 @@ def test_multipart_bodies_of_all_clients_are_read(line, quote):
 
 
 def test_a_resumable_upload_of_unknown_size_is_resumed_after_a_question(url, storage):
-    """308 tells what is kept; the session URL points to the host that was asked."""
+    """308 says what is stored; the session URL points to the host that was asked."""
     start = f"{url}/upload/storage/v1/b/data/o?uploadType=resumable&name=big"
     session = requests.post(start, json={"metadata": {"k": "v"}}, timeout=60).headers["location"]
     assert session.startswith(url)

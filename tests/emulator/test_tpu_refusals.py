@@ -143,7 +143,7 @@ def test_another_project_is_refused():
 
 @pytest.mark.parametrize("verb", ["start", "stop", "update"])
 def test_a_preempted_node_refuses_all_but_delete(verb):
-    """400 with the text that was seen for update."""
+    """400 with the text that was observed for update."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     lab.cloud.preempt("n1", notice=False)

@@ -26,7 +26,7 @@ class Machines(NoHosts):
     running: dict = field(default_factory=dict)
     starts: Counter = field(default_factory=Counter)
     incarnations: dict = field(default_factory=dict)
-    """The incarnation of machines that somebody else has made, as our scripts have told it over SSH."""
+    """The incarnation of machines that somebody else has made, as our scripts report it over SSH."""
     waiting: set = field(default_factory=set)
     """Machines that wait for the last save of the TPU before theirs."""
 

@@ -20,7 +20,7 @@ def wanted(lab, *faults, spec=None):
 
 
 def test_a_tpu_that_never_runs_its_startup_script_is_replaced_after_six_minutes(lab):
-    """Nothing but silence tells it, and that counts when the role is older; its zone is left for a while."""
+    """Only silence shows it, and that counts when the role is older; its zone is avoided for a while."""
     controller = wanted(lab, "mute", spec=a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
     lab.remote.error = "no way"
     began = lab.clock.now()
@@ -58,7 +58,7 @@ def test_a_tpu_that_works_while_the_api_says_creating_is_not_replaced(lab):
 
 
 def test_a_maintenance_is_reported_once_and_nothing_is_done(lab):
-    """A TPU that works through it is kept; the event says when it is."""
+    """A TPU that works through it is not replaced; the event says when it is."""
     controller = lab.up()
     before = lab.mutations()
     lab.cloud.set_node_state("demo-tpu-g1", "maintenance:600")

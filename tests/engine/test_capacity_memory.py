@@ -140,7 +140,7 @@ def test_the_later_event_of_two_memories_counts_and_none_of_the_future():
 
 
 def test_a_record_of_before_keeps_its_memory(lab):
-    """An older tpuctl kept it in the record alone."""
+    """An older tpuctl stored it in the record only."""
     controller = remembering(lab)
     memories = controller.record.zone_memories
     assert decode(encode(controller.record, "demo"), "demo").zone_memories == memories

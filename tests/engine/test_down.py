@@ -381,7 +381,7 @@ def test_a_number_that_was_asked_for_is_not_set_aside_again(lab):
 
 def test_down_names_machines_of_our_label_in_zones_outside_file_and_record(lab):
     """
-    Neither file nor record says that they are ours: they stay, and a zone without an answer is reported.
+    Neither file nor record says that they are ours: they stay, and a zone without an answer is named.
 
     It costs one list of TPUs and one of VMs.
     """

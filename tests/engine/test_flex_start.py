@@ -45,7 +45,7 @@ def test_after_its_time_the_next_one_is_asked_for(lab):
 
 
 def losses(controller):
-    """Return how lost TPUs were told, without what it cost of the work."""
+    """Return the events of lost TPUs, without the work that was lost."""
     return [e.text.partition(";")[0] for e in controller.events if e.kind == "preempted"]
 
 
@@ -55,7 +55,7 @@ def reasons(controller):
 
 
 def test_a_zone_that_does_not_offer_flex_start_gives_way_to_the_next(tmp_path):
-    """Which zones do is told by no list; the refusal is no reason to give up."""
+    """No list shows which zones have it; the refusal is no reason to give up."""
     lab = Lab(tmp_path)
     controller = lab.up(flex(tpu__zones=[ELSEWHERE, ZONE]))
     assert list(lab.queued().values()) == ["ACTIVE"]

@@ -178,7 +178,7 @@ def test_two_first_ups_make_one_of_everything(lab):
 
 @pytest.mark.parametrize("ahead", [-7200.0, 7200.0])
 def test_a_computer_whose_clock_is_wrong_by_hours_does_what_others_do(lab, ahead):
-    """Ages of reports, states and refusals are told by the bucket's clock as soon as there is a bucket."""
+    """Ages of reports, states and refusals are measured by the bucket's clock as soon as there is a bucket."""
     controller = lab.up(ahead=ahead)
     assert controller.clock.now() == pytest.approx(lab.clock.now(), abs=5)
     lab.wait(60)
@@ -194,7 +194,7 @@ def test_a_computer_whose_clock_is_wrong_by_hours_does_what_others_do(lab, ahead
 
 
 def test_a_clock_that_was_never_compared_decides_nothing(lab):
-    """The bucket did not tell its time when the lease was taken: the healthy node is not touched meanwhile."""
+    """The bucket did not report its time when the lease was taken: the healthy node is not touched meanwhile."""
     lab.up()
     lab.wait(60)
     lab.cloud.fail_next("storage.objects.list", ["rate of one object"])

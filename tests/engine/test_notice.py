@@ -56,7 +56,7 @@ def test_without_a_ring_the_polls_are_the_only_passes(lab):
 
 
 def test_an_overdue_heartbeat_ends_a_long_pause(lab):
-    """The machine vanishes without a word; with polls of an hour the silence is seen within minutes."""
+    """The machine vanishes without a word; with polls of an hour the silence is noticed within minutes."""
     controller = lab.up(a_spec(watch__poll="1h"))
     lab.machines.report()
     observed = passes(controller, 59 * MINUTE, lambda: lab.cloud.preempt("demo-tpu-g1", notice=False), at=20)
@@ -124,7 +124,7 @@ def test_a_successor_that_boots_first_is_named_when_the_old_one_has_saved(tmp_pa
 
 
 def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
-    """The next controller learns from the bucket who has the job, also where record and journal must tell."""
+    """The next controller learns from the bucket who has the job, also where it needs record and journal."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
@@ -156,7 +156,7 @@ def test_a_slice_is_replaced_only_when_its_last_worker_rests(tmp_path):
 
 
 def test_a_preemption_with_notice_is_counted_once(tmp_path):
-    """Seen by the workers' own words first and by the state of the node later, it is one loss."""
+    """Reported by the workers first and shown by the state of the node later, it is one loss."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))

@@ -1,4 +1,4 @@
-"""Telling people: what is due, an outbox that forgets and repeats nothing, failing receivers, secret addresses."""
+"""Notifications: what is due, an outbox that loses and repeats nothing, failing receivers, secret addresses."""
 
 import json
 import sys
@@ -80,12 +80,12 @@ class Ear:
 
 
 def notification(number=1, event="done"):
-    """Return something to tell."""
+    """Return a notification to send."""
     return Notification(f"d-{event}-{number}", event, 5.0, "d", "text", {"n": number})
 
 
 def outbox(shelf, *ears, clock=None, said=None):
-    """Return an outbox that tells *ears*; its pauses are the longest ones."""
+    """Return an outbox that notifies *ears*; its pauses are the longest ones."""
     said = [] if said is None else said
     return Outbox(shelf, ears, clock or VirtualClock(), said.append, random=lambda: 0.0)
 
@@ -105,7 +105,7 @@ def test_a_notification_is_sent_once_however_often_it_is_due():
 
 
 def test_a_receiver_that_breaks_ends_no_notifications():
-    """Foreign code may raise anything: it is said once, without its text, and tried again; the others are told."""
+    """Foreign code may raise anything: it is reported once, without its text, and retried; others are notified."""
 
     class Broken(Ear):
         def send(self, notification):
@@ -125,7 +125,7 @@ def test_a_receiver_that_breaks_ends_no_notifications():
 
 @pytest.mark.parametrize("cut", [OUTBOX, SENT, ""])
 def test_a_killed_loop_forgets_nothing(cut):
-    """Killed before the outbox, after telling, before telling: the next loop tells it, with the same id."""
+    """Killed before the outbox, after sending, before sending: the next loop sends it, with the same id."""
     shelf, ear = Shelf(), Ear(fails=0 if cut else 1)
     shelf.cut = cut
     box = outbox(shelf, ear)
@@ -180,7 +180,7 @@ def test_a_target_that_does_not_want_an_event_is_not_notified():
 
 
 def test_a_slow_receiver_holds_no_pass_up():
-    """Telling is another thread's work; the end waits for a bounded time and says what is left."""
+    """Another thread sends notifications; the end waits for a bounded time and says what is left."""
     hears = threading.Event()
 
     class Slow(Ear):

@@ -1,4 +1,4 @@
-"""The loop is put on a machine and kept there: real bash, real flock, a folder that stands for the machine."""
+"""The loop is installed on a machine and kept alive: real bash, real flock, a folder in place of the machine."""
 
 import json
 import subprocess
@@ -54,7 +54,7 @@ def machine(tmp_path):
 
 
 def packed(text="first", loop=LOOP):
-    """Pack a loop that tells how it was started, and sleeps."""
+    """Pack a loop that prints how it was started, and sleeps."""
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("orchestrator/__init__.py", "")

@@ -39,7 +39,7 @@ def test_up_waits_in_the_queue_and_gets_one_tpu(tmp_path, latency):
 
 
 def test_waiting_for_hours_is_no_failure_and_costs_nothing(tmp_path):
-    """Far beyond the time that a node may stay CREATING, the place in the queue is kept, and said since when."""
+    """Far beyond the time that a node may stay CREATING, its place in the queue stays, and its age is shown."""
     lab = Lab(tmp_path, latency="realistic", stockouts=frozenset({ZONE}))
     controller = lab.controller(queued())
     controller.want()
@@ -187,7 +187,7 @@ def test_a_change_of_request_keeps_what_runs_and_forgets_nothing(lab):
 
 
 def test_a_partial_list_of_the_queue_is_unknown(lab):
-    """A queue that cannot be seen proves nothing: neither gone nor to be asked for again (I7)."""
+    """A queue that cannot be observed proves nothing: not that it is gone, nor that it is to be requested (I7)."""
     controller = lab.up(queued())
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     lab.wait(5)

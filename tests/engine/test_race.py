@@ -143,7 +143,7 @@ def test_a_controller_that_is_killed_after_each_create_continues_the_race(slow):
 
 
 def test_a_lost_record_is_no_second_job(slow):
-    """The labels name the race and the bucket its winner: it is kept, whatever number the others have."""
+    """The labels name the race and the bucket its winner: that TPU stays, whatever number the others have."""
     controller = slow.controller(RACE)
     controller.want()
     controller.run(lambda r: len(slow.nodes()) == 2, seconds=600)

@@ -1,4 +1,4 @@
-"""Where machines are reached: address, pinned keys and the way, from what was seen of them."""
+"""Where machines are reached: address, pinned keys and the route, from what was observed."""
 
 import json
 from dataclasses import replace

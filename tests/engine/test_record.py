@@ -74,7 +74,7 @@ def test_the_copy_in_the_bucket_is_the_record(lab):
 @pytest.mark.parametrize("data", [b"", b"{", b"null", b'{"schema": 1, "history": 5}', b"\xff", b"[" * 9000])
 @pytest.mark.parametrize("where", ["disk", "bucket", "both"])
 def test_a_damaged_record_is_rebuilt_and_nothing_is_made_twice(lab, data, where):
-    """The other copy, or journal and labels, tell what is there; the damaged copy is kept for a look."""
+    """The other copy, or journal and labels, show what exists; the damaged copy is retained for inspection."""
     lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     before = lab.up().record

@@ -1,5 +1,5 @@
 """
-What tpuctl reads of Slurm and tells it: the same cases on the model of tests/kit and on Slurm itself.
+What tpuctl reads from Slurm and sends to it: the same cases on the model of tests/kit and on Slurm itself.
 
 The real one is the distribution's packages with slurm.sh, as on a fleet's VM, with one node on this computer.
 """
@@ -206,7 +206,7 @@ class Real:
 
 @pytest.fixture(params=["model", pytest.param("real", marks=pytest.mark.e2e)])
 def machine(request, tmp_path):
-    """Give Slurm's controller, which nobody has told anything yet."""
+    """Give Slurm's controller before anything was sent to it."""
     if request.param == "real" and not (shutil.which("apt-get") and shutil.which("dpkg")):
         pytest.skip("no packages of Slurm without apt-get and dpkg")
     made = Model() if request.param == "model" else Real(tmp_path)

@@ -6,7 +6,7 @@ from orchestrator.engine.publish.event_log import read_events
 
 
 def test_events_are_stored_and_read_back_in_order(lab):
-    """A report made elsewhere tells the same story."""
+    """A report made on another computer is the same."""
     controller = lab.up()
     stored = read_events(lab.controller(state="another computer").cloud.store)
     assert sorted((e.at, e.kind, e.text) for e in stored) == sorted(

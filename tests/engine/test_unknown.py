@@ -1,4 +1,4 @@
-"""What cannot be seen is unknown, and nothing is made or deleted because of it (I7)."""
+"""What cannot be observed is unknown, and nothing is created or deleted because of it (I7)."""
 
 import pytest
 

@@ -131,7 +131,7 @@ def test_keeps_two_and_reports_progress(tmp_path):
 
 
 def test_saves_at_the_given_interval_also_when_it_changes(tmp_path):
-    """At the start 1,000 s are told, then a tenth of a second: saves come every few steps, not every 10."""
+    """At the start the interval is 1,000 s, then a tenth of a second: saves come every few steps, not every 10."""
     reported, progress = tmp_path / "save-every", tmp_path / "progress.json"
     reported.write_text("0.1\n")
     environment = {

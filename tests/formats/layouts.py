@@ -23,7 +23,7 @@ class Layout:
     """
     Describe one layout. *write* returns a save's files in the order of writing.
 
-    *format* is what `auto` shall call it, *tells* whether the save itself tells its step, *bucket* why no
+    *format* is what `auto` shall call it, *tells* whether the save itself contains its step, *bucket* why no
     program writes it straight to a bucket (empty: some do). *proves*: its own structure shows a cut file.
     *copies*: the first file is a whole save, the others are copies of it.
     """

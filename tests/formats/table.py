@@ -1,5 +1,5 @@
 """
-The table of docs/formats.md, made by a run: each layout is seen, committed, torn, restored to an empty disk.
+The table of docs/formats.md, made by a run: each layout is recognised, committed, torn, restored to an empty disk.
 
 `python -m tests.formats.table` writes it; a test holds the page against a run of its own.
 """

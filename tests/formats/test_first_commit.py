@@ -19,7 +19,7 @@ EVERY = 2.5
 
 
 class Clock:
-    """Time that passes only when it is told to."""
+    """A clock that advances only by its test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -85,7 +85,7 @@ def test_the_first_of_many_quick_saves_is_committed_soon(
 
 
 def test_a_first_save_that_is_renamed_into_place_is_committed_soon_too(job: Job) -> None:
-    """Each is another file, so five are seen in as many saves."""
+    """Each is another file, so five are counted in as many saves."""
 
     def write(now: float) -> None:
         if now and now % EVERY == 0:

@@ -88,7 +88,7 @@ def test_the_newest_manifest_decides_for_the_next_machine(bench: Bench) -> None:
 
 
 def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
-    """A file that tells no step is counted, each content once, on from where the last machine was."""
+    """Saves without a step are counted, each content once, starting where the last machine was."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     for number in range(3):

@@ -1,4 +1,4 @@
-"""Every layout of docs/formats.md, run with small files of ours: seen, committed, torn, restored."""
+"""Every layout of docs/formats.md, run with small files of ours: recognised, committed, torn, restored."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The billing catalogue of the local cloud, read through the adapter, and kept for the next command."""
+"""The billing catalogue of the local cloud, read through the adapter, and cached for the next command."""
 
 import json
 

@@ -50,7 +50,7 @@ def test_the_machines_write_all_but_what_the_controller_keeps():
 
 @pytest.mark.parametrize("more", [{"loop": True}, {"loop": True, "vm": ACCOUNT}])
 def test_one_account_for_job_and_loop_writes_everything(more):
-    """A condition cannot tell the two apart."""
+    """A condition cannot distinguish the two."""
     lab = a_lab()
     lab.buckets.create(a_bucket(**more))
     assert roles(lab) == {(BUCKET_ROLE, MEMBER, ""), (WRITER_ROLE, MEMBER, "")}

@@ -152,7 +152,7 @@ def test_an_answer_without_googles_form_is_judged_by_its_status(status, retry):
 
 
 def test_aborted_is_busy_and_already_exists_is_taken():
-    """Both are HTTP 409 and the same exception class; the status word in the answer tells them apart."""
+    """Both are HTTP 409 and the same exception class; the status word in the answer distinguishes them."""
     rows = {
         r["case"]: ours(r) for r in table() if r["python_exception"] == "Conflict" and r["api"] == "tpu v2"
     }

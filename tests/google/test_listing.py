@@ -95,7 +95,7 @@ def page_of_one(**states):
 
 
 def test_only_what_has_changed_is_parsed_again():
-    """A node that is listed as it was is the very same value; one that changed, came or went is seen at once."""
+    """A node that is listed as it was is the very same value; one that changed, came or went is noticed at once."""
     worlds = [
         page_of_one(a="READY", b="READY", c="READY"),
         page_of_one(b="PREEMPTED", a="READY", d="CREATING"),

@@ -30,7 +30,7 @@ def test_a_node_is_created_and_observed_with_what_was_requested():
 
 
 def test_a_node_switches_guest_attributes_on():
-    """Without guest attributes a machine cannot tell its host keys."""
+    """Without guest attributes a machine cannot publish its host keys."""
     lab = a_lab()
     lab.nodes.create(a_node())
     (machine,) = lab.machines
@@ -182,7 +182,7 @@ def test_host_keys_that_are_not_there_yet_are_not_found():
 
 
 def test_a_forgotten_operation_is_done_with_an_unknown_end():
-    """Only the resource itself can tell how it ended."""
+    """Only the resource itself shows how it ended."""
     lab = a_lab()
     operation = lab.nodes.create(a_node())
     gone = type(operation)(operation.id + "0", Kind.NODE, Verb.CREATE, operation.name, ZONE)

@@ -123,7 +123,7 @@ def test_images_of_strange_projects_are_refused_with_the_setting_that_names_anot
 
 
 def test_a_constraint_that_we_do_not_know_is_shown_with_the_command_that_describes_it():
-    """No guess: who manages the organisation can tell."""
+    """No guess: the administrators of the organisation know it."""
     text = "Constraint constraints/compute.somethingNew violated for project 1."
     url = "https://compute.googleapis.com/compute/v1/projects/my-project/zones/z/instances"
     found = of_answer(412, {"message": text, "errors": [{"reason": "conditionNotMet"}]}, url)

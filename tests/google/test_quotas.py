@@ -1,4 +1,4 @@
-"""What a project may have of a quota of TPUs, as the Cloud Quotas API tells it, through the adapter."""
+"""What a project may have of a quota of TPUs, as the Cloud Quotas API reports it, through the adapter."""
 
 import pytest
 

@@ -40,7 +40,7 @@ def test_an_absent_bucket_has_no_objects_to_read(lab):
 
 @pytest.mark.parametrize(("offset", "data"), [(0, b"hello"), (2, b"llo"), (5, b""), (9, b"")])
 def test_reading_goes_on_from_an_offset(lab, offset, data):
-    """The size tells how far a reader may go; reading at the end gives nothing."""
+    """The answer holds the whole size; reading at the end gives nothing."""
     lab.store().write("log", b"hello")
     found = lab.store().read("log", offset)
     assert (found.data, found.size) == (data, 5)
@@ -71,7 +71,7 @@ def test_a_stale_generation_is_refused(lab):
 
 
 def test_a_lost_answer_to_a_write_is_not_repeated(lab):
-    """The error says that the outcome is not known; the object tells."""
+    """The error says that the outcome is unknown; the object shows it."""
     lab.local.fail_next("storage.objects.insert", ["drop-answer"])
     with pytest.raises(TransientError) as caught:
         lab.store().write("lease", b"one", if_generation=0)
@@ -134,7 +134,7 @@ def test_what_is_packed_is_not_unpacked(lab, tmp_path):
 
 
 def test_a_download_tells_its_size_before_any_byte_comes(lab, tmp_path):
-    """Who is told may end it: the file stays empty."""
+    """The callback that gets the size may refuse: the file stays empty."""
     store, reported = lab.store(), []
     store.write("large", b"x" * 5000)
     assert store.download("large", tmp_path / "file", reported.append) == store.sha256("large")

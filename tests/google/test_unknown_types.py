@@ -1,4 +1,4 @@
-"""Operations that name types, fields and details this client does not know: their id, done and error are kept."""
+"""Operations that name types, fields and details this client does not know: their id, done and error are read."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def body(kind, **more):
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_create_keeps_its_operation_whatever_type_its_metadata_has(kind):
-    """The id is what later shows a stockout; the time of creation is read from any type that tells it."""
+    """The id is what later shows a stockout; the time of creation is read from any type that has it."""
     with canned(lambda _: (200, body(kind))) as server:
         operation = TpuNodes(server.clients()).create(a_node())
     assert operation.id == NAME

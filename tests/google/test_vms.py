@@ -10,7 +10,7 @@ from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_vm, canned,
 
 
 def test_a_vm_is_created_and_observed():
-    """The VM that is seen has our name, label, state and addresses."""
+    """The observed VM has our name, label, state and addresses."""
     lab = a_lab()
     vms = vms_of(lab)
     operation = vms.create(a_vm())

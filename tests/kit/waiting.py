@@ -1,4 +1,4 @@
-"""The one place where tests wait in real time: for other processes, whose moments nothing tells."""
+"""The one place where tests wait in real time: for other processes, which give no signal."""
 
 import time
 from collections.abc import Callable

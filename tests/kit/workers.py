@@ -20,7 +20,7 @@ def workers(jobs, initializer=None):
 
 
 def _processors():
-    """Return the processors that may be used, or nothing to choose from where a system does not tell."""
+    """Return the processors that may be used, or nothing to choose from where the system does not say."""
     tell = getattr(os, "sched_getaffinity", None)
     return [None] if tell is None else sorted(tell(0))
 

@@ -43,7 +43,7 @@ def test_the_plan_says_what_a_tpu_that_deletes_itself_needs():
 
 
 def test_tpus_act_on_an_end_only_when_they_may_and_the_deployment_has_begun():
-    """What is switched off is told as 0, which disarms the machines that run already."""
+    """A deadline that is switched off is written as 0, which disarms the machines that run already."""
     assert expiry(ARMED, record(started_at=NOW)) == NOW + 7200
     assert expiry(ARMED, record(started_at=0.0)) == 0.0
     assert expiry(spec(), record(started_at=NOW)) == 0.0

@@ -116,7 +116,7 @@ def test_the_forecast():
 
 
 def test_what_is_not_known_yet_has_a_prior():
-    """A half, and four hours; then what was seen counts."""
+    """A half, and four hours; then what was observed counts."""
     assert (share_of(0, 0), life_of(0, 0)) == (0.5, 4 * HOUR)
     assert share_of(0, 8) == 0.1
     assert life_of(18 * HOUR, 9.5) == 2 * HOUR

@@ -1,4 +1,4 @@
-"""When the tasks of a job may begin, and what Slurm is told so that it knows."""
+"""When the tasks of a job may begin, and what is sent to Slurm for it."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_slurm_waits_for_every_array_of_the_job_before():
     ],
 )  # fmt: skip
 def test_slurm_gets_what_differs_and_nothing_else(wanted, queue, reported):
-    """A task that runs is never held; what a task waits for is told before its release."""
+    """A task that runs is never held; what a task waits for is set before its release."""
     assert corrections({"a": wanted}, queue) == reported
 
 

@@ -1,4 +1,4 @@
-"""What Slurm is told of users and priorities, and whose budget is spent."""
+"""What is sent to Slurm of users and priorities, and whose budget is spent."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a fleet's nodes did and for whom: what nobody told is not known, and every second has one row."""
+"""What a fleet's nodes did and for whom: what was not reported is unknown, and every second has one row."""
 
 from dataclasses import replace
 

@@ -101,7 +101,7 @@ def test_a_failed_push_is_not_repeated_at_once():
     ids=["no report", "a message"],
 )
 def test_a_start_tells_what_is_waited_for(beats, text):
-    """Of half a minute of "0 of 1" nobody could tell whether anything happens."""
+    """Half a minute of "0 of 1" does not show whether anything happens."""
     two = world(
         nodes=Present((node(workers=(Worker(0, "10.0.0.1", ""), Worker(1, "10.0.0.2", ""))),)),
         heartbeats=Present(beats),

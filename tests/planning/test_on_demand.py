@@ -54,7 +54,7 @@ def lost(hours, **changes):
 
 
 def test_the_pace_and_the_last_save_are_learned():
-    """From the first step on, by the slowest worker; a start before it tells nothing."""
+    """From the first step on, by the slowest worker; a start before it shows nothing."""
     reports = (
         beat(0, step=150, began_at=100, committed_step=140, committed_at=NOW - 50, progress_at=NOW,
              timings={"first_step": NOW - 500}),
@@ -114,7 +114,7 @@ def test_a_queued_request_is_given_up_before_the_slack_is_used_up():
 
 
 def test_a_create_whose_answer_is_open_is_not_doubled():
-    """Nothing is seen of it yet, and it may exist."""
+    """It is not observed yet, and it may exist."""
     assert asked(due(), begun(9.9, accepted=True, requested_at=NOW - 5)) is None
 
 

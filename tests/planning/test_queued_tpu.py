@@ -52,7 +52,7 @@ def looked(queued, nodes=(), was=None, at=NOW):
     ],
 )
 def test_queued_resource_and_node_are_one_tpu(state, alone, beside_ready):
-    """In every state there is one TPU, and it is the one that the states of both tell."""
+    """In every state there is one TPU, with the state that follows from both."""
     (without,) = merged((), (request(state),))
     (with_node,) = merged((node(),), (request(state),))
     assert (without.state, with_node.state) == (alone, beside_ready)

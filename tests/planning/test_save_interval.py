@@ -1,4 +1,4 @@
-"""What people are told of how often a job saves, and why."""
+"""What is shown of how often a job saves, and why."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_the_shortest_interval_of_a_slice_is_shown():
 
 
 def test_a_job_that_does_not_follow_its_interval_is_named():
-    """Some programs save by steps, whatever they are told; up to twice the interval is no fault."""
+    """Some programs save by steps, whatever the interval; up to twice the interval is no fault."""
     follows, ignores = (
         reported_interval((beat(save_every=60.0, save_apart=apart),)).text for apart in (110.0, 600.0)
     )

@@ -1,4 +1,4 @@
-"""Sidecars: which settings are refused, and when running machines are told about new ones."""
+"""Sidecars: which settings are refused, and when new ones are sent to running machines."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ BOTH = SidecarsSpec(TensorboardSpec(), JupyterSpec(on="tpu"))
 
 
 def about_sidecars(spec, world, record):
-    """Return the machines that a pass tells something."""
+    """Return the machines to which a pass sends settings."""
     return [c.name for c in decide(spec, world, record).changes if c.kind is Kind.SIDECARS]
 
 
@@ -37,7 +37,7 @@ def test_without_sidecars_no_machine_is_notified():
 
 
 def test_a_changed_setting_reaches_its_machine_only():
-    """The other machine and the job are left alone; when told, there is nothing more to do."""
+    """The other machine and the job are left alone; once sent, there is nothing more to do."""
     spec = worlds.spec(sidecars=BOTH)
     record = settled(spec)
     assert decide(spec, worlds.world(), record).empty
@@ -48,7 +48,7 @@ def test_a_changed_setting_reaches_its_machine_only():
 
 
 def test_a_sidecar_that_is_not_wanted_any_more_is_stopped():
-    """Its machine is told, too; moved to another machine, both are."""
+    """The settings go to its machine, too; after a move, to both."""
     record = settled(worlds.spec(sidecars=BOTH))
     gone = worlds.spec(sidecars=replace(BOTH, tensorboard="none"))
     assert about_sidecars(gone, worlds.world(), record) == ["demo-vm"]

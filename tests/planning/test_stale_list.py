@@ -1,4 +1,4 @@
-"""A list of TPUs that is older than one seen before says nothing."""
+"""A list of TPUs that is older than an earlier one shows nothing."""
 
 from dataclasses import replace
 

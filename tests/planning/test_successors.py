@@ -125,7 +125,7 @@ def test_a_tpu_that_has_saved_goes_at_once_and_nothing_is_requested_twice():
 
 
 def test_a_tpu_that_is_lost_before_it_has_saved_gets_a_successor_too():
-    """The look that shows it lost tells of the loss; the next one has the successor."""
+    """The observation that shows it lost reports the loss; the next one has the successor."""
     lost = observed(replace(FIRST, state=NodeState.PREEMPTED), second())
     made = update_record(asked(), lost)
     assert made.node.incarnation == 1

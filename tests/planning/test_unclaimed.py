@@ -1,4 +1,4 @@
-"""An end without a checkpoint: never done, no machine goes before its files are kept, and people read which."""
+"""An end without a checkpoint: never done, no machine goes before its files are uploaded, and they are named."""
 
 from dataclasses import replace
 
@@ -156,7 +156,7 @@ def test_a_running_job_that_saves_in_vain_is_reported(fields, text):
 
 
 def test_a_target_for_failures_is_notified_of_this_end():
-    """And nobody is told that the job is done."""
+    """And no notification says that the job is done."""
     plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))
     found = due(spec(), world(), record(), plan.outcome, plan.reason, 0.0)
 

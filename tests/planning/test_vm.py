@@ -16,7 +16,7 @@ SPEC = make_spec(vm={})
 
 
 def story(*looks):
-    """Return the last world and the record after looks at the VM: pairs of seconds and what was seen."""
+    """Return the last world and the record after observations of the VM, as pairs of seconds and result."""
     record = record_of(vm_accepted=True, bucket_observed=True, bucket_ready=True)
     for seconds, observed in looks:
         now = world(vm=observed, observed_at=NOW + seconds)

@@ -74,7 +74,7 @@ def test_the_disk_of_a_stopped_vm_is_billed_until_the_vm_is_gone():
     ids=lambda one: type(one).__name__,
 )
 def test_only_a_sure_absence_of_the_vm_ends_the_bill_of_its_disk(vm, still):
-    """A stop ends the bill of the machine alone, and what could not be seen ends nothing."""
+    """A stop ends the bill of the machine alone, and what could not be observed ends nothing."""
     running = update_record(record(), world(vm=Present(Vm("v", ZONE, VmState.RUNNING)), observed_at=NOW - 60))
     after = update_record(running, world(vm=vm, observed_at=NOW))
     assert [disk.until is None for disk in after.disks] == [still]

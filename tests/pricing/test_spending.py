@@ -185,7 +185,7 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
 
 
 def test_an_unknown_price_is_named_and_skipped():
-    """The rest is still told."""
+    """The rest is still shown."""
     mars = Span(Kind.NODE, "demo-tpu-g1", "mars-central1-a", T0, T0 + 3600)
     found = spending(SPEC, CATALOG, record(spans=(mars, VM)), [], T0 + 3600)
     assert "TPU v5litepod-8 in mars-central1-a" in found.unknown

@@ -1,4 +1,4 @@
-"""examples/accelerate: save_state and load_state lose no save, and no batch is seen twice or left out."""
+"""examples/accelerate: save_state and load_state lose no save, and no batch is used twice or left out."""
 
 import pytest
 

@@ -119,7 +119,7 @@ def test_checkpoint_becomes_a_hugging_face_model(recipe, straight):
     reader = f"sh {EXAMPLES}/hf-clm/venv.sh python check_hf.py hf"
     text = recipe.run(reader, INSTALL_SECONDS)
     assert "no missing keys, no unexpected keys" in text
-    # The check can fail: a lost tensor and a changed one are seen.
+    # The check can fail: a lost tensor and a changed one are found.
     cut = (
         "from safetensors.numpy import load_file, save_file; w = load_file('hf/model.safetensors'); "
         "w.pop('cls.predictions.bias'); save_file(w, 'hf/model.safetensors', {'format': 'pt'})"

@@ -93,6 +93,6 @@ def test_tensorboard_and_jupyter_answer_only_to_those_who_may(stage):
 
 
 def _small(program) -> bool:
-    """Tell whether an environment is the sidecar's: the one with gcsfs and without TensorFlow."""
+    """Return whether an environment is the sidecar's: the one with gcsfs and without TensorFlow."""
     packages = {path.name for path in program.parent.parent.glob("lib/python3*/site-packages/*")}
     return "gcsfs" in packages and "tensorflow" not in packages

@@ -28,7 +28,7 @@ PATIENCE = 120.0
 
 
 class FastClock(SystemClock):
-    """Tell a time that goes *rate* times as fast as the real one, the same in every process."""
+    """Return a time that goes *rate* times as fast as the real one, the same in every process."""
 
     def __init__(self, rate):
         self._rate = rate

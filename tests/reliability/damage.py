@@ -15,7 +15,7 @@ def cuts(data):
 
 
 def flips(data, bits):
-    """Yield *data* with one bit changed, *bits* times for each byte; which bits, the place tells."""
+    """Yield *data* with one bit changed, *bits* times for each byte; which bits depends on the position."""
     for place in range(len(data)):
         for number in range(bits):
             changed = data[place] ^ (1 << (place + number) % 8)

@@ -282,7 +282,7 @@ def test_of_many_processes_of_a_computer_one_has_its_lock(processes, tmp_path):
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_the_lock_of_a_computer_ends_with_its_process_and_not_before(paused, tmp_path):
-    """While the holder lives, paused or not, others are told which process it is; a killed one frees it at once."""
+    """While the holder lives, paused or not, the error of others names the process; a kill frees it at once."""
     roles = [{"folder": str(tmp_path), "kind": kind} for kind in ("keep_locked", "try_lock")]
     with playing(roles):
         pid = until(lambda: read(tmp_path, "held"), "the lock is held", PATIENCE, 0.005)["pid"]

@@ -1,5 +1,5 @@
 """
-Torn state: whatever byte of what tpuctl stores is cut off or changed, it is seen or it does no harm.
+Torn state: whatever byte of what tpuctl stores is cut off or changed, it is detected or does no harm.
 
 Every offset of every file is loaded as the next command would; a sample of them is followed by a whole `up`.
 .ci/reliability flips all 8 bits of each byte and follows more (TPUCTL_TORN_BITS, TPUCTL_TORN_WATCHES).
@@ -94,7 +94,7 @@ def test_a_record_on_this_computer_is_whole_or_found_to_be_damaged(state, tmp_pa
 
 
 def test_a_record_in_the_bucket_is_whole_or_replaced_by_the_one_here(state, tmp_path):
-    """Its generation is kept, so that the next write replaces exactly what was read."""
+    """Its generation is remembered, so that the next write replaces exactly what was read."""
     data, outcomes = state.get(RECORD), Counter()
     path, store = tmp_path / "record.json", store_of(state)
     path.write_bytes(data)
@@ -166,9 +166,9 @@ def test_no_damage_gives_the_lease_of_a_living_holder_away(state):
 @pytest.mark.parametrize("over", [False, True])
 def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over):
     """
-    What `up` wanted is kept beside the record, and by it an expired deployment is ended: only if it is whole.
+    What `up` wanted is stored beside the record, and by it an expired deployment is ended: only if it is whole.
 
-    A damaged one is told of, since nobody ends that deployment here.
+    A damaged one is reported, since nothing here ends that deployment.
     """
     said = []
     spec = a_spec(watch__ttl="1d")
@@ -257,7 +257,7 @@ def test_the_next_command_goes_on_with_what_is_there(state, kind):
 
 
 def test_what_is_rebuilt_is_what_was_there(state):
-    """Journal and reports tell of everything that lives what the record tells."""
+    """Journal and reports show the same of everything that exists as the record."""
     whole = state.up().record
     again = rebuilt(store_of(state))
     for reported in ("incarnation", "zone", "zones_used", "accepted", "vm_accepted", "bucket_seen"):

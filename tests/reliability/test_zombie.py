@@ -4,7 +4,7 @@ A zombie: a worker that was paused, replaced, and goes on writing. It spoils no 
 Each schedule pauses the old incarnation in front of one of its requests, lets its replacement make some,
 wakes the old one for some or for all of its own, and then lets both end. After each write to the bucket:
 every checkpoint that counts is whole and one incarnation's own, the newest one is never older than before,
-the old incarnation touches nothing of its replacement's, and it commits nothing once it could have seen that
+the old incarnation touches nothing of its replacement's, and it commits nothing once it could have observed that
 it is replaced.
 
 .ci/reliability plays thousands of schedules (TPUCTL_ZOMBIE_STRIDE, 1 is all); the normal suite some dozens.
@@ -72,7 +72,7 @@ def schedules(stage, stride):
     """
     Return some of all (first, second, third): requests of the old one, of the new one, of the old one again.
 
-    With a *stride* above 1 those are kept that pause right after a look for a replacement, and some others.
+    With a *stride* above 1 those run that pause right after a check for a replacement, and some others.
     """
     world = stage.play([("g1", math.inf)])
     old, new = world.requests["g1"], world.requests["g2"]

@@ -35,7 +35,7 @@ def beat(incarnation, began, step, resumed_from=None, **more):
 
 
 def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reason="", now=T + 5000, **more):
-    """Return all that a report tells; the texts are what others could have written."""
+    """Return all that a report contains; the texts are what others could have written."""
     spec = replace(make_spec(), name=name)
     beats = (
         beat(1, T, 120, message=message),

@@ -1,4 +1,4 @@
-"""Report and dashboard in a real browser: seen, readable on a telephone, light and dark, without complaints."""
+"""Report and dashboard in a real browser: visible, readable on a telephone, light and dark, without complaints."""
 
 import socket
 import threading

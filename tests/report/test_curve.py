@@ -49,7 +49,7 @@ def test_each_program_has_a_curve(sample):
 
 
 def test_own_patterns_count_in_the_report_too():
-    """They are what the agent is told."""
+    """They are what the agent gets."""
     assert losses(
         [], [], [(1, "round 7 cost 0.5")], '{"step": "round (\\\\d+)", "loss": "cost ([0-9.]+)"}'
     ) == {1: [(7, 0.5)]}

@@ -13,7 +13,7 @@ HOST = f"127.0.0.1:{PORT}"
 
 
 def made(page=lambda wanted: "<main>told</main>", failed=pytest.fail):
-    """Return a dashboard that nobody listens for; *failed* is told of its bugs."""
+    """Return a dashboard that nobody listens for; *failed* is called with its bugs."""
     return Dashboard(page, PORT, failed)
 
 
@@ -167,4 +167,4 @@ def test_an_error_of_the_dashboard_is_shown_without_its_inside(capsys, tmp_path,
     assert str(story) in line
     assert "Traceback" in story.read_text()
     assert ask(app, f"{app.folder}page", token=app.token)[0] == 200
-    assert ask(app, f"{app.folder}page", token=app.token)[0] == 200, "a page is kept for some seconds"
+    assert ask(app, f"{app.folder}page", token=app.token)[0] == 200, "a page is cached for some seconds"

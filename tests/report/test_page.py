@@ -1,4 +1,4 @@
-"""The report's page: what it tells, that it needs nobody else, and that no text of others becomes part of it."""
+"""The report's page: what it shows, that it loads nothing, and that no text of others becomes part of it."""
 
 import re
 from dataclasses import replace

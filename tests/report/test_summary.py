@@ -57,7 +57,7 @@ def test_steps_redone_are_those_between_checkpoint_and_loss():
     ],
 )
 def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, counts):
-    """At most until its loss was seen, here 3 s; one that reported its end, or its last save, has not."""
+    """At most until its loss was observed, here 3 s; one that reported its end, or its last save, has not."""
     observed = [Event(T + 3, "preempted", "", {"incarnation": 1})]
     lost = replace(beat(1, 57), **before)
     found = summary([lost, beat(2, 100, resumed)], observed)
@@ -187,7 +187,7 @@ UNTOLD = {"boot": T, "fetched": T + 1, "spawned": T + 2}
     ids=["no step", "saves only"],
 )
 def test_what_was_not_counted_is_not_known(first):
-    """Nothing lost and nothing gained are figures too; a job that tells no steps has neither."""
+    """Nothing lost and nothing gained are figures too; a job that reports no steps has neither."""
     found = summary([first, beat(2, 100, 50, progress_from="lines", timings=UNTOLD)])
     assert (found.steps_redone, found.goodput) == (None, None)
     assert summary([first]).steps_redone == 0, "nothing was lost"
@@ -205,7 +205,7 @@ def test_steps_before_a_restart_on_the_same_machine_are_useful_too():
 
 
 def test_a_deployment_that_was_opened_again_came_back_from_nothing():
-    """Its second life begins at step 0: nothing was redone, no way back is told, the first one counts whole."""
+    """Its second life begins at step 0: nothing was redone, no recovery is listed, the first one counts whole."""
     done = beat(1, step=100, timings={"first_step": T - 90}, progress_at=T)
     again = beat(
         2, step=50, timings={"first_step": T + 10, "boot": T, "fetched": T, "spawned": T}, progress_at=T + 40

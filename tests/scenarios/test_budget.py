@@ -2,7 +2,7 @@
 
 
 def test_status_and_explain_judge_a_budget_as_the_watch_does(cloud, user):
-    """Between the lower and the upper price it is used up already: nobody is told that all goes on."""
+    """Between the lower and the upper price it is used up already: nothing is printed that says the job goes on."""
     user.up()
     cloud.wait(1800)
     before = user.run("status", "--fresh", "--json").document

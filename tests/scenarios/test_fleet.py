@@ -98,7 +98,7 @@ def test_up_asks_the_other_zones_where_one_has_no_quota_and_the_watch_says_it_in
 
 
 def test_what_was_cancelled_ends_in_slurm_too_when_the_command_was_killed_half_way(cloud, owner):
-    """The watch tells Slurm what the bucket says, and queues none of it when Slurm has forgotten everything."""
+    """The watch sends Slurm what the bucket says, and queues none of it when Slurm has forgotten everything."""
     owner.up("--yes")
     owner.submit(tasks=5, steps=600)
     assert owner.run("cancel", "sweep", kill=("slurm", "before")).code is None

@@ -47,7 +47,7 @@ def test_a_spoiled_job_is_submitted_again_as_its_error_says(cloud, owner):
 
 
 def test_a_job_that_slurm_refuses_is_named_and_the_others_are_queued(cloud, owner):
-    """Whoever submits it is told too."""
+    """The user who submits it gets the warning too."""
     (controller,) = cloud.machines.fleet.controllers.values()
     controller.refused = {"bad"}
     said = owner.run("watch", interrupt=1200, patience=7200)

@@ -39,7 +39,7 @@ def test_s01_a_create_whose_answer_is_lost_makes_one_node(cloud, user, observed)
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_s02_a_kill_between_create_and_record_loses_no_node(cloud, user, when):
-    """Names and labels tell what was made, also to another computer with nothing but the file."""
+    """Names and labels show what was created, also to another computer with nothing but the file."""
     assert user.run("up", kill=("tpu.nodes.create", when)).code is None
     cloud.wait(120)
     made = [G1] if when == "after" else []

@@ -63,7 +63,7 @@ def test_without_tpu_no_tpu_is_asked_for(cloud):
 
 @pytest.mark.parametrize(("call", "when"), KILLS)
 def test_killed_at_a_call_the_next_self_test_deletes_the_leftovers(cloud, call, when):
-    """It is found by its folder, whatever the killed one had told the bucket."""
+    """It is found by its folder, whatever the killed one had written to the bucket."""
     ends(cloud)
     user = User(cloud)
     killed = user.type(*WORDS, kill=(call, when))

@@ -280,7 +280,7 @@ def test_our_task_of_skypilot_comes_back_as_the_same_deployment(seed):
 
 
 def test_no_setting_is_passed_over():
-    """Each one is kept by all, or the table says what becomes of it."""
+    """Each one is in all exports, or the table says what becomes of it."""
     for key, setting in settings().items():
         if not setting.section:
             assert (key in EVERYWHERE) != bool(entry(key)), key

@@ -47,7 +47,7 @@ def scratch() -> Iterator[list[str]]:
 
 
 def test_boot_prepares_the_machine_and_starts_the_job(box, cloud):
-    """One boot: files with their modes, the agent verified, the job started with everything it is told."""
+    """One boot: files with their modes, the agent verified, the job started with all of its settings."""
     endpoints = "a:1:10.0.0.1,b:2:10.0.0.2,c:3:10.0.0.3"
     cloud.attributes = {"agent-worker-number": "2", "worker-network-endpoints": endpoints}
     hostile = "'; touch C #\n$(touch C)"

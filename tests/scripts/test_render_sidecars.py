@@ -111,7 +111,7 @@ def machine(tmp_path, cloud):
 
 
 def test_boot_starts_both_on_loopback_and_changes_reach_them(machine, cloud):
-    """Start, crash, cron, other settings, none at all: each as told, and the other one undisturbed."""
+    """Start, crash, cron, other settings, none at all: each as set, and the other one undisturbed."""
     first, second, third = free_port(), free_port(), free_port()
     done = machine.up(cloud, wanted(first, second))
     assert (done.returncode, done.stderr) == (0, "")
@@ -171,7 +171,7 @@ def test_boot_starts_both_on_loopback_and_changes_reach_them(machine, cloud):
 
 
 def test_a_sidecar_that_fails_says_so_and_the_boot_goes_on(machine, cloud):
-    """The boot goes on; state and log tell why."""
+    """The boot goes on; state and log say why."""
     port = free_port()
     for folder in fake_environments(machine.folder / "broken").iterdir():
         (folder / "bin/broken").touch()

@@ -1,4 +1,4 @@
-"""What slurm.sh does for the queue by itself, with programs of Slurm that only note what they are told."""
+"""What slurm.sh does for the queue by itself, with programs of Slurm that only log their arguments."""
 
 import os
 import subprocess

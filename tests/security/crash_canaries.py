@@ -145,7 +145,7 @@ STORIES = (
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Take notices, or refuse them; the paths are kept outside of what is searched."""
+    """Accept notifications, or refuse them; the paths are stored outside of what is searched."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))

@@ -216,7 +216,7 @@ def test_a_caller_without_a_token_is_known_by_his_machine(lab):
 def test_a_machine_without_the_scope_changes_nothing_elsewhere_and_reads_no_secret(
     lab, method, path, refused
 ):
-    """It needs no token for that: its connection tells; with the scope for every API it may."""
+    """It needs no token for that, as its connection identifies it; with the scope for every API it may."""
     tpu = next(one for one in lab.cloud.machines() if one.kind == "tpu")
     wide = next(one for one in lab.cloud.machines() if one.kind == "vm")
     wide = replace(wide, scopes=(CLOUD_PLATFORM,))

@@ -31,7 +31,7 @@ class Shelf:
 
 
 def test_log_and_reports_leave_the_bucket_once():
-    """A log that tells no step is read for the curve; a machine may make it as long as it likes."""
+    """A log without a step is read for the curve; a machine may make it as long as it likes."""
     beat = json.dumps({"incarnation": 1, "worker": 0, "workers": 1, "phase": "run"}).encode()
     name = "logs/g1/w0/000001.log"
     shelf = Shelf(**{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": beat})

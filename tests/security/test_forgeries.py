@@ -220,7 +220,7 @@ def test_faults_that_alternate_are_each_reported_once(lab, monkeypatch):
 
 
 def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
-    """What is printed, published or told is no part of what keeps the budget."""
+    """What is printed, published or sent is no part of what enforces the budget."""
     controller = lab.up(a_spec(watch__ttl="1h"))
 
     def broken(result):
@@ -232,7 +232,7 @@ def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
 
 
 def test_a_fault_in_showing_a_pass_stops_neither_notifications_nor_the_status(lab):
-    """Notices go out, and the status is published, whatever cannot be drawn; it is told once."""
+    """Notifications go out, and the status is published, whatever cannot be drawn; it is reported once."""
     controller, observed = lab.up(a_spec(watch__ttl="1h")), []
 
     def broken(result):

@@ -67,7 +67,7 @@ def test_who_names_the_address_is_no_page():
 @pytest.mark.e2e
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_what_a_real_browser_sends_for_such_a_page_is_refused(tmp_path):
-    """It was told to look like curl."""
+    """It was set to look like curl."""
     observed = []
 
     class Rebound(BaseHTTPRequestHandler):

@@ -66,5 +66,5 @@ def test_outputs_that_no_folder_can_hold_do_not_stop_the_next_machine(tmp_path, 
 
 
 def test_a_manifest_under_another_name_than_its_own_does_not_count(tmp_path):
-    """A worker tells of itself only."""
+    """A worker reports of itself only."""
     assert bring(Bucket(["a"], "g1/w1"), tmp_path / "saves") == []

@@ -1,4 +1,4 @@
-"""Commands on the local cloud: once it has ended, another user who takes its port is told nothing."""
+"""Commands on the local cloud: once it has ended, another user who takes its port gets nothing."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ COMMANDS = {
 
 @pytest.fixture
 def squatted(tmp_path, monkeypatch):
-    """Let somebody serve at the port of a local cloud that seems to run; return what he is told."""
+    """Serve at the port of a local cloud that seems to run; return what is sent there."""
     started = []
 
     def serve(who):

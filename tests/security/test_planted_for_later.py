@@ -69,7 +69,7 @@ def test_what_is_no_count_is_none(value):
 
 @pytest.mark.parametrize("said", ["[]", "1", "null", "[" * 100_000, "{}", ""])
 def test_what_is_no_state_of_a_loop_is_an_error_and_no_bug(said):
-    """A job with `run_on: vm` is root on the machine that tells it."""
+    """A job with `run_on: vm` is root on the machine that reports it."""
     done = SimpleNamespace(exit_code=0, stdout=said, stderr="")
     with pytest.raises(RemoteError, match="cannot be read"):
         loop_on_vm.observe(SimpleNamespace(run_elevated=lambda *_: [done]), SimpleNamespace(name="vm"))

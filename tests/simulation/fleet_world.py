@@ -396,7 +396,7 @@ class FleetLife:
             raise Wrong(f"F1 {when} the queue has forgotten {sorted(missing)}")
 
     def fill(self, life):
-        """Tell what came of it."""
+        """Return what came of it."""
         life.nodes, life.tasks = self.case.nodes, sum(tasks for tasks, _ in self.jobs.values())
         life.starts, life.commits, life.fenced = self.book.starts, self.book.commits, self.book.fenced
         life.minutes, life.calls = self.cloud.clock.monotonic() / 60, self.calls

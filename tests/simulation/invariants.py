@@ -30,7 +30,7 @@ class Live:
 
 
 def own_fault(text):
-    """Return *text* if it tells of an error of ours that a pass has survived: it would hide what it broke."""
+    """Return *text* if it reports an error of ours that a pass has survived: it would hide what it broke."""
     return f"an error of the code: {text}" if OWN_FAULT in text else ""
 
 
@@ -116,7 +116,7 @@ def i6_within_budget(usd, budget, usd_hour, seconds):
 
 def i7_sure(changes, unseen):
     """
-    I7 no false "gone": nothing is changed of a kind that was not seen completely in this very pass.
+    I7 no false "gone": nothing is changed of a kind that was not observed completely in this very pass.
 
     *unseen* holds the kinds whose last look met an error, a time-out or a partial answer.
     """
@@ -132,12 +132,12 @@ def i7_healthy(node, good_since, pass_began):
 
 
 def i8_truly(reported, really):
-    """I8 no false "done": told only when every worker of one incarnation has reached the target."""
+    """I8 no false "done": reported only when every worker of one incarnation has reached the target."""
     return "said to be done, but it is not" if reported and not really else ""
 
 
 def i8_saved(outcome, complete, retained):
-    """I8 no end without what was trained: done with a complete checkpoint, unclaimed with every file kept."""
+    """I8 no end without what was trained: done with a complete checkpoint, unclaimed with every file uploaded."""
     if outcome is Outcome.DONE and not complete:
         return "said to be done, and the bucket holds no complete checkpoint"
     missing = outcome is Outcome.UNCLAIMED and not retained

@@ -137,7 +137,7 @@ class Gang:
         self._commit(0, step, done)
 
     def _bring(self, worker):
-        """Let *worker* bring its files, then the next one; only then is the end told, and never as done."""
+        """Let *worker* bring its files, then the next one; only then is the end reported, and never as done."""
         if self._frozen() or self._fenced():
             return
         self._report("ended")
@@ -164,7 +164,7 @@ class Gang:
         self.bucket.put(unclaimed_manifest.manifest_name(self.incarnation, worker), one.text().encode())
 
     def _kept_before(self):
-        """Say whether an earlier machine has kept what this very job had trained to its end."""
+        """Return whether an earlier machine has uploaded what this very job had trained to its end."""
         return bool(ended_before(self.bucket.unclaimed(), self.incarnation, self.bundle, "s"))
 
     def _commit(self, worker, step, done):

@@ -28,7 +28,7 @@ class SimulatedUser:
     """
     One person with one deployment and two computers, `a` and `b`.
 
-    *ended* is the outcome that a command told, *down* the time since when all is gone. *wants_up* says that
+    *ended* is the outcome that a command reported, *down* the time since when all is gone. *wants_up* says that
     no `up` has come to its end since the last one was wanted.
     """
 

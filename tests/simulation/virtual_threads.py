@@ -185,7 +185,7 @@ def wake_all(queue):
 
 class HostClock:
     """
-    The clock of one process: virtual time, told wrongly by its skew; waiting hands control on.
+    The clock of one process: virtual time, wrong by its skew; waiting passes control on.
 
     *longer* says by how many seconds a wait grows.
     """

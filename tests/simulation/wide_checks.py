@@ -145,7 +145,7 @@ class WideChecks:
         self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), loop.name)
 
     def over(self, loop, outcome):
-        """Check what a command told at its end."""
+        """Check what a command reported at its end."""
         done = any(d == loop.name for d, _ in self.world.machines.truly_done)
         self.demand("I8", invariants.i8_truly(outcome.value == "done", done), loop.name)
 

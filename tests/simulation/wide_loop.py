@@ -1,7 +1,7 @@
 """
 The loop of one deployment in a wide life: real passes, made when something can have changed.
 
-A pass is a function of what is seen, of the record and of time that has passed. So a loop that found
+A pass is a function of what is observed, of the record and of time that has passed. So a loop that found
 nothing to do and nothing to wait for sleeps until there is news of its machines, until its budget or its
 time to live ends, or until a day is over; one that waits looks at growing distances. After news it looks
 when its poll would have.
@@ -32,7 +32,7 @@ LONGEST_STRETCH = 240.0
 
 
 class Pauses:
-    """The clock of a loop: it tells the time, and notes the pause that is asked for instead of making it."""
+    """The clock of a loop: it returns the time, and records the requested pause instead of making it."""
 
     def __init__(self, clock, passing=None):
         self.now, self.monotonic, self.asked = clock.now, clock.monotonic, 0.0

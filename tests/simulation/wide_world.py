@@ -80,7 +80,7 @@ class Host:
 
 
 class WideWorld:
-    """Everything of one wide life. *news* is told which deployment has something new to see."""
+    """Everything of one wide life. *news* is called with each deployment that has something new."""
 
     def __init__(self, case, trace):
         self.case, self.scheduler = case, Scheduler()
@@ -166,7 +166,7 @@ class WideWorld:
                 self.tell(arg)
 
     def tell(self, name):
-        """Tell the controller of the resource called *name* that there is something new."""
+        """Notify the controller of the resource called *name*."""
         found = _OURS.search(name)
         if found and found[1] in self.specs:
             self.news(found[1])

@@ -55,7 +55,7 @@ from tests.simulation.wire import Network
 CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
 DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
 STRETCH = (0, 0, 0, 0, 600, 600, 3600, 3600, 3600, 6 * 3600, 6 * 3600, 6 * 3600)
-"""Seconds by which the pauses of a settled day grow: the loop is seen at many moments, not every 15 s."""
+"""Seconds by which the pauses of a settled day grow: the loop is observed at many moments, not every 15 s."""
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 shared_catalog = cache(load_catalog)
 decoded = lru_cache(decode)
@@ -313,7 +313,7 @@ class Controller:
             yield
 
     def watcher(self, began):
-        """Return the loop; *began* is told of each pass before it looks."""
+        """Return the loop; *began* is called before each pass observes."""
         # Some live as one of many do, whose passes wait while nothing but a list can change their plans.
         watcher = Watcher(self.deployment, calm=self.world.case.seed % 4 == 3)
         watcher._wake_object._store = Ears(

@@ -178,7 +178,7 @@ class ChaosMachine:
         self.loop.run(self.proxy.drop())
 
     def strike_at(self, gate: str, hold: bool = False) -> None:
-        """Let the network go bad when the machine comes to *gate*; then let it go on, unless told to *hold* it."""
+        """Let the network go bad when the machine comes to *gate*; then let it go on, unless *hold* is true."""
         (self.gates / f"{gate}.go").unlink()
 
         def watch() -> None:

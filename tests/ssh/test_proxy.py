@@ -74,7 +74,7 @@ def test_the_proxy_ends_when_the_client_is_gone(server, settings):
 
 
 def test_a_machine_that_hangs_up_at_once_is_tried_again(server, settings):
-    """It boots, or has too many clients; OpenSSH would give up, so it is told nothing."""
+    """It boots, or has too many clients; OpenSSH would give up, so nothing is passed on to it."""
 
     def machine():
         server.accept()[0].close()

@@ -1,4 +1,4 @@
-"""Folders travel whole or not at all, and a machine that sends an archive writes nowhere but where it was told."""
+"""Folders travel whole or not at all, and a machine that sends an archive writes nowhere but into its target."""
 
 import io
 import os

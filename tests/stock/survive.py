@@ -16,7 +16,7 @@ NOTICE_SECONDS = 120
 
 @dataclass(frozen=True)
 class Life:
-    """What was seen: the last heartbeats of the three machines, the job's line of `status`, and all objects."""
+    """What was observed: the last heartbeats of the three machines, the job's line of `status`, and all objects."""
 
     beats: tuple[dict[str, Any], ...]
     worker: Mapping[str, Any]
@@ -89,7 +89,7 @@ def survive(
     for beat in beats[1:]:
         # A program that does not find what was restored begins at step 0, and comes to the same end.
         assert beat["began_at"] is None or beat["began_at"] >= beat["resumed_from"], beat
-        assert not beat["committed_counted"], f"each of these programs tells the step of its saves: {beats}"
+        assert not beat["committed_counted"], f"each of these programs names the step of its saves: {beats}"
     assert beats[2]["phase"] == "done"
     assert beats[2]["committed_step"] >= beats[1]["committed_step"]
     logs = tuple(stage.logs(number) for number in (1, 2, 3))

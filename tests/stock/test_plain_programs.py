@@ -57,7 +57,7 @@ def test_one_file_of_numpy_replaced_in_place(stage, programs):
 
 @pytest.mark.e2e
 def test_one_checkpoint_of_pytorch_replaced_in_place(stage, programs, layouts):
-    """`ckpt.pt` of the small GPT repositories, which must be told to resume, and only when there is one."""
+    """`ckpt.pt` of the small GPT repositories, started with --init_from=resume only when there is one."""
     command = (
         f"python3 one_file_gpt.py --out_dir={OUT} --max_iters={STEPS} ${{TPUCTL_RESUME:+--init_from=resume}}"
     )

@@ -81,7 +81,7 @@ def a_network_tag_is_added():
             "open"
         ]:
             return True
-        time.sleep(0.2)  # the cloud carries it out, and this client does not tell when
+        time.sleep(0.2)  # the cloud carries it out, and this client does not say when
     return False
 
 

@@ -19,14 +19,14 @@ MAGIC = b"\x93NUMPY\x01\x00"
 
 
 def step_time():
-    """Take the time of a step; the last steps come only when the test has seen enough (STOCK_HURRY)."""
+    """Take the time of a step; the last steps come only once the test allows it (STOCK_HURRY)."""
     hurry = os.environ.get("STOCK_HURRY", "")
     # A step of a training program takes its time.
     time.sleep(0.0 if not hurry or os.path.exists(hurry) else 0.2)
 
 
 def wait_for_the_test():
-    """Do not end before the test has seen what it wants."""
+    """Do not end before the test allows it."""
     while os.environ.get("STOCK_HURRY") and not os.path.exists(os.environ["STOCK_HURRY"]):
         time.sleep(0.05)  # this program runs on a machine: nothing of ours is there to wait with
 
