@@ -126,7 +126,7 @@ class Tpuctl(_OfFile):
 
     def status(self, *, fresh: bool = False) -> dict[str, Any]:
         """Return the document of `tpuctl status --json`; *fresh* asks the cloud instead of a running watcher."""
-        return newest(open_for_status(self._choice, None, self._reporter), fresh=fresh)
+        return newest(open_for_status(self._choice, None, self._reporter), fresh=fresh).as_dict()
 
     def logs(self, *, worker: int | None = 0) -> list[str]:
         """Return the lines of the job's log so far, across machines; *worker* None means all workers."""

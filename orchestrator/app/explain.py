@@ -27,7 +27,7 @@ def explained(session: Session) -> Explanation:
     """Observe once and explain the observed state."""
     now = observe_now(session)
     held = holder_of(session, now.world)
-    watching = held and Watching(held["who"], held["command"], held["renewed_age_s"], held["where"] == "vm")
+    watching = held and Watching(held.who, held.command, held.renewed_age_s, held.where == "vm")
     journal = _journal(session.folder / "journal.jsonl")
     return explain(
         DeploymentFacts(

@@ -9,7 +9,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import read_bills
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
-from orchestrator.app.status.status import body_of, holder_of, observe_now
+from orchestrator.app.status.status import holder_of, observe_now, status_of
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store
@@ -98,7 +98,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     beats = found.value if isinstance(found, Present) else ()
     points = read_curve(session.store)
     return PageFacts(
-        status=body_of(session, observation, holder_of(session, world)),
+        status=status_of(session, observation, holder_of(session, world)),
         record=record,
         beats=beats,
         events=read_events(session.store),

@@ -217,7 +217,7 @@ def _parsed(lines: list[str]) -> Iterator[Any]:
 
 
 def _status(session: Session) -> dict[str, Any]:
-    return newest(session)
+    return newest(session).as_dict()
 
 
 def _events(session: Session) -> list[Any]:

@@ -14,6 +14,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.amounts import rate_text, saved_text, span_text
 from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import drawing
@@ -35,13 +36,13 @@ BAD = frozenset({"failed", "unclaimed", "spent", "refused"})
 @dataclass(frozen=True)
 class PageFacts:
     """
-    Hold the content of the page: *status* as in `status --json`; *now* is the end of the account.
+    Hold the content of the page; *now* is the end of the account.
 
     *points* are the watcher's (time, step, loss, incarnation), *checkpoints* (step, time) of those in the
     bucket.
     """
 
-    status: Mapping[str, Any]
+    status: DeploymentStatus
     record: Record
     beats: Sequence[Heartbeat]
     events: Sequence[Event]
@@ -146,15 +147,15 @@ def usd_shown(usd: float | None) -> str:
 
 def _head(facts: PageFacts) -> dict[str, Any]:
     status, summary = facts.status, facts.summary
-    outcome = status["outcome"]
-    nexts = "; ".join(status["next"])
+    outcome = status.outcome
+    nexts = "; ".join(status.next_steps)
     headline = (facts.record.reason or "the deployment has ended") if outcome else nexts
     if not headline:
-        headline = "the job runs" if status["workers"] else "nothing runs"
-    phases = sorted({worker["phase"] for worker in status["workers"]} - {"run"})
-    phases = phases or ["running"] * bool(status["workers"])
-    saved = [w["checkpoint"] for w in status["workers"] if w["checkpoint"] is not None]
-    ages = [w["checkpoint_age_s"] for w in status["workers"] if w["checkpoint_age_s"] is not None]
+        headline = "the job runs" if status.workers else "nothing runs"
+    phases = sorted({worker.phase for worker in status.workers} - {"run"})
+    phases = phases or ["running"] * bool(status.workers)
+    saved = [w.checkpoint for w in status.workers if w.checkpoint is not None]
+    ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint_age_s is not None]
     redone = UNKNOWN if summary.steps_redone is None else f"{summary.steps_redone:,}"
     lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
     began = f"began {stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
@@ -162,12 +163,12 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     used = len({span.name for span in facts.record.spans if span.kind is Kind.NODE})
     free = " A rehearsal on the local cloud: nothing is billed." if facts.unbilled else ""
     return {
-        "name": status["name"],
+        "name": status.name,
         "state": outcome or ", ".join(phases) or "-",
         "headline": headline,
         "alarm": outcome in BAD,
         "over": bool(outcome),
-        "about": f"Project {status['project']}, {began}as of {stamp(facts.now)} UTC.{free}",
+        "about": f"Project {status.project}, {began}as of {stamp(facts.now)} UTC.{free}",
         "unbilled": facts.unbilled,
         "hero": _hero(facts),
         "bar": _bar(facts),
@@ -197,7 +198,7 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
     if summary.wall_seconds:
         found.append(_tile("in", span_text(summary.wall_seconds), ""))
     # A preemption counts as survived once the job trains again or has succeeded, not in the first minute.
-    survived = "survived" if facts.status["outcome"] == "done" or _trains(facts) else ""
+    survived = "survived" if facts.status.outcome == "done" or _trains(facts) else ""
     found.append(
         _tile("", f"{lost or 'no'}", f"preemption{'' if lost == 1 else 's'} {survived if lost else ''}")
     )
@@ -212,13 +213,13 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
 
 def _trains(facts: PageFacts) -> bool:
     """Say whether the newest TPU trains: every worker reports that its job runs."""
-    workers = facts.status["workers"]
-    return bool(workers) and all(worker["phase"] == "run" for worker in workers)
+    workers = facts.status.workers
+    return bool(workers) and all(worker.phase == "run" for worker in workers)
 
 
 def _target(facts: PageFacts) -> int | None:
-    totals = (worker.get("total_steps") for worker in facts.status["workers"])
-    return facts.status["target_steps"] or next(filter(None, totals), None)
+    totals = (worker.total_steps for worker in facts.status.workers)
+    return facts.status.target_steps or next(filter(None, totals), None)
 
 
 def _bar(facts: PageFacts) -> dict[str, Any] | None:
@@ -227,11 +228,12 @@ def _bar(facts: PageFacts) -> dict[str, Any] | None:
     if not target or step is None:
         return None
     text = f"step {step:,} of {target:,}, {min(1.0, step / target):.0%}"
-    rates = [worker.get("rate") for worker in facts.status["workers"]]
-    if _trains(facts) and all(rates):
+    workers = facts.status.workers
+    rates = [worker.rate for worker in workers if worker.rate]
+    if _trains(facts) and len(rates) == len(workers):
         text += f", {rate_text(min(rates))}"
-    eta = facts.status.get("eta_s")
-    if eta is not None and not facts.status["outcome"]:
+    eta = facts.status.eta_s
+    if eta is not None and not facts.status.outcome:
         until = stamp(facts.now + eta)[0 if eta > 86400 else 11 : 16]
         text += f", about {span_text(eta)} left (until {until} UTC)"
     return {"share": round(min(100.0, 100 * step / target), 2), "text": text}

@@ -20,6 +20,7 @@ from orchestrator.app.this_computer.quick_status import _may_be_over, keep_mark,
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.units import Duration
 from orchestrator.engine.publish.published_status import Publisher
 from orchestrator.engine.records.record_format import encode
@@ -78,7 +79,9 @@ def watched(tmp_path, monkeypatch):
     retained(session)
     me = this_process("watch", time.time())
     (session.folder / "holder").write_bytes(me.to_json())
-    Publisher(None, session.folder, me.id).publish(BODY, "news", time.time(), usable=False)
+    Publisher(None, session.folder, me.id).publish(
+        DeploymentStatus.from_dict(BODY), "news", time.time(), usable=False
+    )
     return session
 
 
@@ -102,10 +105,10 @@ def test_the_quick_status_imports_neither_clients_nor_the_file_reader(watched):
 
 def test_the_quick_status_answers_for_a_file_a_name_and_a_folder_below(watched, monkeypatch, capsys):
     """As the long way finds them; with `seen` in the JSON too."""
-    assert published_on("gcp", None, "mine").body == BODY
-    assert published_on("gcp", Path("tpuctl.yaml"), None).body == BODY
+    assert published_on("gcp", None, "mine").status == DeploymentStatus.from_dict(BODY)
+    assert published_on("gcp", Path("tpuctl.yaml"), None).status == DeploymentStatus.from_dict(BODY)
     monkeypatch.chdir("src")
-    assert published_on("gcp", None, None).body == BODY
+    assert published_on("gcp", None, None).status == DeploymentStatus.from_dict(BODY)
     code, out, err = here(capsys, "status", "--json")
     assert (code, err, json.loads(out)["seen"]["by"]) == (0, "", "the watcher")
 

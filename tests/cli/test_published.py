@@ -15,6 +15,7 @@ from orchestrator.domain.lease import Holder
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.publish.published_copy import published_here
 from orchestrator.engine.publish.published_status import Publisher
+from tests.cli.test_status_view import body
 from tests.kit.cloud import Cloud
 from tests.kit.user import Process, User
 
@@ -113,7 +114,7 @@ def test_a_snapshot_counts_for_a_minute(age, counts, tmp_path):
     """An old one does not, nor one from the future: then clocks differ, and its age means nothing."""
     holder = Holder("x", "me@here", "watch", 0.0)
     (tmp_path / "holder").write_bytes(holder.to_json())
-    Publisher(None, tmp_path, "x").publish({"name": "demo"}, "news", 1000.0, usable=False)
+    Publisher(None, tmp_path, "x").publish(body(), "news", 1000.0, usable=False)
     found = published_here(tmp_path, 1000.0 + age, lambda _: False)
     assert (found is not None) == counts
     assert published_here(tmp_path, 1000.0, lambda _: True) is None

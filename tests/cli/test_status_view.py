@@ -15,6 +15,7 @@ from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, news_key, news_line
 from orchestrator.cli.views.status import job_text, painted, show, status_rows
 from orchestrator.cli.views.top import TITLES, Browser, table
 from orchestrator.clock import VirtualClock
+from orchestrator.domain.status import DeploymentStatus, StatusSource
 from orchestrator.errors import AuthError, TransientError
 
 BUCKET = {"kind": "bucket", "zone": "europe-west4", "name": "tpuctl-numpy-lm-275244f2f4", "state": "present"}
@@ -36,7 +37,7 @@ def worker(number=0, **more):
 
 
 def body(**more):
-    """Return what `status --json` prints of a deployment with a watcher, sidecars and a budget."""
+    """Return the status of a deployment with a watcher, sidecars and a budget; *more* is as in `status --json`."""
     tpu = {"kind": "TPU", "zone": "europe-west4-b", "name": "numpy-lm-tpu-g3", "state": "READY"}
     known = {
         "name": "numpy-lm", "project": "p", "outcome": None, "incarnation": 3, "preemptions": 2,
@@ -49,7 +50,7 @@ def body(**more):
         "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
         "seen": {"by": "the loop on the VM", "age_s": 4.0},
     }  # fmt: skip
-    return {**known, **more}
+    return DeploymentStatus.from_dict({**known, **more})
 
 
 DONE = body(
@@ -108,7 +109,7 @@ def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
     holder = loop and {
         "where": loop, "who": "root@vm", "command": "watch", "renewed_age_s": 900.0, "alive": False
     }  # fmt: skip
-    rows = [{**row, "state": vm} if row["kind"] == "VM" else row for row in body()["resources"]]
+    rows = [{**row, "state": vm} if row["kind"] == "VM" else row for row in body().as_dict()["resources"]]
     lines = status_lines(body(loop=holder, look_in_s=None, resources=rows), unbilled=False, width=0)
     assert [line.split("  ")[-1].strip() for line in lines if line.startswith("next ")] == [
         f"run: {next_step}"
@@ -134,15 +135,15 @@ def test_a_wait_that_names_its_end_has_no_second_number():
 def test_ages_go_on_while_a_published_status_lies_there():
     """What is said to be 12 s old was so 30 s ago."""
     found = aged(body(), 30.0, "the watcher")
-    assert found["workers"][0]["checkpoint_age_s"] == 42.0
-    assert found["workers"][0]["heartbeat_age_s"] == 33.0
-    assert found["loop"]["renewed_age_s"] == 32.0
-    assert found["look_in_s"] == 0.0
+    assert found.workers[0].checkpoint_age_s == 42.0
+    assert found.workers[0].heartbeat_age_s == 33.0
+    assert found.watcher.renewed_age_s == 32.0
+    assert found.look_in_s == 0.0
     waits = aged(body(next=["TPU: next try in 45 s"]), 30.0, "the watcher")
-    assert waits["next"] == ["TPU: next try in 15 s"]
-    assert found["ttl_left_s"] == 79970.0
-    assert found["seen"] == {"by": "the watcher", "age_s": 30.0}
-    assert aged(body(loop=None, ttl_left_s=None), 30.0, "x")["ttl_left_s"] is None
+    assert waits.next_steps == ("TPU: next try in 15 s",)
+    assert found.ttl_remaining_s == 79970.0
+    assert found.source == StatusSource(by="the watcher", age_s=30.0)
+    assert aged(body(loop=None, ttl_left_s=None), 30.0, "x").ttl_remaining_s is None
 
 
 def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
@@ -156,7 +157,7 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
         found = looks.pop(0)
         if isinstance(found, Exception):
             raise found
-        return found, bool(found["outcome"])
+        return found, bool(found.outcome)
 
     clock = VirtualClock()
     repeat(
@@ -214,7 +215,7 @@ def test_colours_say_nothing_alone(found):
     assert [re.sub(r"\x1b\[\d+m", "", line) for line in coloured] == lines
     assert coloured[0] == f"\x1b[1m{lines[0]}\x1b[0m"
     rows = "\n".join(coloured)
-    assert ("\x1b[32mREADY" in rows) == ("READY" in str(found["resources"]))
+    assert ("\x1b[32mREADY" in rows) == ("READY" in str(found.resources))
 
 
 @pytest.mark.parametrize(

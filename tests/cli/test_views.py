@@ -23,6 +23,7 @@ from orchestrator.config.load import read
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Heartbeat, Node, NodeState, Phase, Present, World
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
+from orchestrator.domain.status import ResourceStatus
 from orchestrator.domain.text.amounts import saved_text, span_text
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, QuotaError, RemoteError
@@ -298,9 +299,11 @@ def test_json_events_go_to_stdout_one_on_each_line(capsys):
 def test_status_lines_fit_eighty_columns():
     """The name may be as long as ours get; a reason that must wrap comes last."""
     rows = [
-        {"kind": "bucket", "zone": "europe-west4", "name": "tpuctl-numpy-lm-275244f2f4", "state": "present"},
-        {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "TERMINATED"},
-        {"kind": "TPU", "zone": "", "name": "?", "state": "unknown: the list was cut"},
+        ResourceStatus(
+            kind="bucket", zone="europe-west4", name="tpuctl-numpy-lm-275244f2f4", state="present"
+        ),
+        ResourceStatus(kind="VM", zone="europe-west4-b", name="numpy-lm-vm", state="TERMINATED"),
+        ResourceStatus(kind="TPU", zone="", name="?", state="unknown: the list was cut"),
     ]
     found = resource_lines(rows)
     assert max(map(len, found)) <= 80

@@ -12,6 +12,7 @@ from orchestrator.config.adapter import document_of
 from orchestrator.config.load import load, read
 from orchestrator.domain.lease import PEOPLE
 from tests.cli.cli_kit import ROOT, here
+from tests.cli.test_status_view import body
 from tests.planning.planning_kit import make_spec
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
@@ -29,7 +30,8 @@ NONE = "not running{}: preempted TPUs will not be replaced. Run: {}"
 
 def line(loop, *, vm="RUNNING", outcome=None):
     """Return the line for one state of things."""
-    return watcher_text({"loop": loop, "outcome": outcome, "resources": [{"kind": "VM", "state": vm}]})
+    rows = [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": vm}]
+    return watcher_text(body(loop=loop, outcome=outcome, resources=rows))
 
 
 @pytest.mark.parametrize(

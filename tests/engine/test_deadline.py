@@ -156,7 +156,7 @@ def test_without_quota_for_on_demand_spot_goes_on(lab):
     assert tiers(lab) == []
     result = controller.one_pass()
     forecast = deadline_status(controller.spec, result.world, controller.record)
-    assert forecast["forecast"] == "cannot be met"
+    assert forecast.forecast == "cannot be met"
     lab.change(stockouts=frozenset())
     to_the_end(controller)
     assert tiers(lab) == [True]

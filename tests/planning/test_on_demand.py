@@ -88,7 +88,7 @@ def test_after_the_deadline_spot_is_asked_for():
     change = asked(due(), lost(21))
     assert change is not None
     assert not change.on_demand
-    assert deadline_status(due(), world(), begun(21))["forecast"] == "missed"
+    assert deadline_status(due(), world(), begun(21)).forecast == "missed"
 
 
 def test_a_spot_request_that_does_not_start_is_replaced_by_on_demand():

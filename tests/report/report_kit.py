@@ -7,6 +7,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import losses
 from orchestrator.report.page import PageFacts
@@ -59,12 +60,13 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     catalog = load_catalog()
     summary = summarise(beats, events, preemptions=2, wall=3400, cost_usd=1.5, ondemand_usd=4.0)
     worker = {"worker": 0, "phase": "done", "step": 400, "loss": 2.5, "checkpoint": 400}
-    status = {
+    status = DeploymentStatus.from_dict({
         "name": name, "project": "p", "outcome": record.outcome and record.outcome.value,
-        "incarnation": 3, "preemptions": 2,
+        "incarnation": 3, "preemptions": 2, "resources": [], "loop": None, "alone": "", "look_in_s": None,
+        "budget_usd": None, "ttl_left_s": None, "sidecars": [], "seen": {"by": "cloud", "age_s": 0.0},
         "cost_usd": 1.5, "next": [], "target_steps": 400,
-        "workers": [{**worker, "checkpoint_age_s": 9.0}],
-    }  # fmt: skip
+        "workers": [{**worker, "checkpoint_age_s": 9.0, "heartbeat_age_s": 1.0}],
+    })  # fmt: skip
     points = [(T + n, n, 4.0 - n / 200, 1 if n < 120 else 2 if n < 260 else 3) for n in range(1, 400, 5)]
     return PageFacts(
         status=status, record=record, beats=beats, events=events,

@@ -100,7 +100,9 @@ def test_a_deployment_that_has_only_begun_has_a_page():
     found = facts()
     bare = replace(
         found, record=changed(found.record, spans=(), outcome=None), beats=(), events=(), losses={},
-        status={**found.status, "outcome": None, "workers": [], "next": ["create node x: there is none"]},
+        status=replace(
+            found.status, outcome=None, workers=(), next_steps=("create node x: there is none",)
+        ),
         spending=replace(found.spending, items=(), uses={}),
         summary=replace(found.summary, goodput=None, steps=None, recoveries=()),
     )  # fmt: skip
@@ -187,11 +189,11 @@ def test_checkpoints_are_drawn_where_they_were_saved():
 def test_a_running_job_shows_how_far_it_is_and_when_it_ends():
     """The share, the pace, and the time by the clock."""
     found = facts()
-    worker = {**found.status["workers"][0], "phase": "run", "rate": 2.0, "total_steps": 800}
-    status = {**found.status, "outcome": None, "target_steps": None, "eta_s": 200.0, "workers": [worker]}
+    worker = replace(found.status.workers[0], phase="run", rate=2.0, total_steps=800)
+    status = replace(found.status, outcome=None, target_steps=None, eta_s=200.0, workers=(worker,))
     words = Reader(page(replace(found, status=status))).words
     assert "step 400 of 800, 50%, 2 steps/s, about 3 min 20 s left (until 09:26 UTC)" in words
-    unknown = {**status, "eta_s": None, "workers": [{**worker, "total_steps": None}]}
+    unknown = replace(status, eta_s=None, workers=(replace(worker, total_steps=None),))
     assert "left (until" not in Reader(page(replace(found, status=unknown))).words
 
 
@@ -203,7 +205,8 @@ def test_a_saving_that_is_not_known_is_not_claimed():
     assert "50 to" in Reader(page(replace(found, spending=dearer))).words, "by the dearer price list"
     missing = replace(found, spending=replace(found.spending, unknown=("TPU in x",)))
     assert "% saved" not in Reader(page(missing)).words
-    losing = {**found.status, "outcome": None, "workers": [{**found.status["workers"][0], "phase": "setup"}]}
+    setup = replace(found.status.workers[0], phase="setup")
+    losing = replace(found.status, outcome=None, workers=(setup,))
     assert "survived" not in Reader(page(replace(found, status=losing))).words, "not yet"
 
 

@@ -140,7 +140,7 @@ def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Rep
 
 def _watched_from(head: Session, world: World) -> str:
     holder = holder_of(head, world)
-    return str(holder["where"]) if holder and holder["alive"] else ""
+    return holder.where if holder and holder.alive else ""
 
 
 def _nodes_of(session: Session) -> Observed[tuple[Node, ...]]:

@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIServer
 
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ SINGLE = {
     "tpuctl_preemptions": "preemptions",
     "tpuctl_cost_usd": "cost_usd",
     "tpuctl_budget_usd": "budget_usd",
-    "tpuctl_ttl_left_seconds": "ttl_left_s",
+    "tpuctl_ttl_left_seconds": "ttl_remaining_s",
     "tpuctl_target_steps": "target_steps",
 }
 
@@ -94,23 +95,23 @@ class Metrics:
         """Return the port, also if the system chose it."""
         return int(self._server.server_port)
 
-    def update(self, body: Mapping[str, Any], now: float, *, failures: int) -> None:
-        """Set the metrics from one pass's status, as in `status --json`; *now* is in seconds since the epoch."""
+    def update(self, status: DeploymentStatus, now: float, *, failures: int) -> None:
+        """Set the metrics from one pass's *status*; *now* is in seconds since the epoch."""
         for gauge in self._gauges.values():
             # Cleared first, or a lost worker would keep its last values.
             gauge.clear()
-        self._set("tpuctl_up", 0 if body["outcome"] else 1)
-        self._set("tpuctl_pending_changes", len(body["next"]))
+        self._set("tpuctl_up", 0 if status.outcome else 1)
+        self._set("tpuctl_pending_changes", len(status.next_steps))
         self._set("tpuctl_last_pass_timestamp_seconds", now)
         for name, key in SINGLE.items():
-            self._set(name, body[key])
-        for row in body["resources"]:
-            self._set("tpuctl_resource", 1, row["kind"], row["name"], row["zone"], row["state"])
-        for worker in body["workers"]:
-            number = str(worker["worker"])
-            self._set("tpuctl_worker_phase", 1, number, worker["phase"])
+            self._set(name, getattr(status, key))
+        for row in status.resources:
+            self._set("tpuctl_resource", 1, row.kind, row.name, row.zone, row.state)
+        for worker in status.workers:
+            number = str(worker.worker)
+            self._set("tpuctl_worker_phase", 1, number, worker.phase)
             for name, key in PER_WORKER.items():
-                self._set(name, worker.get(key), number)
+                self._set(name, getattr(worker, key), number)
         self._counters["tpuctl_passes_total"].labels(self._name).inc()
         self._counters["tpuctl_failures_total"].labels(self._name).inc(failures)
 

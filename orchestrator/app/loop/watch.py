@@ -13,7 +13,7 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.app.loop.hand_over import over
 from orchestrator.app.loop.metrics import Metrics
 from orchestrator.app.report import summary_of
-from orchestrator.app.status.status import Observation, body_of, loop_of
+from orchestrator.app.status.status import Observation, status_of, watcher_status
 from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holder
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Outcome, Verb
@@ -101,23 +101,23 @@ class Publication:
         """Publish one pass: its status, the points of the curve, and the metrics."""
         session, record, world = self._session, self._session.records.current, result.world
         observation = Observation(world, record, *session.costs(record, world.observed_at), result.plan)
-        body = body_of(session, observation, loop_of(session.holder, 0.0))
+        status = status_of(session, observation, watcher_status(session.holder, 0.0))
         # Do not write to an Unknown bucket: each try would delay the pass by its timeout.
         usable = record.bucket.observed and isinstance(world.bucket, Present)
         beats = world.known_heartbeats
         news = [
-            body["outcome"],
-            body["resources"],
-            body["next"],
+            status.outcome,
+            status.resources,
+            status.next_steps,
             [(b.phase, b.step, b.committed_step) for b in beats],
         ]
         now = session.clock.now()
-        self._out.publish(body, news, now, usable=usable)
+        self._out.publish(status, news, now, usable=usable)
         for beat in beats:
             if beat.worker == 0 and beat.step is not None:
                 self._out.draw(beat.step, beat.loss, beat.incarnation, beat.updated, usable=usable)
         if self._metrics is not None:
-            self._metrics.update(body, world.observed_at, failures=len(result.failures))
+            self._metrics.update(status, world.observed_at, failures=len(result.failures))
 
     def close(self) -> None:
         """Withdraw the publication, since no watcher runs any more."""

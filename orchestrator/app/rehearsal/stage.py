@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, Style
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import status_now
 from orchestrator.config.load import FILE_NAME
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address
 from orchestrator.emulator.machines import start_module
@@ -170,13 +170,13 @@ class Stage:
 
         threading.Thread(target=load, daemon=True).start()
 
-    def status(self) -> dict[str, Any]:
-        """Return the document of `tpuctl status --json`, {} if it fails."""
+    def status(self) -> DeploymentStatus | None:
+        """Return the status of the deployment, None if it cannot be observed."""
         try:
             self.session.records.load()
             return status_now(self.session)
         except TpuctlError:
-            return {}
+            return None
 
     @cached_property
     def session(self) -> Session:
@@ -272,8 +272,10 @@ def _environ(process: Path) -> bytes:
         return b""
 
 
-def _ready(status: dict[str, Any]) -> tuple[str, int]:
+def _ready(status: DeploymentStatus | None) -> tuple[str, int]:
     """Return the name of a READY node ("" if none) and its job's step."""
-    ready = [r["name"] for r in status.get("resources", ()) if r["kind"] == "TPU" and r["state"] == "READY"]
-    steps = [w["step"] or 0 for w in status.get("workers", ()) if w["phase"] == "run"]
+    if status is None:
+        return "", 0
+    ready = [r.name for r in status.resources if r.kind == "TPU" and r.state == "READY"]
+    steps = [w.step or 0 for w in status.workers if w.phase == "run"]
     return (ready[0] if len(ready) == 1 else ""), min(steps, default=0)

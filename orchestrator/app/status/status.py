@@ -1,7 +1,6 @@
 """Determine what exists and how far the job is, from the watcher's publication or from the cloud."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
@@ -17,6 +16,15 @@ from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record, last_incarnation
+from orchestrator.domain.status import (
+    FROM_CLOUD,
+    DeploymentStatus,
+    ResourceStatus,
+    SavesStatus,
+    SidecarStatus,
+    WatcherStatus,
+    WorkerStatus,
+)
 from orchestrator.engine.lease.held import current
 from orchestrator.engine.observe import observe
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
@@ -24,7 +32,7 @@ from orchestrator.engine.publish.published_status import published
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.dead_man import auto_delete_text
 from orchestrator.planning.decide import decide
-from orchestrator.planning.save_interval import reported_interval
+from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.planning.tpu.queued_tpu import state_text
@@ -65,7 +73,7 @@ def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Ses
     return session
 
 
-def newest(session: Session, *, fresh: bool = False) -> dict[str, Any]:
+def newest(session: Session, *, fresh: bool = False) -> DeploymentStatus:
     """Return the status published by the watcher, else that from the cloud; *fresh* asks the cloud."""
     # A published status costs one read; the cloud costs a call for each zone and resource.
     found = None if fresh else published_status(session)
@@ -86,61 +94,70 @@ def published_status(session: Session) -> Snapshot | None:
         return None  # Ask the cloud next, which reports the error.
 
 
-def status_now(session: Session) -> dict[str, Any]:
-    """Return the document of `status --json` from the cloud."""
+def status_now(session: Session) -> DeploymentStatus:
+    """Return the status from the cloud."""
     found = observe_now(session)
-    return body_of(session, found, holder_of(session, found.world))
+    return status_of(session, found, holder_of(session, found.world))
 
 
-def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the document of `status --json` for one observation; *loop* describes the watcher."""
+def status_of(session: Session, found: Observation, watcher: WatcherStatus | None) -> DeploymentStatus:
+    """Return the status for one observation."""
     world, record, plan, spec = found.world, found.record, found.plan, session.spec
-    steps = [
+    steps = tuple(
         f"{' '.join(filter(None, (c.verb.name.lower(), c.kind.title, c.name)))}: {c.why}"
         for c in plan.changes
-    ]
+    )
     goes_on = bool(record.started_at) and plan.outcome is None
-    watched = loop is not None and loop["alive"]
+    watched = watcher is not None and watcher.alive
     poll = float(spec.watch.poll)
     beats, bill = world.known_heartbeats, last_bill(session, record)
     lying = uncommitted(beats)
-    return {
-        "name": spec.name,
-        "project": session.project,
-        "outcome": plan.outcome.value if plan.outcome else None,
-        "reason": plan.reason,
-        "uncommitted": "" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
-        "unclaimed": unclaimed_files_text(beats),
-        "incarnation": last_incarnation(record),
-        "preemptions": record.node.preemptions,
-        "up": bool(record.job.bundle),
-        "deleted_at": bill.deleted_at if bill else None,
-        "cost_usd": round(bill.spending.usd if bill else found.usd, 4),
-        "cost_most_usd": round(bill.spending.upper_usd if bill else found.most_usd, 4),
-        "unpriced": list(bill.spending.unknown if bill else session.unpriced(record, world.observed_at)),
-        "resources": _resources(session, world, record),
-        "workers": _workers(world),
-        "checkpoint": common_step(beats),
-        "loop": loop,
-        "alone": auto_delete_text(spec, record.started_at),
-        "next": steps or list(plan.waiting),
-        "look_in_s": min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
-        "target_steps": spec.job.target_steps,
-        "eta_s": _eta(world, spec.job.target_steps),
-        "budget_usd": spec.watch.budget_usd,
-        "deadline": deadline_status(spec, world, record),
-        "saves": interval.as_dict() if (interval := reported_interval(beats)) else None,
-        "ttl_left_s": _age(record.started_at + spec.watch.ttl, world.observed_at) if goes_on else None,
-        "sidecars": [{"name": s.name, "role": s.role, "port": s.port} for s in sidecars(spec, "")],
-        "seen": {"by": "cloud", "age_s": 0.0},
-    }
+    return DeploymentStatus(
+        name=spec.name,
+        project=session.project,
+        outcome=plan.outcome.value if plan.outcome else None,
+        reason=plan.reason,
+        uncommitted="" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
+        unclaimed=unclaimed_files_text(beats),
+        incarnation=last_incarnation(record),
+        preemptions=record.node.preemptions,
+        up=bool(record.job.bundle),
+        deleted_at=bill.deleted_at if bill else None,
+        cost_usd=round(bill.spending.usd if bill else found.usd, 4),
+        cost_most_usd=round(bill.spending.upper_usd if bill else found.most_usd, 4),
+        unpriced=tuple(bill.spending.unknown if bill else session.unpriced(record, world.observed_at)),
+        resources=_resources(session, world, record),
+        workers=_workers(world),
+        checkpoint=common_step(beats),
+        watcher=watcher,
+        auto_delete=auto_delete_text(spec, record.started_at),
+        next_steps=steps or tuple(plan.waiting),
+        look_in_s=min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
+        target_steps=spec.job.target_steps,
+        eta_s=_eta(world, spec.job.target_steps),
+        budget_usd=spec.watch.budget_usd,
+        deadline=deadline_status(spec, world, record),
+        saves=_saves(reported_interval(beats)),
+        ttl_remaining_s=_age(record.started_at + spec.watch.ttl, world.observed_at) if goes_on else None,
+        sidecars=tuple(SidecarStatus(name=s.name, role=s.role, port=s.port) for s in sidecars(spec, "")),
+        source=FROM_CLOUD,
+    )
 
 
-def _resources(session: Session, world: World, record: Record) -> list[dict[str, str]]:
+def _saves(found: SaveInterval | None) -> SavesStatus | None:
+    if found is None:
+        return None
+    return SavesStatus(
+        every_s=found.seconds, cost_s=found.cost, cost_from=found.cost_from, life_s=found.life,
+        apart_s=found.apart, text=found.text,
+    )  # fmt: skip
+
+
+def _resources(session: Session, world: World, record: Record) -> tuple[ResourceStatus, ...]:
     rows = []
 
     def add(kind: str, name: str, zone: str, state: str) -> None:
-        rows.append({"kind": kind, "name": name, "zone": zone, "state": state})
+        rows.append(ResourceStatus(kind=kind, name=name, zone=zone, state=state))
 
     def word(observed: object) -> str:
         return f"unknown: {observed.why}" if isinstance(observed, Unknown) else "absent"
@@ -169,10 +186,10 @@ def _resources(session: Session, world: World, record: Record) -> list[dict[str,
             other = newest and record.node.type not in {"", session.spec.tpu.type}
             kind = f" ({record.node.type})" if other else ""
             add("TPU", node.name, node.zone, state_text(node) + health + kind)
-    return rows
+    return tuple(rows)
 
 
-def holder_of(session: Session, world: World) -> dict[str, Any] | None:
+def holder_of(session: Session, world: World) -> WatcherStatus | None:
     """Return the lease's holder, None if it is free; *where* is "vm" for the loop on the VM."""
     # If the bucket could not be read, reading the lease would fail too.
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
@@ -180,46 +197,50 @@ def holder_of(session: Session, world: World) -> dict[str, Any] | None:
         return None
     holder = Holder.from_json(found.data)
     # A command that wants the lease takes it over: its process cannot renew it.
-    return None if process_ended(holder) else loop_of(holder, _age(world.observed_at, found.updated) or 0.0)
+    return (
+        None
+        if process_ended(holder)
+        else watcher_status(holder, _age(world.observed_at, found.updated) or 0.0)
+    )
 
 
-def loop_of(holder: Any, age: float) -> dict[str, Any]:
-    """Return a lease *holder* that renewed *age* seconds ago, as in `status --json`."""
-    return {
+def watcher_status(holder: Holder, age: float) -> WatcherStatus:
+    """Return a lease *holder* that renewed *age* seconds ago."""
+    return WatcherStatus(
         # From the lease object itself; an unreadable one names no command and so is never "vm".
-        "where": "vm" if holder.command == LOOP else "elsewhere",
-        "who": holder.who,
-        "command": holder.command,
-        "since": holder.since,
-        "renewed_age_s": age,
-        "alive": age < LIFE,
-    }
+        where="vm" if holder.command == LOOP else "elsewhere",
+        who=holder.who,
+        command=holder.command,
+        since=holder.since,
+        renewed_age_s=age,
+        alive=age < LIFE,
+    )
 
 
-def _workers(world: World) -> list[dict[str, Any]]:
+def _workers(world: World) -> tuple[WorkerStatus, ...]:
     beats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
-    return [
-        {
-            "worker": b.worker,
-            "phase": b.phase.value,
-            "step": b.step,
-            "loss": b.loss,
-            "rate": None if b.rate is None else round(b.rate, 4),
-            "total_steps": b.total_steps,
-            "progress_from": b.progress_from,
-            "checkpoint": b.committed_step,
-            "checkpoint_counted": b.committed_counted,
-            "format": b.format,
-            "checkpoint_age_s": _age(world.observed_at, b.committed_at),
-            "heartbeat_age_s": _age(world.observed_at, b.updated),
-            "starts": b.starts,
-            "image": b.image,
-            "programs_back": b.programs_back,
-            "programs_compiled": b.programs_compiled,
-            "message": b.message,
-        }
+    return tuple(
+        WorkerStatus(
+            worker=b.worker,
+            phase=b.phase.value,
+            step=b.step,
+            loss=b.loss,
+            rate=None if b.rate is None else round(b.rate, 4),
+            total_steps=b.total_steps,
+            progress_from=b.progress_from,
+            checkpoint=b.committed_step,
+            checkpoint_counted=b.committed_counted,
+            format=b.format,
+            checkpoint_age_s=_age(world.observed_at, b.committed_at),
+            heartbeat_age_s=_age(world.observed_at, b.updated),
+            starts=b.starts,
+            image=b.image,
+            programs_back=b.programs_back,
+            programs_compiled=b.programs_compiled,
+            message=b.message,
+        )
         for b in sorted(beats, key=lambda b: b.worker)
-    ]
+    )
 
 
 def _eta(world: World, target: int | None) -> float | None:

@@ -1,6 +1,5 @@
 """Observe all deployments that this computer has brought up."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from orchestrator.app.status.text import checkpoint_text, job_text
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.config.find import find
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.shared_lists import ZoneLists
 
@@ -37,31 +37,32 @@ def means_all(choice: Choice) -> bool:
 
 @dataclass(frozen=True)
 class DeploymentRow:
-    """Hold the last *status* of a deployment, as `status --json` has it; None if a *problem* prevented it."""
+    """Hold the last *status* of a deployment; None if a *problem* prevented it."""
 
     name: str
     project: str
-    status: Mapping[str, Any] | None
+    status: DeploymentStatus | None
     problem: str = ""
 
     @property
     def tpu(self) -> str:
         """Return the states of its TPUs, "" without a status."""
-        rows = self.status["resources"] if self.status else ()
-        return ", ".join(dict.fromkeys(row["state"] for row in rows if row["kind"] == "TPU"))
+        rows = self.status.resources if self.status else ()
+        return ", ".join(dict.fromkeys(row.state for row in rows if row.kind == "TPU"))
 
     @property
     def word(self) -> str:
         """Return what a person reads first: the problem, the outcome or the TPU's state."""
-        return self.problem or str((self.status or {}).get("outcome") or self.tpu)
+        return self.problem or ((self.status.outcome if self.status else None) or self.tpu)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row as `status --all --json` prints it."""
-        row, body = {"name": self.name, "project": self.project}, self.status
-        if body is None:
+        row = {"name": self.name, "project": self.project}
+        if self.status is None:
             return {**row, **dict.fromkeys(FIELDS), "problem": self.problem}
-        texts = {"tpu": self.tpu, "job": job_text(body), "checkpoint": checkpoint_text(body)}
-        return {**row, **{key: texts.get(key, body.get(key)) for key in FIELDS}, "problem": self.problem}
+        texts = {"tpu": self.tpu, "job": job_text(self.status), "checkpoint": checkpoint_text(self.status)}
+        body = {**self.status.as_dict(), **texts}
+        return {**row, **{key: body[key] for key in FIELDS}, "problem": self.problem}
 
 
 class Deployments:
@@ -75,7 +76,7 @@ class Deployments:
         self._choice = choice
         self._sessions: dict[Path, Session] = {}
         self._lists = ZoneLists(FRESH)
-        self.details: dict[tuple[str, str], dict[str, Any]] = {}
+        self.details: dict[tuple[str, str], DeploymentStatus] = {}
         """The last status of each deployment, by project and name."""
 
     def rows(self) -> list[DeploymentRow]:

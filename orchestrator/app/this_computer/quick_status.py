@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.clock import SystemClock
 from orchestrator.config.find import find
 from orchestrator.domain.checksum import verified
+from orchestrator.domain.status import DeploymentStatus, StatusSource
 from orchestrator.domain.text.amounts import counted_down
 from orchestrator.domain.text.units import Duration
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
@@ -52,29 +54,41 @@ def published_on(cloud: str, file: Path | None, name: str | None) -> Snapshot | 
     return found
 
 
-def aged_status(found: Snapshot) -> dict[str, Any]:
+def aged_status(found: Snapshot) -> DeploymentStatus:
     """Return a published status with its age and source."""
-    loop = found.body["loop"]
-    return aged(found.body, found.age, "the loop on the VM" if loop["where"] == "vm" else "the watcher")
+    watcher = found.status.watcher
+    on_vm = watcher is not None and watcher.where == "vm"
+    return aged(found.status, found.age, "the loop on the VM" if on_vm else "the watcher")
 
 
-def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
+def aged(status: DeploymentStatus, seconds: float, by: str) -> DeploymentStatus:
     """Return a published status as it is *seconds* later; *by* names its source."""
 
-    def older(row: dict[str, Any], *keys: str) -> dict[str, Any]:
-        known = {key: round(row[key] + seconds, 1) for key in keys if row.get(key) is not None}
-        return {**row, **known}
+    def older(age: float | None) -> float | None:
+        return None if age is None else round(age + seconds, 1)
 
-    remaining = {
-        key: None if body.get(key) is None else round(max(0.0, body[key] - seconds), 1)
-        for key in ("look_in_s", "ttl_left_s", "eta_s")
-    }
-    workers = [older(row, "checkpoint_age_s", "heartbeat_age_s") for row in body["workers"]]
-    loop = older(body["loop"], "renewed_age_s") if body["loop"] else None
-    return {
-        **body, **remaining, "workers": workers, "loop": loop, "seen": {"by": by, "age_s": round(seconds, 1)},
-        "next": [counted_down(text, seconds) for text in body["next"]],
-    }  # fmt: skip
+    def remaining(time: float | None) -> float | None:
+        return None if time is None else round(max(0.0, time - seconds), 1)
+
+    workers = tuple(
+        replace(
+            worker,
+            checkpoint_age_s=older(worker.checkpoint_age_s),
+            heartbeat_age_s=older(worker.heartbeat_age_s),
+        )
+        for worker in status.workers
+    )
+    watcher = status.watcher
+    return replace(
+        status,
+        look_in_s=remaining(status.look_in_s),
+        ttl_remaining_s=remaining(status.ttl_remaining_s),
+        eta_s=remaining(status.eta_s),
+        workers=workers,
+        watcher=watcher and replace(watcher, renewed_age_s=round(watcher.renewed_age_s + seconds, 1)),
+        source=StatusSource(by=by, age_s=round(seconds, 1)),
+        next_steps=tuple(counted_down(text, seconds) for text in status.next_steps),
+    )
 
 
 def _named(known: list[Path], name: str) -> Path | None:

@@ -17,6 +17,7 @@ from orchestrator.cli.console import print_json, put, talk
 from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted
 from orchestrator.clock import Clock
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.amounts import usd_text, without_seconds
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
@@ -36,13 +37,13 @@ def redraws() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
-def follow(choice: Choice, clock: Clock, newest: Callable[[], dict[str, Any]], *, wide: bool) -> None:
+def follow(choice: Choice, clock: Clock, newest: Callable[[], DeploymentStatus], *, wide: bool) -> None:
     """Show the *newest* status of one deployment until its end."""
 
     def observe() -> tuple[Any, bool]:
         body = newest()
         # The outcome alone is not the end: machines that are still being deleted are billed.
-        return body, bool(body["outcome"]) and not body["next"]
+        return (body.as_dict() if choice.as_json else body), bool(body.outcome) and not body.next_steps
 
     def draw(body: Any) -> str:
         lines = fitted(body, unbilled=choice.cloud == "local", wide=wide, colour=wants_colour())
@@ -102,24 +103,24 @@ def _stream(clock: Clock, observe: Observe, show: Callable[[Any], None]) -> None
         clock.wait(EVERY)
 
 
-def news_key(body: dict[str, Any]) -> tuple[Any, ...]:
+def news_key(status: DeploymentStatus) -> tuple[Any, ...]:
     """Return the part of a status whose change is printed at once: states and phases, not steps and cost."""
-    states = tuple((row["kind"], row["name"], row["state"]) for row in body["resources"])
-    phases = tuple(worker["phase"] for worker in body["workers"])
-    return body["outcome"], states, phases, body["preemptions"], tuple(map(without_seconds, body["next"]))
+    states = tuple((row.kind, row.name, row.state) for row in status.resources)
+    phases = tuple(worker.phase for worker in status.workers)
+    return status.outcome, states, phases, status.preemptions, tuple(map(without_seconds, status.next_steps))
 
 
-def news_line(body: dict[str, Any]) -> str:
+def news_line(status: DeploymentStatus) -> str:
     """Return the status on one line, without ages, which change without any event."""
-    tpus = [f"{row['name']} {row['state']}" for row in body["resources"] if row["kind"] == "TPU"]
-    saved = saved_text(body)
-    count = body["preemptions"]
+    tpus = [f"{row.name} {row.state}" for row in status.resources if row.kind == "TPU"]
+    saved = saved_text(status)
+    count = status.preemptions
     parts = [
-        f"{body['name']}: {body['outcome'] or ', '.join(tpus)}",
-        job_text(body),
+        f"{status.name}: {status.outcome or ', '.join(tpus)}",
+        job_text(status),
         f"checkpoint at {saved}" if saved else "",
         f"{count} preemption{'' if count == 1 else 's'}",
-        usd_text(body["cost_usd"]),
-        f"next: {body['next'][0]}" if body["next"] else "",
+        usd_text(status.cost_usd),
+        f"next: {status.next_steps[0]}" if status.next_steps else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import click
 
 from orchestrator.app.status.text import checkpoint_text, job_text, share_done
 from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.cli.views.paint import BAR, BOLD, DIM, END, bar, draws_blocks, state, wants_colour
+from orchestrator.domain.status import DeploymentStatus, ResourceStatus, WorkerStatus
 from orchestrator.domain.text.amounts import counts_down, span_text, usd_text
 from orchestrator.domain.text.clean_text import clean
 
@@ -26,22 +26,22 @@ OLD_SNAPSHOT = "--fresh asks the cloud"
 NO_LOOP = "preempted TPUs will not be replaced"
 
 
-def show(body: dict[str, Any], *, unbilled: bool, wide: bool, as_json: bool) -> None:
+def show(status: DeploymentStatus, *, unbilled: bool, wide: bool, as_json: bool) -> None:
     """Print a status once, as text or JSON."""
     if as_json:
-        print_json("status", body)
+        print_json("status", status.as_dict())
         return
     colour = wants_colour()
-    for line in fitted(body, unbilled=unbilled, wide=wide, colour=colour):
+    for line in fitted(status, unbilled=unbilled, wide=wide, colour=colour):
         # Not decided by click, which would remove colours that FORCE_COLOR requests.
         click.echo(clean(line, colours=True), color=colour)
 
 
-def fitted(body: dict[str, Any], *, unbilled: bool, wide: bool, colour: bool) -> list[str]:
+def fitted(status: DeploymentStatus, *, unbilled: bool, wide: bool, colour: bool) -> list[str]:
     """Return the lines for this terminal, of at most 80 characters unless *wide*."""
     width = columns()
     size = width if wide else min(WIDTH, width or WIDTH)
-    rows = status_rows(body, unbilled=unbilled, width=size, wide=wide, drawn=bool(width))
+    rows = status_rows(status, unbilled=unbilled, width=size, wide=wide, drawn=bool(width))
     return painted(rows) if colour else [row.text for row in rows]
 
 
@@ -95,22 +95,22 @@ def _painted(row: StatusLine) -> str:
 
 
 def status_rows(
-    body: dict[str, Any], *, unbilled: bool, width: int = WIDTH, wide: bool = False, drawn: bool = False
+    status: DeploymentStatus, *, unbilled: bool, width: int = WIDTH, wide: bool = False, drawn: bool = False
 ) -> list[StatusLine]:
     """
     Return the status lines, wrapped at *width* (0: not at all).
 
     *unbilled* is true on the local cloud; *wide* gives every worker a line; *drawn* adds a progress bar.
     """
-    job, drawing = _job(body), _bar(body, width) if drawn else []
-    lines = [*job[:1], *drawing, *job[1:], *_cost(body, unbilled=unbilled), *_deadline(body)]
-    lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
-    if body["seen"]["by"] != "cloud":
-        age = span_text(body["seen"]["age_s"])
-        lines.append(Field("as of", f"{age} ago, by {body['seen']['by']} ({OLD_SNAPSHOT})"))
+    job, drawing = _job(status), _bar(status, width) if drawn else []
+    lines = [*job[:1], *drawing, *job[1:], *_cost(status, unbilled=unbilled), *_deadline(status)]
+    lines += [*_unclaimed(status), *_workers(status, wide=wide), *_sidecars(status), *_end(status)]
+    if status.source.by != "cloud":
+        age = span_text(status.source.age_s)
+        lines.append(Field("as of", f"{age} ago, by {status.source.by} ({OLD_SNAPSHOT})"))
     return [
-        StatusLine(_head(body), LinePart.HEAD),
-        *_resources(body["resources"], width),
+        StatusLine(_head(status), LinePart.HEAD),
+        *_resources(status.resources, width),
         *(
             StatusLine(text, LinePart.FIELD, "" if number else line.label)
             for line in lines
@@ -119,7 +119,7 @@ def status_rows(
     ]
 
 
-def _resources(rows: list[dict[str, str]], width: int) -> Iterator[StatusLine]:
+def _resources(rows: Sequence[ResourceStatus], width: int) -> Iterator[StatusLine]:
     for row, line in zip(rows, resource_lines(rows), strict=True):
         for number, text in enumerate(wrapped([line], width, _INDENT)):
             # The state is the last column, and may be wrapped to a line of its own.
@@ -127,157 +127,155 @@ def _resources(rows: list[dict[str, str]], width: int) -> Iterator[StatusLine]:
             yield StatusLine(text, LinePart.RESOURCE, state_at=at)
 
 
-def _head(body: dict[str, Any]) -> str:
-    if body.get("deleted_at"):
-        return f"{body['name']}  deleted with its data"
-    count = body["preemptions"]
-    number = f"TPU #{body['incarnation']}, " if body["incarnation"] else ""
-    return f"{body['name']}  {number}{count} preemption{'' if count == 1 else 's'}"
+def _head(status: DeploymentStatus) -> str:
+    if status.deleted_at:
+        return f"{status.name}  deleted with its data"
+    count = status.preemptions
+    number = f"TPU #{status.incarnation}, " if status.incarnation else ""
+    return f"{status.name}  {number}{count} preemption{'' if count == 1 else 's'}"
 
 
-def _bar(body: dict[str, Any], width: int) -> list[Field]:
+def _bar(status: DeploymentStatus, width: int) -> list[Field]:
     """Return a bar if the last step is known, else no line."""
-    share = share_done(body)
+    share = share_done(status)
     size = min(BAR, max(10, (width or WIDTH) - LABEL - 10))
     return [] if share is None else [Field("", f"{bar(share, size, blocks=draws_blocks())} {share:.0%}")]
 
 
-def _job(body: dict[str, Any]) -> list[Field]:
-    lines = [Field("job", job_text(body))] if body["workers"] else []
-    if body["workers"]:
-        formats = sorted({w["format"] for w in body["workers"] if w.get("format")})
+def _job(status: DeploymentStatus) -> list[Field]:
+    lines = [Field("job", job_text(status))] if status.workers else []
+    if status.workers:
+        formats = sorted({w.format for w in status.workers if w.format})
         of_format = f" (format {', '.join(formats)})" if formats else ""
-        lines.append(Field("checkpoint", f"{checkpoint_text(body) or 'none yet'}{of_format}"))
-        lines += [Field("saving", body["saves"]["text"])] if body.get("saves") else []
+        lines.append(Field("checkpoint", f"{checkpoint_text(status) or 'none yet'}{of_format}"))
+        lines += [Field("saving", status.saves.text)] if status.saves else []
     # More than one image, briefly, after a push.
-    images = sorted({w["image"] for w in body["workers"] if w.get("image")})
+    images = sorted({w.image for w in status.workers if w.image})
     lines += [
         Field("image", f"{name}@{digest[:DIGEST]}")
         for name, _, digest in (one.partition("@") for one in images)
     ]
-    return [*lines, *_unreported(body)]
+    return [*lines, *_unreported(status)]
 
 
-def _unreported(body: dict[str, Any]) -> list[Field]:
+def _unreported(status: DeploymentStatus) -> list[Field]:
     """Return why step or loss are missing although the job has saved; a restored checkpoint has no age yet."""
     silent = [
-        w
-        for w in body["workers"]
-        if w["phase"] == "run" and w["checkpoint_age_s"] is not None and w["loss"] is None
+        w for w in status.workers if w.phase == "run" and w.checkpoint_age_s is not None and w.loss is None
     ]
-    if not silent or any(w["loss"] is not None for w in body["workers"]):
+    if not silent or any(w.loss is not None for w in status.workers):
         return []
-    what = "no loss" if silent[0]["step"] is not None else "neither step nor loss"
+    what = "no loss" if silent[0].step is not None else "neither step nor loss"
     how = "job.progress tells it how (docs/job-environment.md)"
     return [Field("progress", f"the job prints {what} that tpuctl knows; {how}")]
 
 
-def _cost(body: dict[str, Any], *, unbilled: bool) -> list[Field]:
+def _cost(status: DeploymentStatus, *, unbilled: bool) -> list[Field]:
     billed = "nothing is billed" if unbilled else "not a bill"
-    limit = _limit(body)
-    if body.get("unpriced"):
-        missing = ", ".join(body["unpriced"])
-        least = f"at least {usd_text(body['cost_usd'])} so far"
+    limit = _limit(status)
+    if status.unpriced:
+        missing = ", ".join(status.unpriced)
+        least = f"at least {usd_text(status.cost_usd)} so far"
         return [Field("cost", f"{least}{limit}; no price is known for: {missing}")]
-    return [Field("cost", f"about {usd_text(body['cost_usd'])} so far (an estimate, {billed}){limit}")]
+    return [Field("cost", f"about {usd_text(status.cost_usd)} so far (an estimate, {billed}){limit}")]
 
 
-def _limit(body: dict[str, Any]) -> str:
-    """Return how much of the budget is spent, "" without one; the watch of an earlier release knows one sum."""
-    if body["budget_usd"] is None:
+def _limit(status: DeploymentStatus) -> str:
+    """Return how much of the budget is spent, "" without one."""
+    if status.budget_usd is None:
         return ""
-    most = body.get("cost_most_usd", body["cost_usd"])
-    return f"; by the highest prices {most:.2f} of {body['budget_usd']:g} USD"
+    return f"; by the highest prices {status.cost_most_usd:.2f} of {status.budget_usd:g} USD"
 
 
-def _unclaimed(body: dict[str, Any]) -> list[Field]:
+def _unclaimed(status: DeploymentStatus) -> list[Field]:
     """Return lines about files that nothing commits, and about those in the bucket beside checkpoints."""
-    return [Field(key, body[key]) for key in ("uncommitted", "unclaimed") if body.get(key)]
+    found = {"uncommitted": status.uncommitted, "unclaimed": status.unclaimed}
+    return [Field(label, text) for label, text in found.items() if text]
 
 
-def _deadline(body: dict[str, Any]) -> list[Field]:
+def _deadline(status: DeploymentStatus) -> list[Field]:
     """Return lines about the deadline, the forecast and the class of the TPU; none without a deadline."""
-    deadline = body.get("deadline")
+    deadline = status.deadline
     if not deadline:
         return []
-    on = {"wait": "", "spot": ", on spot"}.get(deadline["runs_on"], ", on demand")
-    return [Field("deadline", f"{deadline['due']}, {deadline['forecast']}{on}")]
+    on = {"wait": "", "spot": ", on spot"}.get(deadline.runs_on, ", on demand")
+    return [Field("deadline", f"{deadline.due}, {deadline.forecast}{on}")]
 
 
-def _workers(body: dict[str, Any], *, wide: bool) -> list[Field]:
-    workers = body["workers"]
+def _workers(status: DeploymentStatus, *, wide: bool) -> list[Field]:
+    workers = status.workers
     if wide or len(workers) <= FEW:
         return [_worker(worker) for worker in workers]
-    phases = ", ".join(f"{count} {phase}" for phase, count in Counter(w["phase"] for w in workers).items())
-    last = _worker(max(workers, key=lambda w: w["heartbeat_age_s"] or 0.0))
+    phases = ", ".join(f"{count} {phase}" for phase, count in Counter(w.phase for w in workers).items())
+    last = _worker(max(workers, key=lambda w: w.heartbeat_age_s or 0.0))
     return [Field("workers", f"{phases}; oldest report: {last.label}: {last.text}")]
 
 
-def _worker(worker: dict[str, Any]) -> Field:
+def _worker(worker: WorkerStatus) -> Field:
     """Return one field with a worker's phase, step, loss, checkpoint, last heartbeat and message."""
-    parts = [worker["phase"]]
-    if worker["step"] is not None:
-        parts.append(f"step {worker['step']}")
-    if worker["loss"] is not None:
-        parts.append(f"loss {worker['loss']:.4g}")
-    if worker["checkpoint"] is not None:
-        age = worker["checkpoint_age_s"]
+    parts = [worker.phase]
+    if worker.step is not None:
+        parts.append(f"step {worker.step}")
+    if worker.loss is not None:
+        parts.append(f"loss {worker.loss:.4g}")
+    if worker.checkpoint is not None:
+        age = worker.checkpoint_age_s
         parts.append(
-            f"checkpoint at {'save' if worker.get('checkpoint_counted') else 'step'} {worker['checkpoint']}"
+            f"checkpoint at {'save' if worker.checkpoint_counted else 'step'} {worker.checkpoint}"
             + ("" if age is None else f" ({span_text(age)} old)")
         )
-    if worker.get("programs_back") and worker.get("programs_compiled"):
-        parts.append(f"{worker['programs_compiled']} XLA programs compiled again")
-    parts.append(f"last heartbeat {span_text(worker['heartbeat_age_s'] or 0.0)} ago")
-    if worker["message"]:
-        parts.append(worker["message"])
-    return Field(f"worker {worker['worker']}", ", ".join(parts))
+    if worker.programs_back and worker.programs_compiled:
+        parts.append(f"{worker.programs_compiled} XLA programs compiled again")
+    parts.append(f"last heartbeat {span_text(worker.heartbeat_age_s or 0.0)} ago")
+    if worker.message:
+        parts.append(worker.message)
+    return Field(f"worker {worker.worker}", ", ".join(parts))
 
 
-def _sidecars(body: dict[str, Any]) -> list[Field]:
+def _sidecars(status: DeploymentStatus) -> list[Field]:
     places = {"vm": "VM", "tpu": "TPU"}
     return [
-        Field(s["name"], f"on the {places[s['role']]}, port {s['port']} (tpuctl tunnel {s['name']})")
-        for s in body["sidecars"]
+        Field(s.name, f"on the {places[s.role]}, port {s.port} (tpuctl tunnel {s.name})")
+        for s in status.sidecars
     ]
 
 
-def _end(body: dict[str, Any]) -> list[Field]:
+def _end(status: DeploymentStatus) -> list[Field]:
     """Return lines about the watcher, the end, and the next steps."""
-    if not body.get("up", True) and not body["outcome"] and not _loop_runs(body):
-        return [Field("next", _start(body))]
-    lines = [Field("watcher", text)] if (text := watcher_text(body)) else []
-    cure = _loop_cure(body)
-    if cure and body["alone"]:
-        lines.append(Field("auto-delete", body["alone"]))
-    if body["outcome"]:
-        lines.append(Field("outcome", body["outcome"]))
-    when = body["look_in_s"]
+    if not status.up and not status.outcome and not _loop_runs(status):
+        return [Field("next", _start(status))]
+    lines = [Field("watcher", text)] if (text := watcher_text(status)) else []
+    cure = _loop_cure(status)
+    if cure and status.auto_delete:
+        lines.append(Field("auto-delete", status.auto_delete))
+    if status.outcome:
+        lines.append(Field("outcome", status.outcome))
+    when = status.look_in_s
     wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
-    after = f" ({wait})" if wait else " (when tpuctl watch runs)" if not body["outcome"] else ""
+    after = f" ({wait})" if wait else " (when tpuctl watch runs)" if not status.outcome else ""
     # A wait that names its own seconds ends then; the next look comes earlier, and would only be a second number.
     lines += [
-        Field("next", line if wait and counts_down(line) else f"{line}{after}") for line in body["next"]
+        Field("next", line if wait and counts_down(line) else f"{line}{after}") for line in status.next_steps
     ]
-    if not body["next"] and not body["outcome"]:
+    if not status.next_steps and not status.outcome:
         again = f"; checks again {wait}" if wait else ""
         does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{again}"
         lines.append(Field("next", does))
-    if body["outcome"] == "unclaimed":
-        lines.append(Field("reason", body.get("reason", "")))
-    if body["outcome"] in {"done", "unclaimed"} and not body["next"]:
-        lines += _after(body["resources"], unclaimed=body["outcome"] == "unclaimed")
-    if body["ttl_left_s"] is not None:
-        lines.append(Field("expires", f"in {span_text(body['ttl_left_s'])} at the latest (watch.ttl)"))
+    if status.outcome == "unclaimed":
+        lines.append(Field("reason", status.reason))
+    if status.outcome in {"done", "unclaimed"} and not status.next_steps:
+        lines += _after(status.resources, unclaimed=status.outcome == "unclaimed")
+    if status.ttl_remaining_s is not None:
+        lines.append(Field("expires", f"in {span_text(status.ttl_remaining_s)} at the latest (watch.ttl)"))
     return lines
 
 
-def _start(body: dict[str, Any]) -> str:
+def _start(status: DeploymentStatus) -> str:
     """Return what is left of a deployment that is not up, and how to start it."""
-    there = {row["kind"] for row in body["resources"] if row["state"] != "absent"}
+    there = {row.kind for row in status.resources if row.state != "absent"}
     if there - {"bucket"}:
         return "not up: tpuctl down deletes the machines that are left, tpuctl up starts the job again"
-    if body.get("deleted_at"):
+    if status.deleted_at:
         return "the deployment was deleted with its data. To start over: tpuctl up"
     if there:
         return (
@@ -287,9 +285,9 @@ def _start(body: dict[str, Any]) -> str:
     return "not up yet. Run: tpuctl up"
 
 
-def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[Field]:
+def _after(rows: Sequence[ResourceStatus], *, unclaimed: bool) -> list[Field]:
     """Return what the user may do after the job is done, if anything is left."""
-    there = {row["kind"] for row in rows if row["state"] != "absent"}
+    there = {row.kind for row in rows if row.state != "absent"}
     fetch = (
         "tpuctl checkpoints fetch --unclaimed copies what the job saved"
         if unclaimed
@@ -303,49 +301,52 @@ def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[Field]:
     )
 
 
-def watcher_text(body: dict[str, Any]) -> str:
+def watcher_text(status: DeploymentStatus) -> str:
     """Return a text about the watcher, "" if the deployment is over and needs none."""
-    loop = body["loop"]
-    if _loop_runs(body):
-        where = "on the VM" if loop["where"] == "vm" else f"tpuctl {loop['command']} of {loop['who']}"
-        return f"{where}, last renewed {span_text(loop['renewed_age_s'])} ago"
-    cure = _loop_cure(body)
+    loop = status.watcher
+    if loop is not None and _loop_runs(status):
+        where = "on the VM" if loop.where == "vm" else f"tpuctl {loop.command} of {loop.who}"
+        return f"{where}, last renewed {span_text(loop.renewed_age_s)} ago"
+    cure = _loop_cure(status)
     if cure is None:
         return ""
     why = f" ({cure[0]})" if cure[0] else ""
     return f"not running{why}: {NO_LOOP}. Run: {cure[1]}"
 
 
-def _loop_runs(body: dict[str, Any]) -> bool:
-    loop = body["loop"]
+def _loop_runs(status: DeploymentStatus) -> bool:
+    loop = status.watcher
     # A VM that is not RUNNING runs no loop, however recent the lease's last renewal is.
-    return bool(loop) and loop["alive"] and (loop["where"] != "vm" or _vm_state(body) == "RUNNING")
+    return loop is not None and loop.alive and (loop.where != "vm" or _vm_state(status) == "RUNNING")
 
 
-def _vm_state(body: dict[str, Any]) -> str:
-    return next((row["state"] for row in body["resources"] if row["kind"] == "VM"), "")
+def _vm_state(status: DeploymentStatus) -> str:
+    return next((row.state for row in status.resources if row.kind == "VM"), "")
 
 
-def _loop_cure(body: dict[str, Any]) -> tuple[str, str] | None:
+def _loop_cure(status: DeploymentStatus) -> tuple[str, str] | None:
     """Return why no loop runs ("" if unknown) and the command to start one; None if none is needed."""
-    if body["outcome"] or _loop_runs(body):
+    if status.outcome or _loop_runs(status):
         return None
-    if not body["loop"] or body["loop"]["where"] != "vm":
+    if not status.watcher or status.watcher.where != "vm":
         return "", "tpuctl watch"
-    vm = _vm_state(body)
+    vm = _vm_state(status)
     if vm == "RUNNING":
         return "the one on the VM is silent", "tpuctl watch --on-vm"
     return f"the VM is {vm}", "tpuctl up"
 
 
-def resource_lines(rows: list[dict[str, str]]) -> list[str]:
+def resource_lines(rows: Sequence[ResourceStatus]) -> list[str]:
     """Return a line for each resource, in columns; a long reason is last, where it may wrap."""
-    titles = ("kind", "zone", "name")
-    width = {title: max(len(row[title] or "-") for row in rows) for title in titles}
-    return ["  ".join([*((row[t] or "-").ljust(width[t]) for t in titles), _state(row)]) for row in rows]
+    table = [[text or "-" for text in (row.kind, row.zone, row.name)] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join([*(text.ljust(width) for text, width in zip(texts, widths, strict=True)), _state(row)])
+        for texts, row in zip(table, rows, strict=True)
+    ]
 
 
-def _state(row: dict[str, str]) -> str:
+def _state(row: ResourceStatus) -> str:
     # Google's word sounds like the end of the VM, but it can be started again.
-    stopped = row["kind"] == "VM" and row["state"] == "TERMINATED"
-    return "TERMINATED (stopped)" if stopped else row["state"]
+    stopped = row.kind == "VM" and row.state == "TERMINATED"
+    return "TERMINATED (stopped)" if stopped else row.state

@@ -6,7 +6,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +24,7 @@ from orchestrator.cli.views.paint import state, wants_colour
 from orchestrator.cli.views.redraw import EVERY, redraws, repeat
 from orchestrator.cli.views.status import WIDTH, painted, status_rows
 from orchestrator.clock import SystemClock
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.amounts import usd_text
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
@@ -93,8 +94,8 @@ class Browser:
         return sorted(rows, key=self._key, reverse=self.reverse)
 
     def _key(self, row: DeploymentRow) -> tuple[Any, ...]:
-        known = row.status or {}
-        figures = {"preempted": known.get("preemptions"), "cost": known.get("cost_usd")}
+        known = row.status
+        figures = {"preempted": known and known.preemptions, "cost": known and known.cost_usd}
         title = TITLES[self.sort]
         # Unknown values sort first, and texts are not compared as numbers.
         figure = figures.get(title)
@@ -248,11 +249,11 @@ def _cells(row: DeploymentRow) -> tuple[str, ...]:
         return row.name, row.word or "-", "-", "-", "-", "-"
     return (
         row.name, row.word or "-", _brief(body), checkpoint_text(body, step="") or "-",
-        str(body["preemptions"]), usd_text(body["cost_usd"]),
+        str(body.preemptions), usd_text(body.cost_usd),
     )  # fmt: skip
 
 
-def _brief(body: Mapping[str, Any]) -> str:
+def _brief(body: DeploymentStatus) -> str:
     """Return the job's progress without what the state column shows, so that a row fits one line."""
     phase = phase_text(body)
     parts = ("" if phase in {"run", "done"} else phase, step_text(body), eta_text(body))
@@ -266,6 +267,6 @@ def _news(rows: list[DeploymentRow]) -> list[tuple[Any, str]]:
         body = row.status
         job, phase = (job_text(body), phase_text(body)) if body else ("", "")
         line = ", ".join(part for part in (row.name, row.word, job) if part)
-        count = body["preemptions"] if body else None
+        count = body.preemptions if body else None
         found.append(((row.project, row.name, row.word, phase, count), line))
     return found

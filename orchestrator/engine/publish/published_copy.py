@@ -7,10 +7,10 @@ Imports little, because `tpuctl status` loads it before anything else.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from orchestrator.domain.checksum import Origin, origin_of, verified
 from orchestrator.domain.lease import Holder
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.errors import UNFORESEEN
 
 FRESH = 75.0
@@ -26,7 +26,7 @@ SCHEMA = 1
 class Snapshot:
     """Hold a published status and its age in seconds."""
 
-    body: dict[str, Any]
+    status: DeploymentStatus
     age: float
 
 
@@ -56,7 +56,7 @@ def counted(
             return None
         age = now - (updated if updated is not None else float(body["at"]))
         ours = body["schema"] == SCHEMA and body["holder"] == holder.id
-        status = dict(body["status"])
+        status = DeploymentStatus.from_dict(body["status"])
     except UNFORESEEN:
         return None
     return Snapshot(status, max(0.0, age)) if ours and -AHEAD <= age < FRESH else None

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from orchestrator.contract.bucket.limits import LARGEST_FLOAT, LARGEST_INT, LATEST_TIME
 from orchestrator.contract.bucket.object_names import CURVE, STATUS
 from orchestrator.domain.checksum import bytes_with_checksum, proven, verified
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.domain.ports import Store
+from orchestrator.domain.status import DeploymentStatus
 from orchestrator.engine.lease.held import current
 from orchestrator.engine.publish.published_copy import AHEAD, HERE, SCHEMA, Snapshot, counted
 from orchestrator.engine.records.atomic_files import write_atomically
@@ -43,9 +43,9 @@ class Publisher:
     _curve_at: float = 0.0
     _drawn: int = 0
 
-    def publish(self, body: dict[str, Any], news: object, now: float, *, usable: bool) -> None:
-        """Publish *body* as observed at *now*: locally always, in a *usable* bucket when *news* has changed."""
-        envelope = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}
+    def publish(self, status: DeploymentStatus, news: object, now: float, *, usable: bool) -> None:
+        """Publish *status* as observed at *now*: locally always, in a *usable* bucket when *news* has changed."""
+        envelope = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": status.as_dict()}
         data = bytes_with_checksum(proven(envelope, self.key) if self.key else envelope)
         with suppress(DiskError):
             write_atomically(self.folder / HERE, data)

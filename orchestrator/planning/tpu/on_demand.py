@@ -20,6 +20,7 @@ from orchestrator.domain.observation import Node, NodeState, Present, World
 from orchestrator.domain.plan import Kind, Step
 from orchestrator.domain.record import TERMINAL, Record, Span, current_node
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.status import DeadlineStatus
 from orchestrator.domain.text.units import Duration
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
@@ -103,14 +104,14 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     )
 
 
-def deadline_status(spec: Spec, world: World, record: Record) -> dict[str, str] | None:
-    """Return the `deadline` object of `status --json`, or None without a deadline."""
+def deadline_status(spec: Spec, world: World, record: Record) -> DeadlineStatus | None:
+    """Return the deadline as the status has it, None without a deadline."""
     found = situation(spec, world, record)
     if found is None:
         return None
     due = datetime.fromtimestamp(found.deadline, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     forecast = "missed" if found.now >= found.deadline and found.remaining else on_time(found)
-    return {"due": due, "forecast": forecast, "runs_on": found.mode.value}
+    return DeadlineStatus(due=due, forecast=forecast, runs_on=found.mode.value)
 
 
 def to_leave(spec: Spec, world: World, record: Record) -> ModeChoice | None:

@@ -1,0 +1,200 @@
+"""
+Hold the status of a deployment: what exists, how far the job is, what comes next.
+
+`status --json` prints it, the watcher publishes it, and views show it. Imports little, because `tpuctl status`
+loads it before anything else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+_KEYS = {
+    "auto_delete": "alone",
+    "next_steps": "next",
+    "source": "seen",
+    "ttl_remaining_s": "ttl_left_s",
+    "watcher": "loop",
+}
+"""Fields that have another key in JSON, which programs read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceStatus:
+    """A bucket, VM or TPU; *state* is "absent", "unknown: WHY" or a word of the API."""
+
+    kind: str
+    name: str
+    zone: str
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerStatus:
+    """
+    The last report of a worker; ages are in seconds.
+
+    *checkpoint* is the step that it has committed last. Fields with a default are those that an earlier release
+    did not publish.
+    """
+
+    worker: int
+    phase: str
+    step: int | None
+    loss: float | None
+    rate: float | None = None
+    total_steps: int | None = None
+    progress_from: str = ""
+    checkpoint: int | None
+    checkpoint_counted: bool = False
+    format: str = ""
+    checkpoint_age_s: float | None
+    heartbeat_age_s: float | None
+    starts: int = 0
+    image: str = ""
+    programs_back: int | None = None
+    programs_compiled: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatcherStatus:
+    """The holder of the lease; *where* is "vm" for the loop on the VM, else "elsewhere"."""
+
+    where: str
+    who: str
+    command: str
+    since: float = 0.0
+    renewed_age_s: float
+    alive: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadlineStatus:
+    """When the job should be done, in words whether it will be, and what the TPU runs on."""
+
+    due: str
+    forecast: str
+    runs_on: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavesStatus:
+    """How often the job saves, in seconds, and why, in words (`SaveInterval`)."""
+
+    every_s: float | None
+    cost_s: float | None
+    cost_from: str
+    life_s: float | None
+    apart_s: float | None
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SidecarStatus:
+    """A sidecar, and the machine ("vm" or "tpu") and port that it has."""
+
+    name: str
+    role: str
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusSource:
+    """Who has observed the status, and how many seconds ago."""
+
+    by: str
+    age_s: float
+
+
+FROM_CLOUD = StatusSource(by="cloud", age_s=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentStatus:
+    """
+    The status of a deployment; the order of the fields is that of the keys in JSON.
+
+    *checkpoint* is the newest one with a part of every worker. Fields with a default are those that an earlier
+    release did not publish.
+    """
+
+    name: str
+    project: str
+    outcome: str | None
+    reason: str = ""
+    uncommitted: str = ""
+    unclaimed: str = ""
+    incarnation: int
+    preemptions: int
+    up: bool = True
+    deleted_at: float | None = None
+    cost_usd: float
+    cost_most_usd: float
+    unpriced: tuple[str, ...] = ()
+    resources: tuple[ResourceStatus, ...]
+    workers: tuple[WorkerStatus, ...]
+    checkpoint: int | None
+    watcher: WatcherStatus | None
+    auto_delete: str
+    next_steps: tuple[str, ...]
+    look_in_s: float | None
+    target_steps: int | None
+    eta_s: float | None = None
+    budget_usd: float | None
+    deadline: DeadlineStatus | None = None
+    saves: SavesStatus | None = None
+    ttl_remaining_s: float | None
+    sidecars: tuple[SidecarStatus, ...]
+    source: StatusSource
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Any]) -> "DeploymentStatus":
+        """
+        Parse a published status; keys of a later release are left out.
+
+        Raise KeyError, TypeError or AttributeError if it is none.
+        """
+        known = _fields_of(cls, body)
+        workers = tuple(WorkerStatus(**_fields_of(WorkerStatus, row)) for row in body["workers"])
+        known |= {
+            "resources": tuple(
+                ResourceStatus(**_fields_of(ResourceStatus, row)) for row in body["resources"]
+            ),
+            "workers": workers,
+            "checkpoint": body.get("checkpoint", _least_checkpoint(workers)),
+            "cost_most_usd": body.get("cost_most_usd", body["cost_usd"]),
+            "unpriced": tuple(body.get("unpriced", ())),
+            "next_steps": tuple(body["next"]),
+            "watcher": _parsed(WatcherStatus, body["loop"]),
+            "deadline": _parsed(DeadlineStatus, body.get("deadline")),
+            "saves": _parsed(SavesStatus, body.get("saves")),
+            "sidecars": tuple(SidecarStatus(**_fields_of(SidecarStatus, row)) for row in body["sidecars"]),
+            "source": StatusSource(**_fields_of(StatusSource, body["seen"])),
+        }
+        return cls(**known)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of `status --json`."""
+        return {_KEYS.get(one.name, one.name): _plain(getattr(self, one.name)) for one in fields(self)}
+
+
+def _least_checkpoint(workers: Sequence[WorkerStatus]) -> int | None:
+    """Return the checkpoint that all workers have, as far as the last one of each shows it."""
+    steps = [worker.checkpoint for worker in workers]
+    return None if None in steps else min((step for step in steps if step is not None), default=None)
+
+
+def _fields_of(shape: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    keys = {one.name: _KEYS.get(one.name, one.name) for one in fields(shape)}
+    return {name: row[key] for name, key in keys.items() if key in row}
+
+
+def _parsed(shape: type[Any], row: Mapping[str, Any] | None) -> Any:
+    return None if not row else shape(**_fields_of(shape, row))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value

@@ -1,0 +1,83 @@
+"""The status of a deployment as a value: what JSON has of it, and what releases before and after publish."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.status import DeadlineStatus, DeploymentStatus, SavesStatus, WorkerStatus
+
+WORKER = {
+    "worker": 0, "phase": "run", "step": 120, "loss": 2.31, "rate": 4.25, "total_steps": 400,
+    "progress_from": "output", "checkpoint": 110, "checkpoint_counted": False, "format": "torch",
+    "checkpoint_age_s": 12.0, "heartbeat_age_s": 3.0, "starts": 1, "image": "", "programs_back": None,
+    "programs_compiled": 2, "message": "",
+}  # fmt: skip
+BODY = {
+    "name": "demo", "project": "p", "outcome": None, "reason": "", "uncommitted": "", "unclaimed": "",
+    "incarnation": 3, "preemptions": 2, "up": True, "deleted_at": None, "cost_usd": 0.0438,
+    "cost_most_usd": 0.0661, "unpriced": ["disk"],
+    "resources": [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
+    "checkpoint": 110,
+    "loop": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
+             "alive": True},
+    "alone": "off", "next": ["TPU: CREATING"], "look_in_s": 9.0, "target_steps": 400, "eta_s": 65.0,
+    "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "runs_on": "spot"},
+    "saves": {"every_s": 60.0, "cost_s": 5.0, "cost_from": "measured", "life_s": None, "apart_s": None,
+              "text": "every 60 s"},
+    "ttl_left_s": 80000.0, "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
+    "seen": {"by": "cloud", "age_s": 0.0},
+}  # fmt: skip
+"""Each key, in the order in which `status --json` prints them."""
+LATER_KEYS = (
+    "reason", "uncommitted", "unclaimed", "up", "deleted_at", "cost_most_usd", "unpriced", "checkpoint",
+    "eta_s", "deadline", "saves",
+)  # fmt: skip
+"""Keys that an earlier release did not publish."""
+
+
+def test_the_json_of_a_status_has_each_key_in_its_order():
+    """Programs read the keys, and people compare two outputs by eye."""
+    assert json.dumps(DeploymentStatus.from_dict(BODY).as_dict()) == json.dumps(BODY)
+
+
+def test_a_status_without_deadline_watcher_and_saves_has_their_keys():
+    """They are null."""
+    body = BODY | {"deadline": None, "loop": None, "saves": None, "workers": [], "checkpoint": None}
+    assert json.dumps(DeploymentStatus.from_dict(body).as_dict()) == json.dumps(body)
+
+
+def test_what_an_earlier_release_published_is_read():
+    """Its sum is that at the highest prices, and its workers show which checkpoint all of them have."""
+    workers = [WORKER | {"checkpoint": 60}, WORKER | {"worker": 1, "checkpoint": 50}]
+    body = {key: value for key, value in BODY.items() if key not in LATER_KEYS}
+    found = DeploymentStatus.from_dict(body | {"workers": workers})
+    assert (found.cost_most_usd, found.checkpoint, found.up, found.unpriced) == (0.0438, 50, True, ())
+    assert (
+        DeploymentStatus.from_dict(body | {"workers": [*workers, WORKER | {"checkpoint": None}]}).checkpoint
+        is None
+    )
+
+
+def test_keys_of_a_later_release_are_dropped():
+    """This release does not know what they mean."""
+    more = {"news": 1, "workers": [WORKER | {"news": 2}], "seen": BODY["seen"] | {"news": 3}}
+    assert DeploymentStatus.from_dict(BODY | more) == DeploymentStatus.from_dict(BODY)
+
+
+@pytest.mark.parametrize(
+    "body", [{}, BODY | {"workers": [{}]}, BODY | {"loop": ["x"]}, BODY | {"seen": None}]
+)
+def test_what_is_no_status_is_refused(body):
+    """The reader of a published status then asks the cloud."""
+    with pytest.raises((KeyError, TypeError, AttributeError)):
+        DeploymentStatus.from_dict(body)
+
+
+def test_the_parts_of_a_status_are_values():
+    """Two of the same content are equal, and views name their fields."""
+    found = DeploymentStatus.from_dict(BODY)
+    assert found.deadline == DeadlineStatus(due="tomorrow", forecast="on time", runs_on="spot")
+    assert isinstance(found.saves, SavesStatus)
+    assert isinstance(found.workers[0], WorkerStatus)
+    assert replace(found, preemptions=3) != found
