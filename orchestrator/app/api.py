@@ -290,7 +290,7 @@ class _Screen:
             self._stop()
 
     @contextmanager
-    def gentle(self, stop: Callable[[], None]) -> Iterator[None]:
+    def graceful_stop(self, stop: Callable[[], None]) -> Iterator[None]:
         """Keep *stop*, which ends the watch after the current pass."""
         self._stop = stop
         yield

@@ -1,10 +1,15 @@
 """Check this computer, and what the local cloud needs on it."""
 
 from orchestrator.advice.doctor.facts import Facts, Group, Health, ProbeAnswer, bad, check, ok, unknown, warn
+from orchestrator.domain.observation import Absent, Unknown
 
 OLDEST_PYTHON = (3, 10)
 ROOM = 2 << 30
 """Free bytes that the state folder should have, for bundles, the record and a log of the local cloud."""
+DRIFT = 10.0
+"""Seconds that two clocks may differ: a third of the shortest time that a decision waits for."""
+REFUSED_DRIFT = 300.0
+"""Difference in seconds from which on Google refuses the tokens that a service account signs."""
 
 
 @check("python", Group.COMPUTER)
@@ -140,6 +145,22 @@ def deployments(facts: Facts) -> ProbeAnswer:
 def _hurts(facts: Facts, text: str, fix: str) -> ProbeAnswer:
     # On Google Cloud no local cloud is needed, so the same lack is only a warning there.
     return ProbeAnswer(Health.BAD if facts.local.chosen else Health.WARN, text, fix)
+
+
+@check("clock", Group.GOOGLE)
+def clock(facts: Facts) -> ProbeAnswer:
+    """Look for a clock that differs from the service's: leases and ages go wrong, then logins are refused."""
+    ahead = facts.google.ahead
+    if isinstance(ahead, Absent):
+        return unknown("the service tells no time", "")
+    if isinstance(ahead, Unknown):
+        return unknown(f"no time to compare with: {ahead.why}", ahead.hint)
+    apart = abs(ahead.value)
+    side = "ahead" if ahead.value > 0 else "behind"
+    fix = "switch on time synchronisation: timedatectl set-ntp true"
+    if apart >= REFUSED_DRIFT:
+        return bad(f"{apart:.0f} s {side}: logins are refused", fix)
+    return warn(f"{apart:.0f} s {side}", fix) if apart >= DRIFT else ok(f"within {max(1, round(apart))} s")
 
 
 @check("local-packages", Group.LOCAL)

@@ -32,7 +32,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     login.credentials,
     login.gcloud_account,
     login.project,
-    login.clock,
+    computer.clock,
     google.tpu_api,
     google.compute_api,
     google.storage_api,

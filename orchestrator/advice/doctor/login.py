@@ -19,10 +19,6 @@ from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 
 LOG_IN = "gcloud auth application-default login   (gcloud auth login alone is not enough)"
-DRIFT = 10.0
-"""Seconds that two clocks may differ: a third of the shortest time that a decision waits for."""
-REFUSED_DRIFT = 300.0
-"""Difference in seconds from which on Google refuses the tokens that a service account signs."""
 
 
 def not_observed(observed: Unknown, *, needed: bool = False) -> ProbeAnswer:
@@ -85,22 +81,6 @@ def project(facts: Facts) -> ProbeAnswer:
     if isinstance(observed, Absent):
         return bad(f"{name} does not exist, or is hidden from you", "gcloud projects list")
     return ok(name if isinstance(observed, Present) else f"{name} (not reached: see `compute-api`)")
-
-
-@check("clock", Group.GOOGLE)
-def clock(facts: Facts) -> ProbeAnswer:
-    """Look for a clock that differs from the service's: leases and ages go wrong, then logins are refused."""
-    ahead = facts.google.ahead
-    if isinstance(ahead, Absent):
-        return unknown("the service tells no time", "")
-    if isinstance(ahead, Unknown):
-        return unknown(f"no time to compare with: {ahead.why}", ahead.hint)
-    apart = abs(ahead.value)
-    side = "ahead" if ahead.value > 0 else "behind"
-    fix = "switch on time synchronisation: timedatectl set-ntp true"
-    if apart >= REFUSED_DRIFT:
-        return bad(f"{apart:.0f} s {side}: logins are refused", fix)
-    return warn(f"{apart:.0f} s {side}", fix) if apart >= DRIFT else ok(f"within {max(1, round(apart))} s")
 
 
 @check_of_file("secrets", Group.GOOGLE)

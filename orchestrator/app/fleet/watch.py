@@ -120,7 +120,7 @@ class _NodeScreen:
     def show(self, result: Pass, usd: float, most_usd: float) -> None:
         self._losses.take(self._node, result)
 
-    def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+    def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         return nullcontext()
 
 

@@ -31,12 +31,12 @@ QUIET_POLLS = 4
 
 
 class Screen(Protocol):
-    """A display of the job's progress that turns the first Ctrl-C into a gentle end."""
+    """A display of the job's progress that turns the first Ctrl-C into a graceful stop."""
 
     def show(self, result: Pass, usd: float, most_usd: float) -> None:
         """Show what a pass has observed of the job, and its cost so far, also by the highest prices."""
 
-    def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+    def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Call *stop* at the first Ctrl-C while the block runs, and end at once at the second."""
 
 
@@ -208,7 +208,7 @@ def _passes(
     # Notifications before the display. An error in one of these does not stop the others.
     also = (session.notifier.take_pass, show, publication.after)
     try:
-        with screen.gentle(stop):
+        with screen.graceful_stop(stop):
             # The loop on the VM ends with the stop of its own machine, so it reports that first.
             until = lambda result: loop and _stops_vm(result)  # noqa: E731
             return (yield from passes_to_the_end(watcher, session.deployment, *also, until=until))

@@ -95,9 +95,9 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     from orchestrator.app.fleet.sessions import Fleet
     from orchestrator.app.fleet.watch import FleetWatch
     from orchestrator.app.loop.hand_over import hand_over, take_back
+    from orchestrator.cli.graceful_stop import graceful_stop
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
-    from orchestrator.cli.views.job_progress import gentle
 
     printer = EventPrinter(as_json=choice.as_json)
 
@@ -116,7 +116,7 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
         return
     watching = FleetWatch(choice, printer, named, loop=loop)
     view.say_names(watching.names)
-    with suppress(KeyboardInterrupt), gentle(watching.stop):
+    with suppress(KeyboardInterrupt), graceful_stop(watching.stop):
         watching.run()
     raise click.exceptions.Exit(
         view.show_all(

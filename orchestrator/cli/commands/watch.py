@@ -32,9 +32,10 @@ def command(
     from orchestrator.app.loop.hand_over import hand_over, take_back
     from orchestrator.app.loop.watch import Watched, watch
     from orchestrator.app.loop.watch_all import WatchAll
+    from orchestrator.cli.graceful_stop import graceful_stop
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
-    from orchestrator.cli.views.job_progress import MemberLine, ProgressLine, gentle
+    from orchestrator.cli.views.job_progress import MemberLine, ProgressLine
 
     if stop and not on_vm:
         raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
@@ -47,7 +48,7 @@ def command(
             lambda printer, session: MemberLine(printer, session.spec),
         )
         view.say_names(watching.names)
-        with suppress(KeyboardInterrupt), gentle(watching.stop):
+        with suppress(KeyboardInterrupt), graceful_stop(watching.stop):
             watching.run()
         raise click.exceptions.Exit(
             view.show_all(watching.ended, stopped=watching.stopped, as_json=choice.as_json)

@@ -1,10 +1,10 @@
 """Show the job's progress: in the live line on a terminal, otherwise as a line for each change."""
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from orchestrator.cli.graceful_stop import graceful_stop
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.job_progress import common_step, last_step, seconds_remaining
@@ -36,27 +36,6 @@ WORDS = {
 }
 
 
-@contextmanager
-def gentle(stop: Callable[[], None]) -> Iterator[None]:
-    """Call *stop* at the first Ctrl-C in the block; the second one ends it at once."""
-    pressed = False
-
-    def interrupted(*_: object) -> None:
-        nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
-        stop()
-
-    # SIGTERM too: systemd or a stopping container wants the same gentle end.
-    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 class ProgressLine:
     """Turns passes into progress: always in the live line, and as events for changes."""
 
@@ -69,14 +48,14 @@ class ProgressLine:
         self._spacing = FIRST_SPACING
         self._lying = ""
 
-    def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+    def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Call *stop* at the first Ctrl-C in the block; the second one ends it at once."""
 
         def leave() -> None:
             self._printer.now("leaving when this pass is over; Ctrl-C again leaves at once")
             stop()
 
-        return gentle(leave)
+        return graceful_stop(leave)
 
     def show(self, result: Pass, usd: float, most_usd: float) -> None:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
@@ -124,7 +103,7 @@ class ProgressLine:
 class MemberLine(ProgressLine):
     """Turns the passes of one of many deployments into progress."""
 
-    def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+    def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Do nothing: the caller that watches all deployments handles Ctrl-C."""
         return nullcontext()
 
