@@ -81,6 +81,6 @@ def test_the_sum_of_the_local_cloud_says_what_it_counts_and_where_the_other_one_
     bill = [{"usd": 0.0125}, {"usd": None}]
     show_status({"running": True, "endpoint": "http://127.0.0.1:1", "bill": bill}, as_json=False)
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "it would have cost 0.0125 USD: each TPU, VM and disk here, by this cloud's clock",
-        "one deployment, also its addresses and storage: tpuctl cost NAME",
+        "it would have cost 0.0125 USD: TPUs, VMs and disks of all deployments; what was",
+        "preempted in its first minute is free. `tpuctl cost` counts that and storage too",
     ]

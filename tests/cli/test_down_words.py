@@ -105,7 +105,7 @@ def test_fetch_says_that_the_data_was_deleted_on_purpose_and_when(user):
         said = user.run("checkpoints", "fetch", *words)
         reported = " ".join(said.err.split())
         assert f"nothing to fetch: `tpuctl down --delete-data` deleted the data of demo on {day}" in reported
-        assert (said.code, "TPU-404" in reported, "tpuctl cost" in reported) == (1, True, True)
+        assert (said.code, "TPU-404" in reported, "tpuctl cost demo" in reported) == (1, True, True)
 
 
 def stored(cost):

@@ -38,9 +38,9 @@ def show_status(body: dict[str, Any], *, as_json: bool) -> None:
         click.echo(f"fault not met yet: {fault['method']} {fault['fault']}")
     if body.get("bill"):
         usd = sum(line["usd"] or 0 for line in body["bill"])
-        click.echo(f"it would have cost {usd:.4f} USD: each TPU, VM and disk here, by this cloud's clock")
-        # Another sum: by the passes of a loop, a little more, and for one deployment only.
-        click.echo("one deployment, also its addresses and storage: tpuctl cost NAME")
+        # Another sum than that of `cost`, which does not know which minutes Google leaves out.
+        click.echo(f"it would have cost {usd:.4f} USD: TPUs, VMs and disks of all deployments; what was")
+        click.echo("preempted in its first minute is free. `tpuctl cost` counts that and storage too")
 
 
 def show_environment(variables: dict[str, str], *, as_json: bool) -> None:
