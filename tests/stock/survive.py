@@ -32,7 +32,9 @@ def fill_in(stage: Stage, name: str, **job: object) -> None:
     text = path.read_text()
     for key, value in job.items():
         text, count = re.subn(
-            rf"(?m)^  (?:# )?{key}: .*$", lambda _, k=key, v=value: f"  {k}: {json.dumps(v)}", text
+            rf"(?m)^  (?:# )?{key}: .*$(?:\n {{4}}.*$)*",
+            lambda _, k=key, v=value: f"  {k}: {json.dumps(v)}",
+            text,
         )
         assert count == 1, f"{count} lines {key} in the file of init"
     path.write_text(text)
