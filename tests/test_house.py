@@ -102,21 +102,31 @@ def listed(start):
     return PYPROJECT.split(f"\n{start} = [\n")[1].split("\n]")[0].splitlines()
 
 
-@pytest.mark.parametrize("name", ["dependencies", "local", "dev"])
+OPTIONAL = PYPROJECT.split("\n[project.optional-dependencies]\n")[1].split("\n[")[0]
+EXTRAS = re.findall(r"^(\w+) = \[$", OPTIONAL, re.MULTILINE)
+REASON = re.compile(r"[\]\",]\s+# \S.{3,}")
+
+
+@pytest.mark.parametrize("name", ["dependencies", *EXTRAS])
 def test_every_dependency_has_its_reason(name):
     """A line without a reason is a line to remove."""
     for line in listed(name):
-        assert (
-            line.strip().startswith("#")
-            or re.match(r'\s*"tpuctl\[\w+\]",$', line)
-            or re.search(r'",\s+# \S.{3,}', line)
-        ), line
+        assert re.match(r'\s*"tpuctl\[\w+\]",$', line) or REASON.search(line), line
 
 
 def test_every_ignored_rule_has_its_reason():
-    """Ruff checks everything; what it must not say is explained."""
-    for line in listed("ignore"):
-        assert re.search(r'",\s+# \S.{3,}', line), line
+    """Ruff checks everything; what it must not say is explained, for all files and for some."""
+    some = PYPROJECT.split("\n[tool.ruff.lint.per-file-ignores]\n")[1].split("\n\n")[0].splitlines()
+    groups = [line for line in some if line != "]" and not line.endswith("= [")]
+    assert [line for line in (*listed("ignore"), *groups) if not REASON.search(line)] == []
+
+
+def test_every_library_that_types_pass_over_has_its_reason():
+    """Types are checked strictly; what passes as Any is explained."""
+    lists = re.findall(r"\[\[tool\.mypy\.overrides\]\]\nmodule = \[(.*?)\]\n", PYPROJECT, re.DOTALL)
+    lines = [line for one in lists for line in one.strip().splitlines()]
+    assert lines
+    assert [line for line in lines if not REASON.search(line)] == []
 
 
 def test_a_file_is_one_job():
