@@ -170,12 +170,13 @@ def preview(
     notes: tuple[str, ...] = (),
     there: Span | None = None,
     memories: ZoneMemories = (),
+    local: bool = False,
 ) -> Preview:
     """
     Return the preview of *plan*; prices are those of the TPU that it creates, else of the one that is *there*.
 
     Without either they are those of the first zone. *notes* are shown before the deployment file's own ones.
-    *memories* is what is remembered of zones.
+    *memories* is what is remembered of zones; *local* is true on the local cloud.
     """
     made = next((c for c in plan.changes if c.asks_for_tpu), None)
     zone, kind = (made.zone, made.type) if made else (there.zone, there.type) if there else ("", "")
@@ -190,7 +191,7 @@ def preview(
         scripts or {},
         ways_to_bucket(spec, catalog),
         foreseen_interval(spec, memories, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
-        python_text(spec, catalog),
+        python_text(spec, catalog, local=local),
     )
 
 

@@ -30,4 +30,4 @@ def check(choice: Choice) -> Checked:
     facts = replace(facts, data_bytes=size_of(spec.job.data, path.absolute().parent))
     catalog = load_catalog()
     findings = tuple(preflight(spec, catalog, facts))
-    return Checked(spec.name, findings, facts, python_text(spec, catalog))
+    return Checked(spec.name, findings, facts, python_text(spec, catalog, local=choice.cloud == "local"))

@@ -86,7 +86,9 @@ def _from_file(choice: Choice, path: Path, spec: Spec, reporter: Reporter, *, sc
     texts = _first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
     first = f"the VM is yours and is adopted first: tpuctl adopt --vm {names.vm_name(spec)}"
     notes = (first,) if names.takes_vm(spec) else ()
-    shown = preview(spec, expected, catalog, project=project, scripts=texts, notes=notes)
+    shown = preview(
+        spec, expected, catalog, project=project, scripts=texts, notes=notes, local=choice.cloud == "local"
+    )
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=sum(one.size for one in sets))
     checked = Checked(spec.name, tuple(preflight(spec, catalog, facts)), facts)
@@ -126,7 +128,7 @@ def _from_cloud(
     shown = preview(
         session.spec, expected, load_catalog(), project=session.project, account=account, scripts=texts,
         notes=drift_notes(session.spec, world), there=newest_span(session.records.current),
-        memories=session.records.current.zone_memories,
+        memories=session.records.current.zone_memories, local=choice.cloud == "local",
     )  # fmt: skip
     check_sources(session)
     if out is not None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from orchestrator.advice.preview import preview
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
+from orchestrator.domain.machines.image_python import python_text
 from orchestrator.domain.machines.scopes import MACHINE_SCOPES, node_scopes
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from tests.planning.planning_kit import make_spec
@@ -115,6 +116,13 @@ def test_the_plan_says_what_pulling_the_image_needs():
         assert details["image"] == f"{image}, by its tag, pinned at the first pull"
         assert ("roles/artifactregistry.reader" in details.get("to pull the image", "")) is is_googles
         assert node_scopes(make_spec(job__image=image)) == MACHINE_SCOPES
+
+
+def test_the_local_cloud_may_have_another_python_than_the_image():
+    """It has the image's only where this computer has it, so the command that shows it is named."""
+    local = python_text(make_spec(), load_catalog(), local=True)
+    assert local == "3.10, the image's; on the local cloud: tpuctl local status"
+    assert python_text(make_spec(job__python="3.12"), load_catalog(), local=True).startswith("3.12 by")
 
 
 def test_the_python_of_the_job_is_said_and_an_unknown_one_as_unknown():

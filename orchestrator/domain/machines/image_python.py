@@ -7,14 +7,19 @@ VM_PYTHON = "3.12"
 """The Python of the usual image of VMs, Ubuntu 24.04 (docs/facts.md 5.5)."""
 
 
-def python_text(spec: Spec, catalog: Catalog) -> str:
-    """Return the Python of the job in words, "" in a container, which has its own."""
+def python_text(spec: Spec, catalog: Catalog, *, local: bool = False) -> str:
+    """
+    Return the Python of the job in words, "" in a container, which has its own.
+
+    *local* machines have the image's version only where this computer has it (docs/python.md).
+    """
     if spec.job.image:
         return ""
     known = _of_image(spec, catalog)
     if spec.job.python:
         return f"{spec.job.python} by job.python" + (f"; the image has {known}" if known else "")
-    return f"{known}, the image's" if known else "not known for this image"
+    here = "; on the local cloud: tpuctl local status" if local else ""
+    return f"{known}, the image's{here}" if known else f"not known for this image{here}"
 
 
 def _of_image(spec: Spec, catalog: Catalog) -> str:
