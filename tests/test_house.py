@@ -263,6 +263,30 @@ def test_imports_inside_functions_stand_only_where_they_save_time():
     assert needed == {(file, one) for file, names in MAY_IMPORT_LATE.items() for one in names}
 
 
+def command_lines(text):
+    """Yield each command of a module, with the lines of its body but for docstring, imports and empty ones."""
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        decorators = [ast.unparse(one) for one in getattr(node, "decorator_list", ())]
+        if any("command(" in one for one in decorators):
+            spans = [range(s.lineno, s.end_lineno + 1) for s in node.body]
+            late = [one for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom)]
+            skipped = {n for one in late for n in range(one.lineno, one.end_lineno + 1)}
+            skipped |= set(spans[0]) if ast.get_docstring(node) else set()
+            body = range(spans[0].start, spans[-1].stop)
+            yield node.name, sum(n not in skipped and bool(lines[n - 1].strip()) for n in body)
+
+
+def test_a_command_parses_makes_one_call_and_shows():
+    """At most 25 lines; what is more belongs to a use case or a view."""
+    example = '@command()\ndef x(a):\n    """Do x."""\n    from y import z\n\n    z()\n    # Why.\n    z(a)\n'
+    assert list(command_lines(example)) == [("x", 3)]
+    commands = (p for p in PACKAGE if p.parent.name == "commands")
+    found = {(path.stem, name): n for path in commands for name, n in command_lines(path.read_text())}
+    assert len(found) > 40
+    assert {name: n for name, n in found.items() if n > 25} == {}
+
+
 def test_what_runs_on_machines_runs_on_an_old_python():
     """Machines may have 3.8: the grammar is that of 3.8, and nothing but the standard library is imported."""
     ours = ("orchestrator.agent", "orchestrator.contract")

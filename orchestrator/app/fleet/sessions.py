@@ -127,6 +127,10 @@ class Fleet:
             if path.parent.name != self.spec.name and _part_of(path, self.spec.name)
         ]  # fmt: skip
 
+    def members(self) -> list[str]:
+        """Return the names of the VM's deployment and of the nodes that this computer has brought up."""
+        return [self.spec.name, *self.known()]
+
     def in_bucket(self) -> list[str]:
         """Return the names of all nodes that ever stored a record, brought up by any computer."""
         try:

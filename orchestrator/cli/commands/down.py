@@ -1,6 +1,7 @@
 """tpuctl down: delete everything that tpuctl made."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from orchestrator.cli.options import (
 )
 from orchestrator.domain.observation import Node, Vm
 from orchestrator.errors import LeaseHeldError
+
+if TYPE_CHECKING:
+    from orchestrator.cli.views.still import Still
 
 
 @click.command("down", cls=Command)
@@ -44,36 +48,46 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
     # Before any call to the cloud, so that a script which cannot answer fails at once.
     must_answer(yes=yes)
 
-    def go_on(held: LeaseHeldError) -> None:
-        with still.asking():
-            say(f"{held.message}; if it still works, it may make machines again")
-            confirm("Go on without the lease?", yes=yes)
-
-    def approve(name: str, data_goes: bool) -> None:
-        with still.asking():
-            confirm_deletion(yes=yes)(name, data_goes)
-
-    def keep(machines: Sequence[Node | Vm]) -> bool:
-        if yes:
-            return True
-        names = ", ".join(node.name for node in machines)
-        with still.asking():
-            return not click.confirm(f"tpuctl has not made {names}. Delete it too?", err=True)
-
-    # Only with the flag: without it, even a question would be too easy to answer in passing.
-    over = go_on if take_over else None
     printer = EventPrinter()
     still = Still(printer)
+    questions = _Questions(still, yes=yes)
     with still.working():
         down = take_down(
             choice,
             printer,
-            approve,
+            questions.approve,
             delete_data=delete_data,
-            take_over=over,
-            keep=keep,
+            # Only with the flag: without it, even a question would be too easy to answer in passing.
+            take_over=questions.go_on if take_over else None,
+            keep=questions.keep,
             at_down=adopted or "",
         )
     view.show(down, unbilled=choice.cloud == "local", as_json=choice.as_json)
     # After the document: with --json, stdout lists what is left, and the exit code is the error's.
     down.raise_leftovers()
+
+
+class _Questions:
+    """What is asked before something goes; *yes* is the answer to all of it."""
+
+    def __init__(self, still: "Still", *, yes: bool) -> None:
+        self._still, self._yes = still, yes
+
+    def approve(self, name: str, data_goes: bool) -> None:
+        """Ask before a deletion. Raise Exit on a no."""
+        with self._still.asking():
+            confirm_deletion(yes=self._yes)(name, data_goes)
+
+    def go_on(self, held: LeaseHeldError) -> None:
+        """Ask whether to delete while another process holds the lease. Raise Exit on a no."""
+        with self._still.asking():
+            say(f"{held.message}; if it still works, it may make machines again")
+            confirm("Go on without the lease?", yes=self._yes)
+
+    def keep(self, machines: Sequence[Node | Vm]) -> bool:
+        """Ask whether adopted *machines* are given back; *yes* does, since a deletion is for good."""
+        if self._yes:
+            return True
+        names = ", ".join(node.name for node in machines)
+        with self._still.asking():
+            return not click.confirm(f"tpuctl has not made {names}. Delete it too?", err=True)

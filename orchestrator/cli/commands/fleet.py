@@ -1,6 +1,5 @@
 """tpuctl fleet: many TPUs that work on a queue of jobs."""
 
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -16,7 +15,6 @@ from orchestrator.cli.options import (
     yes_option,
 )
 from orchestrator.domain.text.units import Duration
-from orchestrator.errors import UsageError
 
 user_option = click.option(
     "--user", metavar="LOGIN", envvar="TPUCTL_USER",
@@ -94,9 +92,7 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     """
     from orchestrator.app.fleet.sessions import Fleet
     from orchestrator.app.fleet.watch import FleetWatch
-    from orchestrator.app.loop.hand_over import hand_over, take_back
-    from orchestrator.cli.graceful_stop import graceful_stop
-    from orchestrator.cli.views import watch as view
+    from orchestrator.cli.loops import check_stop, move_loop, watch_until_stopped
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
 
     printer = EventPrinter(as_json=choice.as_json)
@@ -104,25 +100,13 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     def named(name: str) -> NamedPrinter:
         return NamedPrinter(name, as_json=choice.as_json)
 
-    if stop and not on_vm:
-        raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
+    again = "tpuctl fleet watch"
+    check_stop(stop=stop, on_vm=on_vm)
     if on_vm:
         fleet = Fleet(choice, printer, named)
-        moved = (
-            take_back(choice, printer, fleet.head) if stop
-            else hand_over(choice, printer, fleet.head, [fleet.spec.name, *fleet.known()])
-        )  # fmt: skip
-        view.show_moved(moved, as_json=choice.as_json, command="tpuctl fleet watch")
+        move_loop(choice, printer, fleet.head, fleet.members, back=stop, command=again)
         return
-    watching = FleetWatch(choice, printer, named, loop=loop)
-    view.say_names(watching.names)
-    with suppress(KeyboardInterrupt), graceful_stop(watching.stop):
-        watching.run()
-    raise click.exceptions.Exit(
-        view.show_all(
-            watching.ended, stopped=watching.stopped, as_json=choice.as_json, again="tpuctl fleet watch"
-        )
-    )
+    watch_until_stopped(FleetWatch(choice, printer, named, loop=loop), as_json=choice.as_json, again=again)
 
 
 @command.command("down", cls=Command)

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import Command, json_option
-from orchestrator.cli.views.init import show, written
+from orchestrator.cli.views.init import show_converted, show_written
 from orchestrator.errors import UsageError
 
 
@@ -52,10 +51,7 @@ def command(
         )  # fmt: skip
     if other is None:
         file = write_first_files(folder, recipe, name, everything=everything)
-        if as_json:
-            print_json("init", {"file": str(file), "recipe": recipe})
-        else:
-            written(file, recipe)
+        show_written(file, recipe, as_json=as_json)
         return
     if recipe is not None:
         raise UsageError(
@@ -63,10 +59,4 @@ def command(
             changed="nothing was written", code="TPU-101",
         )  # fmt: skip
     file, found = write_converted(folder, other, name)
-    if as_json:
-        rows = [row.as_dict() for row in found.rows]
-        body = {"file": str(file), "recipe": None, "from": str(other), "tool": found.tool, "rows": rows}
-        print_json("init", body)
-        return
-    show(found)
-    say(f"{file} is written, from a file of {found.tool}. Next: decide what is listed, then tpuctl check")
+    show_converted(file, other, found, as_json=as_json)

@@ -1,6 +1,7 @@
 """tpuctl up: create what is missing, push the code, start the job."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -38,12 +39,8 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     from orchestrator.cli.views.still import Still
     from orchestrator.cli.views.up import show, show_price
 
-    for flag, given in (("--dry-run", dry_run), ("--no-tpu", no_tpu)):
-        # A stored plan was approved as a whole; a flag would change it.
-        if given and plan:
-            raise UsageError(
-                f"{flag} does not go with a plan", hint="tpuctl plan", changed="nothing was changed"
-            )
+    if plan:
+        _refuse({"--dry-run": dry_run, "--no-tpu": no_tpu})
     if dry_run:
         plan_view.show(from_nothing(choice, EventPrinter()), as_json=choice.as_json)
         return
@@ -69,3 +66,9 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
             show_job=lambda spec: ProgressLine(printer, spec).show_job,
         )
     show(done, goal, as_json=choice.as_json)
+
+
+def _refuse(flags: Mapping[str, bool]) -> None:
+    """Raise UsageError for a flag beside a stored plan, which was approved as a whole."""
+    for flag in (name for name, given in flags.items() if given):
+        raise UsageError(f"{flag} does not go with a plan", hint="tpuctl plan", changed="nothing was changed")

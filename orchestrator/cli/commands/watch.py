@@ -1,7 +1,5 @@
 """tpuctl watch: keep the job alive until it is done."""
 
-from contextlib import suppress
-
 import click
 
 from orchestrator.app.context.choice import Choice
@@ -29,16 +27,14 @@ def command(
     A watch here pauses for `tpuctl push`, too. --metrics is for Prometheus (docs/metrics.md). With --all one
     process watches all deployments that this computer has brought up (docs/many.md).
     """
-    from orchestrator.app.loop.hand_over import hand_over, take_back
     from orchestrator.app.loop.watch import Watched, watch
     from orchestrator.app.loop.watch_all import WatchAll
-    from orchestrator.cli.graceful_stop import graceful_stop
+    from orchestrator.cli.loops import check_stop, move_loop, watch_until_stopped
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
     from orchestrator.cli.views.job_progress import MemberLine, ProgressLine
 
-    if stop and not on_vm:
-        raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
+    check_stop(stop=stop, on_vm=on_vm)
     if everything:
         if on_vm or metrics or choice.file or choice.settings:
             raise UsageError("--all takes no --file, --set, --on-vm or --metrics: it watches what is up")
@@ -47,15 +43,9 @@ def command(
             lambda name: NamedPrinter(name, as_json=choice.as_json),
             lambda printer, session: MemberLine(printer, session.spec),
         )
-        view.say_names(watching.names)
-        with suppress(KeyboardInterrupt), graceful_stop(watching.stop):
-            watching.run()
-        raise click.exceptions.Exit(
-            view.show_all(watching.ended, stopped=watching.stopped, as_json=choice.as_json)
-        )
+        watch_until_stopped(watching, as_json=choice.as_json, again="tpuctl watch --all")
     if on_vm:
-        moved = (take_back if stop else hand_over)(choice, EventPrinter())
-        view.show_moved(moved, as_json=choice.as_json)
+        move_loop(choice, EventPrinter(), back=stop, command="tpuctl watch")
         return
     printer = EventPrinter(as_json=choice.as_json)
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.console import columns, put, say, talk
+from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.config.load import load
 
 if TYPE_CHECKING:
@@ -14,8 +14,18 @@ if TYPE_CHECKING:
 _TITLES = {"mapped": "Mapped", "left out": "Left out", "decide": "To decide"}
 
 
-def show(found: "Conversion") -> None:
+def show_converted(file: Path, other: Path, found: "Conversion", *, as_json: bool) -> None:
     """Print three lists: settings that were converted, those that were not and why, and open decisions."""
+    if as_json:
+        rows = [row.as_dict() for row in found.rows]
+        body = {"file": str(file), "recipe": None, "from": str(other), "tool": found.tool, "rows": rows}
+        print_json("init", body)
+        return
+    _show_rows(found)
+    say(f"{file} is written, from a file of {found.tool}. Next: decide what is listed, then tpuctl check")
+
+
+def _show_rows(found: "Conversion") -> None:
     for verdict, title in _TITLES.items():
         rows = [row for row in found.rows if row.verdict == verdict]
         if not rows:
@@ -49,8 +59,11 @@ def line(head: str, text: str, width: int) -> None:
         head = ""
 
 
-def written(file: Path, recipe: str | None) -> None:
+def show_written(file: Path, recipe: str | None, *, as_json: bool) -> None:
     """Print which files were written, and the next command from the user's folder."""
+    if as_json:
+        print_json("init", {"file": str(file), "recipe": recipe})
+        return
     folder = file.parent
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     # Without a recipe the folder is the user's own, so its other files are not listed.

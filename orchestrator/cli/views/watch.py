@@ -33,9 +33,7 @@ def say_names(names: Sequence[str]) -> None:
     talk(f"watching {len(names)}: {shown}")
 
 
-def show_all(
-    ended: Sequence[Ended], *, stopped: bool, as_json: bool, again: str = "tpuctl watch --all"
-) -> int:
+def show_all(ended: Sequence[Ended], *, stopped: bool, as_json: bool, again: str) -> int:
     """Print how each watch ended; return the exit code of the worst end, or that of an interrupt."""
     rows = [
         {"name": one.name, "outcome": one.outcome.value if one.outcome else None, "reason": one.reason,
@@ -57,7 +55,7 @@ def show_all(
     return worst or (130 if stopped else 0)
 
 
-def show_moved(moved: Moved, *, as_json: bool, command: str = "tpuctl watch") -> None:
+def show_moved(moved: Moved, *, as_json: bool, command: str) -> None:
     """Print whether the loop of *command* now runs on the VM."""
     if as_json:
         print_json("watch-on-vm", {key: value for key, value in asdict(moved).items() if value is not None})

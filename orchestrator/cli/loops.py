@@ -1,0 +1,40 @@
+"""What `watch` and `fleet watch` have in common: many loops until Ctrl-C, and one that moves to the VM or back."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import click
+
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session
+from orchestrator.app.loop.hand_over import hand_over, take_back
+from orchestrator.app.loop.watch_all import WatchAll
+from orchestrator.cli.graceful_stop import graceful_stop
+from orchestrator.cli.views import watch as view
+from orchestrator.errors import UsageError
+
+
+def watch_until_stopped(watching: WatchAll[Any], *, as_json: bool, again: str) -> NoReturn:
+    """Watch several deployments until their end or Ctrl-C, and exit with the status of the worst end."""
+    view.say_names(watching.names)
+    with suppress(KeyboardInterrupt), graceful_stop(watching.stop):
+        watching.run()
+    code = view.show_all(watching.ended, stopped=watching.stopped, as_json=as_json, again=again)
+    raise click.exceptions.Exit(code)
+
+
+def check_stop(*, stop: bool, on_vm: bool) -> None:
+    """Raise UsageError for a --stop that would look like the end of a watch in a terminal."""
+    if stop and not on_vm:
+        raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
+
+
+def move_loop(
+    choice: Choice, reporter: Reporter, session: Session | None = None,
+    parts: Callable[[], Sequence[str]] = tuple, *, back: bool, command: str,
+) -> None:  # fmt: skip
+    """Let the loop of *command* run on the VM, with the keys of *parts*, or end it there; show which it was."""
+    moved = take_back(choice, reporter, session) if back else hand_over(choice, reporter, session, parts())
+    view.show_moved(moved, as_json=choice.as_json, command=command)
