@@ -75,7 +75,17 @@ def test_a_job_that_had_saved_nothing_does_not_recover():
     injection = Injection(Kill.NOTICE, 1, T + 15, step=60, committed=None)
     found = verdict([beat(1, 60), beat(2, 100)], (injection,))
     assert not found.survives
-    assert any("save earlier" in text for text in found.advice)
+    assert found.advice == (
+        "save earlier and more often: TPU #1 was lost before the first checkpoint was complete",
+    )
+
+
+def test_a_first_checkpoint_that_was_saved_at_the_notice_is_no_reason_to_save_earlier():
+    """The notice came before the first commit, and the machine still saved step 60 in its last seconds."""
+    injection = Injection(Kill.NOTICE, 1, T + 15, step=60, committed=None)
+    found = verdict([beat(1, 60), beat(2, 100, 60)], (injection,), saves=(Save(60, 1), Save(100, 2)))
+    assert found.survives
+    assert found.advice == ()
 
 
 def test_a_machine_that_made_no_step_is_no_comeback():
@@ -166,7 +176,7 @@ def test_a_warm_start_says_what_it_saved_against_the_first_machine():
     found = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=warm)])
     assert found.comebacks[0].warm_saved == 82
     assert found.comebacks[0].parts["unpack"] == 4
-    line = "  warm start saved 82.0 s of setup and first step, against the first machine"
+    line = "  with packages kept, setup and first step took 82.0 s less than on the first machine"
     assert line in verdict_lines(found)
     anew = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=cold)])
     assert anew.comebacks[0].warm_saved is None
@@ -182,6 +192,15 @@ def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
     assert found.comebacks[0].parts == {"machine": 2.0, "setup": 78.0, "restore": 0.5, "first step": 2.0}
     row = next(line for line in verdict_lines(found) if line.startswith("    kill"))
     assert row.split() == ["kill", "2.0", "-", "78.0", "0.5", "2.0"]
+
+
+def test_the_recovery_table_names_its_parts_as_that_of_watch_does():
+    """Both stand below each other, and their totals differ: the legend says why."""
+    found = verdict([beat(1, 60), beat(2, 100, 50, timings={"boot": T + 17, "first_step": T + 20})])
+    lines = verdict_lines(found)
+    at = next(number for number, line in enumerate(lines) if line.startswith("  recovery, s"))
+    assert lines[at].split()[2:] == ["machine", "packages", "setup", "restore", "first", "step"]
+    assert lines[at + 2].strip().startswith("from the failure on; `watch` counts from the last report")
 
 
 SAVED_AGAIN = (Save(10, 1), Save(60, 1), Save(30, 2), Save(40, 2), Save(70, 2))

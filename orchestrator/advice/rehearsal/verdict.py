@@ -191,7 +191,9 @@ def judge_crash(unbroken: RehearsedLife) -> RehearsalVerdict:
 
 def _with_advice(found: RehearsalVerdict, life: RehearsedLife) -> RehearsalVerdict:
     causes = tuple(_causes(found, life))
-    advice = tuple(advice_of(cause, found.parting.step if found.parting else None) for cause in causes)
+    same_until = found.parting.step if found.parting else None
+    unsaved = _unsaved(found, life)
+    advice = tuple(advice_of(cause, same_until, unsaved) for cause in causes)
     values = {**found.__dict__, "causes": causes, "advice": advice}
     return RehearsalVerdict(**values)
 
@@ -204,8 +206,7 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
         causes.append(Cause.TOO_SHORT)
     if found.crash is not None:
         causes.append(_cause_of(found.crash))
-    unsaved = [b for b in life.injections if b.committed is None and b.kill is not Kill.VM]
-    if unsaved and not found.silent:
+    if _unsaved(found, life) and not found.silent:
         causes.append(Cause.UNSAVED)
     by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.ANEW: Cause.ANEW, Fault.BACK: Cause.BACK}
     causes += [by_fault[c.fault] for c in found.comebacks if c.fault in by_fault]
@@ -214,6 +215,15 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
     if not lost and (found.same_loss is False or (found.same_loss is None and found.same_bytes is False)):
         causes.append(Cause.UNSTEADY if found.parting and found.parting.before else Cause.DIFFERENT)
     return list(dict.fromkeys(causes))
+
+
+def _unsaved(found: RehearsalVerdict, life: RehearsedLife) -> tuple[int, ...]:
+    """Return the incarnations that were lost with no complete checkpoint."""
+    # A machine that gets a notice may commit its first checkpoint after the injection was recorded.
+    empty = (Fault.NOTHING_SAVED, Fault.NO_RETURN)
+    pairs = zip(life.injections, found.comebacks, strict=False)
+    lost = (b.incarnation for b, c in pairs if b.committed is None and c.fault in empty)
+    return tuple(dict.fromkeys(lost))
 
 
 def _cause_of(crash: Crash) -> Cause:
@@ -267,7 +277,7 @@ _TEXTS = {
         "let the job save as its format wants, or choose another job.checkpoint.format; what this run saved "
         "is copied by `tpuctl checkpoints fetch --unclaimed`"
     ),
-    Cause.UNSAVED: "save earlier and more often: a machine went before the first checkpoint was complete",
+    Cause.UNSAVED: "save earlier and more often",
     Cause.IGNORED: "the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first",
     Cause.ANEW: (
         "your script restarts its step count after a resume: restore the step counter with the model, or start "
@@ -289,9 +299,18 @@ _TEXTS = {
 }
 
 
-def advice_of(cause: Cause, same_until: int | None = None) -> str:
-    """Return what to do; *same_until* is the last step at which both runs had the same loss."""
+def advice_of(cause: Cause, same_until: int | None = None, unsaved: tuple[int, ...] = ()) -> str:
+    """
+    Return what to do.
+
+    *same_until* is the last step at which both runs had the same loss, *unsaved* the incarnations that were
+    lost before a checkpoint was complete.
+    """
     text = _TEXTS[cause]
+    if cause is Cause.UNSAVED and unsaved:
+        names = " and ".join(f"TPU #{number}" for number in unsaved)
+        were = "was" if len(unsaved) == 1 else "were"
+        return f"{text}: {names} {were} lost before the first checkpoint was complete"
     if cause is Cause.DIFFERENT and same_until is not None:
         return f"the loss is the same up to step {same_until}, then it differs; {text}"
     return text

@@ -12,9 +12,15 @@ from orchestrator.advice.rehearsal.verdict import Crash, RehearsalVerdict, Rehea
 from orchestrator.app.rehearsal.rehearse import Rehearsed
 from orchestrator.cli.console import print_json
 from orchestrator.domain.plan import Outcome
+from orchestrator.report.summary import HEADINGS
 
 FEW = 3
 """File names that are listed at most."""
+LEGEND = (
+    "from the failure on; `watch` counts from the last report, which after a notice",
+    "is later. machine: until the next one boots; sending it the code has no column",
+)
+"""Explains the recovery table, in lines of at most 78 columns."""
 
 
 def show(found: Rehearsed, settings: Sequence[str], *, as_json: bool) -> None:
@@ -143,12 +149,13 @@ def _costs(comebacks: Sequence[Comeback]) -> list[str]:
     rows = [c for c in comebacks if c.parts]
     if not rows:
         return []
-    lines = [f"  {'recovery, s':<14}" + "".join(f"{name:>12}" for name in PARTS)]
+    lines = [f"  {'recovery, s':<14}" + "".join(f"{HEADINGS.get(name, name):>12}" for name in PARTS)]
     for row in rows:
         cells = "".join(f"{row.parts[name]:>12.1f}" if name in row.parts else f"{'-':>12}" for name in PARTS)
         lines.append(f"    {row.kill.value:<12}{cells}")
     saved = [row.warm_saved for row in rows if row.warm_saved is not None]
+    lines += [f"    {line}" for line in LEGEND]
     if saved:
-        figures = ", ".join(f"{seconds:.1f} s" for seconds in saved)
-        lines.append(f"  warm start saved {figures} of setup and first step, against the first machine")
+        figures = " and ".join(f"{abs(one):.1f} s {'less' if one >= 0 else 'more'}" for one in saved)
+        lines.append(f"  with packages kept, setup and first step took {figures} than on the first machine")
     return lines
