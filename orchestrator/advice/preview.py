@@ -260,7 +260,8 @@ def _node(view: Preview) -> dict[str, str]:
     shape = {}
     if accelerator:
         workers = "1 worker" if accelerator.hosts == 1 else f"{accelerator.hosts} workers"
-        shape = {"shape": f"{accelerator.chips} chips ({accelerator.topology}), {workers}"}
+        chips = "1 chip" if accelerator.chips == 1 else f"{accelerator.chips} chips"
+        shape = {"shape": f"{chips} ({accelerator.topology}), {workers}"}
     way = "SSH works from its own network" if view.spec.vm == "none" else "SSH goes through the VM"
     address = "external and internal" if tpu.external_ip else f"internal only: {way}"
     runtime = tpu.runtime or (accelerator.runtime if accelerator else None) or "unknown: set tpu.runtime"

@@ -241,9 +241,13 @@ def output_option(default: str) -> Callable[[F], F]:
     )
 
 
+DELETE_MACHINES = "Delete the machines?"
+DELETE_DATA = "The data cannot be brought back."
+
+
 def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
     """Ask for a confirmation on the terminal; "no" exits with status 1."""
-    must_answer(yes=yes, flag=flag)
+    must_answer(yes=yes, flag=flag, asks=question)
     # On stderr, since stdout may be piped.
     if yes or click.confirm(question, err=True):
         return
@@ -253,7 +257,7 @@ def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
 
 def confirm_name(name: str, question: str, *, yes: bool) -> None:
     """Ask on the terminal to type *name*, where a "yes" is too quick; any other text exits with status 1."""
-    must_answer(yes=yes)
+    must_answer(yes=yes, asks=question)
     if (
         yes
         # No default, so that an empty line is a no.
@@ -271,20 +275,20 @@ def confirm_deletion(*, yes: bool) -> Callable[[str, bool], None]:
     def approve(name: str, data_goes: bool) -> None:
         # The name instead of "yes": deleting checkpoints must not be a matter of habit.
         if data_goes:
-            confirm_name(name, "The data cannot be brought back.", yes=yes)
+            confirm_name(name, DELETE_DATA, yes=yes)
         else:
-            confirm("Delete the machines?", yes=yes)
+            confirm(DELETE_MACHINES, yes=yes)
 
     return approve
 
 
-def must_answer(*, yes: bool, flag: str = "--yes") -> None:
-    """Raise UsageError if a question will follow and there is no terminal to answer it."""
+def must_answer(*, yes: bool, flag: str = "--yes", asks: str) -> None:
+    """Raise UsageError if the question *asks* will follow and there is no terminal to answer it."""
     if yes or sys.stdin.isatty():
         return
     raise UsageError(
-        "cannot ask without a terminal",
-        hint=f"pass {flag}",
+        f"cannot ask without a terminal: {asks}",
+        hint=f"to answer yes, repeat the command with {flag}",
         changed="nothing was changed",
         code="TPU-102",
     )

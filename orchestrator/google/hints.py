@@ -54,7 +54,7 @@ FLEX_START = (
 )
 WAIT = "tpuctl tries again by itself; repeat a single command."
 CHECK_NETWORK = "Check the network and the proxy settings, then repeat the command."
-READ_STATUS = "Run: tpuctl status"
+READ_STATUS = "tpuctl status shows what exists"
 WIDER_SCOPE = (
     "On a machine: create it again with tpuctl down, then tpuctl up. "
     "With a login of your own: gcloud auth application-default login"

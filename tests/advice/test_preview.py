@@ -42,6 +42,11 @@ def test_prices_are_those_of_the_zone_that_would_be_used():
     assert view(tpu__zones=zones).hourly.zone == "europe-west4-b"
 
 
+def test_one_chip_is_no_plural():
+    """The smallest type has one, with one worker."""
+    assert view(NODE, tpu__type="v5litepod-1").details(NODE)["shape"] == "1 chip (1x1), 1 worker"
+
+
 def test_labels_are_those_that_resources_will_carry():
     """The node's labels have its incarnation."""
     assert view(NODE).labels["tpu"] == names.labels(make_spec(), "tpu", 3)

@@ -107,7 +107,7 @@ def test_a_file_beside_committed_checkpoints_is_brought_and_the_job_is_done(lab:
     assert machine.heartbeat()["phase"] == "done"
     assert machine.heartbeat()["committed_step"] == 40
     assert retained(lab) == {"checkpoints/final.npz": b"final"}
-    assert "unclaimed/" in machine.heartbeat()["message"]
+    assert "; 1 of its files is in unclaimed/ beside its checkpoints" in machine.heartbeat()["message"]
 
 
 def test_a_job_that_is_given_up_leaves_its_files(lab: Lab) -> None:

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.cli.views.checkpoints import show_fetched
 from orchestrator.contract.bucket.manifest import file_name, manifest_name
 from orchestrator.contract.bucket.object_names import FETCHED
+from orchestrator.engine.bucket.fetch import Parcel
 from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.google import objects
 from tests.cli.cli_kit import document, here
@@ -190,3 +192,11 @@ def test_streams_bring_one_generation_as_it_is_or_nothing(bucket, tmp_path, monk
     monkeypatch.setattr(objects.Taken, "write", met)
     with pytest.raises(NotFoundError if how == "replaced" else TransientError):
         bucket.download("big", tmp_path / "copy", None, 2)
+
+
+@pytest.mark.parametrize(("what", "several", "verb"), [("step 5", False, "is"), ("the files", True, "are")])
+def test_what_was_copied_is_said_with_the_right_verb(what, several, verb, capsys):
+    """A checkpoint is one thing, files that a TPU left behind are many."""
+    parcel = Parcel(what, 1, (("object", "", "name"),), {}, "again", several)
+    show_fetched(SimpleNamespace(parcel=parcel, folder="here"), as_json=False)
+    assert capsys.readouterr().err.startswith(f"{what} {verb} in here: ")

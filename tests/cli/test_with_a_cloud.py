@@ -71,11 +71,13 @@ def test_a_second_tpuctl_names_who_holds_the_deployment(words, folder, capsys, m
 
 @pytest.mark.parametrize("words", [[], ["--delete-data"], ["--json"]])
 def test_down_asks_no_question_without_a_terminal(words, folder, capsys):
-    """Without a terminal and without --yes it ends with 2, names the flag, and has looked at nothing."""
+    """Without a terminal and without --yes it ends with 2, says what it asks, and has looked at nothing."""
     done = tpuctl("down", *words, cwd=folder)
     assert done.returncode == 2
     assert "--yes" in done.stdout + done.stderr
     assert "TPU-102" in done.stdout + done.stderr
+    assert "cannot ask without a terminal: Delete the machines?" in done.stdout + done.stderr
+    assert ("The data cannot be brought back." in done.stdout + done.stderr) == ("--delete-data" in words)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from enum import Enum
 from math import isclose
 
 from orchestrator.advice.rehearsal.comeback import Comeback, Fault, comeback_of, settled
-from orchestrator.advice.rehearsal.life import Kill, RehearsedLife
+from orchestrator.advice.rehearsal.life import RehearsedLife
 from orchestrator.advice.rehearsal.same_bytes import Comparison, Likeness, compare
 from orchestrator.domain.plan import Outcome
 

@@ -131,4 +131,4 @@ def in_words(rescued: Unclaimed) -> str:
     if not rescued.files:
         return "no file was found"
     count = len(rescued.files)
-    return f"{count} file{'' if count == 1 else 's'} of it {'is' if count == 1 else 'are'} in unclaimed/"
+    return "1 of its files is in unclaimed/" if count == 1 else f"{count} of its files are in unclaimed/"

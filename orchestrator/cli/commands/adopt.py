@@ -33,7 +33,7 @@ def command(
     from orchestrator.cli.views import adopt as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    must_answer(yes=yes)
+    must_answer(yes=yes, asks=f"Adopt {name}?")
 
     if is_bucket and is_vm:
         raise click.UsageError("NAME is either a bucket or a VM.")

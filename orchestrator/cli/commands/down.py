@@ -8,6 +8,8 @@ import click
 from orchestrator.app.context.choice import Choice
 from orchestrator.cli.console import say
 from orchestrator.cli.options import (
+    DELETE_DATA,
+    DELETE_MACHINES,
     Command,
     confirm,
     confirm_deletion,
@@ -46,7 +48,7 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
     from orchestrator.cli.views.still import Still
 
     # Before any call to the cloud, so that a script which cannot answer fails at once.
-    must_answer(yes=yes)
+    must_answer(yes=yes, asks=f"{DELETE_MACHINES} {DELETE_DATA}" if delete_data else DELETE_MACHINES)
 
     printer = EventPrinter()
     still = Still(printer)

@@ -6,6 +6,8 @@ import click
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import (
+    DELETE_DATA,
+    DELETE_MACHINES,
     Command,
     confirm,
     confirm_deletion,
@@ -44,7 +46,7 @@ def up(choice: Choice, yes: bool) -> None:
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
 
-    must_answer(yes=yes or choice.as_json)
+    must_answer(yes=yes or choice.as_json, asks="Create the machines, at the price that is shown first?")
 
     def priced(price: FleetPrice) -> None:
         view.show_price(price)
@@ -119,7 +121,7 @@ def down(choice: Choice, yes: bool, delete_data: bool) -> None:
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
 
-    must_answer(yes=yes)
+    must_answer(yes=yes, asks=f"{DELETE_MACHINES} {DELETE_DATA}" if delete_data else DELETE_MACHINES)
 
     def printer(name: str) -> NamedPrinter:
         return NamedPrinter(name, as_json=False)

@@ -51,7 +51,7 @@ def command(
     wanted = as_recorded(wanted, recorded) if recorded else wanted
     yes_to_costs = yes or wanted.cloud == "local"
     # First, because `prepare` spends minutes on deleting what an earlier self-test left.
-    must_answer(yes=yes_to_costs)
+    must_answer(yes=yes_to_costs, asks="Run it, for the money that it costs?")
     reporter = EventPrinter()
     prepared = prepare(wanted, lambda words: main.run(list(words)), reporter)
     view.announce(prepared)

@@ -35,11 +35,11 @@ def command(choice: Choice, yes: bool, output: Path | None, name: str | None) ->
     from orchestrator.cli.views import support as view
 
     # First, because collecting takes a while.
-    must_answer(yes=yes)
     path = output or Path(f"tpuctl-support-{time.strftime('%Y%m%d-%H%M%S')}.zip")
+    must_answer(yes=yes, asks=f"Write {path}?")
     found = collect(choice, name)
     view.announce(found)
-    confirm(f"write {path}?", yes=yes)
+    confirm(f"Write {path}?", yes=yes)
     write_archive(path, found)
     if choice.as_json:
         files = [{"name": p.name, "bytes": len(p.text.encode()), "what": p.what} for p in found.parts]

@@ -66,4 +66,4 @@ def show_fetched(done: Fetched, *, as_json: bool) -> None:
         print_json("fetch", {**body, "files": len(parcel.files), "verified": parcel.checked})
         return
     how = "each file has the sha256 it was saved with" if parcel.checked else "no sha256 was noted"
-    say(f"{parcel.what} is in {done.folder}: {how}", style="green")
+    say(f"{parcel.what} {parcel.verb} in {done.folder}: {how}", style="green")

@@ -282,7 +282,7 @@ def _start(status: DeploymentStatus) -> str:
             "there are no machines; the data in the bucket is kept. To continue: tpuctl up; "
             "to delete it too: tpuctl down --delete-data"
         )
-    return "not up yet. Run: tpuctl up"
+    return "not up yet; to start it: tpuctl up"
 
 
 def _after(rows: Sequence[ResourceStatus], *, unclaimed: bool) -> list[Field]:

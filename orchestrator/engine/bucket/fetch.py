@@ -26,8 +26,8 @@ class Parcel:
     """
     Describe a download: *files* by object name, each with its sha256 (empty: none recorded) and target path.
 
-    *what* names it for people, *details* is stored beside the files, *again* says what to do if it is
-    damaged.
+    *what* names it for people (*several* says that this is a plural), *details* is stored beside the files,
+    *again* says what to do if it is damaged.
     """
 
     what: str
@@ -35,6 +35,12 @@ class Parcel:
     files: tuple[tuple[str, str, str], ...]
     details: dict[str, object]
     again: str
+    several: bool = False
+
+    @property
+    def verb(self) -> str:
+        """Return what follows *what* in a sentence: "is" or "are"."""
+        return "are" if self.several else "is"
 
     @property
     def checked(self) -> bool:
@@ -110,7 +116,7 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
         ) from error  # fmt: skip
     if faults:
         raise TransientError(
-            f"{one.what} is not as it was saved: {faults[0]}", code="TPU-403", hint=one.again,
+            f"{one.what}: not as saved: {faults[0]}", code="TPU-403", hint=one.again,
             changed="nothing was written",
         )  # fmt: skip
 
@@ -217,6 +223,6 @@ def _check_room(one: Parcel, folder: Path, part: Path) -> None:
     free = shutil.disk_usage(above).free + there
     if one.size > free:
         raise UsageError(
-            f"{one.what} has {one.size / 1e9:.1f} GB, and {above} has room for {free / 1e9:.1f} GB",
+            f"{one.what}: {one.size / 1e9:.1f} GB, but {above} has room for {free / 1e9:.1f} GB",
             hint="name a folder on another disk with --output", changed="nothing was written",
         )  # fmt: skip

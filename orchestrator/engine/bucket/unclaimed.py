@@ -115,7 +115,7 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
     prefixes = sorted(above) if len(above) <= MOST_FOLDERS else [""]
     held = {found.name: found.size for prefix in prefixes for found in store.list(prefix)}
     return Parcel(
-        what=f"what TPU #{one.incarnation} has left",
+        what=f"the files that TPU #{one.incarnation} left behind",
         size=sum(held.get(stored.object, 0) for stored in files),
         files=tuple(
             (
@@ -128,5 +128,6 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
             for stored in part.files
         ),
         details={"unclaimed": True, "incarnation": one.incarnation, "complete": one.complete},
+        several=True,
         again="copy the rest by hand with: gcloud storage cp -r",
     )
