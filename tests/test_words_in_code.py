@@ -82,6 +82,8 @@ TWINS = {
     "_look": "_observe, _read, or what it does",
     "look": "observe, read, find, or what it does",
     "looks": "observations, checks",
+    "MachineRoom": "MachinesWithMetadata, MachineCapacity",
+    "MACHINE_ROOM": "BUCKET_AND_VM",
     "Order": "SortOrder; NewNode, NewVm, NewBucket (to create); Submission (of a fleet); CopyOptions",
     "Orders": "Interrupts (what ends the agent)",
     "order": "new, request, submission, options; an order is a sequence",

@@ -48,7 +48,7 @@ class JobOutcome:
     code: Optional[int] = None
 
 
-def judge(
+def outcome_of(
     exit_code: int,
     target: Optional[int],
     reported: Optional[int],

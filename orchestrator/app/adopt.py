@@ -58,7 +58,7 @@ def adopt(
     if fresh:
         approve(found)
         # The machine needs the bucket with code and agent first; the TPU comes last.
-        bring_up(choice, reporter, UpOptions(Goal.MACHINE_ROOM))
+        bring_up(choice, reporter, UpOptions(Goal.BUCKET_AND_VM))
         session = Session(choice, reporter)
         stays = "the TPU carries no label of the deployment yet, or is its own"
         with leaving(stays, f"tpuctl adopt {name}"), session.holding_lease("adopt"), reporter:
@@ -86,7 +86,7 @@ def adopt_vm(
         return found
     approve(found)
     # The VM downloads the agent from the bucket.
-    bring_up(choice, reporter, UpOptions(Goal.MACHINE_ROOM))
+    bring_up(choice, reporter, UpOptions(Goal.BUCKET_AND_VM))
     session = Session(choice, reporter)
     again = f"tpuctl adopt --vm {name} --zone {found.vm.zone}"
     stays = f"VM {name} may carry the deployment's labels and SSH key; tpuctl down takes them off"

@@ -50,7 +50,7 @@ class Goal(Enum):
     """What `up` waits for: the job runs on all workers, bucket and VM exist, or a TPU was requested."""
 
     JOB = "job"
-    MACHINE_ROOM = "bucket and VM"
+    BUCKET_AND_VM = "bucket and VM"
     TPU_ASKED = "TPU requested"
 
     def reached(self, result: Pass) -> bool:
@@ -58,7 +58,7 @@ class Goal(Enum):
         plan, vm = result.plan, result.world.vm
         if self is Goal.TPU_ASKED:
             return any(change.asks_for_tpu for change in plan.changes)
-        if self is Goal.MACHINE_ROOM:
+        if self is Goal.BUCKET_AND_VM:
             made = isinstance(result.world.bucket, Present)
             runs = isinstance(vm, Absent) or (isinstance(vm, Present) and vm.value.state is VmState.RUNNING)
             return plan.empty and made and runs
@@ -160,7 +160,7 @@ def bring_up(
         # Before the lease: an upload alone changes nothing, and a watch may run meanwhile.
         with reporter:
             send_data(session, sets)
-    only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.MACHINE_ROOM else frozenset(Kind)
+    only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.BUCKET_AND_VM else frozenset(Kind)
     approve = any_plan if approved is None else partial(refuse_others, approved)
     said = _Price(session, approve, show_price, only)
     changes, show = 0, show_job(session.spec)
@@ -171,7 +171,7 @@ def bring_up(
         # The pass that reaches the goal is shown by the caller.
         if not goal.reached(result):
             show(result, *session.costs(session.records.current, result.world.observed_at))
-        if goal is not Goal.MACHINE_ROOM:
+        if goal is not Goal.BUCKET_AND_VM:
             _require_adopted_vm(session, result)
 
     with (
@@ -186,7 +186,7 @@ def bring_up(
             goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass,
             wait=options.wait,
             # The plan's waiting items are about to be adopted, so they are not reported.
-            tells=goal is not Goal.MACHINE_ROOM,
+            tells=goal is not Goal.BUCKET_AND_VM,
         )  # fmt: skip
     return Up(
         session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.reason,
@@ -227,7 +227,7 @@ def _priced_first(
     bundle, agent = build_artifacts(session, sets)
     with session.reporter:
         expected, *_ = foresee_up(session, bundle, agent)
-    if goal is Goal.MACHINE_ROOM:
+    if goal is Goal.BUCKET_AND_VM:
         expected = replace(expected, changes=tuple(c for c in expected.changes if c.kind is not Kind.NODE))
     # Outside of the reporter's live line, which would overwrite the question.
     if _makes(expected):

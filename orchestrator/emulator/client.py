@@ -15,7 +15,7 @@ from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Response, Router, split_target
 from orchestrator.emulator.http.storage_access import Callers, MachineOf, nobody
-from orchestrator.emulator.state.cloud_settings import CloudSettings
+from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.emulator.state.world import LocalCloud
@@ -34,7 +34,7 @@ class InProcess:
     def __init__(
         self,
         clock: Clock,
-        settings: CloudSettings,
+        settings: LocalCloudSettings,
         hosts: NoHosts | None = None,
         *,
         taken: Iterable[str] = (),

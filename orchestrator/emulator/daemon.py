@@ -33,7 +33,6 @@ from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.http.storage_access import Callers
 from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
-from orchestrator.emulator.machine_room import MachineRoom
 from orchestrator.emulator.machines.host_kinds import make_hosts
 from orchestrator.emulator.machines.host_settings import HostSettings, Tools, network_of
 from orchestrator.emulator.machines.machine_image import described
@@ -47,6 +46,7 @@ from orchestrator.emulator.machines.socket_owner import (
     unix_connection,
     unix_listening,
 )
+from orchestrator.emulator.machines_with_metadata import MachinesWithMetadata
 from orchestrator.emulator.start_options import PORT_TAKEN, Options, load_options, save_options
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.secrets import Secrets
@@ -103,9 +103,9 @@ class Daemon:
             self._hosts.holds,
             self._metadata_of,
         )
-        self._room = MachineRoom(self._hosts, loop)
-        self.cloud = LocalCloud(clock, self._room, settings)
-        self._room.cloud = self.cloud
+        self._machines = MachinesWithMetadata(self._hosts, loop)
+        self.cloud = LocalCloud(clock, self._machines, settings)
+        self._machines.cloud = self.cloud
         source = str(network_of(options.address_base).broadcast_address)
         denied = PERMISSION in options.denied_permissions
         self._relay = IapRelay(self.cloud.running_vm, source, denied=denied, inside=self._hosts.holds)
@@ -230,7 +230,7 @@ class Daemon:
         for machine in self.cloud.machines():
             if self.cloud.machine_state(machine.id).running:
                 # A machine that still runs continues; its metadata server is new in any case.
-                self._room.boot(machine)
+                self._machines.boot(machine)
 
     def _pass_time(self) -> None:
         """Run the model's events when they are due."""
@@ -278,7 +278,7 @@ class Daemon:
         await asyncio.to_thread(time.join)
         await asyncio.to_thread(self._hosts.reap_all)
         # After the machines: a guest whose metadata server closes concludes that the daemon is dead.
-        await self._room.metadata.close()
+        await self._machines.metadata.close()
         await self._proxy.close()
         await self._relay.close()
         (self._folder / "daemon.json").unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.emulator.state import tables
-from orchestrator.emulator.state.cloud_settings import PROFILES, CloudSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.constraints import CONSTRAINTS
 from orchestrator.errors import LocalCloudError
 from orchestrator.private_folders import private_file, private_folder
@@ -82,14 +82,14 @@ class Options:
         usual = PROFILES[self.latency].policy if self.latency in PROFILES else 0.0
         return usual if self.policy_delay is None else self.policy_delay
 
-    def cloud_settings(self) -> CloudSettings:
+    def cloud_settings(self) -> LocalCloudSettings:
         """Return the model's settings. Raise LocalCloudError for an unknown profile or an invalid quota."""
         if self.latency not in PROFILES:
             raise LocalCloudError(
                 f"there is no latency profile {self.latency!r}", hint=f"choose one of {', '.join(PROFILES)}"
             )
         latency = PROFILES[self.latency]
-        return CloudSettings(
+        return LocalCloudSettings(
             project=self.project,
             # Derived from the cloud's id: gcloud's known_hosts is keyed by numeric instance ids, so equal ids
             # of two local clouds would make it refuse host keys.

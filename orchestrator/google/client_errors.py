@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.errors import TpuctlError
 from orchestrator.google import refusal
-from orchestrator.google.error_mapping import CORRUPT, NETWORK, NO_LOGIN, UNKNOWN, Rule, judge, one_line
+from orchestrator.google.error_mapping import CORRUPT, NETWORK, NO_LOGIN, UNKNOWN, Rule, one_line, to_error
 from orchestrator.google.lean_imports import imported
 from orchestrator.google.refusal import HTTP_NAMES, Failure, of_compute
 
@@ -43,12 +43,12 @@ def translate(error: BaseException, *, what: str) -> TpuctlError:
 
 def translate_status(code: int, message: str, details: Iterable[Any] = (), *, what: str) -> TpuctlError:
     """Return our error for the google.rpc.Status of a long-running operation."""
-    return judge(_of_status(code, message, details), what)
+    return to_error(_of_status(code, message, details), what)
 
 
 def translate_compute(code: str, message: str, http_status: int, *, what: str) -> TpuctlError:
     """Return our error for one entry of a compute operation's errors."""
-    return judge(of_compute(code, message, http_status), what)
+    return to_error(of_compute(code, message, http_status), what)
 
 
 def _translate(error: BaseException, what: str) -> TpuctlError | None:
@@ -58,7 +58,7 @@ def _translate(error: BaseException, what: str) -> TpuctlError | None:
     if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
         return _translate(error.cause, what)
     if isinstance(error, api.GoogleAPICallError):
-        return judge(_of_call(error), what)
+        return to_error(_of_call(error), what)
     rule = _plain_rule(error)
     return rule(Failure(""), one_line(what, _reason(error))) if rule else None
 

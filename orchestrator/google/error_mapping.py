@@ -135,7 +135,7 @@ _BY_NAME: dict[str, Rule] = {
 }
 
 
-def judge(found: Failure, what: str) -> TpuctlError:
+def to_error(found: Failure, what: str) -> TpuctlError:
     """Return our error for a refusal; *what* begins its message, for example `create TPU node 'a'`."""
     return _choose(found)(found, one_line(what, found.message))
 

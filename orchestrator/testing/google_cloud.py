@@ -14,7 +14,7 @@ from requests.adapters import BaseAdapter
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.billing import BillLine
-from orchestrator.emulator.state.cloud_settings import CloudSettings
+from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
 from orchestrator.emulator.state.values.machine import Machine
 
 PROJECT = "test-project"
@@ -33,7 +33,7 @@ class GoogleCloud:
     def __init__(self, project: str = PROJECT, **settings: Any) -> None:
         self.project = project
         self.clock = VirtualClock()
-        self._inside = InProcess(self.clock, CloudSettings(project=project, **settings))
+        self._inside = InProcess(self.clock, LocalCloudSettings(project=project, **settings))
         self.cloud = self._inside.cloud
 
     @contextmanager

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.agent.agreement.attempts import EXCUSES, Attempt, next_attempt
 from orchestrator.agent.attempt.crash_loop import ALIKE
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, settle
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of, settle
 from orchestrator.contract.bucket.completeness import Checkpoint
 from orchestrator.contract.formats.choose import format_of
 from tests.agent import format_trees as trees
@@ -195,12 +195,12 @@ def test_each_framework_s_statuses(
     kind: str, code: int, target: int | None, committed: int, verdict: JobVerdict
 ) -> None:
     """HF says 0 on preemption, TensorFlow's handler 42, torchrun 1; none of them alone is done."""
-    assert judge(code, target, None, committed, format_of(kind, "")).verdict is verdict
+    assert outcome_of(code, target, None, committed, format_of(kind, "")).verdict is verdict
 
 
 def test_a_stop_in_good_order_is_believed_when_something_was_saved() -> None:
     """Status 1 of torchrun is a crash as well as a stop: only a new checkpoint tells them apart."""
-    stopped = judge(1, 60, None, 40, format_of("torch", ""))
+    stopped = outcome_of(1, 60, None, 40, format_of("torch", ""))
     assert settle(stopped, committed=40, saved=True, output=b"").verdict is JobVerdict.EXCUSED
     assert settle(stopped, committed=40, saved=False, output=b"").verdict is JobVerdict.FAILED
 

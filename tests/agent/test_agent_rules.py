@@ -12,7 +12,7 @@ from orchestrator import agent, contract
 from orchestrator.agent import outcome
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.attempt.bundle import unpack
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of
 from orchestrator.agent.telemetry.progress import ProgressReader, read_progress
 from orchestrator.contract.bucket.completeness import Checkpoint, completed_by, disposable, made_progress
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, parse
@@ -87,7 +87,7 @@ def test_exit_code_alone_proves_nothing(
     code: int, target: int | None, reported: int | None, committed: int | None, verdict: JobVerdict
 ) -> None:
     """Done is a committed target, or status 0 with the target reached or none declared; a signal never is."""
-    assert judge(code, target, reported, committed).verdict is verdict
+    assert outcome_of(code, target, reported, committed).verdict is verdict
 
 
 @pytest.mark.parametrize(

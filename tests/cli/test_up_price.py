@@ -101,7 +101,7 @@ def test_what_makes_no_machine_asks_nothing(cloud, user, typed):
     assert (said.code, "Go on?" in said.err) == (1, True)
 
 
-def test_the_machine_room_alone_has_its_own_price(user):
+def test_bucket_and_vm_alone_have_its_own_price(user):
     """Without a TPU it lists the VM, its address and its disk."""
     said = user.run("up", "--no-tpu")
     assert "VM e2-small" in said.err

@@ -17,8 +17,7 @@ from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import BASE, InProcess
-from orchestrator.emulator.state.cloud_settings import PROFILES
-from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.errors import TpuctlError
@@ -152,7 +151,7 @@ def a_way(label: str, latency: str = "instant", **settings: Any) -> Iterator[Way
     """Be on one of the ways to a new cloud."""
     find, changes = WAYS[label]
     clock, over = VirtualClock(START), find()
-    chosen = LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
+    chosen = LocalCloudSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
     WIRE.cloud = inside = InProcess(clock, chosen, taken=["somebody-elses"])
     with ExitStack() as stack:
         for change in changes:

@@ -66,7 +66,7 @@ def adopt(stage, spec, place=HERE):
         record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
         room = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
         maker = Watcher(replace(made.deployment, only=room))
-        pass_until(Goal.MACHINE_ROOM.reached, maker, made.deployment, Reporter(), made.turns())
+        pass_until(Goal.BUCKET_AND_VM.reached, maker, made.deployment, Reporter(), made.turns())
         found = made.cloud.nodes.inspect(THEIRS, ZONE).value
         if not is_adopted(spec, found.node.labels):
             parts = made.deployment
@@ -86,7 +86,11 @@ def adopt_vm(stage, spec, place=HERE):
         if not is_adopted(spec, found.vm.labels):
             room = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
             pass_until(
-                Goal.MACHINE_ROOM.reached, Watcher(replace(parts, only=room)), parts, Reporter(), made.turns()
+                Goal.BUCKET_AND_VM.reached,
+                Watcher(replace(parts, only=room)),
+                parts,
+                Reporter(),
+                made.turns(),
             )
             found = made.cloud.vms.inspect(name, zone).value
             assert not list(vm_obstacles(spec, found, [], "keep"))

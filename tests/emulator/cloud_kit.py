@@ -9,7 +9,7 @@ from orchestrator.emulator.http.compute import compute_routes
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Router
 from orchestrator.emulator.http.tpu import tpu_routes
-from orchestrator.emulator.state.cloud_settings import PROFILES, CloudSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.emulator.state.world import LocalCloud
 
@@ -74,7 +74,7 @@ def a_lab(clock: Clock | None = None, **settings: Any) -> Lab:
     """Return a lab with scaled latencies unless *settings* say otherwise."""
     hosts, time = NoHosts(), clock or VirtualClock()
     cloud = LocalCloud(
-        time, hosts, CloudSettings(**{"latency": PROFILES["scaled"], "fresh_project": False, **settings})
+        time, hosts, LocalCloudSettings(**{"latency": PROFILES["scaled"], "fresh_project": False, **settings})
     )
     router = Router()
     tpu_routes(router, cloud)

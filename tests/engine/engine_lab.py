@@ -17,8 +17,7 @@ from orchestrator.domain import names
 from orchestrator.domain.lease import Holder
 from orchestrator.domain.observation import NodeState
 from orchestrator.emulator.client import InProcess
-from orchestrator.emulator.state.cloud_settings import PROFILES
-from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.engine.artifacts import agent_file, bundle_file
@@ -81,7 +80,7 @@ class Lab:
         self.machines = Machines.__new__(Machines)
         NoHosts.__init__(self.machines)
         Machines.__init__(self.machines, lab=self)
-        chosen = LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
+        chosen = LocalCloudSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
         self.wire = Watched(
             self.clock,
             chosen,

@@ -12,7 +12,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import NewBucket, NewNode, NewVm
 from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.emulator.state.world import LocalCloud
@@ -60,7 +60,7 @@ class Lab:
 def a_lab(**settings: Any) -> Lab:
     """Return a local cloud that is mounted into the sessions of the clients."""
     clock = VirtualClock()
-    chosen = LocalSettings(**{"fresh_project": False, **settings})
+    chosen = LocalCloudSettings(**{"fresh_project": False, **settings})
     inside = InProcess(clock, chosen, taken=["somebody-elses"])
     clients = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=inside.adapter()))
     return Lab(clock, inside.cloud, inside.storage, clients, inside.router)

@@ -6,7 +6,7 @@ from orchestrator.domain.observation import Absent, OperationResult, Present, Un
 from orchestrator.domain.ports import NetworkInterface, NewNode
 from orchestrator.emulator.state import constraints
 from orchestrator.errors import TpuctlError
-from orchestrator.google.error_mapping import judge
+from orchestrator.google.error_mapping import to_error
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.project_probe import Probe
 from orchestrator.google.refusal import of_answer
@@ -127,7 +127,7 @@ def test_a_constraint_that_we_do_not_know_is_shown_with_the_command_that_describ
     text = "Constraint constraints/compute.somethingNew violated for project 1."
     url = "https://compute.googleapis.com/compute/v1/projects/my-project/zones/z/instances"
     found = of_answer(412, {"message": text, "errors": [{"reason": "conditionNotMet"}]}, url)
-    error = judge(found, "create")
+    error = to_error(found, "create")
     assert error.code == "TPU-204"
     assert "gcloud org-policies describe compute.somethingNew --effective --project my-project" in error.hint
 
@@ -137,7 +137,7 @@ def test_a_stale_fingerprint_is_no_policy():
     found = of_answer(
         412, {"message": "Supplied fingerprint is stale", "errors": [{"reason": "conditionNotMet"}]}, ""
     )
-    assert judge(found, "create").code == "TPU-412"
+    assert to_error(found, "create").code == "TPU-412"
 
 
 def test_a_call_charged_to_googles_own_project_names_ours():
@@ -146,11 +146,11 @@ def test_a_call_charged_to_googles_own_project_names_ours():
               "metadata": {"consumer": "projects/764086051850", "service": "tpu.googleapis.com"}}  # fmt: skip
     url = "https://tpu.googleapis.com/v2/projects/my-project/locations/z/nodes"
     answer = {"status": "PERMISSION_DENIED", "message": "x", "details": [detail]}
-    error = judge(of_answer(403, answer, url), "list")
+    error = to_error(of_answer(403, answer, url), "list")
     assert error.code == "TPU-205"
     assert error.hint == "Run: gcloud auth application-default set-quota-project my-project"
     detail["metadata"] = {"consumer": f"projects/{OWNER_ID}", "service": "tpu.googleapis.com"}
-    error = judge(of_answer(403, answer, url), "list")
+    error = to_error(of_answer(403, answer, url), "list")
     assert (error.code, OWNER_ID in error.hint) == ("TPU-203", True)
 
 

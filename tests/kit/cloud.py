@@ -21,8 +21,7 @@ from orchestrator.app.this_computer import holder, process_lock
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.error_bodies import plain_error
-from orchestrator.emulator.state.cloud_settings import PROFILES
-from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.lease import lease_object
 from orchestrator.engine.records import atomic_files, journal
@@ -61,7 +60,7 @@ class Cloud:
         self.folder = folder
         self.clock = CloudClock(self)
         self.machines = Machines(self)
-        chosen = LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
+        chosen = LocalCloudSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
         self.inside = InProcess(self.clock, chosen, self.machines)
         self.model, self.storage, self.router = self.inside.cloud, self.inside.storage, self.inside.router
         self.acting, self.processes, self.users = [], [], []

@@ -27,7 +27,7 @@ from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.http.storage_json import storage_routes
-from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.lease.lease_object import Lease
@@ -239,7 +239,7 @@ def _shown(said, holder):
 
 def test_of_many_threads_in_one_process_one_has_the_lease():
     """A cloud in this process gives the same answers: no overlap, growing tokens, a wrong one refused."""
-    inside = InProcess(SystemClock(), LocalSettings(fresh_project=False))
+    inside = InProcess(SystemClock(), LocalCloudSettings(fresh_project=False))
     inside.storage.buckets.create("local-project", {"name": "bucket-of-threads"})
     shared = Clients(CloudSettings("local-project", BASE, adapter=inside.adapter()))
     inside, rounds, observed, lock = [], 5 * ROUNDS, [], threading.Lock()

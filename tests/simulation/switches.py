@@ -221,7 +221,7 @@ MECHANISMS = {
         ((reconcile, "broken", lambda *_: None),),
         (f"{ENGINE}guard.py::test_a_second_tpu_is_never_made_whatever_decides_it",)),
     "M11 classes of errors": Switch(
-        ((client_errors, "judge", _all_transient),),
+        ((client_errors, "to_error", _all_transient),),
         (f"{ENGINE}refusals.py::test_a_missing_permission_stops_within_two_attempts",)),
     "M11 back-off": Switch(
         ((next_zone, "create_gate", lambda *_: 0.0),),

@@ -19,8 +19,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.dispatch import call_target_of
-from orchestrator.emulator.state.cloud_settings import PROFILES
-from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.kernel import CallTarget
 from orchestrator.engine.records import journal, record_store
 from orchestrator.threads import one_after_the_other
@@ -91,7 +90,7 @@ class WideWorld:
         self.news = lambda deployment: None
         self._trace = trace
         self.machines = WideMachines(self.scheduler, Random(f"machines {case.seed}"), DIGEST)
-        settings = LocalSettings(
+        settings = LocalCloudSettings(
             latency=PROFILES["realistic"], seed=case.seed, quotas=case.quotas, fresh_project=False
         )
         inside = InProcess(self.scheduler.clock, settings, self.machines)

@@ -26,8 +26,7 @@ from orchestrator.domain import names
 from orchestrator.domain.lease import RENEWAL, Holder
 from orchestrator.domain.ports import LARGEST, CloudAccount
 from orchestrator.emulator.client import InProcess
-from orchestrator.emulator.state.cloud_settings import PROFILES
-from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
@@ -78,7 +77,7 @@ class World:
         latency = PROFILES["realistic" if case.realistic else "scaled"]
         zones = {zone for d in case.deployments for zone in d.spec["tpu__zones"]}
         quotas = {(QUOTA, zone): case.quota for zone in zones} if case.quota else {}
-        settings = LocalSettings(latency=latency, seed=case.seed, quotas=quotas, fresh_project=False)
+        settings = LocalCloudSettings(latency=latency, seed=case.seed, quotas=quotas, fresh_project=False)
         inside = InProcess(self.scheduler.clock, settings, self.machines)
         self.cloud, self.storage = inside.cloud, inside.storage
         self.machines.cloud, self.machines.storage = self.cloud, self.storage

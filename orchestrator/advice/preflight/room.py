@@ -29,7 +29,7 @@ _TRAINERS: Final = (
 
 
 @dataclass(frozen=True)
-class MachineRoom:
+class MachineCapacity:
     """Hold disk and memory of the machine that runs the job; 0 if not known."""
 
     name: str
@@ -142,12 +142,14 @@ def _copies(spec: Spec, facts: SourceFacts) -> tuple[int, str]:
     return 0, ""
 
 
-def _machine(spec: Spec, catalog: Catalog) -> MachineRoom | None:
+def _machine(spec: Spec, catalog: Catalog) -> MachineCapacity | None:
     accelerator = catalog.accelerator(spec.tpu.type)
     processes = 8 if accelerator is None else accelerator.chips_per_host * accelerator.devices_per_chip
     if spec.job.run_on == "vm":
         vm = spec.vm if isinstance(spec.vm, VmSpec) else VmSpec()
-        return MachineRoom(vm.machine, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine, 0.0), processes)
+        return MachineCapacity(
+            vm.machine, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine, 0.0), processes
+        )
     if accelerator is None:
         return None
     name = (
@@ -155,7 +157,7 @@ def _machine(spec: Spec, catalog: Catalog) -> MachineRoom | None:
         if accelerator.generation in _FROM_MEMORY
         else accelerator.type
     )
-    return MachineRoom(name, TPU_DISK_GB, accelerator.host_mem_gib, processes)
+    return MachineCapacity(name, TPU_DISK_GB, accelerator.host_mem_gib, processes)
 
 
 def _whole(text: str | None, otherwise: int) -> int:

@@ -27,7 +27,7 @@ from orchestrator.agent.machine.accelerator import obstacles
 from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.emulator_guard import for_job, for_setup
 from orchestrator.agent.machine.processes import boot_id
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, with_last_line
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of, with_last_line
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import Task, say
 from orchestrator.contract.agent_lines import agent_line, attempt_line
@@ -214,7 +214,7 @@ class AttemptRunner:
         status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
         self._parts.committer.begin(attempt.attempt, step, proven=not self._target_reached(attempt))
         target, framework = self._settings.target, self._parts.format
-        outcome = judge(0, target, self.record.reached, self._parts.committer.proven, framework)
+        outcome = outcome_of(0, target, self.record.reached, self._parts.committer.proven, framework)
         return conclude(self._parts, attempt, outcome)
 
     def _run_command(
@@ -298,7 +298,7 @@ class AttemptRunner:
                 # The last save may reveal the framework, and thus the meaning of the exit status.
                 with contextlib.suppress(OSError):
                     self._parts.local.steps()
-                return judge(code, target, self._progress.reached, committed, framework)
+                return outcome_of(code, target, self._progress.reached, committed, framework)
             if self._parts.interrupts.overtaken(attempt.attempt):
                 return JobOutcome(JobVerdict.OVERTAKEN, "the gang has gone on")
             if self._stalled():
@@ -308,7 +308,7 @@ class AttemptRunner:
                 reached_at = reached_at or time.monotonic()
                 if time.monotonic() - reached_at > self._settings.grace:
                     job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
-                    return judge(0, target, None, committed)
+                    return outcome_of(0, target, None, committed)
             self._parts.interrupts.wait(TICK)
 
     def _stalled(self) -> bool:

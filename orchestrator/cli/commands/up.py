@@ -44,7 +44,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     if dry_run:
         plan_view.show(from_nothing(choice, EventPrinter()), as_json=choice.as_json)
         return
-    goal = Goal.MACHINE_ROOM if no_tpu else Goal.JOB
+    goal = Goal.BUCKET_AND_VM if no_tpu else Goal.JOB
     at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     asks = needs_approval(choice, plan, yes=yes, at_terminal=at_terminal)
 

@@ -18,7 +18,7 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
         print_json("up", body)
     elif done.outcome is not None:
         say(f"nothing to do: the job is done ({done.reason})")
-    elif goal is Goal.MACHINE_ROOM:
+    elif goal is Goal.BUCKET_AND_VM:
         say(f"{done.name}: bucket and VM are there, no TPU was requested. Next: tpuctl up", style="green")
     elif done.changes == 0:
         say("no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them")

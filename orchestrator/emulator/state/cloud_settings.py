@@ -45,7 +45,7 @@ PROFILES: Mapping[str, Latencies] = {
 
 
 @dataclass(frozen=True)
-class CloudSettings:
+class LocalCloudSettings:
     """
     The settings of one local cloud.
 

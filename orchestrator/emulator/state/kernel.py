@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.clock import Clock
 from orchestrator.emulator.state.api_errors import ApiError, OperationError, cases, tpu_case
 from orchestrator.emulator.state.billing import Usage, close
-from orchestrator.emulator.state.cloud_settings import CloudSettings
+from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
 from orchestrator.emulator.state.values import methods
 from orchestrator.emulator.state.values.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.values.instance import Disk, Instance
@@ -129,7 +129,7 @@ class CallTarget:
     zone: str = ""
     name: str = ""
 
-    def values(self, settings: CloudSettings) -> dict[str, object]:
+    def values(self, settings: LocalCloudSettings) -> dict[str, object]:
         """Return the values for placeholders in error texts."""
         region = self.zone.rsplit("-", 1)[0]
         known = {"project": settings.project, "number": settings.project_number}
@@ -139,7 +139,7 @@ class CallTarget:
 class Kernel:
     """Keeps the state and advances time; the services register the handlers of their events."""
 
-    def __init__(self, clock: Clock, hosts: Hosts, settings: CloudSettings) -> None:
+    def __init__(self, clock: Clock, hosts: Hosts, settings: LocalCloudSettings) -> None:
         self.clock, self.hosts, self.settings = clock, hosts, settings
         # Repeatable on purpose; nothing secret comes from this generator.
         generator = Random(settings.seed)  # noqa: S311

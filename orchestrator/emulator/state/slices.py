@@ -1,6 +1,6 @@
 """Build the workers of a slice and the metadata of each."""
 
-from orchestrator.emulator.state.cloud_settings import CloudSettings
+from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
 from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.emulator.state.values.node import Node
 
@@ -10,7 +10,7 @@ _MACHINE_TYPE = "tpu-host"
 
 
 def build_workers(
-    settings: CloudSettings, node: Node, addresses: list[str], numeric_ids: list[int]
+    settings: LocalCloudSettings, node: Node, addresses: list[str], numeric_ids: list[int]
 ) -> tuple[Machine, ...]:
     """Return one machine for each host of the node's slice."""
     hosts = range(node.accelerator.hosts)
@@ -40,7 +40,7 @@ def build_workers(
 
 
 def attributes(
-    settings: CloudSettings, node: Node, index: int, numeric_id: int, endpoints: str
+    settings: LocalCloudSettings, node: Node, index: int, numeric_id: int, endpoints: str
 ) -> dict[str, str]:
     """Return user metadata plus the platform's attributes (docs/facts.md 5.2 and 1.5)."""
     queued = {"queued-resource-name": node.queued} if node.queued else {}
@@ -57,7 +57,7 @@ def attributes(
     }
 
 
-def tpu_env(settings: CloudSettings, node: Node, index: int) -> str:
+def tpu_env(settings: LocalCloudSettings, node: Node, index: int) -> str:
     """
     Return the lines `KEY: 'value'` of the tpu-env attribute.
 

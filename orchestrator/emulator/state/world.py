@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.clock import Clock
 from orchestrator.emulator.state.api_errors import OperationError, compute_case
 from orchestrator.emulator.state.billing import BillLine, Usage, bill
-from orchestrator.emulator.state.cloud_settings import CloudSettings
+from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
 from orchestrator.emulator.state.controls import Controls, QueuedControls
 from orchestrator.emulator.state.kernel import AddressPool, Event, Kernel, MachineState, State
 from orchestrator.emulator.state.network import Network
@@ -48,7 +48,7 @@ class LocalCloud:
     the HTTP layer does. `kernel` is what they share.
     """
 
-    def __init__(self, clock: Clock, hosts: Hosts, settings: CloudSettings) -> None:
+    def __init__(self, clock: Clock, hosts: Hosts, settings: LocalCloudSettings) -> None:
         self.settings = settings
         self.clock = clock
         self.lock = threading.RLock()

@@ -11,7 +11,7 @@ from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.emulator.state.world import LocalCloud
 
 
-class MachineRoom:
+class MachinesWithMetadata:
     """
     Implements Hosts: a machine has its metadata address from before its boot until after its end.
 

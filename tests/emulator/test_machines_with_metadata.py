@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from orchestrator.clock import VirtualClock
-from orchestrator.emulator.machine_room import MachineRoom
-from orchestrator.emulator.state.cloud_settings import PROFILES, CloudSettings
+from orchestrator.emulator.machines_with_metadata import MachinesWithMetadata
+from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.identifiers import fingerprint
 from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.emulator.state.world import LocalCloud
@@ -42,14 +42,14 @@ def cloud():
     thread.start()
     address = free_address()
     port = free_port(address)
-    room = MachineRoom(_Hosts(port), loop)
+    machines = MachinesWithMetadata(_Hosts(port), loop)
     base = address.rsplit(".", 2)[0] + ".0.0"
-    settings = CloudSettings(latency=PROFILES["scaled"], address_base=base, fresh_project=False)
-    room.cloud = LocalCloud(VirtualClock(), room, settings)
+    settings = LocalCloudSettings(latency=PROFILES["scaled"], address_base=base, fresh_project=False)
+    machines.cloud = LocalCloud(VirtualClock(), machines, settings)
     try:
-        yield room.cloud, port
+        yield machines.cloud, port
     finally:
-        asyncio.run_coroutine_threadsafe(room.metadata.close(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(machines.metadata.close(), loop).result(30)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
