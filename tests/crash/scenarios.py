@@ -15,9 +15,7 @@ from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
 from tests.crash import commands
-from tests.crash.oracle import check_done, check_gone, check_over, check_running
-from tests.crash.stage import HERE
-from tests.crash.theirs import (
+from tests.crash.foreign_resources import (
     IN_FOLDER,
     SPEC,
     WITH_THEIR_VM,
@@ -40,6 +38,8 @@ from tests.crash.theirs import (
     theirs,
     vm_adopted,
 )
+from tests.crash.oracle import check_done, check_gone, check_over, check_running
+from tests.crash.stage import HERE
 from tests.engine.engine_lab import QUOTA, ZONE, a_spec
 
 STEP = 20

@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from orchestrator.emulator.http.router import Request
-from tests.crash.afar import CONTROL
 from tests.crash.explore import begun
+from tests.crash.remote_commands import CONTROL
 from tests.crash.stage import HERE
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +118,7 @@ class Far:
     def __init__(self, server):
         self._server = server
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.afar", str(server.server_address[1])],
+            [sys.executable, "-m", "tests.crash.remote_commands", str(server.server_address[1])],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -41,7 +41,7 @@ def storage_parts(storage):
 
 @dataclass(frozen=True)
 class Point:
-    """Name a point of a run, and hold the world that a kill there leaves behind; *alike* is of `alike.py`."""
+    """Name a point of a run, and hold the world that a kill there leaves behind; *alike* is of `fingerprint.py`."""
 
     what: str
     world: bytes

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.simulation.unkind import UNKIND
+from tests.simulation.google_failures import GOOGLE_FAILURES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "real-cloud.md").read_text()
@@ -29,6 +29,6 @@ def test_every_witness_is_there():
 
 def test_what_can_be_switched_off_has_its_scissors():
     """As many scissors in a row as there are switches of that finding."""
-    switches = [int(re.match(r"U(\d+)", name)[1]) for name in UNKIND]
+    switches = [int(re.match(r"U(\d+)", name)[1]) for name in GOOGLE_FAILURES]
     marked = {number: row.count("✂") for number, row in ROWS.items() if "✂" in row}
     assert marked.keys() == set(switches) | {16}

@@ -21,12 +21,12 @@ import pytest
 import tests.engine.engine_lab  # noqa: F401 - imported once, before the children are forked
 from tests.kit.figures import tell
 from tests.simulation.fleet_switches import SWITCHES as FLEETS
+from tests.simulation.google_failures import GOOGLE_FAILURES
 from tests.simulation.life import live
 from tests.simulation.switches import MECHANISMS
-from tests.simulation.unkind import UNKIND
 
 ROOT = Path(__file__).parents[2]
-SWITCHES = {**MECHANISMS, **UNKIND, **FLEETS}
+SWITCHES = {**MECHANISMS, **GOOGLE_FAILURES, **FLEETS}
 LIFE = 10.0
 """Seconds that a life takes at most, mostly waiting for its turn on the processor."""
 PYTEST = ("-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header")

@@ -92,7 +92,7 @@ def _forgotten_is_failed(operation, look, polled=operations.polled):
     return replace(result, retry=Retry.UNKNOWN, forgotten=False) if result.forgotten else result
 
 
-UNKIND = {
+GOOGLE_FAILURES = {
     "U1 apt waits for the lock of the first minutes": Switch(
         ((render, "_template", _without("startup.sh.j2", 'DPkg::Lock::Timeout "600";')),),
         ("tests/scripts/test_render_boot.py::test_apt_is_configured_to_wait_for_its_lock",)),

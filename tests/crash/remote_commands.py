@@ -1,5 +1,5 @@
 """
-Commands as real processes that kill themselves: `python -m tests.crash.afar`, told what to do line by line.
+Commands as real processes that kill themselves: `python -m tests.crash.remote_commands`, controlled line by line.
 
 The process that reads the lines has the official clients imported and does nothing else; each command runs
 in a fork of it, with real threads, real files and locks, and calls over HTTP. At its n-th step it sends
