@@ -182,9 +182,9 @@ class Agent:
             earlier = parts.patiently("check whether the TPU before this one saves", earlier_saving)
             if earlier is None:
                 break
-            parts.status.trouble("race", f"TPU #{earlier} is being preempted, and saves")
+            parts.status.trouble("waits", f"TPU #{earlier} is being preempted and still saves")
             parts.interrupts.wait(min(1.0, settings.poll))
-        parts.status.trouble("race", "")
+        parts.status.trouble("waits", "")
 
     def _first_attempt(self) -> Attempt:
         """

@@ -89,7 +89,7 @@ def _refuse_deleted(bills: Sequence[Cost], error: TpuctlError) -> None:
     deleted = f"deleted the data of {bills[-1].name} on {bills[-1].deleted_day}"
     raise NotFoundError(
         f"there is nothing to fetch: `tpuctl down --delete-data` {deleted}",
-        hint=f"what it has cost is known: tpuctl cost {bills[-1].name}; to train again: tpuctl up",
+        hint=f"tpuctl cost {bills[-1].name} shows what it cost; tpuctl up trains again",
         changed="nothing was written",
     ) from error  # fmt: skip
 

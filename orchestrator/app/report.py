@@ -86,9 +86,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     if not (record.started_at or record.spans):
         bills = read_bills(session)
         gone = "was deleted with its data" if bills else "is not up"
-        hint = (
-            "what it has cost is known: tpuctl cost; to start over: tpuctl up" if bills else "run: tpuctl up"
-        )
+        hint = "tpuctl cost shows what it cost; tpuctl up starts over" if bills else "run: tpuctl up"
         raise UsageError(
             f"{session.spec.name} {gone}: there is nothing to report", hint=hint,
             changed="nothing was changed", code="TPU-130",

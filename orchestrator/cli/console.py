@@ -94,15 +94,15 @@ def put(text: str, *, err: bool = False) -> None:
     click.echo(clean(text, colours=True), err=err)
 
 
-def say(text: str, *, style: str = "") -> None:
-    """Print a result or an error to stderr, in colour if the terminal wants it."""
+def say(text: str, *, style: str = "", before: str = "") -> None:
+    """Print a result or an error to stderr, in colour if the terminal wants it, in one write with *before*."""
     # Without markup, so that foreign text with [brackets] is printed as it is.
     console = terminal(stderr=True, soft_wrap=True)
     with console.capture() as captured:
         console.print(_at_words(clean(text)), style=style or None, markup=False)
     # Not by the console itself: while a live line is drawn, rich has replaced sys.stderr in order to print
     # above that line.
-    sys.stderr.write(captured.get())
+    sys.stderr.write(before + captured.get())
     sys.stderr.flush()
 
 
@@ -127,10 +127,10 @@ def _filled(line: str, width: int) -> str:
     return "".join(part + " " * (-len(part) % width) for part in full) + last
 
 
-def talk(text: str, *, style: str = "") -> None:
+def talk(text: str, *, style: str = "", before: str = "") -> None:
     """Print to stderr what --quiet suppresses: activity, costs and next steps."""
     if not quiet:
-        say(text, style=style)
+        say(text, style=style, before=before)
 
 
 def end_quiet() -> None:

@@ -56,10 +56,12 @@ def deliver(
             reason = done.stderr.strip() or f"status {done.exit_code}"
             raise RemoteError(f"{host.name}: the job could not be started: {reason}")
     sent = sum(r.sent_bytes for r in results)
-    what = f"{sent / 1000:.0f} kB sent" if sent else "there already, nothing sent"
+    # A TPU loads the bundle from the bucket as it boots, so its first delivery often has nothing to send.
+    first = change.verb is Verb.CREATE and not on_vm
+    what = f"{sent / 1000:.0f} kB sent over SSH" if sent else "from the bucket" if first else "unchanged"
     # Not "the job runs": setup and restore come first, and the passes tell when it does.
     machines = "1 machine has" if len(hosts) == 1 else f"{len(hosts)} machines have"
-    return f"{machines} the code ({what} over SSH) and prepare{'s' if len(hosts) == 1 else ''} the job"
+    return f"{machines} the code ({what}) and prepare{'s' if len(hosts) == 1 else ''} the job"
 
 
 def deliver_sidecars(cloud: Cloud, blueprint: Blueprint, host: Host, role: str) -> None:

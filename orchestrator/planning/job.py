@@ -66,7 +66,7 @@ class Due(Enum):
         """Return the sentence about it, without a full stop."""
         if self is Due.SETTINGS:
             return "the machines run the job with other settings"
-        return "the machines do not have this code yet"
+        return "the machines do not have the newest code yet"
 
 
 @dataclass(frozen=True)

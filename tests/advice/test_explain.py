@@ -253,7 +253,7 @@ def test_the_headline_is_what_needs_the_user_most():
     assert (
         explain(observed(**lately(NodeState.PREEMPTED))).headline == "TPU PREEMPTED: demo-tpu-g1 is PREEMPTED"
     )
-    assert explain(observed()).headline == "job run: it runs, at step 10"
+    assert explain(observed()).headline == "job runs: it is at step 10"
     assert explain(observed(watching=None)).headline.endswith(", and no watcher runs")
     assert explain(CASES["end.spent"][1]).headline.startswith("spent: the time to live of")
 

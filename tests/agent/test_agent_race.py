@@ -79,7 +79,7 @@ def test_a_successor_begins_after_the_last_save_of_the_tpu_before_it(lab: Lab, p
     report = {"preempted": True, "phase": phase, "at": time.time() + 1000}
     lab.put(".tpuctl/heartbeat/3/0", json.dumps(report).encode())
     machine = lab.machine(INCARNATION=4, ROUND=4, HEARTBEAT_SECONDS=1, _STEPS=3).start()
-    machine.until(lambda: "is being preempted, and saves" in json.dumps(machine.heartbeat()), "it waits")
+    machine.until(lambda: "waits: TPU #3 is being preempted" in json.dumps(machine.heartbeat()), "it waits")
     assert (lab.attempts(4), lab.names(CLAIM)) == ([], [])
     lab.put(".tpuctl/heartbeat/3/0", json.dumps({**report, "phase": "stopped"}).encode())
     assert machine.wait() == 0

@@ -144,7 +144,7 @@ def test_what_was_spent_is_known_when_the_data_is_gone(user):
     assert (body["up"], body["deleted_at"]) == (False, said.document["deleted_at"])
     assert body["cost_usd"] == pytest.approx(found["usd"], abs=0.0001)
     assert user.run("status").out.splitlines()[0] == "demo  deleted with its data"
-    assert after_cost(user) == "next the deployment was deleted with its data. To start over: tpuctl up"
+    assert after_cost(user) == "next the deployment was deleted with its data; tpuctl up starts over"
     report = user.run("report", "--output", str(user.folder / "r.html"))
     assert (report.code, "tpuctl cost" in report.err) == (2, True)
     user.up()

@@ -171,8 +171,8 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
     out, err = capsys.readouterr()
     rest = "of 400 (30%), loss 2.31, checkpoint at step 110, 2 preemptions, 0.0438 USD"
     assert [line.split("  ", 1)[1] for line in out.splitlines()] == [
-        f"numpy-lm: numpy-lm-tpu-g3 READY, run, step 120 {rest}",
-        f"numpy-lm: done, run, step 120 {rest}",
+        f"numpy-lm: numpy-lm-tpu-g3 READY, runs, step 120 {rest}",
+        f"numpy-lm: done, runs, step 120 {rest}",
     ]
     assert err == "the network failed (TPU-400); trying again at least once a minute, until it answers\n"
     looks.append(AuthError("not logged in"))
@@ -310,7 +310,7 @@ def test_a_row_of_all_deployments_has_the_same_keys_with_and_without_an_answer()
     known, unknown = DeploymentRow("a", "p", body()).as_dict(), DeploymentRow("a", "p", None, "why").as_dict()
     assert list(known) == list(unknown)
     assert (known["job"], known["checkpoint"]) == (
-        "run, step 120 of 400 (30%), loss 2.31",
+        "runs, step 120 of 400 (30%), loss 2.31",
         "step 110, 12 s old",
     )
     assert (unknown["problem"], unknown["job"]) == ("why", None)
@@ -324,7 +324,7 @@ def test_nothing_is_drawn_without_a_terminal():
 def test_rate_and_remaining_time_are_shown_where_they_are_known():
     """The slowest worker's; nothing is said of what nobody knows."""
     reported = job_text(body(workers=[worker(rate=4.25, total_steps=None)], eta_s=65.0))
-    assert reported == "run, step 120 of 400 (30%), loss 2.31, 4.25 steps/s, 1 min 5 s left"
+    assert reported == "runs, step 120 of 400 (30%), loss 2.31, 4.25 steps/s, 1 min 5 s left"
     assert job_text(body(workers=[worker(rate=0.05)])).endswith("loss 2.31, 20 s/step")
     assert job_text(body(workers=[worker(rate=None)], eta_s=None)).endswith("loss 2.31")
 
@@ -332,7 +332,7 @@ def test_rate_and_remaining_time_are_shown_where_they_are_known():
 def test_the_last_step_may_be_known_from_the_job_alone():
     """A progress bar of the job shows it, where the deployment file has no target_steps."""
     reported = job_text(body(target_steps=None, workers=[worker(total_steps=240, rate=2.0)], eta_s=60.0))
-    assert reported == "run, step 120 of 240 (50%), loss 2.31, 2 steps/s, 1 min 0 s left"
+    assert reported == "runs, step 120 of 240 (50%), loss 2.31, 2 steps/s, 1 min 0 s left"
 
 
 def test_what_a_job_does_not_report_is_said_once_it_has_saved():

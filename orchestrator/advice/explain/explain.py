@@ -73,7 +73,8 @@ def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
     troubled = next((part for part in rest if not part.calm and part is not loop), None)
     if troubled is None:
         watched = "" if loop.calm else ", and no watcher runs"
-        return f"job {job.state}: {job.why}{watched}"
+        runs = "runs" if job.state == Phase.RUN.value else job.state
+        return f"job {runs}: {job.why}{watched}"
     return f"{troubled.what} {troubled.state}: {troubled.why}"
 
 
@@ -184,7 +185,7 @@ def _runs(beats: tuple[Heartbeat, ...]) -> str:
     steps = [beat.step for beat in beats if beat.step is not None]
     if any(beat.phase is not Phase.RUN for beat in beats):
         return "its workers report"
-    return f"it runs, at step {min(steps)}" if steps else "it runs"
+    return f"it is at step {min(steps)}" if steps else "its workers report"
 
 
 def _beat(beat: Heartbeat) -> Evidence:

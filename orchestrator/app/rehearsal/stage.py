@@ -133,20 +133,28 @@ class Stage:
 
     def run_beside(self, *words: str) -> None:
         """Run one command while another one draws its live line. Raise CommandFailedError if it fails."""
-        self._show(words)
+        self._show(words, beside=True)
         # Captured, since the live line of the other command would break its lines.
         done = subprocess.run(
             start_module.command("orchestrator", *words), cwd=self.work,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         for line in done.stderr.splitlines():
-            self.say(line, style="")
+            self._say_beside(line, style="")
         if done.returncode != 0:
             raise CommandFailedError(done.returncode)
 
-    def _show(self, words: tuple[str, ...]) -> None:
+    def _say_beside(self, text: str, style: Style) -> None:
+        # A live line with a bar erases the line above its own at the next redraw: leave it an empty one.
+        self.say(f"{text}\n" if sys.stderr.isatty() else text, style=style)
+
+    def _show(self, words: tuple[str, ...], *, beside: bool = False) -> None:
         shown = " ".join(word if word != str(self.work) else "." for word in words)
-        self.say(f"$ tpuctl {shown}", style="command")
+        text = f"$ tpuctl {shown}"
+        if beside:
+            self._say_beside(text, "command")
+        else:
+            self.say(text, style="command")
 
     def end(self, process: "subprocess.Popen[bytes]") -> None:
         """Make sure that a started command has ended."""

@@ -9,7 +9,7 @@ def job_text(status: DeploymentStatus) -> str:
     slowest = _slowest(status)
     if slowest is None:
         return ""
-    parts = [slowest.phase, step_text(status)]
+    parts = ["runs" if slowest.phase == "run" else slowest.phase, step_text(status)]
     if slowest.loss is not None:
         parts.append(f"loss {slowest.loss:.4g}")
     if slowest.phase == "run" and slowest.rate:

@@ -118,7 +118,7 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
     if found.upper_usd > 1.01 * found.usd:
         highest = usd_text(found.upper_usd)
         lines.append(
-            f"Public price lists differ: the tables use the lower ones, by the highest it is {highest}."
+            f"Public price lists differ. The tables use the lowest prices; at the highest, the sum is {highest}."
         )
     if found.unknown:
         lines.append(f"No price is known for: {', '.join(found.unknown)}. The sums leave it out.")
@@ -126,12 +126,12 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
 
 
 def _storage(found: Spending) -> str:
-    without = "Files deleted before, requests and traffic are in no sum."
+    without = "Deleted files, requests and network traffic are not included."
     if not found.storage_gib:
-        return f"Storage is not in the sums. {without}"
-    stored = f"counted for the {found.storage_gib:.3f} GiB that the bucket holds now, since their upload"
+        return f"Storage is not included. {without}"
+    stored = f"included for the {found.storage_gib:.3f} GiB now in the bucket, from the time of upload"
     month = found.caches_gib * (found.prices.storage_usd_gib_month or 0.0)
-    caches = f" {found.caches_gib:.3f} GiB of it are caches for the next machine, {usd_text(month)} a month."
+    caches = f" {found.caches_gib:.3f} GiB of that is caches for the next machine, {usd_text(month)} a month."
     limit = "" if found.budget_usd is None else " The budget does not count it."
     return f"Storage is {stored}.{limit}{caches if found.caches_gib else ''} {without}"
 

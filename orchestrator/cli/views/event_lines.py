@@ -267,7 +267,6 @@ class OverLiveLine(EventPrinter):
 
     def say(self, text: str, *, style: Style = "") -> None:
         """Print a plain line to stderr."""
-        if wanted() and not console.quiet:
-            # Raw, because another process draws the line with rich.
-            click.echo("\r\x1b[2K", err=True, nl=False)
-        super().say(text, style=style)
+        self.spoke_at = time.monotonic()
+        # Raw, because another process draws the line with rich, and in one write, or it draws in between.
+        talk(text, style=STYLES[style], before="\r\x1b[2K" if wanted() else "")

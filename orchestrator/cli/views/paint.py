@@ -10,7 +10,7 @@ BAR = 30
 GOOD, WAITING, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 BOLD, DIM, END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _STATES = (
-    (GOOD, ("READY", "RUNNING", "ACTIVE", "present", "run", "done")),
+    (GOOD, ("READY", "RUNNING", "ACTIVE", "present", "run", "runs", "done")),
     (BAD, ("PREEMPTED", "TERMINATED", "FAILED", "SUSPENDED", "failed", "unclaimed")),
     (WAITING, (
         "CREATING", "STARTING", "RESTARTING", "REPAIRING", "STOPPING", "DELETING", "STOPPED", "PROVISIONING",

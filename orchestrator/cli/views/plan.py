@@ -199,7 +199,7 @@ def _sums(preview: Preview) -> list[str]:
     if price.unknown:
         lines.append(f"Unknown prices: {', '.join(price.unknown)}. The sum is not known either.")
     elif (price.most_usd or 0.0) > (price.billed_usd or 0.0):
-        lines.append("Two prices where public price lists differ; nobody knows which is current.")
+        lines.append("Two prices are shown where public price lists differ; either may be current.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
         lines.append(f"The budget of {watch.budget_usd:g} USD covers about {seconds / 3600:.1f} h")

@@ -276,7 +276,7 @@ def _start(status: DeploymentStatus) -> str:
     if there - {"bucket"}:
         return "not up: tpuctl down deletes the machines that are left, tpuctl up starts the job again"
     if status.deleted_at:
-        return "the deployment was deleted with its data. To start over: tpuctl up"
+        return "the deployment was deleted with its data; tpuctl up starts over"
     if there:
         return (
             "there are no machines; the data in the bucket is kept. To continue: tpuctl up; "

@@ -154,7 +154,8 @@ def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJu
         return NodeJudgement(NodeVerdict.REPLACE, _rule_of(lost), f"READY, but {lost.text}")
     # Its end is certain, so the next one is created while this one saves.
     if may_overlap(spec) and being_taken(world, node) and not undecided(record):
-        return NodeJudgement(NodeVerdict.OVERLAP, LoopRule.TPU_NEXT, "it is being preempted, and saves")
+        why = f"{node.name} is being preempted and still saves"
+        return NodeJudgement(NodeVerdict.OVERLAP, LoopRule.TPU_NEXT, why)
     well = node.state is NodeState.READY and node.healthy
     return NodeJudgement(NodeVerdict.KEEP, LoopRule.TPU_READY if well else LoopRule.TPU_REPORTS)
 

@@ -1,0 +1,54 @@
+"""What people read about a change once it is made."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.engine import deliver
+from orchestrator.engine.apply import Actor
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("toy-tpu-g3 is PREEMPTED", "Deleting TPU toy-tpu-g3 (it is PREEMPTED)"),
+        ("the job is done", "Deleting TPU toy-tpu-g3 (the job is done)"),
+        ("TPU #3 is not the newest", "Deleting TPU toy-tpu-g3 (TPU #3 is not the newest)"),
+    ],
+)
+def test_the_reason_of_a_deletion_does_not_repeat_the_name(why, said, monkeypatch):
+    """The name stands before it already."""
+    actor = Actor.__new__(Actor)
+    monkeypatch.setattr(Actor, "_nodes", SimpleNamespace(delete=lambda *_: None))
+    actor._remember = lambda _: None
+    change = Change(Kind.NODE, Verb.DELETE, "toy-tpu-g3", why, "europe-west4-b", 3)
+    assert actor._delete_node(change, None) == said
+
+
+@pytest.mark.parametrize(
+    ("verb", "sent", "said"),
+    [
+        (Verb.CREATE, 0, "1 machine has the code (from the bucket) and prepares the job"),
+        (Verb.UPDATE, 0, "1 machine has the code (unchanged) and prepares the job"),
+        (Verb.CREATE, 9000, "1 machine has the code (9 kB sent over SSH) and prepares the job"),
+    ],
+)
+def test_a_delivery_says_how_the_code_came(verb, sent, said, monkeypatch):
+    """A TPU loads it from the bucket as it boots, and SSH sends only what is not there."""
+    monkeypatch.setattr(deliver, "node_hosts", lambda *_: ["host"])
+    monkeypatch.setattr(deliver, "_job_env", lambda *_: "")
+    monkeypatch.setattr(deliver, "begin_script", lambda **_: "")
+    monkeypatch.setattr(deliver, "stop_seconds", lambda _: 0.0)
+    remote = SimpleNamespace(
+        push=lambda *_: [SimpleNamespace(error="", sent_bytes=sent)],
+        put=lambda *_: None,
+        run_elevated=lambda *_: [SimpleNamespace(exit_code=0)],
+    )
+    blueprint = SimpleNamespace(spec=SimpleNamespace(job=SimpleNamespace(run_on="tpu")))
+    record = SimpleNamespace(job=SimpleNamespace(bundle="digest"))
+    artifacts = SimpleNamespace(bundle=Path(), agent=SimpleNamespace(read_bytes=lambda: b""))
+    change = Change(Kind.JOB, verb, "toy", "", "europe-west4-b", 1)
+    words = deliver.deliver(SimpleNamespace(remote=remote), blueprint, artifacts, record, None, None, change)
+    assert words == said
