@@ -10,6 +10,7 @@ import pytest
 import orchestrator
 from orchestrator import errors
 from orchestrator.cli.commands.help import page_text
+from orchestrator.contract import machine_errors
 from orchestrator.error_codes import CODES, error_table
 from orchestrator.errors import Retry, TpuctlError
 
@@ -26,15 +27,27 @@ CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclas
 ALIASES = {"ConfigError": "UsageError"}
 
 
+def drawing(module):
+    """Yield (class, its parent, the code beside it) from the drawing in the docstring of a module."""
+    above = {-4: "Exception"}
+    for dent, name, rest in re.findall(r"^    ([ │├└─]*)(\w+Error)\b(.*)$", module.__doc__, re.MULTILINE):
+        above[len(dent)] = name
+        yield name, above[len(dent) - 4], "".join(re.findall(r"TPU-\d+", rest))
+
+
 def test_the_drawing_shows_each_class_below_its_parent_with_its_code():
     """Readers choose a class from the drawing."""
-    drawn, above = {}, {-4: "Exception"}
-    for dent, name, code in re.findall(
-        r"^    ([ │├└─]*)(\w+Error)(?: +(TPU-\d+) .*)?$", errors.__doc__, re.MULTILINE
-    ):
-        above[len(dent)] = name
-        drawn[name] = (above[len(dent) - 4], code or "TPU-000")
+    drawn = {name: (parent, code or "TPU-000") for name, parent, code in drawing(errors)}
     assert drawn == {c.__name__: (c.__base__.__name__, c.code) for c in CLASSES}
+
+
+def test_the_drawing_of_the_machines_errors_names_their_twins():
+    """A class that both trees have means the same failure: beside the machine's is the code of ours."""
+    ours = {c.__name__: c.code for c in CLASSES}
+    classes = [c for c in vars(machine_errors).values() if isinstance(c, type)]
+    drawn = {name: (parent, code) for name, parent, code in drawing(machine_errors)}
+    assert drawn == {c.__name__: (c.__base__.__name__, ours.get(c.__name__, "")) for c in classes}
+    assert {name for name in drawn if name in ours} == {"TransientError", "PreconditionError"}
 
 
 def test_no_class_is_forgotten():
