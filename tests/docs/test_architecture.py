@@ -14,7 +14,7 @@ def test_the_picture_is_that_of_the_imports():
 
 def test_every_file_that_it_names_is_there():
     """A name without a folder at its root is one of the package."""
-    names = re.findall(r"`([\w-]+(?:/[\w.-]+)+/?)`", TEXT)
+    names = re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?)`", TEXT)
     assert len(names) >= 30
     places = {name: (ROOT / "orchestrator" / name, ROOT / name) for name in names}
     assert [name for name, found in places.items() if not any(path.exists() for path in found)] == []
