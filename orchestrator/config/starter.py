@@ -183,7 +183,7 @@ def _setting(key: str, draft: _Draft, indent: str, *, off: bool) -> Iterator[str
         yield f"{start}{setting.name}: {value}"
         return
     if given and key in SHELL and value.strip() == value and value.isprintable():
-        # Without quotes: whoever edits a quoted command soon has an unpaired or a wrong one.
+        # Without quotes: a quoted command that is edited soon has an unpaired or a wrong one.
         yield f"{start}{setting.name}: |-"
         yield f"{indent}  {value}"
         return

@@ -144,6 +144,7 @@ class Change:
         """Return further details for people; no code reads them back."""
         capacity = "flex-start, for the deadline" if self.flex_start else "on demand, for the deadline"
         found = {"capacity": capacity} if self.on_demand else {}
+        # The older word, because `--json` prints it: programs may look for it.
         return found | ({"mute": "it has never reported"} if self.never_reported else {})
 
     @property
@@ -226,6 +227,7 @@ class Plan:
 
     def making(self, kinds: frozenset[Kind]) -> "Plan":
         """Return the plan without creates and starts of other kinds; deletes and stops stay."""
+        # A pass that may create nothing still ends what costs money, so that budget and ttl hold.
         ends = {Verb.DELETE, Verb.STOP}
         changes = tuple(c for c in self.changes if c.kind in kinds or c.verb in ends)
         return self if len(changes) == len(self.changes) else replace(self, changes=changes)

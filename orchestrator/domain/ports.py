@@ -65,6 +65,7 @@ class NewVm:
     service_account: str
     scopes: tuple[str, ...]
     ttl: float
+    # Without an address the network needs Private Google Access and Cloud NAT (docs/security.md, SEC4).
     external_ip: bool = True
     interface: NetworkInterface = field(default_factory=NetworkInterface)
     secure_boot: bool = False
@@ -84,10 +85,12 @@ class NewNode:
     type: str
     runtime: str
     spot: bool
+    # No default, because they differ: false in the API, true in gcloud (docs/facts.md 1.3).
     external_ip: bool
     labels: Mapping[str, str]
     metadata: Mapping[str, str]
     service_account: str
+    # Never empty: the API takes an empty list for all APIs (docs/facts.md 1.3).
     scopes: tuple[str, ...]
     interface: NetworkInterface = field(default_factory=NetworkInterface)
     secure_boot: bool = False

@@ -119,6 +119,7 @@ class TpuNodes:
 
         def read() -> Node:
             request = {"name": self._path(name, zone)}
+            # The v2 client drops the next maintenance, so it is read from the raw answer (docs/facts.md 1.3).
             with translated(f"read TPU node '{name}' in {zone}"), maintenance_by_name() as beside:
                 node = self._clients.tpu.get_node(request=request, **self._clients.reading)
                 return node_of(ListedNode(type(node).pb(node), beside.get(node.name)))
@@ -146,6 +147,7 @@ class TpuNodes:
         try:
             with self._changing(), translated(f"delete TPU node '{name}' in {zone}"):
                 future = self._clients.tpu.delete_node(name=self._path(name, zone), **self._clients.mutating)
+                # A deletion may be dropped while the node is being created: only a 404 proves it (facts 1.3).
                 return operations.of_tpu(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
         # Google's own 404 only; one of a proxy is another error, and proves nothing.
         except NotFoundError:
@@ -177,6 +179,7 @@ class TpuNodes:
         """
         node = self._get(name, zone)
         keys = [line for line in node.metadata.get(_SSH_KEYS, "").splitlines() if line != ssh_key]
+        # The last key makes machines publish their host keys (docs/facts.md 2.4); without those we do not connect.
         metadata = {
             **node.metadata, _SSH_KEYS: "\n".join([*keys, ssh_key]), "enable-guest-attributes": "TRUE",
         }  # fmt: skip
@@ -229,6 +232,7 @@ class TpuNodes:
         with translated(what):
             answer = self._clients.tpu.get_guest_attributes(request=request, **self._clients.reading)
         entries = list(answer.guest_attributes)
+        # We asked for one worker: of several entries it is not certain whose keys they are.
         return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
 
     def _listed(self, zone: str, before: KnownNodes, gaps: list[str] | None = None) -> list[ListedNode]:
@@ -276,6 +280,7 @@ def node_of(listed: ListedNode) -> Node:
     return Node(
         name=name,
         zone=zone,
+        # A number that this release does not know is no proof that the node is lost.
         state=STATES.get(node.state, NodeState.STATE_UNSPECIFIED),
         incarnation=incarnation_of(name, labels),
         healthy=health in {"HEALTHY", "HEALTH_UNSPECIFIED"},
@@ -283,6 +288,7 @@ def node_of(listed: ListedNode) -> Node:
         timed_out=health == "TIMEOUT",
         workers=_workers(node),
         labels=labels,
+        # The older form, of a node that others created, can be taken away as well (docs/facts.md 1.4).
         spot=node.scheduling_config.spot or node.scheduling_config.preemptible,
         created_at=(node.create_time.seconds * 10**6 + node.create_time.nanos // 1000) / 10**6,
         maintenance=listed.maintenance,

@@ -24,7 +24,9 @@ from orchestrator.google.guest_host_keys import public_keys
 from orchestrator.google.observations import across_zones, observed, surveyed
 from orchestrator.google.request_ids import RequestIds
 
+# The most that the API puts on a page (docs/facts.md 2.1).
 PAGE = 500
+# The second one only says that a zone has none, which is an answer (docs/facts.md 2.1).
 _COMPLETE = ("", "NO_RESULTS_ON_PAGE")
 _SSH_KEYS, _OS_LOGIN = "ssh-keys", "enable-oslogin"
 _TRUE = frozenset({"true", "1", "yes", "y"})
@@ -192,6 +194,7 @@ class ComputeVms:
         if not keys:
             del items[_SSH_KEYS]
         body = {
+            # If gcloud has changed the metadata since we read it, this is a 412 and overwrites nothing (facts 2.4).
             "fingerprint": found.metadata.fingerprint,
             "items": [{"key": key, "value": value} for key, value in items.items()],
         }
@@ -215,6 +218,7 @@ class ComputeVms:
             "instance_resource": body,
         }
         with translated(f"create VM '{new.name}' in {new.zone}"):
+            # Without `_unary` a future is returned whose own client asks Google, whatever the endpoint (facts 2.1).
             answer = self._clients.instances.insert_unary(request=request, **self._clients.mutating)
         self._ids.used(request_id, answer.name)
         return answer
@@ -289,6 +293,7 @@ def vm_of(instance: Any, zone: str) -> Vm:
         internal_ip=interface.network_i_p if interface else "",
         external_ip=access.nat_i_p if access else "",
         labels=dict(instance.labels),
+        # The older form, of a VM that others created, can be taken away as well (docs/facts.md 2.3).
         spot=scheduling.provisioning_model == "SPOT" or scheduling.preemptible,
         machine=instance.machine_type.rsplit("/", 1)[-1],
         disk_gb=sum(disk.disk_size_gb for disk in instance.disks if disk.boot),

@@ -124,14 +124,17 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
     lines = [replace(_line(f"TPU {spec.tpu.type}", Meter.NODE, node, spec.tpu.spot), most_usd=most)]
     accelerator = catalog.accelerator(spec.tpu.type)
     address = catalog.address_price(region)
+    # The bucket stays in its home region, wherever the TPU is (docs/decisions/0009).
     storage = catalog.storage_price(home_region(spec))
     if spec.tpu.external_ip:
+        # Each machine of a slice has an address of its own.
         count = accelerator.hosts if accelerator else 1
         each = None if address is None else address * count
         lines.append(
             _flat(f"TPU external address x{count}" if count > 1 else "TPU external address", Meter.NODE, each)
         )
     if spec.vm != "none":
+        # Not the region of the TPU: the VM stays in the first one (docs/decisions/0009).
         vm_region = region_of(vm_zone(spec))
         outside = catalog.address_price(vm_region)
         machine = Price(
@@ -143,12 +146,14 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
         lines += [
             _line(f"VM {spec.vm.machine}", Meter.VM, machine, spec.vm.spot),
             *([_flat("VM external address", Meter.VM, outside)] if spec.vm.external_ip else []),
+            # On a meter of its own: a stopped VM still costs its disk (docs/facts.md 2.2).
             _flat(f"VM disk {spec.vm.disk_gb} GB", Meter.DISK, disk),
         ]
     return Hourly(zone, tuple(lines), storage, catalog.dates)
 
 
 def _line(what: str, meter: Meter, price: Price, spot: bool) -> PriceLine:
+    # Only TPUs have a second source of prices; `hourly` replaces their upper end.
     return PriceLine(what, meter, price.spot, price.ondemand, price.of(spot), most_usd=price.of(spot))
 
 

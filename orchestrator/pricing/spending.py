@@ -143,10 +143,12 @@ def spending(
     parts = stretches(record.spans, beats, now, record.starts)
     billed = tuple(metered(record))
     uses, days, zones = ({} for _ in range(3)) if not billed else _split(bill, billed, parts)
+    # What was saved is measured against the same machines on demand, the VM included.
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
     on_demand = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
     items = (*_items(bill, on_demand, billed), *_storage(spec, catalog, stored, now, zones, days, uses))
     usd = sum(item.usd for item in items if item.usd is not None)
+    # As the budget counts: machines only. So the sum above, which has storage, may be the larger one.
     most = spent(spec, catalog, record, now).most_usd
     whole = hourly(spec, catalog, record.node.zone or spec.tpu.zones[0])
     goes_on = record.started_at and not record.outcome
@@ -188,6 +190,7 @@ def _storage(
     longest = max(0.0, now - min(one.since for one in stored))
     price = catalog.storage_price(region)
     if price is None:
+        # An item without a price, so that the sums name what they leave out.
         return (Item("storage", region, 1, longest, None, None),)
     total = 0.0
     for one in stored:
@@ -210,6 +213,7 @@ def stretches(
     recover from the one before.
     """
     every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
+    # Worker 0 stands for its slice, whose machines train in step (docs/decisions/0017).
     reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
     # Losers of a race are left out: the winner's time shows what the time was used for.
     nodes = [span for span in every if not _lost_race(span, every, reports)]
@@ -218,8 +222,10 @@ def stretches(
         following = nodes[index + 1] if index + 1 < len(nodes) else None
         anew = index == 0 or _life(starts, span) != _life(starts, nodes[index - 1])
         if following is not None and _life(starts, span) != _life(starts, following):
+            # `up` started the deployment again in between: nothing replaced this TPU, so none of its work was lost.
             following = None
         beat = reports.get(incarnation_of(span.name, {}) or 0)
+        # The old TPU may exist while its successor is created (docs/decisions/0001): no time counts twice.
         end = min(x for x in (span.until, following.since if following else None, now) if x is not None)
         first = Use.STARTING if anew else Use.RECOVERING
         found += stretches_of(
@@ -280,6 +286,7 @@ def stretches_of(
 
 
 def _within(low: float, value: float | None, high: float) -> float:
+    # Reports have the machine's clock, spans have not: a time outside of its span is moved to its edge.
     return high if value is None else min(max(low, value), high)
 
 
@@ -323,6 +330,7 @@ def _split(
             seconds = bill.seconds(span, part.since, part.until)
             uses[part.use.value] += seconds * rate
             used += seconds
+        # Outside of every stretch: before the first TPU only the VM, or its disk, costs.
         uses[Use.IDLE.value] += max(0.0, whole - used) * rate
         for day, since, until in _days(span.since, span.since + whole):
             days[day] += (until - since) * rate
@@ -345,6 +353,7 @@ def _items(bill: _Bill, on_demand: _Bill, billed: Iterable[Metered]) -> Iterator
     """Yield the cost of each priced item by zone; *on_demand* is the price of the same on demand."""
     groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
     for one in billed:
+        # A span without a class is priced as the spec says, which in *on_demand* is on demand.
         span, full_price = one[0], (replace(one[0], spot=None), one[1])
         for line, other in zip(bill.lines(one), on_demand.lines(full_price), strict=True):
             # Separate from spot, so that the cost of the deadline is visible.
@@ -352,6 +361,7 @@ def _items(bill: _Bill, on_demand: _Bill, billed: Iterable[Metered]) -> Iterator
             groups[line.what, span.zone, at_full_price].append((span, line, other))
     for (what, zone, at_full_price), members in groups.items():
         seconds = sum(bill.seconds(span) for span, _, _ in members)
+        # By name: a machine that was stopped and started again has several spans.
         machines = len({span.name for span, _, _ in members})
         usd = _cost(bill, ((span, line.billed_usd) for span, line, _ in members))
         ondemand = _cost(bill, ((span, other.billed_usd) for span, _, other in members))

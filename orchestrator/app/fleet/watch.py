@@ -183,7 +183,6 @@ class FleetWatch(WatchAll[Reporter]):
             self.stop()
 
     def _tend(self) -> None:
-        """Tend the queue."""
         try:
             slurm = self._fleet.slurm()
             self._losses.report(slurm)

@@ -16,7 +16,7 @@ from orchestrator.google.project_probe import Probe
 
 
 class StepError(Exception):
-    """A step failed."""
+    """What a step wanted to prove is not so; the text says what was found instead."""
 
 
 class StepSkipError(Exception):

@@ -81,7 +81,7 @@ class _Reader:
         self._files = 0
 
     def facts(self) -> SourceFacts:
-        """Return the collected facts."""
+        """Return what was found, with the files that could not be read."""
         return SourceFacts(
             tuple(self._code),
             tuple(self._lines),

@@ -38,7 +38,7 @@ class Shortage:
 
     @property
     def text(self) -> str:
-        """Say it in words."""
+        """Return why the task waits, for its user."""
         found = ", ".join(f"{count} in {zone}" for zone, count in sorted(self.there.items())) or "none"
         return f"needs {self.task.least} nodes in one zone, and there are: {found}"
 
