@@ -145,8 +145,8 @@ def _last_line(done: RunResult) -> str:
     return (done.stderr.strip().splitlines() or [f"status {done.exit_code}"])[-1]
 
 
-def settle(deployment: Deployment, operation: Operation) -> None:
-    """Wait UPDATE_SECONDS for an update; raise TransientError if it fails or does not end in time."""
+def settle(deployment: Deployment, operation: Operation, hint: str = "") -> None:
+    """Wait UPDATE_SECONDS for an update; raise TransientError with *hint* if it fails or does not end in time."""
     last, adapter = "", deployment.cloud.nodes if operation.kind is Kind.NODE else deployment.cloud.vms
     what = f"{'TPU' if operation.kind is Kind.NODE else 'VM'} {operation.name}"
 
@@ -155,11 +155,11 @@ def settle(deployment: Deployment, operation: Operation) -> None:
         result = adapter.poll(operation)
         last = result.message
         if result.done and result.retry is not None:
-            raise TransientError(f"{what}: {result.message}")
+            raise TransientError(f"{what}: {result.message}", hint=result.hint or hint)
         return result.done or result.forgotten
 
     if not wait_until(done, deployment.clock, UPDATE_SECONDS, 1.0):
-        raise TransientError(f"{what}: its update does not end {last}".rstrip())
+        raise TransientError(f"{what}: its update does not end {last}".rstrip(), hint=hint)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Adoption:
         for step in steps:
             operation = step()
             if operation is not None:
-                settle(deployment, operation)
+                settle(deployment, operation, "its labels may still be there; run again: tpuctl down")
         deployment.journal.result(entry, "ok", in_bucket=False)
         what, kind = ("VM", EventKind.VM_RELEASED) if is_vm else ("TPU", EventKind.NODE_RELEASED)
         deployment.sink(Event(deployment.clock.now(), kind, f"{what} {name} is not part of it any more"))

@@ -161,7 +161,7 @@ def unpack(stream: "Incoming", into: Path, progress: Progress) -> TreeCopied:
                 else:
                     _note(done, "/".join(parts))
             except (FileExistsError, NotADirectoryError) as error:
-                raise RemoteError(f"the machine sent {member.name!r} twice") from error
+                raise _refused(f"{member.name!r} twice") from error
     stream.end()
     _link_all(into, links, done)
     return done
@@ -179,7 +179,7 @@ def _link_all(into: Path, links: list[tuple[str, str]], done: TreeCopied) -> Non
             else:
                 _note(done, name)
     except (FileExistsError, NotADirectoryError) as error:
-        raise RemoteError(f"the machine sent {name!r} twice") from error
+        raise _refused(f"{name!r} twice") from error
 
 
 def pack(tar: Any, source: Path, done: TreeCopied, progress: Progress) -> None:
@@ -244,7 +244,7 @@ class Incoming:
     def read(self, size: int) -> bytes:
         """Return *size* bytes, fewer only at the end. Raise RemoteError for more than a header may have."""
         if size > _MOST_HEADER:
-            raise RemoteError(f"the machine sent a header of {size:,} bytes")
+            raise _refused(f"a header of {size:,} bytes")
         while len(self._held) < size:
             data = next(self._chunks, b"")
             if not data:
@@ -272,7 +272,7 @@ class Incoming:
         while data := self.read(_CHUNK):
             rest -= len(data)
             if rest < 0:
-                raise RemoteError("the machine does not stop to send")
+                raise _refused("more after the end of the archive")
 
 
 class _GoneError(Exception):
@@ -309,7 +309,10 @@ class _Whole:
     def read(self, size: int) -> bytes:
         data = self._file.read(size)
         if len(data) < size:
-            raise RemoteError(f"{self._name} became shorter while it was copied")
+            raise RemoteError(
+                f"{self._name} became shorter while it was copied",
+                hint="run it again when no program writes to that file", changed="nothing was copied",
+            )  # fmt: skip
         return data
 
 
@@ -325,10 +328,19 @@ def _words(said: bytearray) -> str:
     return bytes(said).decode(errors="replace").strip()[-600:]
 
 
+def _refused(what: str) -> RemoteError:
+    """Return the error for an answer that the tar of our script never sends."""
+    return RemoteError(
+        f"the machine sent {what}",
+        hint="the tar there is broken or was replaced; see: tpuctl exec -- tar --version",
+        changed="nothing was copied",
+    )
+
+
 def _parts(name: str) -> list[str]:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
-        raise RemoteError(f"the machine sent a path that leads out of the folder: {name[:200]!r}")
+        raise _refused(f"a path that leads out of the folder: {name[:200]!r}")
     return parts
 
 

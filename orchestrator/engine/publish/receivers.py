@@ -27,6 +27,7 @@ SECONDS = 10.0
 HOOK_SECONDS = 30.0
 LAST_ERRORS = 400
 """Most bytes of a failing hook's standard error to show."""
+_TRY = "then try it: tpuctl notify test"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _CALLS = re.compile(r"@(?=everyone|here|channel|all\b|[!&]?\d)|\](?=\()", re.IGNORECASE)
 """Mentions of a whole chat, and link markup that shows another target than it opens (Discord, Mattermost)."""
@@ -65,7 +66,10 @@ class Webhook(_Service):
         """Post it; raise TpuctlError for any answer but 2xx."""
         host, safe = host_of(self.url), self.url.startswith("https://")
         if host == "?" or not (safe or (self.url.startswith("http://") and host in LOOPBACK)):
-            raise UsageError(f"{self.name}: the address is no https URL", changed="nothing was sent")
+            raise UsageError(
+                f"{self.name}: the address is no https URL", hint=f"name one that begins with https://; {_TRY}",
+                changed="nothing was sent",
+            )  # fmt: skip
         headers = {
             "Content-Type": "application/json; charset=utf-8",
             "User-Agent": "tpuctl",
@@ -77,11 +81,13 @@ class Webhook(_Service):
                 return
         except urllib.error.HTTPError as error:
             # Without the cause, because its text and traceback contain the address.
-            raise TransientError(f"{self.name} answers {error.code}") from None
+            hint = f"compare its address with the service's (redirects are not followed); {_TRY}"
+            raise TransientError(f"{self.name} answers {error.code}", hint=hint) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = getattr(error, "reason", None) or type(error).__name__
             raise TransientError(
-                f"{self.name}: {type(why).__name__ if isinstance(why, Exception) else why}"
+                f"{self.name}: {type(why).__name__ if isinstance(why, Exception) else why}",
+                hint=f"check the network and the host's name; {_TRY}",
             ) from None
 
 
@@ -120,12 +126,14 @@ class Apprise(_Service):
             raise UsageError(f"{self.name}: apprise is not installed", hint=hint) from None
         service = apprise.Apprise()
         if not service.add(self.url):
-            raise UsageError(f"{self.name}: Apprise does not know this address")
+            hint = f"write the address as Apprise's page on that service does; {_TRY}"
+            raise UsageError(f"{self.name}: Apprise does not know this address", hint=hint)
         title = f"{notification.deployment}: {notification.event}"
         # Apprise escapes markup in a TEXT body; a zero-width space breaks mentions.
         body = _CALLS.sub("\\g<0>\N{ZERO WIDTH SPACE}", notification.text)
         if not service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
-            raise TransientError(f"{self.name} did not take it")
+            hint = f"check the token in its address, and the network; {_TRY}"
+            raise TransientError(f"{self.name} did not take it", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -158,7 +166,8 @@ class Hook:
                 )  # fmt: skip
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) else "no command"
-                raise TransientError(f"{self.name} cannot be started: {why}") from None
+                hint = f"its first word is a program, looked up in {self.folder} and on PATH; {_TRY}"
+                raise TransientError(f"{self.name} cannot be started: {why}", hint=hint) from None
             self._ended(process, notification, errors)
 
     def _ended(
@@ -171,12 +180,14 @@ class Hook:
             # Kill the whole group: children of a killed shell script would keep running.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            raise TransientError(f"{self.name} did not end within {HOOK_SECONDS:g} s") from None
+            hint = f"it was killed with all that it had started; let it do less; {_TRY}"
+            raise TransientError(f"{self.name} did not end within {HOOK_SECONDS:g} s", hint=hint) from None
         if process.returncode:
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - LAST_ERRORS))
             said = masked(" ".join(errors.read().decode("utf-8", "replace").split()))
             raise TransientError(
-                f"{self.name} exited with status {process.returncode}" + (f": {said}" if said else "")
+                f"{self.name} exited with status {process.returncode}" + (f": {said}" if said else ""),
+                hint=f"run it by hand in {self.folder}; {_TRY}",
             )
 
 
