@@ -17,6 +17,11 @@ def test_all_types_are_listed_with_the_price_of_a_chip(capsys):
     assert "0.32 to 0.37" in out
 
 
+def test_the_help_shows_that_the_type_is_optional(capsys):
+    """As in the first test: without it all types are listed."""
+    assert "zones [OPTIONS] [TYPE]" in here(capsys, "zones", "--help")[1]
+
+
 def test_of_one_type_each_zone_has_the_price_an_hour(capsys):
     """That of the whole slice, and what a job finds there."""
     code, out, _ = here(capsys, "zones", "v5litepod-8")

@@ -9,7 +9,7 @@ from orchestrator.errors import UsageError
 @click.command("zones", cls=Command)
 @cloud_option
 @json_option
-@click.argument("tpu_type", metavar="TYPE", required=False)
+@click.argument("tpu_type", metavar="[TYPE]", required=False)
 def command(tpu_type: str | None, cloud: str, as_json: bool) -> None:
     """
     List the zones of TYPE with its price an hour, or of all types with the price of a chip. No network.
