@@ -18,6 +18,7 @@ from orchestrator.app.source.job_data import (
     read_data,
     say_what_is_sent,
     send_data,
+    warn_of_lost_saves,
 )
 from orchestrator.app.source.wanted import as_wanted, build_artifacts, trained, with_reported_end
 from orchestrator.app.this_computer.same_place import check_place
@@ -151,6 +152,8 @@ def bring_up(
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     if options.says_what_is_sent:
         say_what_is_sent(session, sets)
+    # Before the price and its question: a job whose steps are all lost in a preemption may not be worth it.
+    warn_of_lost_saves(session)
     check_sources(session)
     if options.price_first and approved is None:
         show_price = _priced_first(session, sets, show_price, goal)

@@ -19,7 +19,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.planning.tpu.next_zone import hopeless
-from orchestrator.planning.unclaimed import FETCH
+from orchestrator.planning.unclaimed import FETCH, link_text
 
 
 def raise_blind(result: Pass) -> None:
@@ -55,10 +55,11 @@ def raise_outcome(result: Pass) -> None:
     if outcome is Outcome.UNCLAIMED:
         uploaded = any(beat.unclaimed_files for beat in result.world.known_heartbeats)
         copies = f"`{FETCH}` copies what it saved; then " if uploaded else ""
+        link = link_text(result.world.known_heartbeats)
         raise UnclaimedError(
             reason,
-            hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as "
-            "the format wants, or choose another job.checkpoint.format, and run `tpuctl up`",
+            hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as the format wants{link}, "
+            "or choose another job.checkpoint.format, and run `tpuctl up`",
             changed="the TPU was deleted and the VM stopped; files and logs are kept in the bucket",
         )
     if outcome is Outcome.FAILED:

@@ -68,6 +68,12 @@ def uncommitted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
     return f"{beat.uncommitted} is {where}, nothing is committed ({_wanted_text(saving, beat)})"
 
 
+def link_text(beats: Sequence[Heartbeat]) -> str:
+    """Return how a program keeps its own folder, "" if it saved to no such folder of the machine."""
+    fixed = any(beat.uncommitted_place in _ELSEWHERE for beat in beats)
+    return ', or make its own folder a link to it (ln -sfn "$TPUCTL_CHECKPOINT_DIR" FOLDER)' if fixed else ""
+
+
 def checkpoint_name(beat: Heartbeat) -> str:
     """Return the number of a worker's newest commit with its unit: steps, or saves of a format without steps."""
     return f"{'save' if beat.committed_counted else 'step'} {beat.committed_step}"

@@ -59,6 +59,18 @@ def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
     assert "Price:" not in user.up().err
 
 
+def test_up_warns_of_a_job_that_saves_where_nothing_is_committed_before_it_asks(user, typed):
+    """The finding is that of `plan`; it is there in time for a no, and gone with its cause."""
+    found = "nothing in the job reads TPUCTL_CHECKPOINT_DIR: a preemption loses every step"
+    assert found in " ".join(user.run("plan").out.split())
+    said = typed(user, "n", "up")
+    reported = " ".join(said.err.split())
+    assert (said.code, found in reported, "a symbolic link to it" in reported) == (1, True, True)
+    assert reported.index(found) < reported.index("Price:") < reported.index("Go on?")
+    user.write("train.py", "import os\nprint(os.environ['TPUCTL_CHECKPOINT_DIR'])\n")
+    assert "a preemption loses" not in user.up().err
+
+
 def test_a_no_changes_nothing_and_a_yes_goes_on(cloud, user, typed):
     """The question comes before the bucket, the lease and the record: a no leaves no trace."""
     said = typed(user, "n", "up")

@@ -172,6 +172,11 @@ def test_the_command_leaves_with_5_and_names_the_next_one():
         raise_outcome(Pass(world(heartbeats=Present((ended,))), planned(ended)))
     assert (reported.value.exit_code, reported.value.code) == (5, "TPU-810")
     assert "tpuctl checkpoints fetch --unclaimed" in reported.value.hint
+    assert "ln -sfn" not in reported.value.hint
+    fixed = replace(ended, uncommitted_place="work")
+    with pytest.raises(UnclaimedError) as reported:
+        raise_outcome(Pass(world(heartbeats=Present((fixed,))), planned(fixed)))
+    assert 'a link to it (ln -sfn "$TPUCTL_CHECKPOINT_DIR" FOLDER)' in reported.value.hint
 
 
 def test_a_gang_is_as_far_as_the_step_that_all_of_its_workers_have_committed():

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from orchestrator.advice.preflight.lost_writes import checkpoint_dir_unused
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.sent import what_is_sent
+from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.contract.bucket.object_names import DATA_LIST
@@ -54,6 +56,13 @@ def say_what_is_sent(session: Session, sets: tuple[DataSet, ...]) -> None:
     source = source_folder(session.path, session.spec)
     for line in what_is_sent(session.path, session.spec, source, sets).lines():
         session.reporter.say(line)
+
+
+def warn_of_lost_saves(session: Session) -> None:
+    """Report the finding of `plan` that the job saves nothing that tpuctl commits."""
+    facts = gather(source_folder(session.path, session.spec), skip=session.path)
+    for found in checkpoint_dir_unused(session.spec, session.catalog, facts):
+        session.reporter.say(f"{found.message}. To change: {found.fix}", style="warning")
 
 
 def check_sources(session: Session) -> None:
