@@ -301,6 +301,9 @@ def test_init_says_what_it_wrote_and_how_to_go_on(tmp_path, monkeypatch, capsys)
     assert "Wrote 10 files to my model" in said
     assert all(path.name in said for path in (tmp_path / "my model").iterdir())
     assert "next:  cd 'my model' && tpuctl plan" in said
+    assert "guess" not in said
     said = here(capsys, "init")[2]
     assert "Wrote tpuctl.yaml" in said
     assert "next:  tpuctl plan" in said
+    assert "  TPU:   v5litepod-" in said
+    assert "  runs:  train.py is only an example, since no program was found" in said

@@ -12,6 +12,7 @@ def test_all_types_are_listed_with_the_price_of_a_chip(capsys):
     assert code == 0
     assert max(len(line) for line in out.splitlines()) <= 80
     assert "v5e    v5litepod-1, v5litepod-4," in out
+    assert "\n       v5litepod-" in out, "a line that goes on is indented"
     assert "us-central1-f*" in out
     assert "not in Google's public list" in out
     assert "0.32 to 0.37" in out

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.config.load import load
+from orchestrator.config.starter import RECIPES
+from orchestrator.domain.spec import Spec
 
 if TYPE_CHECKING:
     from orchestrator.config.others.conversion import Conversion, Converted
@@ -69,6 +71,19 @@ def show_written(file: Path, recipe: str | None, *, as_json: bool) -> None:
     # Without a recipe the folder is the user's own, so its other files are not listed.
     listed = f"Wrote {len(names)} files to {folder}: {', '.join(names)}" if recipe else f"Wrote {file}"
     say(listed, style="green")
+    spec = load(file, environ={})
+    if not recipe:
+        for text in _guesses(spec, folder):
+            talk(text)
     # `tpuctl plan` finds the file only from its folder.
     go = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
-    talk(f"  next:  {go}tpuctl {'fleet up' if load(file, environ={}).fleet else 'plan'}")
+    talk(f"  next:  {go}tpuctl {'fleet up' if spec.fleet else 'plan'}")
+
+
+def _guesses(spec: Spec, folder: Path) -> list[str]:
+    """Return what a first deployment file assumes, for the user to correct."""
+    job = spec.job
+    example = job.command == RECIPES["blank"]["job.command"] and not (folder / "train.py").is_file()
+    runs = "train.py is only an example, since no program was found" if example else job.command
+    lines = [f"  TPU:   {spec.tpu.type} in {', '.join(spec.tpu.zones)} (a guess)", f"  runs:  {runs}"]
+    return [*lines, f"  setup: {job.setup}"] if job.setup else lines

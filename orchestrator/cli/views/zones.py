@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.console import page, print_json
+from orchestrator.cli.console import page, print_json, wrapped
 from orchestrator.domain.catalog import Accelerator, Catalog
 from orchestrator.pricing.priced_zones import PricedZones, priced_zones
 
@@ -30,7 +30,8 @@ def render(catalog: Catalog, tpu_type: str, found: tuple[PricedZones, ...], cons
     """Print zones and prices on *console*; the price is that of *tpu_type*, or of a chip if it is empty."""
     kind, width = catalog.accelerator(tpu_type), min(WIDTH, console.width)
     for line in [_of_type(kind, catalog)] if kind else _types(catalog):
-        console.print(Text(line, overflow="fold"), width=width)
+        for part in wrapped([line], width, " " * 7):
+            console.print(Text(part, overflow="fold"), width=width)
     console.print()
     console.print(_table(found, kind.chips if kind else 1, of_chip=kind is None), width=width)
     console.print()
