@@ -58,7 +58,9 @@ def render(
     """Print the plan on *console*; *scripts* adds the rendered scripts, *verbose* labels and scopes."""
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
-    for line in filter(None, (_price_line(preview), _ttl_line(preview))):
+    # `up` would buy nothing for a job that has ended, so there is no price.
+    over = preview.plan.empty and preview.plan.outcome is not None
+    for line in () if over else filter(None, (_price_line(preview), _ttl_line(preview))):
         console.print(line, style="bold", markup=False, width=width)
     console.print(_facts(preview, _SOURCES.get(source, ""), verbose=verbose), width=width)
     console.print()
@@ -68,8 +70,9 @@ def render(
     for text in preview.plan.waiting:
         console.print(f"  waiting: {text}", markup=False, width=width)
     console.print()
-    console.print(_prices(preview), width=width)
-    for line in (*_sums(preview), *(f"Note: {note}." for note in preview.notes)):
+    if not over:
+        console.print(_prices(preview), width=width)
+    for line in (*(() if over else _sums(preview)), *(f"Note: {note}." for note in preview.notes)):
         console.print(line, markup=False, width=width)
     for name, text in preview.scripts.items() if scripts else ():
         console.print(f"\n--- {name} ---", style="bold", markup=False)
