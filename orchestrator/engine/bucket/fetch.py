@@ -95,8 +95,7 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
     *report* is called with the name of each file. Raise TransientError if the bytes are not those that were
     saved.
     """
-    part = folder.with_name(folder.name + PART)
-    _check_folder(folder, part)
+    part = check_folder(folder)
     _check_room(one, folder, part)
     try:
         faults = _copies(store, one, folder, part, report)
@@ -145,7 +144,7 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callabl
     # Mode 0700 until complete: a planted link could redirect a download to another file.
     part.mkdir(mode=0o700, exist_ok=True)
     # In a shared folder another user may have created it first.
-    _check_folder(folder, part)
+    check_folder(folder)
     (part / FETCHED).write_text(json.dumps(one.details) + "\n")
     pool = threads.pool(PARALLEL)
     try:
@@ -186,14 +185,16 @@ def inside(path: str) -> str:
     return path
 
 
-def _check_folder(folder: Path, part: Path) -> None:
-    """Raise UsageError if *folder* exists, or if *part* was not left by an earlier fetch of this user."""
+def check_folder(folder: Path) -> Path:
+    """Return where to fill *folder*. Raise UsageError if it exists, or if that is not this user's earlier fetch."""
+    part = folder.with_name(folder.name + PART)
     foreign = os.path.lexists(part) and not _is_ours(part)
     if os.path.lexists(folder) or foreign:
         raise UsageError(
             f"{part if foreign else folder} is there already", hint="name another folder with --output",
             changed="nothing was written", code="TPU-114",
         )  # fmt: skip
+    return part
 
 
 def _is_ours(part: Path) -> bool:
