@@ -6,6 +6,7 @@ from typing import Any
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.bills import last_bill
 from orchestrator.app.deployment.session import Session
 from orchestrator.domain.ports import Store
 from orchestrator.domain.text.amounts import size_text
@@ -32,12 +33,17 @@ class Row:
 
 @dataclass(frozen=True)
 class CheckpointListing:
-    """The checkpoints of a deployment at the time *now*, and the files that no checkpoint contains."""
+    """
+    The checkpoints of a deployment at the time *now*, and the files that no checkpoint contains.
+
+    *deleted* says in words that its data was deleted on purpose, "" if it was not.
+    """
 
     name: str
     rows: tuple[Row, ...]
     unclaimed: tuple[UnclaimedFiles, ...]
     now: float
+    deleted: str = ""
 
     @property
     def faulty(self) -> bool:
@@ -65,7 +71,9 @@ def list_checkpoints(choice: Choice, reporter: Reporter, *, verify: bool) -> Che
     unclaimed = tuple(read_unclaimed(store))
     faults = dict(_verified(store, found, reporter)) if verify else {}
     rows = tuple(_rows(found, faults, verify=verify))
-    return CheckpointListing(session.spec.name, rows, unclaimed, session.clock.now())
+    bill = None if rows or unclaimed else last_bill(session, session.records.current)
+    deleted = bill.deleted_text if bill else ""
+    return CheckpointListing(session.spec.name, rows, unclaimed, session.clock.now(), deleted)
 
 
 def _verified(

@@ -1,18 +1,17 @@
 """Download a checkpoint, or files that no checkpoint contains, to this computer."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
-from orchestrator.app.deployment.bills import Cost, every_bill, last_bill
-from orchestrator.app.deployment.session import Session, open_session
+from orchestrator.app.deployment.bills import naming_deletion, open_named
+from orchestrator.app.deployment.session import Session
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import unclaimed
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
-from orchestrator.engine.bucket.fetch import Parcel, fetch, newest, parcel_of
-from orchestrator.errors import NotFoundError, TpuctlError, UsageError
+from orchestrator.engine.bucket.fetch import Parcel, check_folder, fetch, newest, parcel_of
+from orchestrator.errors import NotFoundError, UsageError
 from orchestrator.planning.unclaimed import FETCH
 
 
@@ -53,22 +52,15 @@ def fetch_files(
 ) -> Fetched:
     """Download what is *wanted* to a new folder, by default named after it; continue an interrupted download."""
     wanted.check()
-    try:
-        session = open_session(choice, name, reporter)
-    except UsageError as error:
-        _refuse_deleted(every_bill(choice.cloud, name) if name else (), error)
-        raise
-    with reporter:
+    session = open_named(choice, name, reporter, "fetch")
+    with reporter, naming_deletion(session, "fetch"):
         # Before the folder is created, so that a wrong --step leaves nothing behind.
         find = _unclaimed if wanted.unclaimed else _checkpoint
-        try:
-            number, parcel = find(session, wanted)
-        except NotFoundError as error:
-            bill = last_bill(session, session.records.current)
-            _refuse_deleted((bill,) if bill else (), error)
-            raise
+        number, parcel = find(session, wanted)
     kind = "unclaimed" if wanted.unclaimed else "step"
     folder = output or Path(f"{session.spec.name}-{kind}-{number}")
+    # Before "copying" is said: `fetch` refuses such a folder too.
+    check_folder(folder)
     files, done = len(parcel.files), 0
 
     def report(path: str) -> None:
@@ -80,18 +72,6 @@ def fetch_files(
     with leaving(f"what was copied stays beside {folder}", "run the same command again to go on"), reporter:
         fetch(session.cloud.store, parcel, folder, report)
     return Fetched(session.spec.name, kind, number, folder, parcel)
-
-
-def _refuse_deleted(bills: Sequence[Cost], error: TpuctlError) -> None:
-    """Raise NotFoundError if the last of *bills* says that the data was deleted on purpose, instead of *error*."""
-    if not bills:
-        return
-    deleted = f"deleted the data of {bills[-1].name} on {bills[-1].deleted_day}"
-    raise NotFoundError(
-        f"there is nothing to fetch: `tpuctl down --delete-data` {deleted}",
-        hint=f"tpuctl cost {bills[-1].name} shows what it cost; tpuctl up trains again",
-        changed="nothing was written",
-    ) from error  # fmt: skip
 
 
 def _checkpoint(session: Session, wanted: WantedFiles) -> tuple[int, Parcel]:

@@ -7,6 +7,7 @@ from itertools import chain
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.outage import Outage
 from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.bills import naming_deletion
 from orchestrator.app.deployment.session import Session
 from orchestrator.domain.events import Event
 from orchestrator.engine.bucket.job_logs import JobLog
@@ -51,7 +52,8 @@ def read_job_log(
             _refuse_missing(session, worker)
         first = False
 
-    _until_over(session, show_new, follow=follow)
+    with naming_deletion(session, "show"):
+        _until_over(session, show_new, follow=follow)
     if follow or tail is None:
         give(log.unfinished())
     return found
@@ -86,7 +88,8 @@ def read_events_of(
             show(event)
         most = None
 
-    _until_over(session, give, follow=follow)
+    with naming_deletion(session, "show"):
+        _until_over(session, give, follow=follow)
 
 
 def _until_over(session: Session, give: Callable[[], None], *, follow: bool) -> None:

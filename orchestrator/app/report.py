@@ -6,9 +6,9 @@ from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import read_bills
+from orchestrator.app.deployment.bills import open_named, read_bills
 from orchestrator.app.deployment.expired import end_expired
-from orchestrator.app.deployment.session import Session, open_session
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import holder_of, observe_now, status_of
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
@@ -34,7 +34,7 @@ def write_report(
     choice: Choice, name: str | None, output: Path | None, reporter: Reporter
 ) -> tuple[Path, PageFacts]:
     """Write the page to *output*, by default NAME-report.html; return its path and its facts."""
-    session = open_session(choice, name, reporter, only_observes=True)
+    session = open_named(choice, name, reporter, "report", only_observes=True)
     end_expired(session)
     with reporter:
         facts = facts_of(session)

@@ -1,16 +1,21 @@
 """Keep the bills of deployments that were deleted with their data, which held their records."""
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app.deployment.session import Session
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.record import Record
 from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.engine.records.record_format import adapter
+from orchestrator.errors import NotFoundError, TpuctlError, UsageError
 from orchestrator.pricing.spending import Spending
 
 BILLS = ".bills.json"
@@ -38,6 +43,11 @@ class Cost:
     def deleted_day(self) -> str:
         """Return the day of the deletion in UTC, as 2026-11-28."""
         return time.strftime("%Y-%m-%d", time.gmtime(self.deleted_at or 0.0))
+
+    @property
+    def deleted_text(self) -> str:
+        """Return that the data was deleted on purpose, and on which day."""
+        return f"`tpuctl down --delete-data` deleted the data of {self.name} on {self.deleted_day}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cost as in `--json`."""
@@ -113,3 +123,40 @@ def _deleted(spent: Spending) -> Spending:
     return replace(
         spent, rate_usd=0.0, ttl_left=None, to_ttl_usd=None, to_ttl_most_usd=None, budget_lasts=None
     )
+
+
+def open_named(
+    choice: Choice, name: str | None, reporter: Reporter, to: str, *, only_observes: bool = False
+) -> Session:
+    """
+    Open a session like `open_session`.
+
+    Raise NotFoundError for a name of which only bills are left: there is nothing *to* do.
+    """
+    try:
+        return open_session(choice, name, reporter, only_observes=only_observes)
+    except UsageError as error:
+        refuse_deleted(every_bill(choice.cloud, name) if name else (), to, error)
+        raise
+
+
+@contextmanager
+def naming_deletion(session: Session, to: str) -> Iterator[None]:
+    """Replace a NotFoundError from the block by one that says that the data was deleted, if it was."""
+    try:
+        yield
+    except NotFoundError as error:
+        bill = last_bill(session, session.records.current)
+        refuse_deleted((bill,) if bill else (), to, error)
+        raise
+
+
+def refuse_deleted(bills: Sequence[Cost], to: str, error: TpuctlError) -> None:
+    """Raise NotFoundError if the last of *bills* says that the data was deleted on purpose, instead of *error*."""
+    if not bills:
+        return
+    raise NotFoundError(
+        f"there is nothing to {to}: {bills[-1].deleted_text}",
+        hint=f"tpuctl cost {bills[-1].name} shows what it cost; tpuctl up trains again",
+        changed="nothing was written" if to == "fetch" else "nothing was changed",
+    ) from error  # fmt: skip

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import last_bill
+from orchestrator.app.deployment.bills import last_bill, open_named
 from orchestrator.app.deployment.expired import end_expired
-from orchestrator.app.deployment.session import Session, open_session
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.holder import process_ended
 from orchestrator.app.this_computer.quick_status import aged_status, keep_mark
 from orchestrator.domain import names
@@ -66,7 +66,7 @@ def observe_now(session: Session) -> Observation:
 
 def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Session:
     """Open a deployment to observe it, after ending expired ones."""
-    session = open_session(choice, name, reporter, only_observes=True)
+    session = open_named(choice, name, reporter, "show", only_observes=True)
     if not name and not choice.settings:
         keep_mark(choice.cloud, session.spec.project, session.path, session.folder)
     end_expired(session)

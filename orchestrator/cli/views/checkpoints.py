@@ -17,7 +17,7 @@ def show(listing: CheckpointListing) -> None:
     if listing.rows:
         _table(listing)
     else:
-        click.echo("no checkpoint yet", err=True)
+        click.echo(f"no checkpoint: {listing.deleted}" if listing.deleted else "no checkpoint yet", err=True)
     for one in listing.unclaimed:
         first = cut(one.parts[0].files[0].name, 200) if one.parts[0].files else ""
         more = "" if one.count == 1 else f" and {one.count - 1} more"
