@@ -83,7 +83,9 @@ def take_down(
     ):
         deletion = Deletion(session.deployment, under_lease=take_over is None)
         found = _announce(session, deletion, at_down, delete_data=delete_data)
-        approve(session.spec.name, found.data_goes)
+        # A list that failed counts as machines; without any, and with the data kept, nothing is to be approved.
+        if found.has_machines or found.data_goes:
+            approve(session.spec.name, found.data_goes)
         _give_back(session, deletion, _given_back(found.adopted, keep, at_down))
         reporter.now("everything that carries our label is being deleted")
         deletion.report = lambda text: reporter.now(f"being deleted: {text}")
@@ -105,6 +107,7 @@ class _Found:
     *strays* carry our label in zones that neither file nor record names. *spent* is None where it is not known.
     """
 
+    has_machines: bool
     has_data: bool
     data_goes: bool
     adopted: tuple[Node | Vm, ...]
@@ -134,7 +137,7 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
     saved, spent = _end_of_costs(session, deletion.approved), _spent(session)
     if spent is None and has_machines:
         session.reporter.say("  what it has cost is not known: no observation of its machines is recorded")
-    return _Found(has_data, data_goes, tuple(adopted), strays, saved, spent)
+    return _Found(has_machines, has_data, data_goes, tuple(adopted), strays, saved, spent)
 
 
 def _result(

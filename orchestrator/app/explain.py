@@ -7,8 +7,9 @@ from orchestrator.advice.explain.explain import explain
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Explanation, Watching
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.bills import last_bill, open_named
 from orchestrator.app.deployment.expired import end_expired
-from orchestrator.app.deployment.session import Session, open_session
+from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import holder_of, observe_now
 
 JOURNAL_BYTES = 64 << 10
@@ -17,7 +18,7 @@ JOURNAL_BYTES = 64 << 10
 
 def explain_deployment(choice: Choice, name: str | None, reporter: Reporter) -> Explanation:
     """Return why the deployment is in its state, and what happens next and when."""
-    session = open_session(choice, name, reporter)
+    session = open_named(choice, name, reporter, "explain")
     end_expired(session)
     with reporter:
         return explained(session)
@@ -29,9 +30,17 @@ def explained(session: Session) -> Explanation:
     held = holder_of(session, now.world)
     watching = held and Watching(held.who, held.command, held.renewed_age_s, held.where == "vm")
     journal = _journal(session.folder / "journal.jsonl")
+    bill = last_bill(session, now.record)
     return explain(
         DeploymentFacts(
-            session.spec, now.world, now.record, now.plan, now.most_usd, watching or None, journal
+            session.spec,
+            now.world,
+            now.record,
+            now.plan,
+            now.most_usd,
+            watching or None,
+            journal,
+            bill.deleted_text if bill else "",
         )
     )
 

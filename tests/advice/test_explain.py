@@ -268,6 +268,23 @@ def test_evidence_has_its_source_and_its_time():
     assert "1.50 USD spent of 40" in part("deployment", found).evidence[-1].text
 
 
+def test_the_end_has_its_reason_from_reports_or_the_record():
+    """No list of machines says that a job is done; the lists are those of whichever cloud it is."""
+    found = explain(CASES["end.done"][1])
+    assert part("deployment", found).evidence[0].source == "heartbeat"
+    reported = " ".join(text_of(found).split())
+    assert "all workers report that the job is done (from the machine's report" in reported
+    assert part("deployment", explain(CASES["end.spent"][1])).evidence[0].source == "record"
+    assert "from the cloud's lists" in text_of(explain(observed(**lately(NodeState.PREEMPTED))))
+
+
+def text_of(found):
+    """Return an explanation as shown."""
+    console = Console(width=200, record=True, file=StringIO())
+    render(found, console)
+    return console.export_text()
+
+
 def test_leftovers_after_down_are_named():
     """Machines that exist though nothing is wanted are shown, with the way to remove them."""
     reported = part("deployment", explain(observed(record(bundle=""))))

@@ -108,6 +108,34 @@ def test_fetch_says_that_the_data_was_deleted_on_purpose_and_when(user):
         assert (said.code, "TPU-404" in reported, "tpuctl cost demo" in reported) == (1, True, True)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain",), ("explain", "demo"), ("status", "demo"), ("report", "demo"), ("checkpoints",), ("logs",),
+        ("logs", "--controller"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_every_command_says_in_the_same_sentence_that_the_data_was_deleted(user, words):
+    """Also of a name, of which only the bill is known any more."""
+    user.watch(60)
+    user.down("--delete-data")
+    day = time.strftime("%Y-%m-%d", time.gmtime(user.cloud.clock.now()))
+    said = user.run(*words)
+    reported = " ".join((said.out + said.err).split())
+    assert f"`tpuctl down --delete-data` deleted the data of demo on {day}" in reported
+    assert "bucket does not exist" not in reported
+
+
+def test_nothing_is_asked_where_nothing_is_to_be_deleted(user, monkeypatch):
+    """No machine is there, and the data is kept."""
+    user.down()
+    said = typed(monkeypatch, user, "n")
+    assert (said.code, "there are no machines" in said.err, "Delete the machines?" in said.err) == (
+        0, True, False,
+    )  # fmt: skip
+
+
 def stored(cost):
     """Return what a cost has for storage, which `down` does not look at."""
     return sum(item["usd"] for item in cost["items"] if item["what"] == "storage")

@@ -78,11 +78,19 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     finished(cloud, user)
     user.run("watch", patience=3600)
     user.down()
+    explained = " ".join(user.run("explain").out.split())
+    assert "why the job is done, and `down` has run" in explained
+    assert "to train beyond step 60, raise job.target_steps, then: tpuctl up" in explained
     user.write("train.py", "print('other')\n")
-    assert user.run("plan", "--detailed-exitcode").code == 0
+    planned = user.run("plan", "--detailed-exitcode")
+    assert (planned.code, "Price:" in planned.out, "USD per hour" in planned.out) == (0, False, False)
     said = user.up()
     assert "has reached job.target_steps (60)" in said.err
     assert cloud.nodes() == {}
+    explained = " ".join(user.run("explain").out.split())
+    assert "TPU #1 is the newest" in explained
+    assert "do tpuctl checkpoints fetch copies the model; tpuctl down --delete-data" in explained
+    assert "machines that are left" not in explained
     user.edit(job__target_steps=600)
     assert user.run("plan", "--detailed-exitcode").code == 2
 

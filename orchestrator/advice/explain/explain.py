@@ -17,7 +17,7 @@ from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.lease import LIFE, RENEWAL
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import LoopRule, Outcome, Step
-from orchestrator.domain.record import CONFIRMED_AFTER, Record, current_node
+from orchestrator.domain.record import CONFIRMED_AFTER, Record, current_node, last_incarnation
 from orchestrator.errors import Retry
 from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job
 from orchestrator.planning.save_interval import reported_interval
@@ -80,21 +80,19 @@ def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
 
 def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     """Explain whether the deployment continues or has ended."""
-    record, plan, now = facts.record, facts.plan, facts.world.observed_at
+    record, plan = facts.record, facts.plan
     if not record.job.bundle:
-        why = "`down` has run" if record.started_at or record.outcome else "`up` has not run yet"
         leftovers = _leftovers(facts)
-        fetch = _FETCHES.get(record.outcome) if record.outcome else None
-        again = f"{fetch} copies what was trained; tpuctl up goes on with it" if fetch else "tpuctl up"
-        you = "tpuctl down deletes what is left" if leftovers else again
+        you = "tpuctl down deletes what is left" if leftovers else _go_on(facts)
+        why = _why_not_up(facts)
         return ExplainedPart("deployment", "not up", why, LoopRule.END_DOWN, leftovers, you=you)
     outcome = plan.outcome
     if outcome is not None:
-        evidence = (Evidence("cloud", now, plan.reason), *_limits(facts))
+        evidence = (_end_evidence(facts, outcome), *_limits(facts))
         nexts = steps_text(plan.changes) or "; ".join(plan.waiting) or "nothing"
         rule, when = _ENDS[outcome], None if plan.settled else next_pass(facts)
         return ExplainedPart(
-            "deployment", outcome.value, plan.reason, rule, evidence, nexts, when, _DO[outcome]
+            "deployment", outcome.value, plan.reason, rule, evidence, nexts, when, _after_end(facts, outcome)
         )
     ttl = record.started_at + facts.spec.watch.ttl if record.started_at else None
     nexts = f"it ends when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
@@ -102,6 +100,46 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     return ExplainedPart(
         "deployment", "wanted", why, LoopRule.END_NONE, _limits(facts), nexts, ttl, calm=True
     )
+
+
+def _end_evidence(facts: DeploymentFacts, outcome: Outcome) -> Evidence:
+    """Return the reason of the end with its source: the record, else the reports of the workers."""
+    reason, beats = facts.plan.reason, facts.world.known_heartbeats
+    if outcome is Outcome.REFUSED:
+        return Evidence("cloud", facts.world.observed_at, reason)
+    if facts.record.outcome or outcome is Outcome.SPENT or not beats:
+        return Evidence("record", None, reason)
+    return Evidence("heartbeat", max(beat.updated for beat in beats), reason)
+
+
+def _why_not_up(facts: DeploymentFacts) -> str:
+    if facts.deleted:
+        return facts.deleted
+    if facts.record.outcome is Outcome.DONE:
+        return "the job is done, and `down` has run"
+    return "`down` has run" if facts.record.started_at or facts.record.outcome else "`up` has not run yet"
+
+
+def _go_on(facts: DeploymentFacts) -> str:
+    """Return how a deployment without machines goes on."""
+    outcome, target = facts.record.outcome, facts.spec.job.target_steps
+    if facts.deleted:
+        return f"tpuctl cost {facts.spec.name} shows what it has cost; tpuctl up starts over"
+    fetch = _FETCHES.get(outcome) if outcome else None
+    if fetch is None:
+        return "tpuctl up"
+    if outcome is Outcome.DONE and target:
+        further = f"to train beyond step {target}, raise job.target_steps, then: tpuctl up"
+        return f"{fetch} copies what was trained; {further}"
+    return f"{fetch} copies what was trained; tpuctl up goes on with it"
+
+
+def _after_end(facts: DeploymentFacts, outcome: Outcome) -> str:
+    """Return what a person can do after *outcome*; an unreadable list counts as machines."""
+    known = not isinstance(facts.world.nodes, Unknown) and not isinstance(facts.world.vm, Unknown)
+    if outcome is Outcome.DONE and known and not _leftovers(facts):
+        return "tpuctl checkpoints fetch copies the model; tpuctl down --delete-data deletes the data"
+    return _DO[outcome]
 
 
 def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:
@@ -125,7 +163,9 @@ def _limits(facts: DeploymentFacts) -> tuple[Evidence, ...]:
 def _ran(record: Record) -> tuple[Evidence, ...]:
     if not record.started_at:
         return ()
-    text = f"up began; TPU #{record.node.incarnation} is the newest"
+    # After `down` the record has the number of the next TPU, and there never was that one.
+    newest = last_incarnation(record)
+    text = f"up began; TPU #{newest} is the newest" if newest else "up began"
     return (Evidence("record", record.started_at, text),)
 
 

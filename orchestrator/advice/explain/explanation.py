@@ -42,7 +42,8 @@ class DeploymentFacts:
     """
     Hold everything that an explanation uses: what `status` reads, and this computer's journal.
 
-    *most_usd* is the cost so far by the highest prices, by which a budget ends.
+    *most_usd* is the cost so far by the highest prices, by which a budget ends. *deleted* says in words that its
+    data was deleted on purpose, "" if it was not.
     """
 
     spec: Spec
@@ -52,6 +53,7 @@ class DeploymentFacts:
     most_usd: float = 0.0
     watching: Watching | None = None
     journal: tuple[Entry, ...] = ()
+    deleted: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ WIDTH = 80
 NO_STEP = {"", "nothing"}
 """What programs read as the next step where there is none."""
 _SOURCES = {
-    "cloud": "from Google's lists", "record": "from tpuctl's record", "journal": "from tpuctl's journal",
+    "cloud": "from the cloud's lists", "record": "from tpuctl's record", "journal": "from tpuctl's journal",
     "heartbeat": "from the machine's report", "lease": "from the watcher's lease",
 }  # fmt: skip
 
