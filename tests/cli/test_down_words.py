@@ -127,6 +127,19 @@ def test_every_command_says_in_the_same_sentence_that_the_data_was_deleted(user,
     assert "bucket does not exist" not in reported
 
 
+def test_a_deployment_whose_spec_is_damaged_is_not_called_deleted(user):
+    """An earlier one of its name was; this one has a TPU that costs money."""
+    user.watch(60)
+    user.down("--delete-data")
+    user.up()
+    [spec] = (user.state / "gcp").glob("*/demo/spec.json")
+    spec.write_text("{}")
+    said = user.run("status", "demo")
+    assert said.code == 2
+    assert "what is kept of demo cannot be read" in said.err
+    assert "deleted the data" not in said.err
+
+
 def test_nothing_is_asked_where_nothing_is_to_be_deleted(user, monkeypatch):
     """No machine is there, and the data is kept."""
     user.down()

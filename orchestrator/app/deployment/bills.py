@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session, open_session
-from orchestrator.app.this_computer.state_folders import state_folder
+from orchestrator.app.this_computer.state_folders import is_known, state_folder
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.record import Record
 from orchestrator.engine.records.atomic_files import write_atomically
@@ -136,7 +136,9 @@ def open_named(
     try:
         return open_session(choice, name, reporter, only_observes=only_observes)
     except UsageError as error:
-        refuse_deleted(every_bill(choice.cloud, name) if name else (), to, error)
+        # A stored spec that cannot be read, or one in each of two projects, may be of machines that exist.
+        if name and not is_known(choice.cloud, name):
+            refuse_deleted(every_bill(choice.cloud, name), to, error)
         raise
 
 
