@@ -167,7 +167,12 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert re.search(r"^\d\d:\d\d:\d\d  Creating TPU mine-tpu-g1 .* in europe-west4-b", err, re.MULTILINE)
     assert "\x1b" not in err
     same = "no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them\n"
-    assert cloud("up") == (0, "", f"Code: 0 files, 0 B; largest: none\n{same}")
+    code, out, err = cloud("up")
+    assert (code, out) == (0, "")
+    assert err.startswith(
+        "Code: 0 files, 0 B; largest: none\nnothing in the job reads TPUCTL_CHECKPOINT_DIR: "
+    )
+    assert err.endswith(f"\n{same}")
 
     process, terminal, text = watch_on_a_terminal(folder, "last heartbeat")
     assert "job runs" in text
