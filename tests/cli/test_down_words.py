@@ -3,6 +3,7 @@
 import io
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -147,6 +148,17 @@ def test_nothing_is_asked_where_nothing_is_to_be_deleted(user, monkeypatch):
     assert (said.code, "there are no machines" in said.err, "Delete the machines?" in said.err) == (
         0, True, False,
     )  # fmt: skip
+
+
+def test_a_list_that_fails_counts_as_machines(user, monkeypatch):
+    """What cannot be listed may exist, so it is asked for as if it did."""
+    user.down()
+    user.cloud.distort = lambda method, response: (
+        replace(response, status=503) if method == "tpu.nodes.list" else response
+    )
+    said = typed(monkeypatch, user, "n")
+    assert "there are no machines" not in said.err
+    assert (said.code, "Delete the machines?" in said.err) == (1, True)
 
 
 def stored(cost):

@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.engine.loop.many_loops import TICK
 from orchestrator.google.nodes import TpuNodes
+from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.planning.calm import LONGEST
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
@@ -62,6 +63,14 @@ def test_a_loss_right_after_a_pass_waits_for_one_poll_only(cloud, user):
     asked = [at - began for at in cloud.asked("tpu.nodes.create")[-len(losses):]]  # fmt: skip
     late = [round(create - loss) for create, loss in zip(asked, losses, strict=True)]
     assert max(late) <= POLL + 2 * TICK, late
+
+
+def test_each_poll_begins_with_a_new_list(cloud, user, monkeypatch):
+    """A list that a pass has shared just before is not taken for the poll's."""
+    outdated, really = [], ZoneLists.outdate
+    monkeypatch.setattr(ZoneLists, "outdate", lambda self: (outdated.append(1), really(self))[1])
+    watch_all(user, 150)
+    assert 9 <= len(outdated) <= 11
 
 
 def test_while_nothing_happens_one_list_in_each_poll_serves_all(cloud, user, monkeypatch):

@@ -53,6 +53,17 @@ def test_an_observation_serves_for_a_while_only():
         assert [node.name for node in nodes.labelled(LABEL, "b", [ZONE]).value] == ["b"]
 
 
+def test_a_list_from_before_a_poll_is_not_shared_with_it():
+    """Otherwise a poll could compare what was listed up to three seconds ago."""
+    worlds = [page_of("a"), page_of("a", "b")]
+    with canned(lambda _: (200, worlds.pop(0))) as server:
+        lists = ZoneLists(3.0, lambda: 0.0)
+        nodes = shared(server, lists)
+        assert nodes.labelled(LABEL, "b", [ZONE]).value == ()
+        lists.outdate()
+        assert [node.name for node in nodes.labelled(LABEL, "b", [ZONE]).value] == ["b"]
+
+
 def test_a_failed_list_is_not_shared_with_the_next_reader():
     """Who looks next asks again, and sees."""
     answers = [
