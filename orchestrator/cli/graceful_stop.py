@@ -4,6 +4,8 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from orchestrator.app.context.signals import handled
+
 
 @contextmanager
 def graceful_stop(stop: Callable[[], None]) -> Iterator[None]:
@@ -18,9 +20,5 @@ def graceful_stop(stop: Callable[[], None]) -> Iterator[None]:
         stop()
 
     # SIGTERM too: systemd or a stopping container wants the same graceful end.
-    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled((signal.SIGINT, signal.SIGTERM), interrupted):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

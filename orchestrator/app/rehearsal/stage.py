@@ -16,6 +16,7 @@ from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, Style
+from orchestrator.app.context.signals import handled
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import status_now
 from orchestrator.config.load import FILE_NAME
@@ -241,25 +242,16 @@ class Stage:
 def interruptible() -> Iterator[None]:
     """Handle SIGTERM and SIGHUP in the block like Ctrl-C, so that its clean-up runs."""
     # By default they end Python at once and leave the machines, which are processes, running.
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with handled((signal.SIGTERM, signal.SIGHUP), _interrupt):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Ignore the terminal's signals in the block and in the commands that it starts."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     # Child processes inherit ignored signals, so the clean-up's commands run to their end, too.
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
+    with handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _interrupt(*_: object) -> None:
