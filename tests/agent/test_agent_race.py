@@ -86,6 +86,17 @@ def test_a_successor_begins_after_the_last_save_of_the_tpu_before_it(lab: Lab, p
     assert lab.json(CLAIM)["incarnation"] == 4
 
 
+def test_a_claim_by_the_controller_ends_the_wait_for_a_tpu_that_was_cut_off_in_its_save(lab: Lab) -> None:
+    """Its report says "saves" as long as reports count; the controller has seen it gone."""
+    report = {"preempted": True, "phase": "stopping", "at": time.time() + 1000}
+    lab.put(".tpuctl/heartbeat/3/0", json.dumps(report).encode())
+    machine = lab.machine(INCARNATION=4, ROUND=4, HEARTBEAT_SECONDS=1, _STEPS=3).start()
+    machine.until(lambda: "waits: TPU #3 is being preempted" in json.dumps(machine.heartbeat()), "it waits")
+    lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 4}).encode())
+    assert machine.wait(40) == 0
+    assert len(lab.attempts(4)) == 1
+
+
 @pytest.mark.parametrize("change", [{"preempted": False}, {"at": 1000.0}, {"at": "now"}, {"phase": "done"}])
 def test_a_machine_that_saves_nothing_more_is_not_waited_for(lab: Lab, change: dict) -> None:
     """One that was killed, one that works on demand, one that is done."""

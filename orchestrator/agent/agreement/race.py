@@ -19,7 +19,14 @@ WIDEST = 1000
 def still_saving(
     bucket: JobBucket, settings: Settings, now: float, seconds: float = SECONDS
 ) -> Optional[int]:
-    """Return the newest TPU from before this race if it is being preempted and still saves, else None."""
+    """
+    Return the newest TPU from before this race if it is being preempted and still saves, else None.
+
+    A claim ends the wait: the controller writes one only when it has seen that TPU gone or at rest, while the last
+    report of a TPU that was cut off in its save says "saves" for REPORT_COUNTS seconds more.
+    """
+    if bucket.read(claim_name(settings.race), seconds) is not None:
+        return None
     found = [
         (int(number), name)
         for name in bucket.list(HEARTBEAT, seconds)
