@@ -19,8 +19,10 @@ from orchestrator.app.cost import cost_of
 from orchestrator.app.down import take_down
 from orchestrator.app.fetch import WantedFiles, fetch_files
 from orchestrator.app.fleet import jobs
-from orchestrator.app.fleet.account import account, results
+from orchestrator.app.fleet.account import account
 from orchestrator.app.fleet.down import fleet_down
+from orchestrator.app.fleet.queue import fleet_to_read, submitted_job
+from orchestrator.app.fleet.report import results
 from orchestrator.app.fleet.results import fetch_results
 from orchestrator.app.fleet.up import fleet_up
 from orchestrator.app.fleet.watch import FleetWatch
@@ -211,8 +213,8 @@ class TpuFleet(_OfFile):
 
     def is_over(self, job: str) -> bool:
         """Say whether every task of a job has ended, whatever its end, or was cancelled."""
-        store = jobs.fleet_to_read(self._choice, self._reporter).head.store
-        return not unfinished(jobs.submitted_job(store, job), job_store.ended(store, job))
+        store = fleet_to_read(self._choice, self._reporter).head.store
+        return not unfinished(submitted_job(store, job), job_store.ended(store, job))
 
     def cancel(self, which: str, *, user: str | None = None) -> int:
         """End a job, or one task of it (JOB/3), for good; return how many tasks waited or ran."""

@@ -93,13 +93,13 @@ class Session:
 
     *path* is the deployment file of a *spec* that was read before. A *forgiving* session continues without
     lease and record, as `down` must; *only_observes* omits what only changes need. *lists* are shared with other
-    sessions, and so is the budget in *together*.
+    sessions, and so are *clients*, with their connections, and the budget in *together*.
     """
 
     def __init__(
         self, choice: Choice, reporter: Reporter, spec: Spec | None = None, path: Path | None = None, *,
         forgiving: bool = False, only_observes: bool = False, lists: ZoneLists | None = None,
-        together: Together | None = None,
+        together: Together | None = None, clients: Clients | None = None,
     ) -> None:  # fmt: skip
         self.choice = choice
         self.reporter = reporter
@@ -107,6 +107,7 @@ class Session:
         self._only_observes = only_observes
         self._lists = lists
         self._together = together
+        self._clients = clients
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (path or Path(), spec) if spec else read_spec(choice)
         # Time to live and budget are measured with it, so setting the clock back must not extend them.
@@ -176,10 +177,13 @@ class Session:
     @cached_property
     def clients(self) -> Clients:
         """Return Google's clients for the chosen cloud, for uses without an adapter."""
-        return Clients(self._settings())
+        return self._clients or Clients(self._settings())
 
     def _open(self, *, ask_account: bool) -> Cloud:
-        return open_cloud(self._settings(), self.spec, self.ssh, ask_account=ask_account)
+        # One set of clients: another one would open connections of its own.
+        return open_cloud(
+            self._settings(), self.spec, self.ssh, ask_account=ask_account, clients=self.clients
+        )
 
     def _settings(self) -> CloudSettings:
         local = self._local if self.choice.cloud == "local" else None

@@ -1,13 +1,13 @@
-"""Read back from the bucket what a fleet has done and cost, for queue, cost, results and report."""
+"""Read back from the bucket what a fleet has done and cost."""
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
+from orchestrator import threads
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.fleet.jobs import Queue, fleet_to_read, queue, submitted_job
+from orchestrator.app.fleet.queue import Queue, ask_slurm, fleet_to_read, narrowed, queue
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Present
@@ -16,19 +16,15 @@ from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.fleet import job_store, team_store
-from orchestrator.engine.fleet.history import FleetHistory, read_collected
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.fleet.history import FleetHistory
+from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.bill import Account, Amount, bill, jobs_remaining, running
 from orchestrator.planning.fleet.deployments import Controller, node_names
 from orchestrator.planning.fleet.team import over_budget, spending_of
 from orchestrator.planning.fleet.use import NodeFacts, Rates, lanes
 from orchestrator.pricing.spending import spending
-from orchestrator.report.fleet_page import fleet_page
-from orchestrator.report.results_table import ResultsTable, results_table
 
-MOST_TABLES = 10
-"""Jobs whose results the report shows, the newest ones."""
 NODES_SECONDS = 30.0
 """Seconds for which the records of nodes are reused; each is a read."""
 
@@ -41,14 +37,14 @@ class Accounts:
         self._history = FleetHistory(self.fleet.head.store)
         self._facts: tuple[float, list[NodeFacts], tuple[str, ...], int] = (0.0, [], (), 0)
 
-    def observe(self) -> Account:
-        """Return the present account."""
+    def observe(self, submissions: ReadSubmissions | None = None) -> Account:
+        """Return the present account, of *submissions* if they have just been read."""
         head = self.fleet.head
         now = head.clock.now()
         if not self._facts[0] or now - self._facts[0] >= NODES_SECONDS:
             self._facts = (now, *_nodes(self.fleet))
         _, facts, unread, preemptions = self._facts
-        submissions = job_store.read_all(head.store)
+        submissions = submissions or job_store.read_all(head.store)
         jobs = self._history.read(submissions.jobs, {one.name for one in facts})
         jobs = tuple(sorted(jobs, key=lambda one: (one.submission.submitted_at, one.submission.name)))
         found = lanes(facts, jobs, now)
@@ -69,7 +65,15 @@ class QueueObserver:
 
     def observe(self) -> tuple[Queue, Account]:
         """Return the queue and the account from Slurm and the bucket."""
-        return queue(self._accounts.fleet, self._name), self._accounts.observe()
+        fleet, name = self._accounts.fleet, self._name
+        store = fleet.head.store
+        read = job_store.read_all(store)
+        wanted = read if name is None else narrowed(store, read, name)
+        with threads.pool(1) as pool:
+            # Slurm's answer comes over SSH, and takes as long as reading all the rest from the bucket.
+            asked = pool.submit(ask_slurm, fleet, wanted.jobs)
+            account = self._accounts.observe(read)
+            return queue(store, wanted, name, asked.result()), account
 
 
 def reckon(accounts: Accounts) -> None:
@@ -89,20 +93,6 @@ def reckon(accounts: Accounts) -> None:
 def account(choice: Choice, reporter: Reporter) -> Account:
     """Return what a fleet has done and cost so far, without changes."""
     return Accounts(choice, reporter).observe()
-
-
-def results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable, str]:
-    """Return the table of one job's results, and the file for it in the job's settings ("" if none)."""
-    accounts = Accounts(choice, reporter)
-    submission = submitted_job(accounts.fleet.head.store, name)
-    found = accounts.observe()
-    return table_of(accounts.fleet, found, name), submission.into
-
-
-def table_of(fleet: Fleet, found: Account, name: str) -> ResultsTable:
-    """Return the table of one job: parameters, state, cost, and the values from its tasks' result files."""
-    job = found.job(name)
-    return results_table(job, found.bill, found.at_work, read_collected(fleet.head.store, job.submission))
 
 
 def _nodes(fleet: Fleet) -> tuple[list[NodeFacts], tuple[str, ...], int]:
@@ -152,15 +142,3 @@ def _vm(head: Session, now: float) -> Amount:
     one = spending(head.spec, head.catalog, record, (), now)
     seconds = sum((span.until or now) - span.since for span in record.spans if span.kind is Kind.VM)
     return Amount(seconds, one.usd, one.ondemand_usd, most_usd=one.upper_usd)
-
-
-def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) -> tuple[Path, Account]:
-    """Write the page to *output*, by default NAME-report.html; return its path and the account."""
-    accounts = Accounts(choice, reporter)
-    found = accounts.observe()
-    shown = [job for job in found.jobs if any(job.submission.parameters) or job.submission.collect]
-    tables = [table_of(accounts.fleet, found, job.submission.name) for job in shown[-MOST_TABLES:]]
-    path = output or Path(f"{found.name}-report.html")
-    # Atomically, since a browser may reload the page at any moment.
-    write_atomically(path, fleet_page(found, tables).encode())
-    return path, found

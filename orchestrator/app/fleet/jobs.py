@@ -1,44 +1,33 @@
-"""Write a fleet's jobs into the bucket, queue them in Slurm, and read them back."""
+"""Change a fleet's jobs in the bucket, and bring Slurm's queue in step: submit, cancel, retry, hold."""
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.fleet.caller import caller, check_owner
-from orchestrator.app.fleet.sessions import Fleet
+from orchestrator.app.fleet.queue import fleet_to_read, job_and_task, submitted_job, task_numbers
 from orchestrator.app.source.job_data import read_data, send_data, with_code
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.source.wanted import need_python
 from orchestrator.config.fleet_job import JobFile, read_job
 from orchestrator.config.layers import overrides_of
 from orchestrator.contract.bucket.object_names import BUNDLES, JOBS
-from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.fleet import job_store, team_store
-from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.google.objects import GcsStore
 from orchestrator.planning.fleet.deployments import (
-    JobRow,
     Submission,
     again_of,
     nodes,
-    rows,
-    task_folder,
     task_spec,
 )
-from orchestrator.planning.fleet.gate import Gate, gate
-from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode
-from orchestrator.planning.fleet.team import NORMAL, Team
-from orchestrator.planning.fleet.wide_tasks import Shortage, shortage, wide_tasks
+from orchestrator.planning.fleet.team import NORMAL
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.render import MachineTarget, task_script
 from orchestrator.ssh.bundle import build
-
-NO_JOB = "see: tpuctl fleet queue"
 
 
 @dataclass(frozen=True)
@@ -140,52 +129,6 @@ def _check_slices(spec: Spec, wanted: JobFile) -> None:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Queue:
-    """
-    Hold the jobs; *trouble* is why Slurm did not answer: what runs is not known then.
-
-    *unread* are jobs that cannot be read, each with its error. *lacks* says of jobs of several slices what nodes
-    they wait for.
-    """
-
-    jobs: tuple[JobRow, ...]
-    trouble: str
-    gates: Mapping[str, Gate]
-    submissions: Mapping[str, Submission]
-    team: Team
-    unread: Mapping[str, TpuctlError] = field(default_factory=dict)
-    lacks: Mapping[str, Shortage] = field(default_factory=dict)
-
-
-def queue(fleet: Fleet, name: str | None) -> Queue:
-    """Return all jobs, or the one named *name*."""
-    store = fleet.head.store
-    read = job_store.read_all(store) if name is None else fleet.with_those_before(name)
-    found = read.jobs
-    known = {submission.name: submission for submission in found}
-    if name is not None and name not in known:
-        submitted_job(store, name)
-    submissions = found if name is None else (known[name],)
-    trouble, observations = "", dict[str, SlurmNode]()
-    try:
-        slurm = fleet.slurm()
-        queued = slurm.queue()
-        if any(submission.slices[0] > 1 for submission in submissions):
-            observations = slurm.node_states()
-    except TpuctlError as error:
-        queued, trouble = (), error.message
-    ended = job_store.all_ended(store, found)
-    team = team_store.read_team(store)
-    owing = team_store.over_budget(store)
-    # By what Slurm says alone: who has brought them up is another computer, perhaps.
-    there = [FleetNode(node, NodeLife.UP, observed) for node, observed in observations.items()]
-    tasks = wide_tasks(found, ended, queued, owing) if there else ()
-    lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
-    gates = {submission.name: gate(submission, known, ended, owing) for submission in submissions}
-    return Queue(rows(submissions, ended, queued), trouble, gates, known, team, read.unread, lacks)
-
-
 def cancel(choice: Choice, which: str, reporter: Reporter, user: str | None = None) -> int:
     """End a job or one task (JOB/3) for good; return how many tasks were waiting or running."""
     fleet = fleet_to_read(choice, reporter)
@@ -235,46 +178,3 @@ def hold(choice: Choice, name: str, reporter: Reporter, *, held: bool, user: str
     with leaving(f"{name} is {'held' if held else 'released'}", "run the same command again to tell Slurm"):
         fleet.submit_missing(fleet.slurm(), name)
     return before.held != held
-
-
-def fleet_to_read(choice: Choice, reporter: Reporter) -> Fleet:
-    """Return the fleet for a command that does not change its machines."""
-    return Fleet(choice, reporter, lambda _: Reporter(), only_observes=True)
-
-
-def task_store(fleet: Fleet, job: str, number: int) -> Store:
-    """Return the task's folder of the bucket."""
-    return fleet.head.store.below(task_folder(job, number))
-
-
-def submitted_job(store: Store, name: str) -> Submission:
-    """Return a job as submitted. Raise UsageError if there is none of that name."""
-    submission = job_store.read(store, name)
-    if submission is None:
-        raise UsageError(
-            f"there is no job {name!r}", hint=NO_JOB, changed="nothing was changed", code="TPU-137"
-        )
-    return submission
-
-
-def job_and_task(text: str) -> tuple[str, int | None]:
-    """Parse JOB or JOB/3. Raise UsageError."""
-    found = re.fullmatch(r"([a-z][-a-z0-9]*)(?:/(\d{1,5}))?", text)
-    if found is None:
-        raise UsageError(
-            f"{text!r} names no job", hint="write JOB, or JOB/3 for one of its tasks",
-            changed="nothing was changed", code="TPU-101",
-        )  # fmt: skip
-    return found[1], None if found[2] is None else int(found[2])
-
-
-def task_numbers(submission: Submission, number: int | None) -> Sequence[int]:
-    """Return all tasks of a job, or the given one. Raise UsageError if it does not exist."""
-    if number is None:
-        return range(len(submission.parameters))
-    if number >= len(submission.parameters):
-        raise UsageError(
-            f"{submission.name} has the tasks 0 to {len(submission.parameters) - 1}", hint=NO_JOB,
-            changed="nothing was changed", code="TPU-101",
-        )  # fmt: skip
-    return (number,)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.fleet.jobs import fleet_to_read
+from orchestrator.app.fleet.queue import fleet_to_read
 from orchestrator.app.fleet.sessions import FleetPrice
 from orchestrator.domain.machines.tpu_quota import taken
 from orchestrator.domain.observation import Present

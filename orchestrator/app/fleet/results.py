@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
-from orchestrator.app.fleet.jobs import (
+from orchestrator.app.fleet.queue import (
     NO_JOB,
     fleet_to_read,
     job_and_task,

@@ -38,6 +38,7 @@ from orchestrator.errors import (
     TpuctlError,
     UsageError,
 )
+from orchestrator.google.clients import Clients
 from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.planning.fleet.deployments import (
     PORT,
@@ -100,14 +101,15 @@ class Fleet:
         self.spec = head_of(spec)
         self.together = Together()
         self._lists = ZoneLists(LIST_SECONDS, SystemClock().monotonic)
-        self.head = self._session(reporter, self.spec)
+        self.head = self._session(reporter, self.spec, None)
         self.bucket = self.head.blueprint.bucket
 
-    def _session(self, reporter: Reporter, spec: Spec) -> Session:
+    def _session(self, reporter: Reporter, spec: Spec, clients: Clients | None) -> Session:
         # A node's code is slurm.sh, not what is beside the fleet's file.
         return Session(
             self.choice, reporter, spec, self._code / "tpuctl.yaml", forgiving=self._forgiving,
             only_observes=self._only_observes, lists=self._lists, together=self.together,
+            clients=clients,
         )  # fmt: skip
 
     @property
@@ -154,7 +156,8 @@ class Fleet:
         spec = node_spec(self.spec, name, self.bucket, controller)
         if zone:
             spec = replace(spec, tpu=replace(spec.tpu, zones=(zone,)))
-        return self._session(self.reporter_of(name), spec)
+        # Loops call for a long time and at once: there each node has connections of its own.
+        return self._session(self.reporter_of(name), spec, self.head.clients if self._only_observes else None)
 
     def path_of(self, name: str) -> Path:
         """Return the path of a node's stored spec."""

@@ -191,7 +191,7 @@ def results(choice: Choice, output: Path | None, job: str) -> None:
 
     A task leaves the values of the files that `collect.files` of the job's file names.
     """
-    from orchestrator.app.fleet.account import results as found_results
+    from orchestrator.app.fleet.report import results as found_results
     from orchestrator.cli.views import fleet_account as view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.engine.records.atomic_files import write_atomically
@@ -224,7 +224,7 @@ def report(choice: Choice, output: Path | None) -> None:
 
     The page holds everything itself and needs no network.
     """
-    from orchestrator.app.fleet.account import write_fleet_report
+    from orchestrator.app.fleet.report import write_fleet_report
     from orchestrator.cli.views import fleet_account as view
     from orchestrator.cli.views.event_lines import EventPrinter
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.fleet.account import QueueObserver
-from orchestrator.app.fleet.jobs import Queue
+from orchestrator.app.fleet.queue import Queue
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
 from orchestrator.domain.text.amounts import saved_text, span_text, usd_text

@@ -1,0 +1,43 @@
+"""Make the table of a job's results, and a fleet's report page."""
+
+from pathlib import Path
+
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.fleet.account import Accounts
+from orchestrator.app.fleet.queue import submitted_job
+from orchestrator.app.fleet.sessions import Fleet
+from orchestrator.engine.fleet.history import read_collected
+from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.planning.fleet.bill import Account
+from orchestrator.report.fleet_page import fleet_page
+from orchestrator.report.results_table import ResultsTable, results_table
+
+MOST_TABLES = 10
+"""Jobs whose results the report shows, the newest ones."""
+
+
+def results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable, str]:
+    """Return the table of one job's results, and the file for it in the job's settings ("" if none)."""
+    accounts = Accounts(choice, reporter)
+    submission = submitted_job(accounts.fleet.head.store, name)
+    found = accounts.observe()
+    return table_of(accounts.fleet, found, name), submission.into
+
+
+def table_of(fleet: Fleet, found: Account, name: str) -> ResultsTable:
+    """Return the table of one job: parameters, state, cost, and the values from its tasks' result files."""
+    job = found.job(name)
+    return results_table(job, found.bill, found.at_work, read_collected(fleet.head.store, job.submission))
+
+
+def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) -> tuple[Path, Account]:
+    """Write the page to *output*, by default NAME-report.html; return its path and the account."""
+    accounts = Accounts(choice, reporter)
+    found = accounts.observe()
+    shown = [job for job in found.jobs if any(job.submission.parameters) or job.submission.collect]
+    tables = [table_of(accounts.fleet, found, job.submission.name) for job in shown[-MOST_TABLES:]]
+    path = output or Path(f"{found.name}-report.html")
+    # Atomically, since a browser may reload the page at any moment.
+    write_atomically(path, fleet_page(found, tables).encode())
+    return path, found
