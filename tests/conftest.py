@@ -19,6 +19,8 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.memory_disk import PLACE, ROOM_FOR_ALL, has_room
+
 LONG = ("e2e", "gcloud", "slow_cron")
 HERE = Path(__file__).parent
 MANY_FILES = 40
@@ -36,6 +38,8 @@ def pytest_configure(config):
         gc.disable()  # until the tests are collected: nothing of them is garbage
     # Tests have homes of their own; what is packed once for a computer (tens of megabytes) is not of them.
     os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    if has_room(ROOM_FOR_ALL):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", PLACE)  # where pytest makes its folder
     os.environ["TPUCTL_NO_UPDATE_CHECK"] = "1"  # a test with a terminal must not go to the network
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

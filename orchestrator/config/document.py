@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from orchestrator.config.complaints import Complaint, ConfigError
@@ -71,6 +72,8 @@ def _decode(raw: bytes, name: str) -> str:
         raise _refuse(name, position, "the text is not UTF-8", "save the file as UTF-8") from error
 
 
+# A command reads its file several times, and the pure parser takes a millisecond for each dozen lines.
+@lru_cache(maxsize=16)
 def _compose(text: str, name: str) -> tuple[Any, Any]:
     """Return the root node (None if the file is empty) and a function that constructs a scalar's value."""
     from ruamel.yaml import YAML

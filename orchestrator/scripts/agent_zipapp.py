@@ -2,6 +2,7 @@
 
 import hashlib
 import zipfile
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
@@ -28,6 +29,8 @@ def build(path: Path) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+# Once for each process: a watcher whose package is upgraded below it goes on with the agent that it knows.
+@cache
 def _archive() -> bytes:
     sources = [one for room in ROOMS for one in sorted((PACKAGE / room).rglob("*.py"))]
     members = {f"orchestrator/{one.relative_to(PACKAGE).as_posix()}": one.read_bytes() for one in sources}

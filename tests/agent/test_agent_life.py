@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import Lab, is_alive
 
@@ -42,13 +43,22 @@ def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: Lab) -> None:
 def test_built_zipapp_runs_alike(lab: Lab) -> None:
     """The zipapp needs nothing of the package, and is the same each time it is built."""
     first, second = lab.folder / "agent.pyz", lab.folder / "again.pyz"
-    assert build(first) == build(second)
+    digest = build(first)
+    agent_zipapp._archive.cache_clear()
+    assert build(second) == digest
     machine = lab.machine()
     del machine.env["PYTHONPATH"]
 
     assert machine.start([sys.executable, str(first), "run"]).wait() == 0, machine.agent_log()
 
     assert machine.heartbeat()["phase"] == "done"
+
+
+def test_a_process_builds_one_agent_although_its_package_is_upgraded(tmp_path, monkeypatch):
+    """A loop of the version before goes on with the agent that it knows, and never with half of a new one."""
+    before = build(tmp_path / "before.pyz")
+    monkeypatch.setattr(agent_zipapp, "PACKAGE", tmp_path)
+    assert build(tmp_path / "after.pyz") == before
 
 
 def test_done_job_is_not_started_again(lab: Lab) -> None:

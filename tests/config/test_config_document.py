@@ -1,6 +1,7 @@
 """Files that are not one YAML mapping, and the line that the error names."""
 
 import pytest
+from ruamel.yaml import YAML
 
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.document import LARGEST_BYTES, parse
@@ -80,3 +81,15 @@ def test_a_byte_order_mark_is_no_mistake():
 def test_an_alias_is_read_as_what_it_stands_for():
     """A list may be used twice."""
     assert parse(b"a: &z [x]\nb: *z\n", "x").data == {"a": ["x"], "b": ["x"]}
+
+
+def test_a_text_that_is_read_again_is_not_parsed_again(monkeypatch):
+    """A command reads its file several times; a changed one is another text."""
+    parsed = []
+    genuine = YAML.compose
+    monkeypatch.setattr(YAML, "compose", lambda self, text: parsed.append(text) or genuine(self, text))
+    first = parse(b"name: once-only", "f")
+    first.data["name"] = "changed by its reader"
+    assert parse(b"name: once-only", "f").data == {"name": "once-only"}
+    assert parse(b"name: edited", "f").data == {"name": "edited"}
+    assert parsed == ["name: once-only", "name: edited"]

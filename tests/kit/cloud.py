@@ -8,10 +8,12 @@ between clients and cloud, and the machines with the connections to them.
 import re
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from unittest.mock import patch
 
 import requests
 from filelock import FileLock
+from google.cloud.storage import blob
 
 from orchestrator.app.deployment import session
 from orchestrator.app.fleet import sessions
@@ -19,6 +21,7 @@ from orchestrator.app.loop import watch_all
 from orchestrator.app.status import status
 from orchestrator.app.this_computer import holder, process_lock
 from orchestrator.clock import VirtualClock
+from orchestrator.contract.uv_pin import PROGRAMS, object_name
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
@@ -26,6 +29,7 @@ from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.lease import lease_object
 from orchestrator.engine.records import atomic_files, journal
 from orchestrator.errors import TpuctlError
+from orchestrator.scripts import uv_program
 from orchestrator.threads import one_after_the_other
 from tests.conformance.discovery import Witness
 from tests.engine.engine_lab import Kill
@@ -37,6 +41,8 @@ from tests.kit.wire import ACCOUNT, PROJECT, WIRE, wired_cloud
 _NAME = re.compile(rb'"name": "([^"]+)"')
 STRIDE = 10.0
 """Seconds between two turns of the other actors while a command waits."""
+LARGE = 1 << 20
+"""Bytes from which on an upload goes in parts; Google's client says 8 MB."""
 OWN_NOTES = ".tpuctl/"
 """Prefix of tpuctl's own objects in the bucket."""
 
@@ -206,6 +212,8 @@ class Cloud:
                 (session, "process_ended", self._process_ended),
                 (status, "process_ended", self._process_ended),
                 (session.Session, "ssh", property(lambda _: Ssh(self))),
+                (uv_program, "packed", small_uv),
+                (blob, "_MAX_MULTIPART_SIZE", LARGE),
                 (lease_object.Lease, "renewing", renewing),
                 (session, "open_cloud", opened),
             ):
@@ -252,6 +260,18 @@ def renewing(lease):
         # After a kill, the passes of `watch --all` are left suspended, and closed only then.
         if not process.dead:
             lease.release()
+
+
+def small_uv(machine, folder):
+    """
+    Put a small file where the packed uv lies, 17 MB that no machine of these tests unpacks.
+
+    It goes in parts as that does, so a command can be killed at the same calls.
+    """
+    target = folder / Path(object_name(PROGRAMS[machine])).name
+    if not target.exists():
+        target.write_bytes(bytes(LARGE + 1))
+    return target
 
 
 def opened(settings, spec, remote, **_):

@@ -13,8 +13,6 @@ it is replaced.
 import itertools
 import math
 import random
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +23,6 @@ from tests.reliability.two_lives import Stage, quiet
 
 STRIDE = depth("TPUCTL_ZOMBIE_STRIDE", 131)
 FIGURES: dict[str, object] = {}
-MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,16 +36,6 @@ def figures():
         "those whose look for a replacement came before there was one; they are whole, or they do not count.",
         dict(FIGURES),
     )
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Return a folder in memory where there is one: a schedule writes some dozens of files."""
-    if not MEMORY.is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=MEMORY) as place:
-        yield Path(place)
 
 
 def saves(machine):
@@ -111,7 +98,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_worker_that_wakes_after_its_replacement_spoils_nothing(name, folder):
+def test_a_worker_that_wakes_after_its_replacement_spoils_nothing(name, tmp_path):
     """However both are interleaved, what the next start resumes from is whole and the newest."""
     story, keep = STORIES[name]
-    assert play(name, story, folder, keep) == []
+    assert play(name, story, tmp_path, keep) == []
