@@ -19,6 +19,7 @@ from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
+from orchestrator.scripts.uv_program import shared_folder
 from tests.agent.agent_lab import Lab, Machine
 from tests.agent.test_agent_venv import package
 
@@ -40,7 +41,7 @@ def warm(lab: Lab, wheels: Path, incarnation: int, *, empty: bool = True, **chan
     if empty:
         shutil.rmtree(files, ignore_errors=True)
         shutil.rmtree(lab.folder / "m", ignore_errors=True)
-    install_python(files, base_interpreter(), lab.folder / "pip")
+    install_python(files, base_interpreter(), shared_folder() / "pip")
     more = {
         "INCARNATION": incarnation, "WARM_START": 1, "SETUP": SETUP.format(wheels=wheels), "COMMAND": WORKS,
         "_PATH": f"{programs(files)}:/usr/bin:/bin", "_STEPS": 100_000,

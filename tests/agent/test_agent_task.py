@@ -13,6 +13,7 @@ from orchestrator.agent.settings import read_settings
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.contract.bucket.object_names import BUNDLES, COLLECTED, ENDS, STARTS
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
+from orchestrator.scripts.uv_program import shared_folder
 from tests.agent.agent_lab import BUCKET, Lab, Machine
 from tests.agent.test_agent_caches import SETUP, WORKS
 from tests.agent.test_agent_venv import package
@@ -125,7 +126,7 @@ def test_tasks_of_one_job_have_their_packages_in_common_on_all_nodes(lab: Lab, t
     def run(task: int) -> Machine:
         shutil.rmtree(files, ignore_errors=True)
         shutil.rmtree(lab.folder / "m", ignore_errors=True)
-        install_python(files, base_interpreter(), lab.folder / "pip")
+        install_python(files, base_interpreter(), shared_folder() / "pip")
         own = {"PREFIX": f"{JOB}tasks/{task}/", "TASK": str(task), "SETUP": SETUP.format(wheels=wheels)}
         path = f"{programs(files)}:/usr/bin:/bin"
         return start(node(lab, "m", WARM_START=1, COMMAND=WORKS, _STEPS=100_000, _PATH=path, **own))

@@ -153,6 +153,20 @@ def test_a_killed_boot_leaves_no_half_python(tmp_path, monkeypatch):
     assert (tmp_path / "m" / FOLDER / "bin/pip").exists()
 
 
+def test_pip_is_compiled_once_for_all_machines_but_the_first(tmp_path):
+    """The second machine compiles what it would compile anyhow, into the folder that later ones get it from."""
+    base = Path(sys.executable).resolve()
+
+    def compiled(name):
+        install_python(tmp_path / name, base, tmp_path / "cache")
+        return {path.name: path.stat().st_ino for path in (tmp_path / name / FOLDER).rglob("install*.pyc")}
+
+    assert compiled("first") == {}
+    second = compiled("second")
+    assert second
+    assert compiled("third") == second
+
+
 def test_uv_is_the_pinned_one():
     """Whatever way it came: its sha256 is the one that machines ask for."""
     import hashlib
