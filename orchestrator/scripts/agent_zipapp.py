@@ -13,7 +13,7 @@ ROOMS = ("agent", "contract")
 SHEBANG = b"#!/usr/bin/env python3\n"
 # Any fixed date would do; this is the earliest that a zip file can hold.
 EPOCH = (1980, 1, 1, 0, 0, 0)
-MAIN = "import sys\n\nfrom orchestrator.agent.__main__ import main\n\nsys.exit(main())\n"
+MAIN = PACKAGE / "agent" / "zip_main.py"
 
 
 def build(path: Path) -> str:
@@ -37,7 +37,7 @@ def _archive() -> bytes:
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in {
-            "__main__.py": MAIN.encode(),
+            "__main__.py": MAIN.read_bytes(),
             "orchestrator/__init__.py": b"",
             **members,
         }.items():

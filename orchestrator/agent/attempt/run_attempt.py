@@ -142,7 +142,9 @@ class AttemptRunner:
     def _wait(self, task: Task[T]) -> T:
         """Return a task's result or raise its exception; raise JobInterrupted as soon as the agent must end."""
         while task.is_alive():
-            self._parts.interrupts.wait(TICK)
+            # Not a pause: most tasks are over in a moment, and the job waits for each.
+            task.join(TICK)
+            self._parts.interrupts.check()
         return task.result()
 
     def _set_up(self, attempt: Attempt) -> Optional[JobOutcome]:

@@ -31,7 +31,7 @@ from orchestrator.agent.fleet.share import (
     nodes_of,
 )
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.machine.processes import clear, start_time
+from orchestrator.agent.machine.processes import clear_all, start_time
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.threads import say
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
@@ -202,9 +202,10 @@ def _alone(layout: Layout, *, patient: bool) -> Optional[IO[str]]:
 def _end_the_others(layout: Layout) -> None:
     """Kill processes of earlier tasks: a machine runs one task at a time, and its TPU one process."""
     if layout.root.parent.is_dir():
-        for root in layout.root.parent.iterdir():
-            if root != layout.root:
-                clear(root, None)
+        # At once: one after the other took a tenth of a second for each job that this machine ever had.
+        others = [root for root in layout.root.parent.iterdir() if root.is_dir() and root != layout.root]
+        if others:
+            clear_all(others)
 
 
 def _fresh(layout: Layout) -> None:

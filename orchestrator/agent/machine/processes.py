@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 from orchestrator.agent.machine.docker import remove
 
@@ -23,11 +23,15 @@ CHECKS = 3
 
 def processes_of(root: Path, session: Optional[int]) -> List[int]:
     """Return the ids of living processes of this machine's jobs, without zombies."""
-    marker = b"TPUCTL_ROOT=" + os.fsencode(str(root))
+    return _processes_of([root], session)
+
+
+def _processes_of(roots: Sequence[Path], session: Optional[int]) -> List[int]:
+    markers = [b"TPUCTL_ROOT=" + os.fsencode(str(root)) for root in roots]
     me = os.getpid()
     # Listed again in each round: a job may start processes faster than they are killed.
     numbers = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return [pid for pid in numbers if pid != me and _belongs(pid, marker, session)]
+    return [pid for pid in numbers if pid != me and _belongs(pid, markers, session)]
 
 
 def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int]:
@@ -37,11 +41,17 @@ def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int
     Containers are removed first. Three rounds in a row must find nothing, because a process that forks or
     executes at that moment can be missed.
     """
-    remove(root)
+    return clear_all([root], session, seconds)
+
+
+def clear_all(roots: Sequence[Path], session: Optional[int] = None, seconds: float = 30.0) -> List[int]:
+    """Do the same for the jobs of several roots, in the time of one."""
+    for root in roots:
+        remove(root)
     end = time.monotonic() + seconds
     empty = 0
     while True:
-        living = processes_of(root, session)
+        living = _processes_of(roots, session)
         empty = 0 if living else empty + 1
         if empty == CHECKS or time.monotonic() > end:
             return living
@@ -70,7 +80,7 @@ def boot_id() -> str:
         return ""
 
 
-def _belongs(pid: int, marker: bytes, session: Optional[int]) -> bool:
+def _belongs(pid: int, markers: Sequence[bytes], session: Optional[int]) -> bool:
     fields = _stat(pid)
     # A zombie has no memory and no files, and its parent may never reap it.
     if not fields or fields[0] in (b"Z", b"X"):
@@ -82,7 +92,7 @@ def _belongs(pid: int, marker: bytes, session: Optional[int]) -> bool:
         environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
-    return marker in environ and any(entry.startswith(MARK) for entry in environ)
+    return any(marker in environ for marker in markers) and any(entry.startswith(MARK) for entry in environ)
 
 
 def _stat(pid: int) -> List[bytes]:

@@ -179,10 +179,13 @@ class HeartbeatWriter:
         """
         Return the seconds to collect changes before a write.
 
-        A short phase is usually followed by the next one at once. Then only that is reported, and the job
-        does not wait a second until the object may be written again.
+        A short phase is usually followed by the next one at once, and a step that reaches the target by the end
+        of the job. Then only that is reported, and the job does not wait a second until the object may be
+        written again.
         """
-        passing = self._status.get("phase") in _PASSING and not self._status.get("notice")
+        phase, target = self._status.get("phase"), self._settings.target
+        ends = phase == "run" and target is not None and (self._status.get("committed_step") or 0) >= target
+        passing = (ends or phase in _PASSING) and not self._status.get("notice")
         return self._spacing if passing else self._rest()
 
     def _rest(self) -> float:
