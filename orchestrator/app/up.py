@@ -36,6 +36,7 @@ from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
 from orchestrator.planning.drift import drift_notes
+from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.job import NARROW_VM, RECREATE_VM
 from orchestrator.planning.vm import lacks_named_vm
 from orchestrator.pricing.bill import hourly_of, newest_span
@@ -150,10 +151,13 @@ def bring_up(
         session = session or Session(choice, reporter)
     end_expired(session)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
-    if options.says_what_is_sent:
+    # The code of a fleet's machines is ours, and says nothing of the jobs that will come.
+    own_job = not fleet_of(session.spec)
+    if own_job and options.says_what_is_sent:
         say_what_is_sent(session, sets)
-    # Before the price and its question: a job whose steps are all lost in a preemption may not be worth it.
-    warn_of_lost_saves(session)
+    if own_job:
+        # Before the price and its question: a job whose steps are all lost in a preemption may not be worth it.
+        warn_of_lost_saves(session)
     check_sources(session)
     if options.price_first and approved is None:
         show_price = _priced_first(session, sets, show_price, goal)

@@ -8,8 +8,11 @@ from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import NodeState, Phase, World
 from orchestrator.domain.record import TERMINAL, Record, current_node
 from orchestrator.domain.spec import Spec
+from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.tpu.queued_tpu import has_failed, loss_text
 from orchestrator.planning.unclaimed import has_no_steps, lost_text
+
+TASK_GOES_ON = "a task that ran there goes on elsewhere, from its newest checkpoint"
 
 
 def news(before: Record, after: Record, world: World) -> Iterator[Event]:
@@ -40,7 +43,8 @@ def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event
     what = "is being preempted"
     if node.state in TERMINAL:
         what = loss_text(spec, before, node, world.observed_at)
-    work = lost_text(spec.job.checkpoint, world, after)
+    # What a node runs itself is Slurm, and what it would lose is not its own.
+    work = TASK_GOES_ON if fleet_of(spec) else lost_text(spec.job.checkpoint, world, after)
     text = f"TPU {node.name} {what}{f'; {work}' if work else ''}"
     return Event(world.observed_at, EventKind.PREEMPTED, text, {"incarnation": node.incarnation})
 

@@ -42,8 +42,10 @@ def test_the_agent_compiles_its_modules_once(archive: Path) -> None:
     for _ in range(2):
         subprocess.run([sys.executable, "-E", archive, "task", "--help"], check=True, capture_output=True)
     (copy,) = copies(archive)
-    kept = {one.name.partition(".")[0] for one in (copy / "orchestrator/agent/fleet/__pycache__").iterdir()}
-    assert {"task", "share"} <= kept
+    compiled = {
+        one.name.partition(".")[0] for one in (copy / "orchestrator/agent/fleet/__pycache__").iterdir()
+    }
+    assert {"task", "share"} <= compiled
     names = zipfile.ZipFile(archive).namelist()
     assert [(copy / name).read_bytes() == zipfile.ZipFile(archive).read(name) for name in names] == [
         True
@@ -121,10 +123,12 @@ def test_the_step_that_reaches_the_target_is_reported_with_the_end(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A report of its own would keep the last one back for a second, and the next task with it."""
-    settings, asked, nap = replace(settings_of(lab), target=20), threading.Event(), time.sleep
+    settings, asked, naps, nap = replace(settings_of(lab), target=20), threading.Event(), [], time.sleep
     status = Status(settings)
     reporter = HeartbeatWriter(settings, bucket_of(lab), status)
-    monkeypatch.setattr(heartbeat.time, "sleep", lambda seconds: asked.set() or nap(seconds))
+    monkeypatch.setattr(
+        heartbeat.time, "sleep", lambda seconds: naps.append(seconds) or asked.set() or nap(seconds)
+    )
     status.set(phase="run", committed_step=20)
     side = threading.Thread(target=reporter.report)
     side.start()
@@ -132,5 +136,6 @@ def test_the_step_that_reaches_the_target_is_reported_with_the_end(
     status.set(phase="done")
     reporter.report()
     side.join()
+    assert naps[0] == min(1.0, settings.heartbeat)
     assert [one for one in lab.writes if "heartbeat" in one] == [f"POST {heartbeat_name(1, 0)}"]
     assert lab.json(heartbeat_name(1, 0))["phase"] == "done"

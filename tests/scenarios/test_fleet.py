@@ -44,6 +44,16 @@ def test_up_makes_one_vm_and_all_nodes_and_down_leaves_nothing(cloud, owner):
     assert cloud.buckets() == []
 
 
+def test_what_runs_on_a_node_is_no_job_whose_steps_could_be_lost(cloud, owner):
+    """Slurm reads no TPUCTL_CHECKPOINT_DIR and has no steps; a task on a lost node has, and goes on elsewhere."""
+    said = owner.up("--yes").err
+    assert ("TPUCTL_CHECKPOINT_DIR" in said, "slurm.sh" in said) == (False, False)
+    cloud.later(100, lambda: cloud.model.preempt("demo-002-tpu-g1", notice=False))
+    said = owner.run("watch", interrupt=600, patience=3600).err
+    assert "is PREEMPTED; a task that ran there goes on elsewhere, from its newest checkpoint" in said
+    assert "has no steps" not in said
+
+
 def test_fewer_nodes_in_the_file_delete_the_ones_too_many(cloud, owner):
     """And more of them make only what is missing."""
     owner.up("--yes")
