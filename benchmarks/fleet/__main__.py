@@ -20,9 +20,11 @@ from benchmarks.fleet.grant import Grant, watched
 from benchmarks.fleet.head import controller_killed, vm_lost
 from benchmarks.fleet.market import AWS, replay, to_a_free_node
 from benchmarks.fleet.shares import fleet_of, shares
+from benchmarks.fleet.slurm_alone import slurm_alone
 from benchmarks.fleet.submission import submission
 
 MARKET = ("F1", "F2", "F3", "F5", "F6")
+ALONE = ("F2s", "F3s")
 USERS = ("F10", "F11", "F12")
 
 
@@ -32,6 +34,8 @@ def main() -> None:
     parser.add_argument("figures", nargs="*", metavar="FIGURE")
     parser.add_argument("--write", action="store_true", help="put the rows into the page")
     parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--slurmds", type=int, default=80, help="daemons of F2s and F3s, without agents")
+    parser.add_argument("--speed", type=float, default=60.0, help="times as fast for F2s and F3s")
     parser.add_argument("--listed", type=int, default=100, help="nodes of F13, which have no machines")
     parser.add_argument("--trace", type=Path, default=AWS, help="record of a market for F1 to F6")
     parser.add_argument("--faster", type=float, default=20.0)
@@ -50,6 +54,8 @@ def main() -> None:
 
     if "F13" in wanted:
         note(calls(asked.listed))
+    if wanted.intersection(ALONE):
+        note(slurm_alone(asked.slurmds, asked.trace, asked.speed, tuple(asked.hours)))
     market = partial(replay, trace=asked.trace, faster=asked.faster, hours=tuple(asked.hours))
     plain: list[tuple[tuple[str, ...], Callable[[Grant], list[Figure]]]] = [
         (("F14", "F17"), submission), (("F7",), controller_killed), (("F9",), gang_lost),

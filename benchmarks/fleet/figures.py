@@ -24,6 +24,8 @@ GOALS = {
     "F1": ("tasks lost / run twice with both committing, in the replay", "0 / 0"),
     "F2": ("utilisation in the replay, queue never empty", ">= 0.94 on 80 nodes"),
     "F3": ("goodput in the replay", ">= 0.92 on 80 nodes"),
+    "F2s": ("utilisation of Slurm alone in the replay, tasks without an agent", ">= 0.94 on 80 slurmd"),
+    "F3s": ("goodput of Slurm alone in the replay", ">= 0.92 on 80 slurmd"),
     "F4": ("loss known to task requeued / running", "p99 <= 1 s / p50 <= 15 s, p99 <= 25 s"),
     "F5": ("loss to known", "as with one TPU: p50 8.7 s, at most 14.1 s"),
     "F6": ("steps made again for a loss", "<= a save's interval + 1"),

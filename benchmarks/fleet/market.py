@@ -4,7 +4,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,7 +25,7 @@ WORKS = frozenset({"idle", "allocated", "mixed", "completing"})
 class Lives:
     """Sum up how long nodes could work: Slurm has them, and nobody has killed them since."""
 
-    grant: Grant
+    states: Callable[[], dict[str, str]]
     seconds: float = 0.0
     dead: set[str] = field(default_factory=set)
     over: threading.Event = field(default_factory=threading.Event)
@@ -34,7 +34,7 @@ class Lives:
         """Look twice a second until it is *over*."""
         last, gone = time.time(), set[str]()
         while not self.over.wait(0.5):
-            states, now = self.grant.states(), time.time()
+            states, now = self.states(), time.time()
             up = {node for node, state in states.items() if state in WORKS}
             gone = (gone | (self.dead - up)) & self.dead
             # It is back when Slurm has seen it down, and up again.
@@ -49,7 +49,7 @@ def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float])
     losses = recorded(trace, grant.nodes, hours)
     grant.submit(JOB, TASKS, steps=STEPS, every=EVERY, pause=PAUSE)
     grant.wait("all nodes have a task", lambda: len(grant.steps(JOB)) >= grant.nodes)
-    lives, began = Lives(grant), time.time()
+    lives, began = Lives(grant.states), time.time()
     looking = threading.Thread(target=lives.watch, daemon=True)
     looking.start()
     lost: list[tuple[str, float]] = []

@@ -1,9 +1,14 @@
 """What the benchmark of a fleet reads from records, and writes into its table."""
 
-from benchmarks.fleet import figures
+import os
+import subprocess
+from types import SimpleNamespace
+
+from benchmarks.fleet import figures, slurm_alone
 from benchmarks.fleet.figures import Figure
 from benchmarks.fleet.grant import Step, redone
 from benchmarks.fleet.market import AWS, recorded
+from benchmarks.fleet.slurm_alone import PAUSE, STEPS, TASK
 
 
 def test_a_run_replaces_its_own_rows_of_the_table_and_no_others(tmp_path):
@@ -39,3 +44,28 @@ def test_steps_are_made_again_after_a_restart_from_an_older_save():
     """Of steps 1 to 5 the last two were not saved."""
     steps = [Step(float(n), 1, n) for n in range(1, 6)] + [Step(9.0, 2, 4)]
     assert redone(steps) == [2]
+
+
+def test_utilisation_counts_all_steps_and_goodput_each_step_once():
+    """Between the two moments; a task that ran twice at once spoils both."""
+    market = SimpleNamespace(lives=SimpleNamespace(seconds=10 * PAUSE), delays=[0.5, 0.7])
+    steps = {
+        "1": [Step(float(n), 0, n) for n in range(1, 9)]
+        + [Step(9.0, 1, 8), Step(10.0, 1, 9), Step(99.0, 1, 10)]
+    }
+    used, good = slurm_alone.figures(market, steps, (1.0, 10.0), "here")
+    assert (used.found[:5], used.kept, good.found[:5], good.kept) == ("1.000", True, "0.900", False)
+    assert "1 restarts made 1.0 steps again" in good.found
+    twice = {"1": [Step(1.0, 0, 1), Step(2.0, 1, 1), Step(3.0, 0, 2)]}
+    assert slurm_alone.figures(market, twice, (1.0, 10.0), "here")[0].kept is False
+
+
+def test_a_task_without_an_agent_goes_on_from_its_save_after_a_kill(tmp_path):
+    """Each step is noted with the number of the start."""
+    script = TASK.replace("NOTES", str(tmp_path)).replace(f"-t {PAUSE}", "-t 0.01")
+    (tmp_path / "7.save").write_text("5\n")
+    environ = {**os.environ, "SLURM_ARRAY_TASK_ID": "7", "SLURM_RESTART_COUNT": "2"}
+    subprocess.run(["bash", "-c", script], env=environ, check=True, timeout=60)
+    rows = [line.split()[1:] for line in (tmp_path / "7").read_text().splitlines()]
+    assert rows == [["2", str(number)] for number in range(6, STEPS + 1)]
+    assert (tmp_path / "7.save").read_text() == f"{STEPS}\n"

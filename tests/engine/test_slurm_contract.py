@@ -4,51 +4,22 @@ What tpuctl reads from Slurm and sends to it: the same cases on the model of tes
 The real one is the distribution's packages with slurm.sh, as on a fleet's VM, with one node on this computer.
 """
 
-import os
 import shutil
-import signal
-import socket
-import subprocess
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.spec import JobSpec
-from orchestrator.engine.fleet.slurm import FOLDER, Slurm
+from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.planning.fleet.deployments import After, Submission
 from orchestrator.planning.fleet.gate import Correction
-from orchestrator.scripts.render import shipped
+from tests.kit.real_slurm import RealSlurm, settings
 from tests.kit.slurm import SlurmModel
-from tests.kit.waiting import until
 
-ENGINE = f"slurm-{'0' * 64}.tar.gz"
 NODE, OTHER = "demo-001", "demo-002"
-SETTINGS = {
-    "FLEET_DATABASE": "", "FLEET_NAME": "demo", "FLEET_NODES": 2, "FLEET_HEAD": "127.0.0.1", "FLEET_PORT": 23_817,
-    "FLEET_ENGINE": ENGINE, "FLEET_ZONES": "europe-west4-b",
-}  # fmt: skip
 SCRIPT = "#!/bin/bash\nexec sleep 600\n"
-PATIENCE = 90.0
-"""Seconds of real time in which something that Slurm does by itself must have happened."""
-
-
-def written(settings):
-    """Return the settings as `engine/fleet/slurm.py` writes them."""
-    return "".join(f'{key}="{value}"\n' for key, value in settings.items())
-
-
-def free_ports(count):
-    """Return the first of *count* free ports in a row, below those that the system gives to clients."""
-    for first in range(23_040 + os.getpid() % 64 * 128, 32_000, 128):
-        with ExitStack() as held, suppress(OSError):
-            for port in range(first, first + count):
-                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
-    pytest.fail("no free ports")
 
 
 @dataclass
@@ -80,7 +51,7 @@ class Model:
     def __init__(self):
         self.clock = VirtualClock()
         self.slurm = SlurmModel(self.clock)
-        self.slurm.files["settings"] = written(SETTINGS)
+        self.slurm.files["settings"] = settings(2, 23_817)
         self.slurm.run("head")
 
     def put(self, hosts, data, target, mode):
@@ -112,96 +83,16 @@ class Model:
         """End all of it."""
 
 
-class Real:
-    """Slurm from the distribution's packages, in a folder."""
-
-    def __init__(self, root):
-        self.root, self.here, self.slurmd = root, root / FOLDER, None
-        tree = self.here / f"tree-{'0' * 12}"
-        tree.mkdir(parents=True)
-        (root / "machine.env").write_text(f"TPUCTL_ROOT={root}\nTPUCTL_CRON_DIR={root}\n")
-        (root / "agent.pyz").write_text("none: what needs the bucket is not under test here")
-        script = shipped("slurm.sh").decode()
-        (self.here / "slurm.sh").write_text(script)
-        names = script.split('packages="', 1)[1].split('"', 1)[0].split()
-        subprocess.run(["apt-get", "download", "-qq", *names], cwd=root, check=True, capture_output=True)
-        for package in root.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", str(package), str(tree)], check=True)
-        for name in ("slurmctld", "slurmd", "slurmstepd"):
-            if (tree / "usr/sbin" / f"{name}-wlm").exists():
-                (tree / "usr/sbin" / name).unlink(missing_ok=True)
-                (tree / "usr/sbin" / name).symlink_to(f"{name}-wlm")
-        (self.here / "munge.key").write_bytes(os.urandom(1024))
-        (self.here / "munge.key").chmod(0o400)
-        # Another test, or what one that was killed has left, may hold any fixed port.
-        (self.here / "settings").write_text(
-            written({**SETTINGS, "FLEET_PORT": free_ports(1 + len([NODE, OTHER]))})
-        )
-        self.word("cron")
-        self.until(lambda: "UP" in self.word("call", "scontrol", "ping").stdout, "the controller is up")
-
-    def word(self, *words):
-        """Run a word of slurm.sh."""
-        command = ["bash", str(self.here / "slurm.sh"), *words]
-        done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
-        return RunResult(done.returncode, done.stdout, done.stderr)
-
-    def _environment(self):
-        return {"PATH": os.environ["PATH"], "TPUCTL_ROOT": str(self.root), "TPUCTL_CRON_DIR": str(self.root)}
-
-    def put(self, hosts, data, target, mode):
-        (self.root / target).write_bytes(data)
-
-    def run_elevated(self, hosts, script, deadline):
-        done = subprocess.run(
-            ["bash", "-c", script, "bash", str(self.root)], env=self._environment(), capture_output=True, text=True,
-            check=False, timeout=deadline,
-        )  # fmt: skip
-        return [RunResult(done.returncode, done.stdout, done.stderr)]
+class Real(RealSlurm):
+    """Slurm itself, with the one node that joins."""
 
     def join(self, incarnation):
-        """Let a machine of the node come, as `slurm.sh node` does."""
-        self.leave()
-        reported = self.word("call", "scontrol", "update", f"nodename={NODE}", f"comment={incarnation}")
-        assert reported.exit_code == 0, reported.stderr
-        start = f'. "$TPUCTL_ROOT/slurm/settings"; exec slurmd -D -N {NODE} -d "$(command -v slurmstepd)"'
-        self.slurmd = subprocess.Popen(
-            ["bash", str(self.here / "slurm.sh"), "call", "bash", "-c", start],
-            env=self._environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        """Let a machine of the node come."""
+        super().join(NODE, incarnation)
 
-    def leave(self):
-        """Kill the node's machine: slurmd, and what it has started."""
-        if self.slurmd is not None:
-            os.killpg(self.slurmd.pid, signal.SIGKILL)
-            self.slurmd.wait()
-            self.slurmd = None
-        self._kill("slurmstepd", "sleep")
-
-    def _mine(self, *names):
-        """Return the processes of these names that know this folder."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                known, name = (place / "environ").read_bytes(), (place / "comm").read_text().strip()
-                if str(self.root).encode() in known and (not names or name in names):
-                    found.append(int(place.name))
-        return found
-
-    def _kill(self, *names):
-        for one in self._mine(*names):
-            with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
-
-    def until(self, holds, what):
-        """Wait until *holds*; each look is a program of Slurm's."""
-        until(holds, what, PATIENCE, 0.3)
-
-    def end(self):
-        """End all that was started here."""
-        self.leave()
-        while self._mine():
-            self._kill()
+    def leave(self, node=NODE):
+        """Kill the node's machine."""
+        super().leave(node)
 
 
 @pytest.fixture(params=["model", pytest.param("real", marks=pytest.mark.e2e)])
