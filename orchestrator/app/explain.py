@@ -10,7 +10,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import last_bill, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.status.status import holder_of, observe_now
+from orchestrator.app.status.status import holder_of, observe_now, state_of
 
 JOURNAL_BYTES = 64 << 10
 """Bytes that are read from the end of the local journal."""
@@ -37,6 +37,8 @@ def explained(session: Session) -> Explanation:
             now.world,
             now.record,
             now.plan,
+            state_of(session, now, held),
+            now.usd,
             now.most_usd,
             watching or None,
             journal,

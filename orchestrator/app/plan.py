@@ -10,6 +10,7 @@ from orchestrator.advice.preview import Preview, preview
 from orchestrator.app.check import Checked
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.deployment.bills import every_bill
 from orchestrator.app.deployment.session import Session, read_spec
 from orchestrator.app.plan_file import foresee_now, write_plan
 from orchestrator.app.prices import catalog_for
@@ -17,6 +18,7 @@ from orchestrator.app.source.job_data import check_sources, read_data, with_code
 from orchestrator.app.source.sent import Sent, what_is_sent
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
+from orchestrator.app.status.status import holder_of, observe_now, state_of
 from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.app.this_computer.state_folders import is_known
 from orchestrator.config.shipped_catalog import load_catalog
@@ -24,6 +26,7 @@ from orchestrator.domain import names
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.record import JobRecord, NodeRecord, Record
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.status import DeploymentState
 from orchestrator.emulator.address import local_folder
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import UsageError
@@ -41,8 +44,8 @@ class Foreseen:
     """
     A plan and its context.
 
-    *from_cloud* means that existing resources were observed; *checked* is set otherwise. *out* is the file
-    that the plan was written to.
+    *state* is that of the deployment now, None if nobody was asked. *from_cloud* means that existing resources
+    were observed; *checked* is set otherwise. *out* is the file that the plan was written to.
     """
 
     shown: Preview
@@ -50,6 +53,7 @@ class Foreseen:
     from_cloud: bool
     checked: Checked | None = None
     out: Path | None = None
+    state: DeploymentState | None = None
 
 
 def plan(
@@ -67,7 +71,9 @@ def plan(
     """
     path, spec = read_spec(choice)
     if out is None and (offline or not is_known(choice.cloud, spec.name)):
-        return _from_file(choice, path, spec, reporter, scripts=scripts)
+        found = _from_file(choice, path, spec, reporter, scripts=scripts)
+        deleted = not offline and bool(every_bill(choice.cloud, spec.name))
+        return replace(found, state=DeploymentState.DELETED) if deleted else found
     return _from_cloud(choice, path, spec, reporter, out, scripts=scripts)
 
 
@@ -124,6 +130,9 @@ def _from_cloud(
     with reporter:
         approved, expected, world = foresee_now(session, bundle, agent)
         account = session.cloud.account.default_service_account
+        # Not from what the plan is based on: that is the record as `up` would begin with it.
+        now = observe_now(session)
+        state = state_of(session, now, holder_of(session, now.world))
     texts = _first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
     shown = preview(
         session.spec, expected, load_catalog(), project=session.project, account=account, scripts=texts,
@@ -133,7 +142,8 @@ def _from_cloud(
     check_sources(session)
     if out is not None:
         write_plan(out, approved)
-    return Foreseen(shown, _sent(session.path, session.spec, sets, shown), from_cloud=True, out=out)
+    sent = _sent(session.path, session.spec, sets, shown)
+    return Foreseen(shown, sent, from_cloud=True, out=out, state=state)
 
 
 def _digests(source: Path, sets: tuple[DataSet, ...]) -> tuple[str, str]:

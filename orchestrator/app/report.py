@@ -6,15 +6,16 @@ from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import open_named, read_bills
+from orchestrator.app.deployment.bills import open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.status.status import holder_of, observe_now, status_of
+from orchestrator.app.status.status import holder_of, observe_now, state_of, status_of
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import first_incarnations, lives
 from orchestrator.domain.spec import VmSpec
+from orchestrator.domain.status import DeploymentState
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.job_logs import JobLog, LogTail
@@ -84,11 +85,11 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     observation = observe_now(session)
     record, world = observation.record, observation.world
     if not (record.started_at or record.spans):
-        bills = read_bills(session)
-        gone = "was deleted with its data" if bills else "is not up"
-        hint = "tpuctl cost shows what it cost; tpuctl up starts over" if bills else "run: tpuctl up"
+        state = state_of(session, observation, None)
+        gone = state is DeploymentState.DELETED
+        hint = "tpuctl cost shows what it cost; tpuctl up starts over" if gone else "run: tpuctl up"
         raise UsageError(
-            f"{session.spec.name} {gone}: there is nothing to report", hint=hint,
+            f"{session.spec.name} is {state.phrase}: there is nothing to report", hint=hint,
             changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
     memory = memory or ReportMemory(session.store)

@@ -7,6 +7,7 @@ loads it before anything else.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 _KEYS = {
@@ -17,6 +18,58 @@ _KEYS = {
     "watcher": "loop",
 }
 """Fields that have another key in JSON, which programs read."""
+
+
+class DeploymentState(Enum):
+    """
+    Name the state of a deployment, which every command shows by the same `phrase`.
+
+    The value is what `--json` prints. TPU_LOST and NO_TPU: nobody is there to request one; REPLACING: a watcher
+    does. LEFT_OVER: the deployment is not up, and machines of it exist. DOWN: it was up, and has none.
+    """
+
+    NOT_UP = "not-up"
+    STARTING = "starting"
+    RUNNING = "running"
+    PREEMPTING = "preempting"
+    TPU_LOST = "tpu-lost"
+    NO_TPU = "no-tpu"
+    REPLACING = "replacing"
+    RESUMING = "resuming"
+    DONE = "done"
+    UNCLAIMED = "unclaimed"
+    FAILED = "failed"
+    SPENT = "spent"
+    REFUSED = "refused"
+    LEFT_OVER = "left-over"
+    DOWN = "down"
+    DELETED = "deleted"
+    UNKNOWN = "unknown"
+
+    @property
+    def phrase(self) -> str:
+        """Return the state in the words that people read."""
+        return _PHRASES.get(self, self.value)
+
+    @property
+    def without_tpu(self) -> bool:
+        """Say whether the job needs a TPU and has none, so that the last report says nothing about now."""
+        return self in {DeploymentState.TPU_LOST, DeploymentState.NO_TPU, DeploymentState.REPLACING}
+
+
+_PHRASES = {
+    DeploymentState.NOT_UP: "not up",
+    DeploymentState.PREEMPTING: "being preempted",
+    DeploymentState.TPU_LOST: "TPU lost, no watcher",
+    DeploymentState.NO_TPU: "no TPU, no watcher",
+    DeploymentState.REPLACING: "replacing its TPU",
+    DeploymentState.UNCLAIMED: "ended, no checkpoint",
+    DeploymentState.SPENT: "budget or ttl used up",
+    DeploymentState.LEFT_OVER: "machines left over",
+    DeploymentState.DOWN: "down, data kept",
+    DeploymentState.DELETED: "deleted with its data",
+    DeploymentState.UNKNOWN: "not known",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,12 +168,13 @@ class DeploymentStatus:
     """
     The status of a deployment; the order of the fields is that of the keys in JSON.
 
-    *checkpoint* is the newest one with a part of every worker. Fields with a default are those that an earlier
-    release did not publish.
+    *checkpoint* is the newest one with a part of every worker, *resumes_from* the step from which a job without
+    a running TPU goes on. Fields with a default are those that an earlier release did not publish.
     """
 
     name: str
     project: str
+    state: DeploymentState = DeploymentState.UNKNOWN
     outcome: str | None
     reason: str = ""
     uncommitted: str = ""
@@ -135,6 +189,7 @@ class DeploymentStatus:
     resources: tuple[ResourceStatus, ...]
     workers: tuple[WorkerStatus, ...]
     checkpoint: int | None
+    resumes_from: int | None = None
     watcher: WatcherStatus | None
     auto_delete: str
     next_steps: tuple[str, ...]
@@ -158,6 +213,7 @@ class DeploymentStatus:
         known = _fields_of(cls, body)
         workers = tuple(WorkerStatus(**_fields_of(WorkerStatus, row)) for row in body["workers"])
         known |= {
+            "state": _state(body.get("state")),
             "resources": tuple(
                 ResourceStatus(**_fields_of(ResourceStatus, row)) for row in body["resources"]
             ),
@@ -179,6 +235,12 @@ class DeploymentStatus:
         return {_KEYS.get(one.name, one.name): _plain(getattr(self, one.name)) for one in fields(self)}
 
 
+def _state(value: Any) -> DeploymentState:
+    """Return a published state; that of a later release, or of one that published none, is not known."""
+    known = {one.value: one for one in DeploymentState}
+    return known.get(value, DeploymentState.UNKNOWN)
+
+
 def _least_checkpoint(workers: Sequence[WorkerStatus]) -> int | None:
     """Return the checkpoint that all workers have, as far as the last one of each shows it."""
     steps = [worker.checkpoint for worker in workers]
@@ -195,6 +257,8 @@ def _parsed(shape: type[Any], row: Mapping[str, Any] | None) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     return [_plain(one) for one in value] if isinstance(value, tuple) else value

@@ -152,8 +152,6 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     headline = (facts.record.reason or "the deployment has ended") if outcome else nexts
     if not headline:
         headline = "the job runs" if status.workers else "nothing runs"
-    phases = sorted({worker.phase for worker in status.workers} - {"run"})
-    phases = phases or ["running"] * bool(status.workers)
     saved = [w.checkpoint for w in status.workers if w.checkpoint is not None]
     ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint_age_s is not None]
     redone = UNKNOWN if summary.steps_redone is None else f"{summary.steps_redone:,}"
@@ -164,7 +162,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     free = " A rehearsal on the local cloud: nothing is billed." if facts.unbilled else ""
     return {
         "name": status.name,
-        "state": outcome or ", ".join(phases) or "-",
+        "state": status.state.phrase,
         "headline": headline,
         "alarm": outcome in BAD,
         "over": bool(outcome),

@@ -27,6 +27,7 @@ from orchestrator.domain.record import Candidate, Refusal, Shape
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
+from orchestrator.planning.deployment_state import deployment_state
 from orchestrator.planning.job import job_digest
 from orchestrator.planning.tpu.queued_tpu import merged
 from orchestrator.planning.update_record import update_record
@@ -44,7 +45,9 @@ def observed(was=None, wants=None, watching=HERE, usd=0.0, **shown):
     """Return what a look at a world shows, with the plan that a pass would make of it."""
     wants, now = wants or spec(), world(**shown)
     learned = update_record(was or record(), now)
-    return DeploymentFacts(wants, now, learned, decide(wants, now, learned, usd), usd, watching, (WRITTEN,))
+    plan = decide(wants, now, learned, usd)
+    state = deployment_state(wants, now, learned, plan, watched=watching is not None)
+    return DeploymentFacts(wants, now, learned, plan, state, usd / 2, usd, watching, (WRITTEN,))
 
 
 def unhealthy():
@@ -250,12 +253,13 @@ def test_the_time_of_the_next_try_is_that_of_the_gate():
 
 def test_the_headline_is_what_needs_the_user_most():
     """A lost TPU comes before a job that waits for it; an end before everything."""
-    assert (
-        explain(observed(**lately(NodeState.PREEMPTED))).headline == "TPU PREEMPTED: demo-tpu-g1 is PREEMPTED"
-    )
-    assert explain(observed()).headline == "job runs: it is at step 10"
+    lost = explain(observed(**lately(NodeState.PREEMPTED)))
+    assert lost.headline == "replacing its TPU: demo-tpu-g1 is PREEMPTED"
+    alone = explain(observed(watching=None, **lately(NodeState.PREEMPTED)))
+    assert alone.headline == "TPU lost, no watcher: demo-tpu-g1 is PREEMPTED"
+    assert explain(observed()).headline == "running: it is at step 10"
     assert explain(observed(watching=None)).headline.endswith(", and no watcher runs")
-    assert explain(CASES["end.spent"][1]).headline.startswith("spent: the time to live of")
+    assert explain(CASES["end.spent"][1]).headline.startswith("budget or ttl used up: the time to live of")
 
 
 def test_evidence_has_its_source_and_its_time():
@@ -265,7 +269,10 @@ def test_evidence_has_its_source_and_its_time():
     reported = part("TPU", found).evidence
     assert {e.source for e in reported} == {"cloud", "record", "journal"}
     assert all(e.at is not None and e.at <= NOW for e in reported)
-    assert "1.50 USD spent of 40" in part("deployment", found).evidence[-1].text
+    text = part("deployment", found).evidence[-1].text
+    assert text.startswith(
+        "about 0.7500 to 1.50 USD spent (an estimate); the budget of 40 USD counts the higher sum"
+    )
 
 
 def test_the_end_has_its_reason_from_reports_or_the_record():

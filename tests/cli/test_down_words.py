@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.status import DeploymentState
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
@@ -196,8 +197,8 @@ def test_what_was_spent_is_known_when_the_data_is_gone(user):
     body = user.run("status", "--json").document
     assert (body["up"], body["deleted_at"]) == (False, said.document["deleted_at"])
     assert body["cost_usd"] == pytest.approx(found["usd"], abs=0.0001)
-    assert user.run("status").out.splitlines()[0] == "demo  deleted with its data"
-    assert after_cost(user) == "next the deployment was deleted with its data; tpuctl up starts over"
+    assert "state        deleted with its data" in user.run("status").out.splitlines()
+    assert after_cost(user) == "next tpuctl up starts over"
     report = user.run("report", "--output", str(user.folder / "r.html"))
     assert (report.code, "tpuctl cost" in report.err) == (2, True)
     user.up()
@@ -218,13 +219,50 @@ def test_status_knows_what_remains_after_down(user):
     user.watch(60)
     user.down()
     assert after_cost(user) == (
-        "next there are no machines; the data in the bucket is kept. To continue: tpuctl up; "
-        "to delete it too: tpuctl down --delete-data"
+        "next tpuctl up goes on; tpuctl down --delete-data deletes the data in the bucket too"
     )
     assert user.run("status", "--json").document["deleted_at"] is None
     user.up()
     assert user.run("status", "--json").document["up"]
     assert "tpuctl watch" in user.run("status").out
+
+
+def phrases(user):
+    """Return the state of the deployment in the words of each command that shows it."""
+    page = user.folder / "r.html"
+    # A deployment that was deleted has no page, and the refusal says why.
+    reported = user.run("report", "--output", str(page))
+    # As a document, because a narrow table folds a phrase.
+    table = user.type("status", "--all", "--json").document
+    said = {
+        "status": user.run("status").out,
+        "status --all": ", ".join(DeploymentState(row["state"]).phrase for row in table["deployments"]),
+        "cost": user.run("cost").out.splitlines()[0],
+        "report": reported.err if reported.code else page.read_text(),
+        "explain": user.run("explain").out.splitlines()[0],
+        "plan": user.run("plan").out,
+    }
+    return {name: " ".join(text.split()) for name, text in said.items()}
+
+
+def test_every_command_has_the_same_words_for_the_state(user):
+    """One value, one phrase: for a lost TPU, after `down`, and after the deletion of the data."""
+    user.watch(60)
+    assert {name for name, text in phrases(user).items() if "running" not in text} == set()
+    user.cloud.model.preempt("demo-tpu-g1", notice=False)
+    assert {name for name, text in phrases(user).items() if "TPU lost, no watcher" not in text} == set()
+    documents = {
+        name: user.run(name, "--json").document["state"] for name in ("status", "cost", "explain", "plan")
+    }
+    assert set(documents.values()) == {"tpu-lost"}
+    user.down()
+    assert {name for name, text in phrases(user).items() if "down, data kept" not in text} == set()
+    assert "`down` has run" in phrases(user)["explain"]
+    user.down("--delete-data")
+    said = phrases(user)
+    # No deployment is known here any more, so the table has no row for it.
+    del said["status --all"]
+    assert {name for name, text in said.items() if "deleted with its data" not in text} == set()
 
 
 def test_a_damaged_bill_fails_no_command(user):

@@ -11,11 +11,11 @@ from orchestrator.app.status.text import checkpoint_text, saved_text
 from orchestrator.app.status.top import DeploymentRow
 from orchestrator.app.this_computer.quick_status import aged
 from orchestrator.cli.views.event_lines import wanted
-from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, news_key, news_line, repeat
+from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, follow, news_key, news_line, repeat
 from orchestrator.cli.views.status import job_text, painted, show, status_rows
 from orchestrator.cli.views.top import TITLES, Browser, table
 from orchestrator.clock import VirtualClock
-from orchestrator.domain.status import DeploymentStatus, StatusSource
+from orchestrator.domain.status import DeploymentState, DeploymentStatus, StatusSource
 from orchestrator.errors import AuthError, TransientError
 
 BUCKET = {"kind": "bucket", "zone": "europe-west4", "name": "tpuctl-numpy-lm-275244f2f4", "state": "present"}
@@ -40,7 +40,7 @@ def body(**more):
     """Return the status of a deployment with a watcher, sidecars and a budget; *more* is as in `status --json`."""
     tpu = {"kind": "TPU", "zone": "europe-west4-b", "name": "numpy-lm-tpu-g3", "state": "READY"}
     known = {
-        "name": "numpy-lm", "project": "p", "outcome": None, "incarnation": 3, "preemptions": 2,
+        "name": "numpy-lm", "project": "p", "state": "running", "outcome": None, "incarnation": 3, "preemptions": 2,
         "cost_usd": 0.0438, "cost_most_usd": 0.0661, "budget_usd": 5.0, "target_steps": 400, "ttl_left_s": 80000.0,
         "resources": [
             BUCKET, {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
@@ -59,8 +59,8 @@ DONE = body(
         {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "TERMINATED"},
         {"kind": "TPU", "zone": "", "name": "-", "state": "absent"},
     ],
-    workers=[worker(phase="done", step=400)], loop=None, outcome="done", look_in_s=None, ttl_left_s=None,
-    sidecars=[], seen={"by": "cloud", "age_s": 0.0},
+    workers=[worker(phase="done", step=400)], loop=None, state="done", outcome="done", look_in_s=None,
+    ttl_left_s=None, sidecars=[], seen={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip
 LOST = body(
     resources=[
@@ -68,7 +68,7 @@ LOST = body(
         {"kind": "TPU", "zone": "", "name": "?", "state": "unknown: the list of europe-west4-b was cut off"},
     ],
     workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
-    loop=None, alone="off (watch.self_delete)", look_in_s=None,
+    loop=None, state="tpu-lost", alone="off (watch.self_delete)", look_in_s=None,
     next=["delete TPU numpy-lm-tpu-g3: it is PREEMPTED", "create TPU numpy-lm-tpu-g4: it is PREEMPTED"],
     budget_usd=None,
     sidecars=[], seen={"by": "cloud", "age_s": 0.0},
@@ -116,6 +116,61 @@ def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "step", "meaning"),
+    [
+        ("tpu-lost", 110, "TPU lost, no watcher: nobody requests a new TPU, so the job does not resume"),
+        ("replacing", 110, "replacing its TPU: a new one is requested; the job resumes from step 110"),
+        (
+            "replacing", None,
+            "replacing its TPU: a new one is requested; the job begins again, since nothing was saved",
+        ),
+        ("resuming", 110, "resuming: the job resumes from step 110"),
+    ],
+)  # fmt: skip
+def test_the_last_report_of_a_lost_tpu_is_no_progress(state, step, meaning):
+    """It says whether a new TPU is requested and where the job goes on, and promises no time."""
+    workers = [worker(rate=4.0)] if state != "resuming" else []
+    found = body(state=state, resumes_from=step, workers=workers, eta_s=None)
+    lines = status_lines(found, unbilled=False, width=0, drawn=True)
+    assert f"state        {meaning}" in lines
+    job = [line for line in lines if line.startswith("job ")]
+    assert job == ["job          last report, step 120 of 400 (30%), loss 2.31"] * len(workers)
+    assert not any("━" in line for line in lines)
+
+
+def test_the_reason_of_an_end_is_with_the_state():
+    """A failure without its reason sends people to the log."""
+    found = body(state="failed", outcome="failed", reason="worker 0: it left with status 1", loop=None)
+    assert "state        failed: worker 0: it left with status 1" in status_lines(
+        found, unbilled=False, width=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("states", "seen"),
+    [
+        (["running", "deleted"], 2),
+        (["deleted"], 1),
+        (["running", "down"], 2),
+        (["down", "running", "done"], 3),
+    ],
+)
+def test_a_watch_of_the_status_ends_with_the_deployment(capsys, states, seen):
+    """It says that the deployment is deleted, and does not go on for ever; one that is down may be awaited."""
+    gone = {"up": False, "workers": [], "loop": None}
+    looks = [
+        body(
+            state=one, outcome=one if one == "done" else None, **(gone if one in {"deleted", "down"} else {})
+        )
+        for one in states
+    ]
+    follow(Choice(None, (), "gcp"), VirtualClock(), lambda: looks.pop(0), wide=False)
+    out = capsys.readouterr().out.splitlines()
+    assert (len(out), looks) == (seen, [])
+    assert f"numpy-lm: {DeploymentState(states[-1]).phrase}, " in out[-1]
+
+
 def test_wide_has_a_line_for_each_worker():
     """Of many workers the default shows counts and the one with the oldest report."""
     few, wide = (status_lines(LOST, unbilled=True, wide=wide) for wide in (False, True))
@@ -150,7 +205,7 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
     """Ages and steps alone are none; a cloud that is away for a moment is asked again, a refusal ends it."""
     looks = [
         body(), aged(body(), 5.0, "x"), TransientError("the network failed"),
-        body(workers=[worker(step=121)]), body(outcome="done"),
+        body(workers=[worker(step=121)]), body(outcome="done", state="done"),
     ]  # fmt: skip
 
     def read():
@@ -169,10 +224,10 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
         lambda found: [(news_key(found), news_line(found))],
     )
     out, err = capsys.readouterr()
-    rest = "of 400 (30%), loss 2.31, checkpoint at step 110, 2 preemptions, 0.0438 USD"
+    rest = "of 400 (30%), loss 2.31, checkpoint at step 110, 2 preemptions, 0.0438 to 0.0661 USD"
     assert [line.split("  ", 1)[1] for line in out.splitlines()] == [
-        f"numpy-lm: numpy-lm-tpu-g3 READY, runs, step 120 {rest}",
-        f"numpy-lm: done, runs, step 120 {rest}",
+        f"numpy-lm: running, numpy-lm-tpu-g3 READY, runs, step 120 {rest}",
+        f"numpy-lm: done, numpy-lm-tpu-g3 READY, runs, step 120 {rest}",
     ]
     assert err == "the network failed (TPU-400); trying again at least once a minute, until it answers\n"
     looks.append(AuthError("not logged in"))
@@ -246,7 +301,7 @@ def rows_of(*figures):
     """Return rows of the table of all deployments: name, preemptions, cost; None for what did not answer."""
     return [
         DeploymentRow(name, "p", None, "gone") if count is None
-        else DeploymentRow(name, "p", body(preemptions=count, cost_usd=usd))
+        else DeploymentRow(name, "p", body(preemptions=count, cost_usd=usd, cost_most_usd=2 * usd))
         for name, count, usd in figures
     ]  # fmt: skip
 
@@ -269,7 +324,7 @@ def test_keys_select_sort_and_leave():
         orders[title] = "".join(row.name for row in browser.ordered(rows))
         browser = browser.press("sort", 3)
     assert orders["preempted"] == "acb"
-    assert orders["cost"] == "acb", "by the amount, not by its text"
+    assert orders["cost in USD"] == "acb", "by the amount, not by its text"
     assert browser.sort == 0
     assert [row.name for row in browser.press("reverse", 3).ordered(rows)] == ["c", "b", "a"]
     assert browser.press("quit", 3).over
@@ -302,7 +357,7 @@ def test_the_table_of_all_deployments_fits_the_terminal():
 def test_a_row_of_all_deployments_leaves_out_loss_and_rate(workers, more, cells):
     """So that it fits one line; the state column says that a job runs."""
     text = table([DeploymentRow("a", "p", body(workers=workers, **more))], 160).splitlines()[-1]
-    assert re.split(r" {2,}", text) == ["a", "READY", *cells, "2", "0.0438 USD"]
+    assert re.split(r" {2,}", text) == ["a", "running", *cells, "2", "0.0438 to 0.0661"]
 
 
 def test_a_row_of_all_deployments_has_the_same_keys_with_and_without_an_answer():

@@ -62,6 +62,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     worker = {"worker": 0, "phase": "done", "step": 400, "loss": 2.5, "checkpoint": 400}
     status = DeploymentStatus.from_dict({
         "name": name, "project": "p", "outcome": record.outcome and record.outcome.value,
+        "state": record.outcome.value if record.outcome else "running",
         "incarnation": 3, "preemptions": 2, "resources": [], "loop": None, "alone": "", "look_in_s": None,
         "budget_usd": None, "ttl_left_s": None, "sidecars": [], "seen": {"by": "cloud", "age_s": 0.0},
         "cost_usd": 1.5, "next": [], "target_steps": 400,

@@ -18,7 +18,9 @@ from orchestrator.domain.lease import LIFE, RENEWAL
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import LoopRule, Outcome, Step
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, current_node, last_incarnation
+from orchestrator.domain.text.amounts import usd_range_text
 from orchestrator.errors import Retry
+from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job
 from orchestrator.planning.save_interval import reported_interval
 from orchestrator.planning.tpu.judgement import CREATE_DEADLINE, REPAIR_DEADLINE, SICK_DEADLINE
@@ -51,7 +53,8 @@ def explain(facts: DeploymentFacts) -> Explanation:
     rest = _wanted(facts) if first.calm else _ended(facts)
     parts = (first, *rest)
     named = {part.rule: RULES[part.rule] for part in parts}
-    return Explanation(facts.spec.name, _headline(facts, parts), facts.world.observed_at, parts, named)
+    headline = _headline(facts, parts)
+    return Explanation(facts.spec.name, facts.state, headline, facts.world.observed_at, parts, named)
 
 
 def _wanted(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
@@ -73,9 +76,8 @@ def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
     troubled = next((part for part in rest if not part.calm and part is not loop), None)
     if troubled is None:
         watched = "" if loop.calm else ", and no watcher runs"
-        runs = "runs" if job.state == Phase.RUN.value else job.state
-        return f"job {runs}: {job.why}{watched}"
-    return f"{troubled.what} {troubled.state}: {troubled.why}"
+        return f"{first.state}: {job.why}{watched}"
+    return f"{first.state}: {troubled.why}"
 
 
 def _deployment(facts: DeploymentFacts) -> ExplainedPart:
@@ -85,20 +87,27 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
         leftovers = _leftovers(facts)
         you = "tpuctl down deletes what is left" if leftovers else _go_on(facts)
         why = _why_not_up(facts)
-        return ExplainedPart("deployment", "not up", why, LoopRule.END_DOWN, leftovers, you=you)
+        return ExplainedPart("deployment", facts.state.phrase, why, LoopRule.END_DOWN, leftovers, you=you)
     outcome = plan.outcome
     if outcome is not None:
         evidence = (_end_evidence(facts, outcome), *_limits(facts))
         nexts = steps_text(plan.changes) or "; ".join(plan.waiting) or "nothing"
         rule, when = _ENDS[outcome], None if plan.settled else next_pass(facts)
         return ExplainedPart(
-            "deployment", outcome.value, plan.reason, rule, evidence, nexts, when, _after_end(facts, outcome)
+            "deployment",
+            facts.state.phrase,
+            plan.reason,
+            rule,
+            evidence,
+            nexts,
+            when,
+            _after_end(facts, outcome),
         )
     ttl = record.started_at + facts.spec.watch.ttl if record.started_at else None
     nexts = f"it ends when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
-    why = "the job is not done, and neither ttl nor budget is used up"
+    why = "it is kept up: the job is not done, and neither ttl nor budget is used up"
     return ExplainedPart(
-        "deployment", "wanted", why, LoopRule.END_NONE, _limits(facts), nexts, ttl, calm=True
+        "deployment", facts.state.phrase, why, LoopRule.END_NONE, _limits(facts), nexts, ttl, calm=True
     )
 
 
@@ -117,7 +126,7 @@ def _why_not_up(facts: DeploymentFacts) -> str:
         return facts.deleted
     if facts.record.outcome is Outcome.DONE:
         return "the job is done, and `down` has run"
-    return "`down` has run" if facts.record.started_at or facts.record.outcome else "`up` has not run yet"
+    return "`down` has run" if was_started(facts.record) or facts.record.outcome else "`up` has not run yet"
 
 
 def _go_on(facts: DeploymentFacts) -> str:
@@ -154,8 +163,10 @@ def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:
 
 def _limits(facts: DeploymentFacts) -> tuple[Evidence, ...]:
     record, now, budget = facts.record, facts.world.observed_at, facts.spec.watch.budget_usd
-    limit = f" of {budget:g}" if budget is not None else "; no budget is set"
-    spent = f"by the highest prices {facts.most_usd:.2f} USD spent{limit} (an estimate)"
+    limit = (
+        f"the budget of {budget:g} USD counts the higher sum" if budget is not None else "no budget is set"
+    )
+    spent = f"about {usd_range_text(facts.usd, facts.most_usd)} spent (an estimate); {limit}"
     more = f", {record.node.preemptions} preemption{'' if record.node.preemptions == 1 else 's'} so far"
     return (*_ran(record), Evidence("record", now, spent + more))
 

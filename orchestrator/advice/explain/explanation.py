@@ -8,6 +8,7 @@ from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Change, LoopRule, Plan, Step
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.status import DeploymentState
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,16 @@ class DeploymentFacts:
     """
     Hold everything that an explanation uses: what `status` reads, and this computer's journal.
 
-    *most_usd* is the cost so far by the highest prices, by which a budget ends. *deleted* says in words that its
-    data was deleted on purpose, "" if it was not.
+    *usd* is the cost so far, *most_usd* that by the highest prices, by which a budget ends. *deleted* says in
+    words that its data was deleted on purpose, "" if it was not.
     """
 
     spec: Spec
     world: World
     record: Record
     plan: Plan
+    state: DeploymentState = DeploymentState.RUNNING
+    usd: float = 0.0
     most_usd: float = 0.0
     watching: Watching | None = None
     journal: tuple[Entry, ...] = ()
@@ -87,9 +90,10 @@ class ExplainedPart:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hold the parts, and in *headline* the most important sentence."""
+    """Hold the state of the deployment, its parts, and in *headline* the most important sentence."""
 
     name: str
+    state: DeploymentState
     headline: str
     observed_at: float
     parts: tuple[ExplainedPart, ...]
@@ -100,6 +104,7 @@ class Explanation:
         parts = [{**asdict(part), "rule": part.rule.value} for part in self.parts]
         return {
             "name": self.name,
+            "state": self.state.value,
             "headline": self.headline,
             # The key of earlier releases, which programs read.
             "seen_at": self.observed_at,

@@ -13,6 +13,7 @@ from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.this_computer.state_folders import is_known, state_folder
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.record import Record
+from orchestrator.domain.status import DeploymentState
 from orchestrator.engine.records.atomic_files import write_atomically
 from orchestrator.engine.records.record_format import adapter
 from orchestrator.errors import NotFoundError, TpuctlError, UsageError
@@ -27,7 +28,7 @@ SCHEMA = 1
 @dataclass(frozen=True)
 class Cost:
     """
-    The cost of a deployment so far.
+    The cost of a deployment so far, and its state.
 
     *deleted_at* is when it was deleted with its data, None while it exists. *earlier* are deleted deployments
     of the same name, the newest last.
@@ -38,6 +39,7 @@ class Cost:
     spending: Spending
     deleted_at: float | None = None
     earlier: tuple["Cost", ...] = ()
+    state: DeploymentState = DeploymentState.DELETED
 
     @property
     def deleted_day(self) -> str:
@@ -55,6 +57,7 @@ class Cost:
         prices = body.pop("prices")
         return {
             "name": self.name,
+            "state": self.state.value,
             "preemptions": self.preemptions,
             **body,
             "wasted_usd": self.spending.wasted_usd,

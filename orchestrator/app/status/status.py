@@ -13,11 +13,12 @@ from orchestrator.domain import names
 from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.domain.lease import LIFE, LOOP, Holder
 from orchestrator.domain.machines.maintenance import maintenance_text
-from orchestrator.domain.observation import Present, Unknown, World
+from orchestrator.domain.observation import Present, Unknown, VmState, World
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record, last_incarnation
 from orchestrator.domain.status import (
     FROM_CLOUD,
+    DeploymentState,
     DeploymentStatus,
     ResourceStatus,
     SavesStatus,
@@ -32,6 +33,7 @@ from orchestrator.engine.publish.published_status import published
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.dead_man import auto_delete_text
 from orchestrator.planning.decide import decide
+from orchestrator.planning.deployment_state import deployment_state
 from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.tpu.on_demand import deadline_status
@@ -100,6 +102,23 @@ def status_now(session: Session) -> DeploymentStatus:
     return status_of(session, found, holder_of(session, found.world))
 
 
+def state_of(session: Session, found: Observation, watcher: WatcherStatus | None) -> DeploymentState:
+    """Return the state of the deployment for one observation."""
+    deleted = last_bill(session, found.record) is not None
+    watched = carries_out(watcher, found.world)
+    return deployment_state(
+        session.spec, found.world, found.record, found.plan, watched=watched, deleted=deleted
+    )
+
+
+def carries_out(watcher: WatcherStatus | None, world: World) -> bool:
+    """Say whether *watcher* makes the next pass; the loop on a VM that does not run makes none."""
+    if watcher is None or not watcher.alive:
+        return False
+    stopped = isinstance(world.vm, Present) and world.vm.value.state is not VmState.RUNNING
+    return watcher.where != "vm" or not stopped
+
+
 def status_of(session: Session, found: Observation, watcher: WatcherStatus | None) -> DeploymentStatus:
     """Return the status for one observation."""
     world, record, plan, spec = found.world, found.record, found.plan, session.spec
@@ -112,9 +131,11 @@ def status_of(session: Session, found: Observation, watcher: WatcherStatus | Non
     poll = float(spec.watch.poll)
     beats, bill = world.known_heartbeats, last_bill(session, record)
     lying = uncommitted(beats)
+    state = state_of(session, found, watcher)
     return DeploymentStatus(
         name=spec.name,
         project=session.project,
+        state=state,
         outcome=plan.outcome.value if plan.outcome else None,
         reason=plan.reason,
         uncommitted="" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
@@ -129,12 +150,14 @@ def status_of(session: Session, found: Observation, watcher: WatcherStatus | Non
         resources=_resources(session, world, record),
         workers=_workers(world),
         checkpoint=common_step(beats),
+        resumes_from=_resumes_from(state, found),
         watcher=watcher,
         auto_delete=auto_delete_text(spec, record.started_at),
         next_steps=steps or tuple(plan.waiting),
         look_in_s=min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
         target_steps=spec.job.target_steps,
-        eta_s=_eta(world, spec.job.target_steps),
+        # The rate of a machine that is gone promises nothing.
+        eta_s=None if state.without_tpu else _eta(world, spec.job.target_steps),
         budget_usd=spec.watch.budget_usd,
         deadline=deadline_status(spec, world, record),
         saves=_saves(reported_interval(beats)),
@@ -142,6 +165,13 @@ def status_of(session: Session, found: Observation, watcher: WatcherStatus | Non
         sidecars=tuple(SidecarStatus(name=s.name, role=s.role, port=s.port) for s in sidecars(spec, "")),
         source=FROM_CLOUD,
     )
+
+
+def _resumes_from(state: DeploymentState, found: Observation) -> int | None:
+    """Return the step from which a job without a running TPU goes on, None if it runs or nothing is saved."""
+    if not (state.without_tpu or state is DeploymentState.RESUMING):
+        return None
+    return common_step(found.world.known_heartbeats) or found.record.deadline.progress.step or None
 
 
 def _saves(found: SaveInterval | None) -> SavesStatus | None:

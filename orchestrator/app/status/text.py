@@ -1,7 +1,25 @@
 """Describe a job's progress in a few words of its status."""
 
-from orchestrator.domain.status import DeploymentStatus, WorkerStatus
+from orchestrator.domain.status import DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import rate_text, span_text
+
+
+def state_text(status: DeploymentStatus) -> str:
+    """Return the state's phrase and what it means for the job, or the reason of an end."""
+    more = _consequence(status) or (status.reason if status.outcome else "")
+    return f"{status.state.phrase}: {more}" if more else status.state.phrase
+
+
+def _consequence(status: DeploymentStatus) -> str:
+    step = status.resumes_from
+    resumes = "begins again, since nothing was saved" if step is None else f"resumes from step {step}"
+    return {
+        DeploymentState.PREEMPTING: "the job saves its work",
+        DeploymentState.TPU_LOST: "nobody requests a new TPU, so the job does not resume",
+        DeploymentState.NO_TPU: "nobody requests one, so the job does not start",
+        DeploymentState.REPLACING: f"a new one is requested; the job {resumes}",
+        DeploymentState.RESUMING: f"the job {resumes}",
+    }.get(status.state, "")
 
 
 def job_text(status: DeploymentStatus) -> str:
@@ -9,12 +27,17 @@ def job_text(status: DeploymentStatus) -> str:
     slowest = _slowest(status)
     if slowest is None:
         return ""
+    if status.state.without_tpu:
+        return ", ".join(filter(None, ("last report", step_text(status), _loss(slowest))))
     parts = ["runs" if slowest.phase == "run" else slowest.phase, step_text(status)]
-    if slowest.loss is not None:
-        parts.append(f"loss {slowest.loss:.4g}")
+    parts.append(_loss(slowest))
     if slowest.phase == "run" and slowest.rate:
         parts.append(rate_text(slowest.rate))
     return ", ".join(part for part in [*parts, eta_text(status)] if part)
+
+
+def _loss(worker: WorkerStatus) -> str:
+    return "" if worker.loss is None else f"loss {worker.loss:.4g}"
 
 
 def phase_text(status: DeploymentStatus) -> str:

@@ -21,7 +21,7 @@ AT_ONCE = 8
 """Deployments observed in parallel."""
 FRESH = 3.0
 """Seconds for which a zone's list is shared; less than the time between two observations."""
-FIELDS = ("outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd", "seen")
+FIELDS = ("state", "outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd", "seen")
 
 
 def means_all(choice: Choice) -> bool:
@@ -52,8 +52,8 @@ class DeploymentRow:
 
     @property
     def word(self) -> str:
-        """Return what a person reads first: the problem, the outcome or the TPU's state."""
-        return self.problem or ((self.status.outcome if self.status else None) or self.tpu)
+        """Return what a person reads first: the problem, or the deployment's state."""
+        return self.problem or (self.status.state.phrase if self.status else "")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row as `status --all --json` prints it."""

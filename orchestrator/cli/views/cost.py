@@ -38,11 +38,12 @@ def render(cost: Cost, console: Console, *, unbilled: bool) -> None:
     """Print the spending on *console*."""
     width, found, preemptions = min(WIDTH, console.width), cost.spending, cost.preemptions
     verb = "would have cost" if unbilled else "has cost"
-    sum_text = f"{'at least' if found.unknown else 'about'} {usd_text(found.usd)}"
-    end = f"; deleted with its data on {cost.deleted_day}" if cost.deleted_at else " so far"
-    title = f"{cost.name} {verb} {sum_text}{end}"
+    known = usd_range_text(found.usd, found.upper_usd)
+    sum_text = f"at least {usd_text(found.usd)}" if found.unknown else f"about {known}"
+    end = f"; {cost.state.phrase}{f' on {cost.deleted_day}' if cost.deleted_at else ''}"
+    title = f"{cost.name} {verb} {sum_text}{'' if cost.deleted_at else ' so far'}{end}"
     if not found.items:
-        title = f"{cost.name} has cost nothing yet"
+        title = f"{cost.name} has cost nothing yet{end}"
     console.print(title, style="bold", markup=False, width=width)
     for table in _tables(found):
         console.print()

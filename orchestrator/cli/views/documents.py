@@ -90,7 +90,8 @@ KINDS: Mapping[str, Any] = {
     "adopt-bucket": {"bucket": str, "at_down": str},
     "export": {"folder": str, "project": str, "files": [str], "lost": [{"what": str, "why": str}]},
     "plan": {
-        "deployment": str, "project": maybe(str), "region": str, "zones": [str], "bucket": maybe(str),
+        "deployment": str, "state?": str, "project": maybe(str), "region": str, "zones": [str],
+        "bucket": maybe(str),
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),
         "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "reason": str, "labels": object,
         "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
@@ -174,7 +175,7 @@ KINDS: Mapping[str, Any] = {
     },
     "watch-on-vm": {"vm": str, "running": bool, "changes": int, "digest?": str},
     "status": {
-        "name": str, "project": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
+        "name": str, "project": str, "state?": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
         "unclaimed?": str, "incarnation": int, "preemptions": int, "cost_usd": float,
         "cost_most_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],
@@ -187,7 +188,7 @@ KINDS: Mapping[str, Any] = {
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
             "programs_back": maybe(int), "programs_compiled": maybe(int),
         }],
-        "checkpoint?": maybe(int),
+        "checkpoint?": maybe(int), "resumes_from?": maybe(int),
         "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_left_s": maybe(float),
         "deadline": maybe({"due": str, "forecast": str, "runs_on": str}), "saves?": maybe(_SAVES),
@@ -195,16 +196,16 @@ KINDS: Mapping[str, Any] = {
     },
     "deployments": {
         "deployments": [{
-            "name": str, "project": str, "problem": str, "outcome": maybe(str), "tpu": maybe(str),
-            "job": maybe(str), "checkpoint": maybe(str), "preemptions": maybe(int), "cost_usd": maybe(float),
-            "seen": maybe(_OBSERVED),
+            "name": str, "project": str, "problem": str, "state": maybe(str), "outcome": maybe(str),
+            "tpu": maybe(str), "job": maybe(str), "checkpoint": maybe(str),
+            "preemptions": maybe(int), "cost_usd": maybe(float), "seen": maybe(_OBSERVED),
         }],
     },
     "push": {"name": str, "before": str, "bundle": str, "plan": [str], "outcome": str},
     "dashboard": {"url": str, "port": int},
     "report": {"name": str, "file": str, "events": int, "summary": _SUMMARY},
     "explain": {
-        "name": str, "headline": str, "seen_at": float, "rules": table(str),
+        "name": str, "state": str, "headline": str, "seen_at": float, "rules": table(str),
         "parts": [{
             "what": str, "state": str, "why": str, "rule": str,
             "evidence": [{"source": str, "at": maybe(float), "text": str}],
@@ -212,7 +213,7 @@ KINDS: Mapping[str, Any] = {
         }],
     },
     "cost": {
-        "name": str, "preemptions": int, "storage_gib": float, "caches_gib": float,
+        "name": str, "state": str, "preemptions": int, "storage_gib": float, "caches_gib": float,
         "usd": float, "most_usd": float, "ondemand_usd": float,
         "items": [{
             "what": str, "zone": str, "machines": int, "seconds": float, "usd": maybe(float),

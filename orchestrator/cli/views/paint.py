@@ -5,6 +5,8 @@ import re
 import sys
 from typing import IO
 
+from orchestrator.domain.status import DeploymentState
+
 BAR = 30
 """Characters of a bar, if the terminal has room."""
 GOOD, WAITING, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
@@ -20,6 +22,18 @@ _STATES = (
 )  # fmt: skip
 _COLOUR_OF = {word: colour for colour, words in _STATES for word in words}
 _WORD = re.compile(r"[A-Za-z_]+")
+
+
+_GOOD_STATES = {DeploymentState.RUNNING, DeploymentState.DONE}
+_BAD_STATES = {
+    DeploymentState.TPU_LOST, DeploymentState.NO_TPU, DeploymentState.UNCLAIMED, DeploymentState.FAILED,
+    DeploymentState.SPENT, DeploymentState.REFUSED, DeploymentState.LEFT_OVER,
+}  # fmt: skip
+
+
+def colour_of(found: DeploymentState) -> str:
+    """Return the colour of a deployment's state."""
+    return GOOD if found in _GOOD_STATES else BAD if found in _BAD_STATES else WAITING
 
 
 def wants_colour(stream: "IO[str] | None" = None) -> bool:

@@ -39,10 +39,12 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool
         checks = {"check": check.body(found.checked)} if found.checked else {}
         out = {"out": str(found.out)} if found.out else {}
         body = found.shown.as_dict(scripts=scripts)
-        print_json("plan", {**body, "seen": source, **out, **checks, **found.sent.as_dict()})
+        state = {"state": found.state.value} if found.state else {}
+        print_json("plan", {**body, **state, "seen": source, **out, **checks, **found.sent.as_dict()})
     else:
         with page() as console:
-            render(found.shown, console, source=source, scripts=scripts, verbose=verbose)
+            now = found.state.phrase if found.state else ""
+            render(found.shown, console, source=source, state=now, scripts=scripts, verbose=verbose)
             console.print()
             for line in found.sent.lines():
                 console.print(line, markup=False, width=min(WIDTH, console.width), overflow="fold")
@@ -53,16 +55,21 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool
 
 
 def render(
-    preview: Preview, console: Console, *, source: str = "", scripts: bool = False, verbose: bool = False
-) -> None:
-    """Print the plan on *console*; *scripts* adds the rendered scripts, *verbose* labels and scopes."""
+    preview: Preview, console: Console, *, source: str = "", state: str = "", scripts: bool = False,
+    verbose: bool = False,
+) -> None:  # fmt: skip
+    """
+    Print the plan on *console*, and in which *state* the deployment is now.
+
+    *scripts* adds the rendered scripts, *verbose* labels and scopes.
+    """
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
     # `up` would buy nothing for a job that has ended, so there is no price.
     over = preview.plan.empty and preview.plan.outcome is not None
     for line in () if over else filter(None, (_price_line(preview), _ttl_line(preview))):
         console.print(line, style="bold", markup=False, width=width)
-    console.print(_facts(preview, _SOURCES.get(source, ""), verbose=verbose), width=width)
+    console.print(_facts(preview, _SOURCES.get(source, ""), state, verbose=verbose), width=width)
     console.print()
     console.print(count(preview.plan), style="bold", markup=False, width=width)
     for change in preview.plan.changes:
@@ -90,10 +97,11 @@ def count(plan: Plan) -> str:
     return f"{len(plan.changes)} change{'s' if len(plan.changes) > 1 else ''}: {text}"
 
 
-def _facts(preview: Preview, source: str, *, verbose: bool) -> Table:
+def _facts(preview: Preview, source: str, state: str, *, verbose: bool) -> Table:
     table = Table.grid(padding=(0, 2))
     scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in node_scopes(preview.spec))
     facts = {
+        **({"state": state} if state else {}),
         "project": preview.project or "not known yet: set project, GOOGLE_CLOUD_PROJECT or --set project=ID",
         **_locations(preview),
         "runs as": preview.account_text,

@@ -17,8 +17,8 @@ from orchestrator.cli.console import print_json, put, talk
 from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted
 from orchestrator.clock import Clock
-from orchestrator.domain.status import DeploymentStatus
-from orchestrator.domain.text.amounts import usd_text, without_seconds
+from orchestrator.domain.status import DeploymentState, DeploymentStatus
+from orchestrator.domain.text.amounts import usd_range_text, without_seconds
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
@@ -38,12 +38,18 @@ def redraws() -> bool:
 
 
 def follow(choice: Choice, clock: Clock, newest: Callable[[], DeploymentStatus], *, wide: bool) -> None:
-    """Show the *newest* status of one deployment until its end."""
+    """Show the *newest* status of one deployment until it has ended or is deleted."""
+    was_up = False
 
     def observe() -> tuple[Any, bool]:
+        nonlocal was_up
         body = newest()
         # The outcome alone is not the end: machines that are still being deleted are billed.
-        return (body.as_dict() if choice.as_json else body), bool(body.outcome) and not body.next_steps
+        over = bool(body.outcome) and not body.next_steps
+        # One that is down may be awaited here until somebody brings it up.
+        over |= body.state is DeploymentState.DELETED or (was_up and body.state is DeploymentState.DOWN)
+        was_up |= body.up
+        return (body.as_dict() if choice.as_json else body), over
 
     def draw(body: Any) -> str:
         lines = fitted(body, unbilled=choice.cloud == "local", wide=wide, colour=wants_colour())
@@ -107,20 +113,21 @@ def news_key(status: DeploymentStatus) -> tuple[Any, ...]:
     """Return the part of a status whose change is printed at once: states and phases, not steps and cost."""
     states = tuple((row.kind, row.name, row.state) for row in status.resources)
     phases = tuple(worker.phase for worker in status.workers)
-    return status.outcome, states, phases, status.preemptions, tuple(map(without_seconds, status.next_steps))
+    return status.state, states, phases, status.preemptions, tuple(map(without_seconds, status.next_steps))
 
 
 def news_line(status: DeploymentStatus) -> str:
     """Return the status on one line, without ages, which change without any event."""
-    tpus = [f"{row.name} {row.state}" for row in status.resources if row.kind == "TPU"]
+    tpus = [f"{row.name} {row.state}" for row in status.resources if row.kind == "TPU" and row.zone]
     saved = saved_text(status)
     count = status.preemptions
     parts = [
-        f"{status.name}: {status.outcome or ', '.join(tpus)}",
+        f"{status.name}: {status.state.phrase}",
+        ", ".join(tpus),
         job_text(status),
         f"checkpoint at {saved}" if saved else "",
         f"{count} preemption{'' if count == 1 else 's'}",
-        usd_text(status.cost_usd),
+        usd_range_text(status.cost_usd, status.cost_most_usd),
         f"next: {status.next_steps[0]}" if status.next_steps else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -7,11 +7,21 @@ from enum import Enum
 
 import click
 
-from orchestrator.app.status.text import checkpoint_text, job_text, share_done
+from orchestrator.app.status.text import checkpoint_text, job_text, share_done, state_text
 from orchestrator.cli.console import columns, print_json, wrapped
-from orchestrator.cli.views.paint import BAR, BOLD, DIM, END, bar, draws_blocks, state, wants_colour
-from orchestrator.domain.status import DeploymentStatus, ResourceStatus, WorkerStatus
-from orchestrator.domain.text.amounts import counts_down, span_text, usd_text
+from orchestrator.cli.views.paint import (
+    BAR,
+    BOLD,
+    DIM,
+    END,
+    bar,
+    colour_of,
+    draws_blocks,
+    state,
+    wants_colour,
+)
+from orchestrator.domain.status import DeploymentState, DeploymentStatus, ResourceStatus, WorkerStatus
+from orchestrator.domain.text.amounts import counts_down, span_text, usd_range_text, usd_text
 from orchestrator.domain.text.clean_text import clean
 
 WIDTH = 80
@@ -55,12 +65,17 @@ class LinePart(Enum):
 
 @dataclass(frozen=True)
 class StatusLine:
-    """One line of the screen; *label* is "" for a continuation, a resource's state begins at *state_at*."""
+    """
+    One line of the screen; *label* is "" for a continuation, a resource's state begins at *state_at*.
+
+    *colour* is that of the deployment's state, for the lines that show it.
+    """
 
     text: str
     part: LinePart
     label: str = ""
     state_at: int = 0
+    colour: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,10 @@ class Field:
         return f"{self.label:<{LABEL - 1}} {self.text}"
 
 
+class _State(Field):
+    """The line that shows the deployment's state."""
+
+
 def painted(rows: Sequence[StatusLine]) -> list[str]:
     """Return the lines in colour: the deployment bold, labels dim, states by their meaning."""
     return [_painted(row) for row in rows]
@@ -87,7 +106,9 @@ def _painted(row: StatusLine) -> str:
     if row.part is LinePart.RESOURCE:
         return row.text[: row.state_at] + state(row.text[row.state_at :])
     label, text = row.text[:LABEL], row.text[LABEL:]
-    if row.label in {"job", "outcome"} or row.label.startswith("worker "):
+    if row.colour:
+        text = f"{row.colour}{text}{END}"
+    if row.label == "job" or row.label.startswith("worker "):
         text = state(text)
     if row.label == "next":
         text = f"{BOLD}{text}{END}"
@@ -103,8 +124,15 @@ def status_rows(
     *unbilled* is true on the local cloud; *wide* gives every worker a line; *drawn* adds a progress bar.
     """
     job, drawing = _job(status), _bar(status, width) if drawn else []
-    lines = [*job[:1], *drawing, *job[1:], *_cost(status, unbilled=unbilled), *_deadline(status)]
-    lines += [*_unclaimed(status), *_workers(status, wide=wide), *_sidecars(status), *_end(status)]
+    lines = [_State("state", state_text(status)), *job[:1], *drawing, *job[1:]]
+    lines += [
+        *_cost(status, unbilled=unbilled),
+        *_deadline(status),
+        *_unclaimed(status),
+        *_workers(status, wide=wide),
+        *_sidecars(status),
+        *_end(status),
+    ]
     if status.source.by != "cloud":
         age = span_text(status.source.age_s)
         lines.append(Field("as of", f"{age} ago, by {status.source.by} ({OLD_SNAPSHOT})"))
@@ -112,7 +140,12 @@ def status_rows(
         StatusLine(_head(status), LinePart.HEAD),
         *_resources(status.resources, width),
         *(
-            StatusLine(text, LinePart.FIELD, "" if number else line.label)
+            StatusLine(
+                text,
+                LinePart.FIELD,
+                "" if number else line.label,
+                colour=colour_of(status.state) if isinstance(line, _State) else "",
+            )
             for line in lines
             for number, text in enumerate(wrapped([line.aligned()], width, " " * LABEL))
         ),
@@ -128,8 +161,8 @@ def _resources(rows: Sequence[ResourceStatus], width: int) -> Iterator[StatusLin
 
 
 def _head(status: DeploymentStatus) -> str:
-    if status.deleted_at:
-        return f"{status.name}  deleted with its data"
+    if status.state is DeploymentState.DELETED:
+        return status.name
     count = status.preemptions
     number = f"TPU #{status.incarnation}, " if status.incarnation else ""
     return f"{status.name}  {number}{count} preemption{'' if count == 1 else 's'}"
@@ -137,7 +170,7 @@ def _head(status: DeploymentStatus) -> str:
 
 def _bar(status: DeploymentStatus, width: int) -> list[Field]:
     """Return a bar if the last step is known, else no line."""
-    share = share_done(status)
+    share = None if status.state.without_tpu else share_done(status)
     size = min(BAR, max(10, (width or WIDTH) - LABEL - 10))
     return [] if share is None else [Field("", f"{bar(share, size, blocks=draws_blocks())} {share:.0%}")]
 
@@ -177,14 +210,15 @@ def _cost(status: DeploymentStatus, *, unbilled: bool) -> list[Field]:
         missing = ", ".join(status.unpriced)
         least = f"at least {usd_text(status.cost_usd)} so far"
         return [Field("cost", f"{least}{limit}; no price is known for: {missing}")]
-    return [Field("cost", f"about {usd_text(status.cost_usd)} so far (an estimate, {billed}){limit}")]
+    sum_text = usd_range_text(status.cost_usd, status.cost_most_usd)
+    return [Field("cost", f"about {sum_text} so far (an estimate, {billed}){limit}")]
 
 
 def _limit(status: DeploymentStatus) -> str:
-    """Return how much of the budget is spent, "" without one."""
+    """Return the budget, which the higher sum uses up; "" without one."""
     if status.budget_usd is None:
         return ""
-    return f"; by the highest prices {status.cost_most_usd:.2f} of {status.budget_usd:g} USD"
+    return f"; the budget of {status.budget_usd:g} USD counts the higher sum"
 
 
 def _unclaimed(status: DeploymentStatus) -> list[Field]:
@@ -248,8 +282,6 @@ def _end(status: DeploymentStatus) -> list[Field]:
     cure = _loop_cure(status)
     if cure and status.auto_delete:
         lines.append(Field("auto-delete", status.auto_delete))
-    if status.outcome:
-        lines.append(Field("outcome", status.outcome))
     when = status.look_in_s
     wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
     after = f" ({wait})" if wait else " (when tpuctl watch runs)" if not status.outcome else ""
@@ -261,8 +293,6 @@ def _end(status: DeploymentStatus) -> list[Field]:
         again = f"; checks again {wait}" if wait else ""
         does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{again}"
         lines.append(Field("next", does))
-    if status.outcome == "unclaimed":
-        lines.append(Field("reason", status.reason))
     if status.outcome in {"done", "unclaimed"} and not status.next_steps:
         lines += _after(status.resources, unclaimed=status.outcome == "unclaimed")
     if status.ttl_remaining_s is not None:
@@ -271,18 +301,14 @@ def _end(status: DeploymentStatus) -> list[Field]:
 
 
 def _start(status: DeploymentStatus) -> str:
-    """Return what is left of a deployment that is not up, and how to start it."""
-    there = {row.kind for row in status.resources if row.state != "absent"}
-    if there - {"bucket"}:
-        return "not up: tpuctl down deletes the machines that are left, tpuctl up starts the job again"
-    if status.deleted_at:
-        return "the deployment was deleted with its data; tpuctl up starts over"
-    if there:
-        return (
-            "there are no machines; the data in the bucket is kept. To continue: tpuctl up; "
-            "to delete it too: tpuctl down --delete-data"
-        )
-    return "not up yet; to start it: tpuctl up"
+    """Return how a deployment that is not up goes on."""
+    if status.state is DeploymentState.LEFT_OVER:
+        return "tpuctl down deletes the machines that are left, tpuctl up starts the job again"
+    if status.state is DeploymentState.DELETED:
+        return "tpuctl up starts over"
+    if status.state is DeploymentState.DOWN:
+        return "tpuctl up goes on; tpuctl down --delete-data deletes the data in the bucket too"
+    return "tpuctl up starts it"
 
 
 def _after(rows: Sequence[ResourceStatus], *, unclaimed: bool) -> list[Field]:

@@ -20,16 +20,16 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.status.text import checkpoint_text, eta_text, job_text, phase_text, step_text
 from orchestrator.app.status.top import DeploymentRow, Deployments
 from orchestrator.cli.console import columns, print_json, put, say
-from orchestrator.cli.views.paint import state, wants_colour
+from orchestrator.cli.views.paint import END, colour_of, wants_colour
 from orchestrator.cli.views.redraw import EVERY, redraws, repeat
 from orchestrator.cli.views.status import WIDTH, painted, status_rows
 from orchestrator.clock import SystemClock
 from orchestrator.domain.status import DeploymentStatus
-from orchestrator.domain.text.amounts import usd_text
+from orchestrator.domain.text.amounts import usd_range_text
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
-TITLES = ("deployment", "state", "job", "checkpoint", "preempted", "cost")
+TITLES = ("deployment", "state", "job", "checkpoint", "preempted", "cost in USD")
 HELP = "up/down: select   Enter: details   s: sort   r: reverse   q: quit"
 HELP_DETAILS = "Esc: back   up/down: next deployment   q: quit"
 NAMES = {"\x1b[A": "up", "\x1bOA": "up", "k": "up", "\x1b[B": "down", "\x1bOB": "down", "j": "down",
@@ -95,7 +95,7 @@ class Browser:
 
     def _key(self, row: DeploymentRow) -> tuple[Any, ...]:
         known = row.status
-        figures = {"preempted": known and known.preemptions, "cost": known and known.cost_usd}
+        figures = {"preempted": known and known.preemptions, TITLES[-1]: known and known.cost_usd}
         title = TITLES[self.sort]
         # Unknown values sort first, and texts are not compared as numbers.
         figure = figures.get(title)
@@ -219,7 +219,12 @@ def _table(
     for number, row in enumerate(rows):
         name, word, *rest = (clean(cell) for cell in _cells(row))
         sign = ("> " if number == cursor else "  ") if browser else ""
-        cells = [Text(sign + name), Text.from_ansi(state(word)), *map(Text, rest)]
+        paint = colour_of(row.status.state) if row.status else ""
+        cells = [
+            Text(sign + name),
+            Text.from_ansi(f"{paint}{word}{END}" if paint else word),
+            *map(Text, rest),
+        ]
         shown.add_row(*(cells[column] for column in columns_of), style="reverse" if number == cursor else "")
     return shown
 
@@ -249,14 +254,18 @@ def _cells(row: DeploymentRow) -> tuple[str, ...]:
         return row.name, row.word or "-", "-", "-", "-", "-"
     return (
         row.name, row.word or "-", _brief(body), checkpoint_text(body, step="") or "-",
-        str(body.preemptions), usd_text(body.cost_usd),
+        str(body.preemptions), usd_range_text(body.cost_usd, body.cost_most_usd).removesuffix(" USD"),
     )  # fmt: skip
 
 
 def _brief(body: DeploymentStatus) -> str:
     """Return the job's progress without what the state column shows, so that a row fits one line."""
     phase = phase_text(body)
-    parts = ("" if phase in {"run", "done"} else phase, step_text(body), eta_text(body))
+    parts = (
+        "" if phase in {"run", "done"} or body.state.without_tpu else phase,
+        step_text(body),
+        eta_text(body),
+    )
     return ", ".join(part for part in parts if part) or "-"
 
 
