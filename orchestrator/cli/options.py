@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from orchestrator.app.context.choice import Choice
+from orchestrator.cli.console import approved, forget_typed_ahead
 from orchestrator.errors import AuthError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -248,8 +249,7 @@ DELETE_DATA = "The data cannot be brought back."
 def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
     """Ask for a confirmation on the terminal; "no" exits with status 1."""
     must_answer(yes=yes, flag=flag, asks=question)
-    # On stderr, since stdout may be piped.
-    if yes or click.confirm(question, err=True):
+    if yes or approved(question):
         return
     click.echo("nothing was changed", err=True)
     raise click.exceptions.Exit(1)
@@ -258,12 +258,12 @@ def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
 def confirm_name(name: str, question: str, *, yes: bool) -> None:
     """Ask on the terminal to type *name*, where a "yes" is too quick; any other text exits with status 1."""
     must_answer(yes=yes, asks=question)
-    if (
-        yes
-        # No default, so that an empty line is a no.
-        or click.prompt(f"{question} Type '{name}' to confirm", err=True, default="", show_default=False)
-        == name
-    ):
+    if yes:
+        return
+    forget_typed_ahead()
+    # No default, so that an empty line is a no.
+    asked = f"{question} Type '{name}' to confirm"
+    if click.prompt(asked, err=True, default="", show_default=False) == name:
         return
     click.echo(f"nothing was changed: the answer was not '{name}'", err=True)
     raise click.exceptions.Exit(1)

@@ -143,6 +143,12 @@ class Catalog:
         """Return the types that the TPU API serves, in the order of the table."""
         return tuple(name for name, kind in self.accelerators.items() if kind.tpu_api)
 
+    def generation(self, name: str) -> str:
+        """Return the generation of that name (v5e), or whose types begin with it (v5litepod); "" for none."""
+        kinds = (self.accelerators[one] for one in self.served())
+        names = ((kind.generation, kind.type.partition("-")[0]) for kind in kinds)
+        return next((found for found, family in names if name.lower() in {found, family}), "")
+
     def zones_of(self, accelerator_type: str) -> tuple[str, ...]:
         """Return the zones that list the type."""
         return tuple(zone for zone, types in self.zones.items() if accelerator_type in types)

@@ -32,9 +32,9 @@ class PricedZones:
         return {**body, **prices}
 
 
-def priced_zones(catalog: Catalog, tpu_type: str = "") -> tuple[PricedZones, ...]:
-    """Return the zones of all types, by generation and region, or those of *tpu_type*."""
-    kinds = [one for one in catalog.accelerators.values() if tpu_type in {"", one.type}]
+def priced_zones(catalog: Catalog, wanted: str = "") -> tuple[PricedZones, ...]:
+    """Return the zones of all types, by generation and region, or those of the *wanted* type or generation."""
+    kinds = [one for one in catalog.accelerators.values() if wanted in {"", one.type, one.generation}]
     regions: dict[tuple[str, str], set[str]] = defaultdict(set)
     for one in kinds:
         for zone in catalog.zones_of(one.type):

@@ -35,6 +35,22 @@ def test_of_one_type_each_zone_has_the_price_an_hour(capsys):
     assert f"{usd:.2f}" in next(line for line in out.splitlines() if "us-central1-a" in line)
 
 
+@pytest.mark.parametrize("word", ["v5e", "V5E", "v5litepod"])
+def test_a_generation_has_its_types_and_its_zones(word, capsys):
+    """People know the generation before they know a type of it; no other generation is listed."""
+    code, out, _ = here(capsys, "zones", word)
+    catalog = load_catalog()
+    assert code == 0
+    for name in catalog.served():
+        assert (f"{name}," in out or f"{name}\n" in out) == (catalog.accelerators[name].generation == "v5e")
+    for zone in catalog.zones_of("v5litepod-8"):
+        assert zone in out
+    assert "v6e" not in out
+    found = document(here(capsys, "zones", word, "--json")[1])
+    assert (found["type"], found["generation"]) == (None, "v5e")
+    assert {one["generation"] for one in found["offers"]} == {"v5e"}
+
+
 def test_programs_get_each_region_with_its_prices(capsys):
     """Per chip and hour; null where no table has one."""
     code, out, _ = here(capsys, "zones", "v3-8", "--json")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import say
+from orchestrator.cli.console import approved, say
 from orchestrator.cli.options import (
     DELETE_DATA,
     DELETE_MACHINES,
@@ -92,4 +92,4 @@ class _Questions:
             return True
         names = ", ".join(node.name for node in machines)
         with self._still.asking():
-            return not click.confirm(f"tpuctl has not made {names}. Delete it too?", err=True)
+            return not approved(f"tpuctl has not made {names}. Delete it too?")

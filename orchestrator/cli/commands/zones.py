@@ -9,23 +9,26 @@ from orchestrator.errors import UsageError
 @click.command("zones", cls=Command)
 @cloud_option
 @json_option
-@click.argument("tpu_type", metavar="[TYPE]", required=False)
-def command(tpu_type: str | None, cloud: str, as_json: bool) -> None:
+@click.argument("wanted", metavar="[TYPE]", required=False)
+def command(wanted: str | None, cloud: str, as_json: bool) -> None:
     """
     List the zones of TYPE with its price an hour, or of all types with the price of a chip. No network.
 
-    From the shipped tables, or the prices of `tpuctl prices refresh`. Whether a zone has one free, and what
-    your project's quota is, no table knows: `tpuctl doctor` shows the quota.
+    TYPE may also be a generation, such as v5e: its types, and its zones with the price of a chip. From the
+    shipped tables, or the prices of `tpuctl prices refresh`. Whether a zone has one free, and what your
+    project's quota is, no table knows: `tpuctl doctor` shows the quota.
     """
     from orchestrator.app.prices import catalog_for
     from orchestrator.cli.views import zones as view
     from orchestrator.domain.text.suggest import did_you_mean
 
     catalog = catalog_for(cloud)
-    if tpu_type is not None and tpu_type not in catalog.served():
+    tpu_type = wanted if wanted in catalog.served() else None
+    generation = "" if wanted is None or tpu_type else catalog.generation(wanted)
+    if wanted is not None and not tpu_type and not generation:
         raise UsageError(
-            f'"{tpu_type[:60]}" is not a type of the Cloud TPU API',
-            hint=did_you_mean(tpu_type, catalog.served()) or "all types: tpuctl zones",
+            f'"{wanted[:60]}" is not a type of the Cloud TPU API, nor a generation of them',
+            hint=did_you_mean(wanted, catalog.served()) or "all types: tpuctl zones",
             changed="nothing was changed",
         )
-    view.show(catalog, tpu_type or "", as_json=as_json)
+    view.show(catalog, tpu_type or "", generation, as_json=as_json)

@@ -279,7 +279,7 @@ KINDS: Mapping[str, Any] = {
         }],
     },
     "zones": {
-        "type": maybe(str), "date": str,
+        "type": maybe(str), "generation": maybe(str), "date": str,
         "offers": [{
             "generation": str, "types": [str], "zones": [str], "unlisted": [str],
             "spot_usd_chip_hour": maybe(float), "spot_most_usd_chip_hour": maybe(float),

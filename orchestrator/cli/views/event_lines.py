@@ -12,7 +12,7 @@ import click
 
 from orchestrator.app.context.reporter import Reporter, Style
 from orchestrator.cli import console
-from orchestrator.cli.console import talk
+from orchestrator.cli.console import approved, talk
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind
 from orchestrator.domain.text.amounts import counted_down, span_text, without_seconds
@@ -137,7 +137,7 @@ class EventPrinter(Reporter):
 
     def ask(self, question: str) -> None:
         """Ask for a confirmation on the terminal; "no" ends the command."""
-        click.confirm(question, err=True, abort=True)
+        approved(question, abort=True)
 
     def _is_due(self, event: Event) -> bool:
         """

@@ -6,7 +6,7 @@ import click
 
 from orchestrator.advice.selftest.compare import Topic
 from orchestrator.app.selftest.selftest import Prepared, SelfTested, json_lines, write_recording
-from orchestrator.cli.console import print_json, put, say
+from orchestrator.cli.console import approved, print_json, put, say
 from orchestrator.errors import LeftoverError
 
 
@@ -42,7 +42,7 @@ def offer_recording(done: SelfTested, file: Path, *, yes: bool, err: bool) -> No
         put(line, err=err)
     say(f"These {len(lines)} lines are all that the recording holds: shapes, no values. Nothing was sent.")
     # --yes only stores the file on this computer; nothing is ever sent.
-    if yes or click.confirm(f"Keep them in {file}?", err=True):
+    if yes or approved(f"Keep them in {file}?"):
         write_recording(done.run.recording, file)
         say(f"kept in {file}; docs/selftest.md says where to send it")
     else:

@@ -13,23 +13,25 @@ FEW = 8
 """Types of one generation that are named one by one."""
 
 
-def show(catalog: Catalog, tpu_type: str, *, as_json: bool) -> None:
-    """Print the zones of *tpu_type*, or of all types if it is empty."""
-    found = priced_zones(catalog, tpu_type)
+def show(catalog: Catalog, tpu_type: str, generation: str, *, as_json: bool) -> None:
+    """Print the zones of *tpu_type*, else of *generation*, or of all types if both are empty."""
+    found = priced_zones(catalog, tpu_type or generation)
     if as_json:
         print_json("zones", {
-            "type": tpu_type or None, "offers": [one.as_dict() for one in found],
+            "type": tpu_type or None, "generation": generation or None, "offers": [one.as_dict() for one in found],
             "date": catalog.dates["tpu_prices"],
         })  # fmt: skip
         return
     with page() as console:
-        render(catalog, tpu_type, found, console)
+        render(catalog, tpu_type, generation, found, console)
 
 
-def render(catalog: Catalog, tpu_type: str, found: tuple[PricedZones, ...], console: Console) -> None:
+def render(
+    catalog: Catalog, tpu_type: str, generation: str, found: tuple[PricedZones, ...], console: Console
+) -> None:
     """Print zones and prices on *console*; the price is that of *tpu_type*, or of a chip if it is empty."""
     kind, width = catalog.accelerator(tpu_type), min(WIDTH, console.width)
-    for line in [_of_type(kind, catalog)] if kind else _types(catalog):
+    for line in [_of_type(kind, catalog)] if kind else _types(catalog, generation):
         for part in wrapped([line], width, " " * 7):
             console.print(Text(part, overflow="fold"), width=width)
     console.print()
@@ -51,16 +53,18 @@ def _of_type(kind: Accelerator, catalog: Catalog) -> str:
     return f"{kind.type}: {chips} ({kind.topology}), {workers}{image}"
 
 
-def _types(catalog: Catalog) -> list[str]:
-    """Return a line for each generation with its types, the smallest first."""
+def _types(catalog: Catalog, wanted: str) -> list[str]:
+    """Return a line for each generation with its types, the smallest first; all types of the *wanted* one."""
     types: dict[str, list[Accelerator]] = {}
     for name in catalog.served():
         kind = catalog.accelerators[name]
         types.setdefault(kind.generation, []).append(kind)
     lines = []
     for generation, kinds in types.items():
+        if wanted not in {"", generation}:
+            continue
         names = [one.type for one in sorted(kinds, key=lambda one: one.chips)]
-        shown = ", ".join(names) if len(names) <= FEW else f"{', '.join(names[:3])} ... {names[-1]}"
+        shown = ", ".join(names) if wanted or len(names) <= FEW else f"{', '.join(names[:3])} ... {names[-1]}"
         lines.append(f"{generation:<6} {shown}")
     return lines
 
