@@ -30,7 +30,6 @@ from orchestrator.agent.pace import HEARTBEATS
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.telemetry.event_files import BucketEvents
 from orchestrator.agent.threads import Pause, Repeater, say
-from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.json_values import whole_number
 from orchestrator.contract.machine_errors import AgentError, FencedError, UnsafeError
 from orchestrator.contract.preemption_notice import SUCCESSOR_WAITS
@@ -143,9 +142,7 @@ class Agent:
                 if ending is not None:
                     return ending
             if outcome.verdict in (JobVerdict.FAILED, JobVerdict.EXCUSED):
-                parts.log.line(
-                    agent_line(f"attempt {attempt.attempt} {outcome.verdict.value}: {outcome.reason}")
-                )
+                parts.log.say(f"attempt {attempt.attempt} {outcome.verdict.value}: {outcome.reason}")
                 attempt = self._restarts.attempt_after(attempt, outcome, counted=True)
             else:
                 attempt = parts.patiently("read the gang's attempt", partial(self._later_attempt, attempt))
@@ -313,7 +310,7 @@ class Agent:
         if ending.kind is EndingKind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
         self._finish.before(ending)
-        parts.log.line(agent_line(f"{ending.kind.value}: {ending.reason}"))
+        parts.log.say(f"{ending.kind.value}: {ending.reason}")
         for thread in self._threads:
             # From here on no other thread may change the report.
             thread.end()

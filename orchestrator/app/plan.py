@@ -44,8 +44,8 @@ class Foreseen:
     """
     A plan and its context.
 
-    *state* is that of the deployment now, None if nobody was asked. *from_cloud* means that existing resources
-    were observed; *checked* is set otherwise. *out* is the file that the plan was written to.
+    *state* is that of the deployment now, None if the cloud was not asked. *from_cloud* means that existing
+    resources were observed; *checked* is set otherwise. *out* is the file that the plan was written to.
     """
 
     shown: Preview

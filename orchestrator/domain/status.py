@@ -24,8 +24,8 @@ class DeploymentState(Enum):
     """
     Name the state of a deployment, which every command shows by the same `phrase`.
 
-    The value is what `--json` prints. TPU_LOST and NO_TPU: nobody is there to request one; REPLACING: a watcher
-    does. LEFT_OVER: the deployment is not up, and machines of it exist. DOWN: it was up, and has none.
+    The value is what `--json` prints. TPU_LOST and NO_TPU: no watcher runs that would request one; REPLACING:
+    one does. REMAINING: the deployment is not up, and machines of it exist. DOWN: it was up, and has none.
     """
 
     NOT_UP = "not-up"
@@ -41,7 +41,7 @@ class DeploymentState(Enum):
     FAILED = "failed"
     SPENT = "spent"
     REFUSED = "refused"
-    LEFT_OVER = "left-over"
+    REMAINING = "machines-remain"
     DOWN = "down"
     DELETED = "deleted"
     UNKNOWN = "unknown"
@@ -65,7 +65,7 @@ _PHRASES = {
     DeploymentState.REPLACING: "replacing its TPU",
     DeploymentState.UNCLAIMED: "ended, no checkpoint",
     DeploymentState.SPENT: "budget or ttl used up",
-    DeploymentState.LEFT_OVER: "machines left over",
+    DeploymentState.REMAINING: "machines remain",
     DeploymentState.DOWN: "down, data kept",
     DeploymentState.DELETED: "deleted with its data",
     DeploymentState.UNKNOWN: "not known",

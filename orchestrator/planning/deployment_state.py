@@ -51,7 +51,7 @@ def _not_up(world: World, record: Record, plan: Plan, *, deleted: bool) -> Deplo
     if deleted:
         return DeploymentState.DELETED
     if world.known_nodes or isinstance(world.vm, Present):
-        return DeploymentState.LEFT_OVER
+        return DeploymentState.REMAINING
     if isinstance(world.nodes, Unknown) or isinstance(world.vm, Unknown):
         return DeploymentState.UNKNOWN
     # What has come of the job is worth more than that its machines are gone.

@@ -6,7 +6,15 @@ import pytest
 
 from orchestrator.agent.interrupts import EndingKind
 from orchestrator.cli.views.logs import JobLines
-from orchestrator.contract.agent_lines import ENDINGS, agent_line, attempt_line, begins_attempt, ends_agent
+from orchestrator.contract.agent_lines import (
+    ENDINGS,
+    agent_line,
+    agent_lines,
+    attempt_text,
+    begins_attempt,
+    ends_agent,
+    is_agent_line,
+)
 
 LOST = "--- TPU #1 was lost here; the last lines that it wrote may be lost with it ---"
 
@@ -21,7 +29,9 @@ def printed(capsys, *shown, as_json=False, numbered=False):
 
 def start(incarnation, attempt=1):
     """Return the line before a start of the job."""
-    return attempt_line(incarnation, 0, attempt, "resume from step 780", "checkpoint complete: manifest")
+    return agent_line(
+        attempt_text(incarnation, 0, attempt, "resume from step 780", "checkpoint complete: manifest")
+    )
 
 
 def test_a_machine_is_called_as_everywhere():
@@ -32,6 +42,20 @@ def test_a_machine_is_called_as_everywhere():
     assert begins_attempt(old)
     assert not begins_attempt(LOST)
     assert not begins_attempt("TPU #3, worker 0, attempt 1: printed by the job")
+
+
+def test_a_line_of_the_agent_fits_80_columns():
+    """A long one goes on in the next line, and each part is the agent's; a path is never cut."""
+    path = "/opt/" + "a" * 90
+    for text in (
+        attempt_text(12, 15, 3, "start from the beginning", "no checkpoint yet"),
+        f"it is in {path} now",
+    ):
+        lines = agent_lines(text)
+        assert " ".join(line[4:-4] for line in lines) == text
+        assert all(is_agent_line(line) for line in lines)
+        assert all(len(line) <= 80 or path in line for line in lines)
+    assert begins_attempt(agent_lines(attempt_text(12, 15, 3, "resume from step 7", "x" * 60))[0])
 
 
 def test_each_way_in_which_an_agent_ends_is_known():

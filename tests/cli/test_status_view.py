@@ -119,7 +119,7 @@ def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
 @pytest.mark.parametrize(
     ("state", "step", "meaning"),
     [
-        ("tpu-lost", 110, "TPU lost, no watcher: nobody requests a new TPU, so the job does not resume"),
+        ("tpu-lost", 110, "TPU lost, no watcher: no new TPU is requested, so the job does not resume"),
         ("replacing", 110, "replacing its TPU: a new one is requested; the job resumes from step 110"),
         (
             "replacing", None,

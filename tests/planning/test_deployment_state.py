@@ -45,7 +45,7 @@ CASES = {
     "before up": (NEVER, {**GONE, "bucket": Absent()}, "not-up"),
     "after down": (DOWN, GONE, "down"),
     "after down, which could not list": (DOWN, {**GONE, "vm": Unknown("503")}, "unknown"),
-    "after a down that left machines": (DOWN, {}, "left-over"),
+    "after a down that left machines": (DOWN, {}, "machines-remain"),
     "after down of a job that was done": (replace(DOWN, outcome=Outcome.DONE), GONE, "done"),
 }  # fmt: skip
 
@@ -66,7 +66,7 @@ def test_the_state_is_that_of_the_world(case):
     assert state_of(was, shown).value == value
 
 
-def test_without_a_watcher_nobody_requests_a_tpu():
+def test_without_a_watcher_no_tpu_is_requested():
     """A lost TPU, and a request that nobody repeats, are told apart from those that are being replaced."""
     assert state_of(record(), LOST, watched=False) is DeploymentState.TPU_LOST
     was, shown, _ = CASES["a first request that waits"]

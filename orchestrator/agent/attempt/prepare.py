@@ -16,7 +16,6 @@ from orchestrator.agent.machine.venv import own_python
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import say
-from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.bucket.manifest import is_plain
 from orchestrator.contract.bucket.unclaimed_manifest import SavedPlace, UnclaimedFile, outputs_before
 from orchestrator.contract.formats.outputs import outputs_in
@@ -136,4 +135,4 @@ def restore_outputs(parts: Parts) -> None:
             continue
         count += 1
     shutil.rmtree(str(temporary), ignore_errors=True)
-    parts.log.line(agent_line(f"{count} outputs of earlier machines are back"))
+    parts.log.say(f"{count} outputs of earlier machines are back")

@@ -30,7 +30,7 @@ from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of, with_last_line
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import Task, say
-from orchestrator.contract.agent_lines import agent_line, attempt_line
+from orchestrator.contract.agent_lines import attempt_text
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
@@ -136,7 +136,7 @@ class AttemptRunner:
             f"{why}, with the Python packages of an earlier machine: they are removed, and setup runs again"
         )
         say(note)
-        self._parts.log.line(agent_line(note))
+        self._parts.log.say(note)
         self._parts.patiently("remove the packages", self._parts.caches.discard)
 
     def _wait(self, task: Task[T]) -> T:
@@ -155,7 +155,7 @@ class AttemptRunner:
             return None
         self._parts.status.set(phase="setup", message="")
         self._parts.status.time("setup_began")
-        self._parts.log.line(agent_line(f"setup runs, for code {settings.bundle[:12]}"))
+        self._parts.log.say(f"setup runs, for code {settings.bundle[:12]}")
         outcome = self._run_command(
             attempt, settings.setup, for_setup(job_environ(self._parts, attempt, self._restored.path))
         )
@@ -174,19 +174,19 @@ class AttemptRunner:
         secrets = parts.patiently("read the secrets", parts.secrets.read)
         number = f"{'save' if self._restored.counted else 'step'} {attempt.resume_step}"
         origin = "start from the beginning" if attempt.resume_step is None else f"resume from {number}"
-        parts.log.line(
-            attempt_line(settings.incarnation, settings.worker, attempt.attempt, origin, attempt.reason)
+        parts.log.say(
+            attempt_text(settings.incarnation, settings.worker, attempt.attempt, origin, attempt.reason)
         )
         for note in self._restored.notes:
             say(note)
-            parts.log.line(agent_line(note))
+            parts.log.say(note)
         if self._restored.path:
             also = "a script may also read this path from TPUCTL_RESUME"
-            parts.log.line(agent_line(f"its checkpoint is {self._restored.path} ({also})"))
+            parts.log.say(f"its checkpoint is {self._restored.path} ({also})")
         found = obstacles()
         for note in found:
             say(note)
-            parts.log.line(agent_line(note))
+            parts.log.say(note)
         parts.status.set(phase="run", starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
         self._save_record(starts=self.record.starts + 1)
         # Reported before the start: a machine that loses its disk learns from the bucket that the job had started.

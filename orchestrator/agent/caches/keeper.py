@@ -40,7 +40,6 @@ from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.agent.threads import each
-from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.bucket.limits import IN_MEMORY
 from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
@@ -177,7 +176,7 @@ class CacheKeeper:
         body = {"key": cache.key, "times": times, "generation": made, "restored": bool(known.get("restored"))}
         self._caches.remember(cache.name, {**body, "files": files, "manifest": json.loads(manifest.text())})
         size = f"{manifest.unpacked / 1e6:,.0f} MB, compressed to {manifest.stored / 1e6:,.0f} MB"
-        self._log.line(agent_line(f"{cache.title} are kept for the next machine: {size}"))
+        self._log.say(f"{cache.title} are kept for the next machine: {size}")
         self._retain()
 
     def _packed(self, cache: Cache, files: List[CacheFile]) -> List[PackedPiece]:

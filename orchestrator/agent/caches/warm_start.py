@@ -34,7 +34,6 @@ from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.agent.threads import each, say
-from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.replacing import write_atomically
 
@@ -283,7 +282,7 @@ class Caches:
 
     def _note(self, text: str) -> None:
         say(text)
-        self._log.line(agent_line(text))
+        self._log.say(text)
 
 
 def largest_first(pieces: Sequence[Piece]) -> List[Tuple[int, Piece]]:

@@ -15,8 +15,8 @@ def _consequence(status: DeploymentStatus) -> str:
     resumes = "begins again, since nothing was saved" if step is None else f"resumes from step {step}"
     return {
         DeploymentState.PREEMPTING: "the job saves its work",
-        DeploymentState.TPU_LOST: "nobody requests a new TPU, so the job does not resume",
-        DeploymentState.NO_TPU: "nobody requests one, so the job does not start",
+        DeploymentState.TPU_LOST: "no new TPU is requested, so the job does not resume",
+        DeploymentState.NO_TPU: "none is requested, so the job does not start",
         DeploymentState.REPLACING: f"a new one is requested; the job {resumes}",
         DeploymentState.RESUMING: f"the job {resumes}",
     }.get(status.state, "")

@@ -46,7 +46,7 @@ def follow(choice: Choice, clock: Clock, newest: Callable[[], DeploymentStatus],
         body = newest()
         # The outcome alone is not the end: machines that are still being deleted are billed.
         over = bool(body.outcome) and not body.next_steps
-        # One that is down may be awaited here until somebody brings it up.
+        # A deployment that is down from the start may be brought up while this waits.
         over |= body.state is DeploymentState.DELETED or (was_up and body.state is DeploymentState.DOWN)
         was_up |= body.up
         return (body.as_dict() if choice.as_json else body), over

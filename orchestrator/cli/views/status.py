@@ -302,7 +302,7 @@ def _end(status: DeploymentStatus) -> list[Field]:
 
 def _start(status: DeploymentStatus) -> str:
     """Return how a deployment that is not up goes on."""
-    if status.state is DeploymentState.LEFT_OVER:
+    if status.state is DeploymentState.REMAINING:
         return "tpuctl down deletes the machines that are left, tpuctl up starts the job again"
     if status.state is DeploymentState.DELETED:
         return "tpuctl up starts over"
