@@ -17,7 +17,7 @@ from orchestrator.config.others.conversion import Conversion
 from orchestrator.config.others.recognise import convert
 from orchestrator.config.schema import SCHEMA_FILE, json_schema
 from orchestrator.config.starter import init_text
-from orchestrator.domain.text.suggest import did_you_mean
+from orchestrator.domain.text.suggest import did_you_mean, join
 from orchestrator.errors import UsageError
 
 REQUIREMENTS = "requirements.txt"
@@ -32,8 +32,11 @@ _WHERE_TO_SAVE = tuple(
     for joint in ("_", "-")
 )  # fmt: skip
 """Flags of a program that take the folder for its checkpoints, the most telling first."""
-_BY_MACHINE = frozenset({"torch", "torch-xla", "torchvision", "jax", "jaxlib", "tensorflow"})
-"""Packages of which a TPU needs another build than the one that the plain name brings."""
+_FOR_TPU = {
+    "torch": "torch", "torch-xla": "torch_xla[tpu]", "torchvision": "torchvision", "jax": "jax[tpu]",
+    "jaxlib": "jax[tpu]", "tensorflow": "tensorflow-tpu",
+}  # fmt: skip
+"""Packages of which a TPU needs another build than the one that the plain name brings, and that build's name."""
 
 
 def write_first_files(
@@ -76,9 +79,21 @@ def _for_what_is_there(folder: Path, name: str, *, everything: bool) -> str:
     first = functools.partial(first, command=command, why_command=_why(command)) if command else first
     text = first(setup=setup)
     missing = None if setup else missing_packages(read(text.encode(), FILE_NAME, environ={}), facts)
-    if missing is None or missing.installs or not missing.where or _BY_MACHINE & missing.where.keys():
+    if missing is None or missing.installs:
         return text
-    return first(setup=missing.command)
+    for_tpu = sorted(_FOR_TPU.keys() & missing.where.keys())
+    questions = [
+        f"Which package has the module {name}, imported in {where}? Install it here too."
+        for name, where in sorted(missing.strange.items())
+    ]
+    if for_tpu:
+        questions.insert(0, f"Is this the build of {join(for_tpu, 'and')} for your TPU and its Python?")
+        others = [word for word in missing.command.split() if word not in _FOR_TPU]
+        command = " ".join([*others, *dict.fromkeys(_FOR_TPU[name] for name in for_tpu)])
+        return first(why_setup=" ".join(questions), setup_to_check=command)
+    if missing.where:
+        return first(setup=missing.command, why_setup=" ".join(questions))
+    return first(why_setup=" ".join(questions), setup_to_check="pip install ...") if questions else text
 
 
 def _why(command: str) -> str:

@@ -42,16 +42,16 @@ FIRST_TYPE = "v5litepod-4"
 
 ORDER = ("name", "project", "tpu", "vm", "bucket", "job", "service_account", "watch")
 FIRST_SETTINGS = frozenset({
-    "name", "project", "tpu.type", "tpu.zones", "tpu.spot", "job.command", "job.setup", "job.env",
-    "job.checkpoint.keep", "job.checkpoint.every", "job.target_steps", "watch.budget_usd", "watch.ttl",
+    "name", "project", "tpu.type", "tpu.zones", "job.command", "job.setup", "job.target_steps", "watch.budget_usd",
+    "watch.ttl",
 })  # fmt: skip
 """Settings that the short file shows, beside those that are given: what people ask for at their first job."""
 SHELL = frozenset({"job.command", "job.setup"})
 """Settings that a shell runs: written without quotes of YAML, as a block if they have quotes or signs."""
 SAVES = "It must save to $TPUCTL_CHECKPOINT_DIR, and go on from its newest save there."
 GUESSED_ZONE = "A guess: the cheapest documented zone. tpuctl doctor shows where you have quota."
-TYPES = "Types, zones, prices: tpuctl zones, docs/zones.md. Compare: tpuctl plan --set tpu.type=v6e-1"
-_WIDTH = 96
+TYPES = "Types, zones, prices: tpuctl zones, docs/zones.md."
+_WIDTH = 80
 _PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
 _SIMPLE = re.compile(r"[A-Za-z][-\w./]*( [-\w./]+)+", re.ASCII)
 """A command that is the same text in YAML; of several words, so never a word such as `true`."""
@@ -67,6 +67,8 @@ def init_text(
     project: str | None = None,
     command: str = "",
     setup: str = "",
+    why_setup: str = "",
+    setup_to_check: str = "",
     why_command: str = "An example: write your own.",
     everything: bool = False,
 ) -> str:
@@ -74,7 +76,8 @@ def init_text(
     Return a deployment file with the description of each setting; defaults are commented out.
 
     It has the settings of FIRST_SETTINGS, or with *everything* all of them.
-    *command* and *setup* take the place of a blank recipe's; *why_command* says where that command is from.
+    *command* and *setup* take the place of a blank recipe's; *why_command* says where that command is from,
+    *why_setup* asks what is not known about the setup. *setup_to_check* is shown as a comment, to be decided.
     Without *tpu_type* it is one that a new project may have, without *zone* the cheapest documented one. Raise
     UsageError for an unknown recipe, and ConfigError when name, type, zone or project do not fit: what is
     returned validates.
@@ -99,8 +102,17 @@ def init_text(
     shown = settings().keys() if everything else FIRST_SETTINGS | values.keys()
     notes = {"tpu.type": TYPES}
     if recipe == "blank":
-        notes |= {"tpu.zones": "" if zone else GUESSED_ZONE, "job.command": f"{why_command} {SAVES}"}
-    text = "\n".join(_file(_Draft(values, shown, notes))) + "\n"
+        notes |= {
+            "tpu.zones": "" if zone else GUESSED_ZONE,
+            "job.command": f"{why_command} {SAVES}",
+            "job.setup": why_setup,
+        }
+    text = (
+        "\n".join(
+            _file(_Draft(values, shown, notes, {"job.setup": setup_to_check} if setup_to_check else {}))
+        )
+        + "\n"
+    )
     # Without variables: the file must not be valid in this terminal only.
     read(text.encode(), FILE_NAME, environ={})
     return text
@@ -126,6 +138,8 @@ class _Draft:
     values: Mapping[str, Any]
     shown: Collection[str]
     notes: Mapping[str, str]
+    proposed: Mapping[str, str]
+    """Values that are shown as comments."""
 
     def shows(self, key: str) -> bool:
         """Say whether a setting, or one of its section, is shown."""
@@ -140,10 +154,10 @@ def _file(draft: _Draft) -> Iterator[str]:
     yield f"# yaml-language-server: $schema={SCHEMA_FILE}"
     yield "#"
     yield "# A deployment of tpuctl. What is commented out shows the default."
-    yield "# Any setting can be given for one run: --set tpu.spot=false, or TPUCTL_TPU__SPOT=false."
+    yield "# For one run: --set tpu.spot=false, or the variable TPUCTL_TPU__SPOT=false."
     if len(draft.shown) < len(settings()):
-        yield "# These are the settings of a first job. All of them: tpuctl config show --all, docs/tpuctl-yaml.md,"
-        yield "# or a new file by tpuctl init --all-settings."
+        yield "# These are the settings of a first job. All of them: docs/tpuctl-yaml.md,"
+        yield "# tpuctl config show --all, or a new file by tpuctl init --all-settings."
     # A fleet needs another kind of file, described in docs/fleet.md.
     keys = [name for name in keys_in("") if name != "fleet" and draft.shows(name)]
     for key in sorted(keys, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
@@ -157,8 +171,8 @@ def _setting(key: str, draft: _Draft, indent: str, *, off: bool) -> Iterator[str
     given = draft.gives(key)
     lead = "# " if off or not given else ""
     margin = f"# {indent}" if off else indent
-    yield from (f"{margin}# {line}" for line in wrap(describe(key), _WIDTH - len(margin)))
-    yield from (f"{margin}# {line}" for line in wrap(draft.notes.get(key, ""), _WIDTH - len(margin)))
+    for text in (describe(key), draft.notes.get(key, "")):
+        yield from (f"{margin}# {line}" for line in _comment(text, _WIDTH - len(f"{margin}# ")))
     start = f"# {indent}" if off else f"{indent}{lead}"
     if setting.section and not given and setting.default in setting.words:
         yield f"{start}{setting.name}: {setting.default}"
@@ -178,8 +192,8 @@ def _setting(key: str, draft: _Draft, indent: str, *, off: bool) -> Iterator[str
             lines = _setting(f"{key}.{name}", draft, f"{indent}  ", off=off or not given)
             yield from (_shift(line, indent) if not off and not given else line for line in lines)
         return
-    value = draft.values.get(key, setting.default)
-    if given and key in SHELL and _SIMPLE.fullmatch(value):
+    value = draft.values.get(key, draft.proposed.get(key, setting.default))
+    if key in SHELL and value and _SIMPLE.fullmatch(value):
         yield f"{start}{setting.name}: {value}"
         return
     if given and key in SHELL and value.strip() == value and value.isprintable():
@@ -188,6 +202,12 @@ def _setting(key: str, draft: _Draft, indent: str, *, off: bool) -> Iterator[str
         yield f"{indent}  {value}"
         return
     yield f"{start}{setting.name}: {yaml_value(value)}"
+
+
+def _comment(text: str, width: int) -> list[str]:
+    """Wrap *text* so that no line begins like a setting, which would be taken for one that is commented out."""
+    glued = re.sub(r" (?=\w+: )", "\0", text)
+    return [line.replace("\0", " ") for line in wrap(glued, width, break_on_hyphens=False)]
 
 
 def _shift(line: str, indent: str) -> str:

@@ -176,7 +176,7 @@ class JobSpec:
     image: str = ""
     """Container image for setup and job, such as europe-docker.pkg.dev/P/R/train:1. Empty: no container."""
     run_on: Literal["tpu", "vm"] = "tpu"
-    """tpu: on every TPU worker. vm: on the VM, with the TPU's address in the environment as in 2020."""
+    """Where it runs. tpu: on every TPU worker. vm: on the VM, with the TPU's address as in 2020."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Extra variables; $TPUCTL_BUCKET and others are replaced. No secrets: they are stored as metadata."""
     secrets: Mapping[str, str] = field(default_factory=dict)

@@ -78,6 +78,42 @@ def test_init_fits_what_is_there(tmp_path: Path, files: dict[str, str], command:
     assert (job.command, job.setup) == (command, setup)
 
 
+@pytest.mark.parametrize(
+    ("program", "lines"),
+    [
+        (
+            "import cv2, yaml, lib\nfrom PIL import Image\nimport foo.bar",
+            [
+                "  # Which package has the module foo, imported in train.py:3? Install it here",
+                "  # too.",
+                "  setup: pip install opencv-python-headless pillow pyyaml",
+            ],
+        ),
+        (
+            "import foo, os",
+            [
+                "  # Which package has the module foo, imported in train.py:1? Install it here",
+                "  # too.",
+                "  # setup: pip install ...",
+            ],
+        ),
+        (
+            "import jax, numpy",
+            [
+                "  # Is this the build of jax for your TPU and its Python?",
+                '  # setup: "pip install numpy jax[tpu]"',
+            ],
+        ),
+    ],
+)
+def test_init_asks_for_what_it_does_not_know(tmp_path: Path, program: str, lines: list[str]) -> None:
+    """A module of no known package, and a package with a build for each chip, are no silent guess."""
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "lib.py").write_text("")
+    text = write_first_files(tmp_path, None, "mine").read_text()
+    assert "\n".join(lines) in text
+
+
 @pytest.mark.parametrize("recipe", [path.parent.name for path in EXAMPLES])
 def test_init_copies_a_recipe(recipe, tmp_path, capsys):
     """Every file of the example comes along, and --name renames the deployment."""

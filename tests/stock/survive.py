@@ -36,6 +36,11 @@ def fill_in(stage: Stage, name: str, **job: object) -> None:
             lambda _, k=key, v=value: f"  {k}: {json.dumps(v)}",
             text,
         )
+        if not count:
+            # A setting that the short file leaves out is written below its section.
+            text, count = re.subn(
+                r"(?m)^job:$", lambda _, k=key, v=value: f"job:\n  {k}: {json.dumps(v)}", text
+            )
         assert count == 1, f"{count} lines {key} in the file of init"
     path.write_text(text)
 

@@ -57,14 +57,12 @@ def gcloud(facts: Facts) -> ProbeAnswer:
 
 @check("locale", Group.COMPUTER)
 def locale(facts: Facts) -> ProbeAnswer:
-    """Look for a terminal that does not take UTF-8: names and logs may then show question marks."""
+    """Look for a terminal that does not take UTF-8: logs may then show other signs, and bars are drawn in ASCII."""
     encoding = facts.computer.encoding
     if encoding.lower().replace("-", "") in {"utf8", "utf8sig"}:
         return ok(encoding)
-    return warn(
-        f"the terminal's encoding is {encoding}" if encoding else "cannot detect the terminal's encoding",
-        "export LC_ALL=C.UTF-8",
-    )
+    # Nothing fails because of it, so it is no warning.
+    return ok(f"{encoding or 'not known'}: bars are drawn in ASCII (export LC_ALL=C.UTF-8 changes it)")
 
 
 @check("colour", Group.COMPUTER)

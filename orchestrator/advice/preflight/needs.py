@@ -85,14 +85,16 @@ class Missing:
     """
     Hold *where* each package is imported that nothing installs, and the *command* that would install them.
 
-    *installs* says that the job's shell lines install anything, *unsure* that one of these packages is
-    unknown here and may bring the missing ones.
+    *strange* are the modules, with their place, of which no table has the package. *installs* says that the
+    job's shell lines install anything, *unsure* that one of these packages is unknown here and may bring the
+    missing ones.
     """
 
     where: Mapping[str, str]
     command: str
     installs: bool
     unsure: bool
+    strange: Mapping[str, str]
 
 
 def missing_packages(spec: Spec, facts: SourceFacts) -> Missing | None:
@@ -110,15 +112,19 @@ def missing_packages(spec: Spec, facts: SourceFacts) -> Missing | None:
     runs = any(_INSTALLS.search(text) for _, text in shell)
     there = _provided(asked if runs else set(), spec)
     missing: dict[str, str] = {}
+    strange: dict[str, str] = {}
     for code, one in job.imports():
+        if one.sure and is_unknown(one, code, facts):
+            strange.setdefault(one.name.partition(".")[0], code.where(one.line))
         package = PACKAGES.get(one.name.partition(".")[0])
         if package and package not in there and one.sure and not is_local(one, code, facts):
             missing.setdefault(package, code.where(one.line))
     lists = sorted({found.file for found in facts.requirements})
-    command = f"pip install -r {lists[0]}" if lists else f"pip install {' '.join(sorted(missing))}"
+    named = sorted(HEADLESS.get(package, package) for package in missing)
+    command = f"pip install -r {lists[0]}" if lists else f"pip install {' '.join(named)}"
     # An unknown package may bring the missing one: a note, not a warning.
     unsure = bool(asked - set(PACKAGES.values()) - set(TWINS) - OTHERS - facts.projects)
-    return Missing(missing, command, runs, unsure)
+    return Missing(missing, command, runs, unsure, strange)
 
 
 @rule("hollow-resume", Level.WARN)
@@ -266,6 +272,9 @@ PACKAGES: Final = {
     "dotenv": "python-dotenv", "pydantic": "pydantic", "msgpack": "msgpack", "mlflow": "mlflow", "dask": "dask",
 }  # fmt: skip
 """Package of each module; a module that is missing here is not judged."""
+
+HEADLESS: Final = {"opencv-python": "opencv-python-headless"}
+"""What to install instead on a machine without a screen, which lacks the libraries of a window."""
 
 _HUB: Final = frozenset({"huggingface-hub", "requests", "tqdm", "pyyaml", "fsspec"})
 _HF: Final = frozenset({"numpy", "tokenizers", "safetensors", *_HUB})

@@ -133,16 +133,18 @@ class Session:
         address, fresh = ensure_running()
         if fresh:
             # Observing a deleted deployment must not leave a daemon running; with a machine in it the cloud stays.
-            atexit.register(self._stop_local)
-            self.reporter.say(f"local cloud started at {address.endpoint} (to stop it: tpuctl local stop)")
+            atexit.register(self._stop_local, address)
         return address
 
-    def _stop_local(self) -> None:
+    def _stop_local(self, started: Address) -> None:
+        """Stop the local cloud that this command has started, if it is idle; only what goes on is worth a line."""
         from orchestrator.emulator.control import stop_if_idle
 
         with suppress(TpuctlError, OSError):
-            if stop_if_idle():
-                self.reporter.say("the local cloud had nothing left to do and was stopped")
+            if not stop_if_idle() and read_address(local_folder()) is not None:
+                self.reporter.say(
+                    f"the local cloud runs at {started.endpoint} (to stop it: tpuctl local stop)"
+                )
 
     @cached_property
     def folder(self) -> Path:

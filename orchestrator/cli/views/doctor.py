@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.advice.doctor.every_check import healthy
 from orchestrator.advice.doctor.facts import Group, Health, HealthFinding
-from orchestrator.cli.console import page, print_json
+from orchestrator.cli.console import page, print_json, wrapped
 
 WIDTH = 80
+_FIX = " " * 4
 EMULATED = "Google Cloud, as the local cloud emulates it (your own project was not checked)"
 _STYLES = {Health.OK: "green", Health.WARN: "yellow", Health.BAD: "bold red", Health.UNKNOWN: "cyan"}
 _WORDS = {
@@ -58,16 +57,19 @@ def render(
 
 def _group(findings: Sequence[HealthFinding], console: Console, width: int) -> None:
     for finding in findings:
-        table = Table.grid(padding=(0, 1, 0, 0))
-        table.add_column(width=9)
-        table.add_column(width=15)
-        table.add_column(overflow="fold")
-        word = Text(f"  {finding.health.value}", _STYLES[finding.health])
-        table.add_row(word, finding.check, Text(finding.text))
-        console.print(table, width=width)
-        if finding.fix:
-            fix = Text(f"fix: {finding.fix}", overflow="fold")
-            console.print(Padding(fix, (0, 0, 0, 4), expand=False), width=width)
+        style = _STYLES[finding.health]
+        head = f"  {finding.health.value:<7} {finding.check:<15} "
+        # A path or the name of a quota is copied whole: if it has no room beside the check, it stands below.
+        beside = max(map(len, finding.text.split()), default=0) <= width - len(head)
+        lines = [head + finding.text] if beside else [head.rstrip(), f"{_FIX}{finding.text}"]
+        indent = " " * len(head) if beside else _FIX
+        for number, line in enumerate(wrapped(lines, width, indent, break_long=False)):
+            text = Text(line)
+            if not number:
+                text.stylize(style, 2, 2 + len(finding.health.value))
+            console.print(text, soft_wrap=True)
+        for line in wrapped([f"{_FIX}fix: {finding.fix}"] * bool(finding.fix), width, _FIX, break_long=False):
+            console.print(Text(line), soft_wrap=True)
 
 
 def _number(findings: Sequence[HealthFinding], health: Health) -> int:
