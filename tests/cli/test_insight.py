@@ -104,7 +104,7 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
     assert {e["source"] for e in parts["TPU"]["evidence"]} == {"cloud", "record", "journal"}
     assert here(capsys, "local", "preempt", "mine-tpu-g1", "--no-notice")[0] == 0
     _, out, _ = here(capsys, "explain", "mine")
-    assert out.startswith("mine: TPU PREEMPTED: mine-tpu-g1 is PREEMPTED")
+    assert out.startswith("mine: TPU lost, no watcher: mine-tpu-g1 is PREEMPTED")
     assert "next  delete TPU mine-tpu-g1 in us-east5-a" in out
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
 

@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.status import DeadlineStatus, DeploymentStatus, SavesStatus, WorkerStatus
+from orchestrator.domain.status import (
+    DeadlineStatus,
+    DeploymentState,
+    DeploymentStatus,
+    SavesStatus,
+    WorkerStatus,
+)
 
 WORKER = {
     "worker": 0, "phase": "run", "step": 120, "loss": 2.31, "rate": 4.25, "total_steps": 400,
@@ -14,11 +20,12 @@ WORKER = {
     "programs_compiled": 2, "message": "",
 }  # fmt: skip
 BODY = {
-    "name": "demo", "project": "p", "outcome": None, "reason": "", "uncommitted": "", "unclaimed": "",
+    "name": "demo", "project": "p", "state": "running", "outcome": None, "reason": "", "uncommitted": "",
+    "unclaimed": "",
     "incarnation": 3, "preemptions": 2, "up": True, "deleted_at": None, "cost_usd": 0.0438,
     "cost_most_usd": 0.0661, "unpriced": ["disk"],
     "resources": [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
-    "checkpoint": 110,
+    "checkpoint": 110, "resumes_from": None,
     "loop": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
     "alone": "off", "next": ["TPU: CREATING"], "look_in_s": 9.0, "target_steps": 400, "eta_s": 65.0,
@@ -31,7 +38,7 @@ BODY = {
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
     "reason", "uncommitted", "unclaimed", "up", "deleted_at", "cost_most_usd", "unpriced", "checkpoint",
-    "eta_s", "deadline", "saves",
+    "eta_s", "deadline", "saves", "state", "resumes_from",
 )  # fmt: skip
 """Keys that an earlier release did not publish."""
 
@@ -45,6 +52,12 @@ def test_a_status_without_deadline_watcher_and_saves_has_their_keys():
     """They are null."""
     body = BODY | {"deadline": None, "loop": None, "saves": None, "workers": [], "checkpoint": None}
     assert json.dumps(DeploymentStatus.from_dict(body).as_dict()) == json.dumps(body)
+
+
+def test_a_state_of_a_later_release_is_not_known():
+    """A word that this release does not have decides nothing."""
+    for body in (BODY | {"state": "levitating"}, {key: BODY[key] for key in BODY if key != "state"}):
+        assert DeploymentStatus.from_dict(body).state is DeploymentState.UNKNOWN
 
 
 def test_what_an_earlier_release_published_is_read():
