@@ -216,7 +216,7 @@ def test_the_job_log_holds_no_secret_on_disk_or_for_the_bucket(tmp_path):
     redactor.know("wandb", secret)
     log = JobLog(tmp_path / "job.log", redactor)
     log.write(b"x" * (SEGMENT - 8) + secret.encode()[:9])
-    log.line(f"--- restored by {secret} ---")
+    log.say(f"restored by {secret}")
     log.write(secret.encode()[9:] + b" and hf_" + b"Q" * 20)
     log.settle()
     full, growing = log.waiting()
