@@ -125,7 +125,7 @@ def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
             "replacing", None,
             "replacing its TPU: a new one is requested; the job begins again, since nothing was saved",
         ),
-        ("resuming", 110, "resuming: the job resumes from step 110"),
+        ("resuming", 110, "resuming: from step 110"),
     ],
 )  # fmt: skip
 def test_the_last_report_of_a_lost_tpu_is_no_progress(state, step, meaning):

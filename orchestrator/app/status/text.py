@@ -18,7 +18,7 @@ def _consequence(status: DeploymentStatus) -> str:
         DeploymentState.TPU_LOST: "no new TPU is requested, so the job does not resume",
         DeploymentState.NO_TPU: "none is requested, so the job does not start",
         DeploymentState.REPLACING: f"a new one is requested; the job {resumes}",
-        DeploymentState.RESUMING: f"the job {resumes}",
+        DeploymentState.RESUMING: "" if step is None else f"from step {step}",
     }.get(status.state, "")
 
 
