@@ -143,6 +143,10 @@ class Catalog:
         """Return the types that the TPU API serves, in the order of the table."""
         return tuple(name for name, kind in self.accelerators.items() if kind.tpu_api)
 
+    def generations(self) -> tuple[str, ...]:
+        """Return the generations of the types that the TPU API serves, in the order of the table."""
+        return tuple(dict.fromkeys(self.accelerators[one].generation for one in self.served()))
+
     def generation(self, name: str) -> str:
         """Return the generation of that name (v5e), or whose types begin with it (v5litepod); "" for none."""
         kinds = (self.accelerators[one] for one in self.served())

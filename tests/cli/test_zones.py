@@ -64,7 +64,13 @@ def test_programs_get_each_region_with_its_prices(capsys):
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"), [("v5litepod-9", "did you mean"), ("h100", "all types: tpuctl zones")]
+    ("word", "hint"),
+    [
+        ("v5litepod-9", "did you mean"),
+        ("h100", "all types: tpuctl zones"),
+        ("v5", "did you mean v5e or v5p?"),
+        ("v6", "did you mean v6e?"),
+    ],
 )
 def test_a_wrong_type_is_refused_with_what_is_near(word, hint, capsys):
     """Before anything else."""
