@@ -70,7 +70,8 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
     wanted: dict[Priced, Spec] = {}
     for span, metering in metered(record):
         priced = span.type or spec.tpu.type, span.spot
-        wanted.setdefault(priced, priced_as(spec, span))
+        if priced not in wanted:
+            wanted[priced] = priced_as(spec, span)
         for meter in metering:
             # By the span's own type and class: a change of the file does not change past costs.
             seconds[priced, span.zone][meter] += max(0.0, (span.until or now) - span.since)
