@@ -411,24 +411,22 @@ def test_an_old_word_in_the_name_of_a_test_is_found(name, bad):
     assert riddles_in(name) == bad
 
 
-SHORT = {"told", "seen", "kept", "left", "heard", "noted"}
-"""Words of a private dialect that variables of tests had: what was reported, observed, retained, what remains."""
 OTHERS = {
     "tests/cli/test_status_view.py",  # the key of `status --json`
     "tests/cli/test_update.py",  # the key of a stored file
     "tests/conformance/ports_kit.py",
     "tests/formats/table.py",  # the column of docs/formats.md
-    "tests/kit/slurm.py",
 }
 
 
-def test_variables_of_tests_have_the_words_of_the_glossary():
+def test_names_in_tests_have_the_words_of_the_glossary():
     """A reader of a test learns no second language."""
     found = {
         str(path.relative_to(ROOT)): sorted(bad)
         for path in (ROOT / "tests").rglob("*.py")
         if str(path.relative_to(ROOT)) not in OTHERS
-        if (bad := SHORT & set(plain_names(ast.parse(path.read_text()))))
+        for tree in (ast.parse(path.read_text()),)
+        if (bad := {name for name in (*plain_names(tree), *names_in(tree)) if old_words(name)})
     }
     assert found == {}
 

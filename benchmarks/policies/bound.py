@@ -6,7 +6,7 @@ from benchmarks.policies.market import Latency
 from benchmarks.policies.trace import Trace
 
 
-def most_kept(trace: Trace, latency: Latency) -> float:
+def most_retained(trace: Trace, latency: Latency) -> float:
     """
     Return the most useful seconds, by dynamic programming over ticks from the end.
 

@@ -7,7 +7,7 @@ from multiprocessing import get_context
 from random import Random
 
 from benchmarks.policies import ours, peers
-from benchmarks.policies.bound import most_kept
+from benchmarks.policies.bound import most_retained
 from benchmarks.policies.ledger import INTERVALS, Ledger, Recovery
 from benchmarks.policies.market import Latency, Market, Stress
 from benchmarks.policies.trace import Trace
@@ -203,7 +203,7 @@ def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
         if NO_NOTICE in sums:
             paced[SWIFT] = sums[NO_NOTICE].instead(sums[NO_NOTICE].swift)
         parts = windows(scene.trace, scene.hours, scene.seeds)
-        most = [most_kept(part, scene.latency) for part in parts]
+        most = [most_retained(part, scene.latency) for part in parts]
         bounds = [kept / part.seconds for kept, part in zip(most, parts, strict=True)]
         whole = sum(most) / sum(part.seconds for part in parts)
         outcomes.append(Outcome(scene, whole, bounds, {**sums, **paced}))

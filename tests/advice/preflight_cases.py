@@ -6,7 +6,7 @@ from orchestrator.advice.preflight.findings import Level
 from tests.planning.planning_kit import make_spec
 
 NOTE, WARN, STOP = Level.NOTE, Level.WARN, Level.STOP
-KEPT = 'python3 train.py --out "$TPUCTL_CHECKPOINT_DIR"'
+SAVES = 'python3 train.py --out "$TPUCTL_CHECKPOINT_DIR"'
 V3 = {"tpu__type": "v3-8", "tpu__zones": ["europe-west4-a"]}
 
 
@@ -24,7 +24,7 @@ class Case:
     @property
     def deployment(self):
         """Return the Spec."""
-        return make_spec(**{"job__command": KEPT, **self.spec})
+        return make_spec(**{"job__command": SAVES, **self.spec})
 
     def __str__(self):
         return f"{self.rule}-{self.where or 'silent'}"

@@ -1,6 +1,6 @@
 """For each rule: what only looks like its mistake, so that it must be silent."""
 
-from tests.advice.preflight_cases import FAIRSEQ, HEX, HF, KEPT, LOADER, LOOP, TF, V3, XLA, Case, py
+from tests.advice.preflight_cases import FAIRSEQ, HEX, HF, LOADER, LOOP, SAVES, TF, V3, XLA, Case, py
 
 SILENT = (
     Case("program-missing", files=py("x = 1\n")),
@@ -141,7 +141,7 @@ SILENT = (
     Case(
         "missing-requirement",
         files={**py("import torch\n"), "requirements.txt": "torch==2.13.0\n"},
-        spec={"job__command": f"tpuctl-venv -r requirements.txt -- {KEPT}"},
+        spec={"job__command": f"tpuctl-venv -r requirements.txt -- {SAVES}"},
     ),
     Case(
         "data-room",
@@ -176,7 +176,7 @@ SILENT = (
     Case(
         "write-lost", files=py("open('/data/ckpt/x', 'w')\n"), spec={"job__checkpoint": {"dir": "/data/ckpt"}}
     ),
-    Case("bucket-not-a-folder", spec={"job__command": f"{KEPT} --output_dir gs://b/o"}),
+    Case("bucket-not-a-folder", spec={"job__command": f"{SAVES} --output_dir gs://b/o"}),
     Case(
         "summary-writer-gs",
         files=py(TF + "from torch.utils.tensorboard import SummaryWriter\nSummaryWriter('gs://b/r')\n"),
@@ -239,7 +239,7 @@ SILENT = (
         files=py("import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(f, nprocs=None)\n"),
     ),
     Case("removed-torch-xla", files=py("import mine as xm\nxm.get_ordinal()\n")),
-    Case("removed-torch-xla", spec={"job__command": f"echo $XRT_TPU_CONFIG; {KEPT}", "job__run_on": "vm"}),
+    Case("removed-torch-xla", spec={"job__command": f"echo $XRT_TPU_CONFIG; {SAVES}", "job__run_on": "vm"}),
     Case(
         "removed-tensorflow",
         files={**py(TF + "tf.estimator.Estimator(f)\n"), "requirements.txt": "tensorflow==1.15.5\n"},
@@ -308,6 +308,6 @@ SILENT = (
     Case(
         "multiple-of-8",
         files=py("import sklearn\nfit(batch_size=10)\n"),
-        spec={"job__command": f"{KEPT} --batch-size 16"},
+        spec={"job__command": f"{SAVES} --batch-size 16"},
     ),
 )

@@ -4,11 +4,11 @@ from tests.advice.preflight_cases import (
     FAIRSEQ,
     HEX,
     HF,
-    KEPT,
     LOADER,
     LOOP,
     NOTE,
     PRIVATE,
+    SAVES,
     SECRET,
     STOP,
     TF,
@@ -46,7 +46,7 @@ SPEAK = (
         "removed-torch-xla",
         WARN,
         "job.command",
-        spec={"job__command": f"{KEPT} && python3 xla_spawn.py \\\n  --num_cores 8 \\\n  x.py"},
+        spec={"job__command": f"{SAVES} && python3 xla_spawn.py \\\n  --num_cores 8 \\\n  x.py"},
         number="nprocs=8",
     ),
     Case(
@@ -68,7 +68,7 @@ SPEAK = (
     Case("secret-in-env", STOP, "job.env.HF_TOKEN", spec={"job__env": {"HF_TOKEN": SECRET}}, number="36"),
     Case("secret-in-env", STOP, "job.env.WANDB", spec={"job__env": {"WANDB": HEX}}, number="40"),
     Case("secret-in-env", STOP, "job.env.K", spec={"job__env": {"K": "-----BEGIN RSA PRIVATE KEY-----\nx"}}),
-    Case("secret-in-env", STOP, "job.command", spec={"job__command": f"WANDB_API_KEY={HEX} {KEPT}"}),
+    Case("secret-in-env", STOP, "job.command", spec={"job__command": f"WANDB_API_KEY={HEX} {SAVES}"}),
     Case(
         "secret-in-env",
         WARN,
@@ -182,7 +182,7 @@ SPEAK = (
         py("import torch\n"),
         {"job__setup": "pip install some-trainer"},
     ),
-    Case("save-elsewhere", WARN, "job.command", spec={"job__command": f"{KEPT} --output_dir ./out"}),
+    Case("save-elsewhere", WARN, "job.command", spec={"job__command": f"{SAVES} --output_dir ./out"}),
     Case(
         "save-elsewhere",
         WARN,
@@ -369,12 +369,12 @@ SPEAK = (
         py("import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(f, args=(), nprocs=8)\n"),
         number="nprocs=8",
     ),
-    Case("removed-torch-xla", WARN, "job.command", spec={"job__command": f"XRT_TPU_CONFIG=x {KEPT}"}),
+    Case("removed-torch-xla", WARN, "job.command", spec={"job__command": f"XRT_TPU_CONFIG=x {SAVES}"}),
     Case(
         "removed-torch-xla",
         WARN,
         "job.command",
-        spec={"job__command": f"python3 xla_spawn.py --num_cores 8 {KEPT}"},
+        spec={"job__command": f"python3 xla_spawn.py --num_cores 8 {SAVES}"},
     ),
     Case(
         "removed-tensorflow",
@@ -422,7 +422,9 @@ SPEAK = (
         py(XLA + LOADER + "DataLoader(d, batch_size=10, drop_last=True)\n"),
         number="16",
     ),
-    Case("multiple-of-8", NOTE, "job.command", spec={"job__command": f"{KEPT} --batch-size 10"}, number="16"),
+    Case(
+        "multiple-of-8", NOTE, "job.command", spec={"job__command": f"{SAVES} --batch-size 10"}, number="16"
+    ),
     Case(
         "multiple-of-8",
         NOTE,

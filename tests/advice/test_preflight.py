@@ -12,12 +12,12 @@ from orchestrator.app.source.source_facts import gather
 from orchestrator.config.load import load
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.ssh.local_data import size_of
-from tests.advice.preflight_cases import KEPT, SECRET
+from tests.advice.preflight_cases import SAVES, SECRET
 from tests.advice.preflight_silent import SILENT
 from tests.advice.preflight_speak import SPEAK
 from tests.planning.planning_kit import make_spec
 
-ELSEWHERE = KEPT.replace("train.py", "/opt/train.py")
+ELSEWHERE = SAVES.replace("train.py", "/opt/train.py")
 """Starts a program that is not in the source folder, and need not be."""
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -68,7 +68,7 @@ def test_the_worst_comes_first(tmp_path):
 
 def test_a_secret_is_never_repeated(tmp_path):
     """The finding names file and line; the output may be pasted into an issue."""
-    found = find(tmp_path, {}, make_spec(job__command=f"HF={SECRET} {KEPT}", job__env={"X": SECRET}))
+    found = find(tmp_path, {}, make_spec(job__command=f"HF={SECRET} {SAVES}", job__env={"X": SECRET}))
     assert len([f for f in found if f.rule == "secret-in-env"]) == 2
     assert SECRET not in repr(found)
 
@@ -96,7 +96,7 @@ def test_a_secret_is_never_repeated(tmp_path):
 )
 def test_an_open_notebook_stops_in_every_spelling(text, tmp_path):
     """Also in the setup, where it is the same line."""
-    spec = make_spec(job__command=KEPT, job__setup=text)
+    spec = make_spec(job__command=SAVES, job__setup=text)
     in_setup, in_file = (find(tmp_path, {}, spec), find(tmp_path, {"start.sh": text}, make_spec()))
     assert "open-notebook" in {f.rule for f in in_setup if f.level is Level.STOP}
     assert "start.sh:1" in {f.where for f in in_file if f.rule == "open-notebook"}

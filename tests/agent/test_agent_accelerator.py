@@ -27,13 +27,13 @@ def test_a_foreign_process_is_named_and_its_lock_not_touched(dev, tmp_path, devi
     lock = tmp_path / "lock"
     lock.touch()
     words = [sys.executable, "-c", HOLD, str(dev / device)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
-        assert stranger.stdout.readline() == b"open\n"
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"open\n"
         (reported,) = obstacles(dev, PROCESSES, lock)
-        assert f"in use by process {stranger.pid} ({sys.executable}" in reported
-        assert reported.endswith(f"tpuctl exec -- sudo kill {stranger.pid}")
+        assert f"in use by process {holder.pid} ({sys.executable}" in reported
+        assert reported.endswith(f"tpuctl exec -- sudo kill {holder.pid}")
         assert lock.exists()
-        stranger.stdin.close()
+        holder.stdin.close()
     assert "is removed" in obstacles(dev, PROCESSES, lock)[0]
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.agent.chaos_lab import Kill, Life, chaos_lab
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 
 FULL = os.environ.get("TPUCTL_CHAOS") == "full"
 AT_A_TIME = 8
@@ -98,7 +98,7 @@ def report(part: str, title: str, kills: Sequence[Kill], lives: Sequence[Life], 
     fallen = sum(life.fell for life in lives)
     steps = {kill.line for kill, life in zip(kills, lives, strict=True) if life.fell}
     victims = Counter(kill.victim for kill, life in zip(kills, lives, strict=True) if life.fell)
-    tell(
+    record_figures(
         part, title, "Real agents with a real job, SIGKILL at their requests and renames, by "
         "`pytest tests/agent/test_agent_chaos.py`.", {
             "Steps of restore, commit and prune": len(steps),

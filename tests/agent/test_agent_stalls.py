@@ -14,19 +14,19 @@ class Run:
 
     def __init__(self, observed: int = 1) -> None:
         self.stalls, self.found = SaveStalls(), list[float]()
-        self.now, self.at, self.seen = 100.0, 0, observed
+        self.now, self.at, self.every = 100.0, 0, observed
 
     def train(self, steps: int) -> None:
         for _ in range(steps):
             self.now, self.at = self.now + STEP, self.at + 1
-            if self.at % self.seen == 0:
+            if self.at % self.every == 0:
                 self.found += self.stalls.step(self.now, self.at)
 
-    def save(self, stops: float = 0.0, *, seen_after: int = 0, counted: int = 0) -> None:
+    def save(self, stops: float = 0.0, *, observed_after: int = 0, counted: int = 0) -> None:
         """Save this step; the training stands still for *stops*, and the save is whole some steps later."""
         step = self.at + counted
         self.now += stops
-        self.train(seen_after)
+        self.train(observed_after)
         self.found += self.stalls.saved(self.now, step)
 
 
@@ -47,7 +47,7 @@ def test_a_save_that_another_thread_writes_costs_what_the_copy_takes() -> None:
     run = Run()
     for _ in range(3):
         run.train(100)
-        run.save(0.25, seen_after=50)
+        run.save(0.25, observed_after=50)
     run.train(10)
     assert run.found == pytest.approx([0.25] * 3)
 

@@ -11,7 +11,7 @@ from tests.kit.cloud import Cloud
 from tests.kit.user import User
 from tests.scenarios.test_selftest import WORDS, ends, steps
 
-SEEN = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
+PROBED = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
 
 
 def test_the_program_that_looks_for_chips_runs_with_a_bare_python():
@@ -24,11 +24,11 @@ def test_the_program_that_looks_for_chips_runs_with_a_bare_python():
 
 def test_on_the_service_all_chips_must_be_there_and_one_must_open():
     """By PCI or by device files: what a new generation shows is not known."""
-    assert chips_text(SEEN, 4, local=False) == "4 chips on PCI, 4 devices, 4 of them open"
-    assert chips_text({**SEEN, "chips": "0"}, 4, local=False)
+    assert chips_text(PROBED, 4, local=False) == "4 chips on PCI, 4 devices, 4 of them open"
+    assert chips_text({**PROBED, "chips": "0"}, 4, local=False)
     for wrong in ({"opened": "0"}, {"chips": "1", "devices": "1"}, {"chips": "0", "devices": "0"}):
         with pytest.raises(StepError, match="4 chips in each machine"):
-            chips_text({**SEEN, **wrong}, 4, local=False)
+            chips_text({**PROBED, **wrong}, 4, local=False)
     with pytest.raises(StepError, match="said nothing"):
         chips_text({}, 4, local=True)
 

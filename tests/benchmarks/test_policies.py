@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.policies import ours, peers
 from benchmarks.policies.__main__ import main
-from benchmarks.policies.bound import most_kept
+from benchmarks.policies.bound import most_retained
 from benchmarks.policies.cost_bound import least_cost
 from benchmarks.policies.due import OURS, Contract, from_starts
 from benchmarks.policies.ledger import Ledger
@@ -141,17 +141,17 @@ def test_one_command_replays_a_record_with_every_option(tmp_path, capsys, monkey
 
 def test_the_bound_is_the_published_one(v100):
     """0.986 of wall-clock time with nine zones; 0.624 in one zone on average, 0.896 in the best one."""
-    assert most_kept(v100, Latency()) / v100.seconds == pytest.approx(0.986, abs=0.0005)
-    ones = [most_kept(v100.only(z), Latency()) / v100.seconds for z in range(9)]
+    assert most_retained(v100, Latency()) / v100.seconds == pytest.approx(0.986, abs=0.0005)
+    ones = [most_retained(v100.only(z), Latency()) / v100.seconds for z in range(9)]
     assert mean(ones) == pytest.approx(0.624, abs=0.0005)
     assert max(ones) == pytest.approx(0.896, abs=0.0005)
 
 
 def test_the_bound_by_hand():
     """Up for 20 ticks of a minute, of which create, push and restore take six; nothing else is lost."""
-    assert most_kept(a_trace("1" * 20), Latency()) == 14 * 60.0
-    assert most_kept(a_trace("1" * 10 + "0" * 5 + "1" * 10), Latency()) == 8 * 60.0
-    assert most_kept(a_trace("1" * 10 + "0" * 10, "0" * 4 + "1" * 16), Latency()) == 10 * 60.0
+    assert most_retained(a_trace("1" * 20), Latency()) == 14 * 60.0
+    assert most_retained(a_trace("1" * 10 + "0" * 5 + "1" * 10), Latency()) == 8 * 60.0
+    assert most_retained(a_trace("1" * 10 + "0" * 10, "0" * 4 + "1" * 16), Latency()) == 10 * 60.0
 
 
 PUBLISHED = {

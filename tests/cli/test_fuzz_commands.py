@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from tests.kit.cloud import Cloud
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.kit.user import User
 
 STATUSES = {0, 1, 2, 3, 4, 5, 6, 7, 130}
@@ -217,7 +217,7 @@ def test_any_order_of_commands_leaks_doubles_and_loses_nothing():
             suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink],
         ),
     )  # fmt: skip
-    tell(
+    record_figures(
         "fuzz", "Any order of commands",
         "Commands, edits, kills, preemptions and a second computer in any order; TPUCTL_FUZZ sets the size.",
         {"lives": COUNTED["lives"], "commands": COUNTED["commands"], "of them killed": COUNTED["killed"],

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.names import region_of
 from tests.kit.cloud import OWN_NOTES, PROJECT, Cloud
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.kit.user import User
 
 FILES = int(os.environ.get("TPUCTL_PLANS", "10"))
@@ -143,7 +143,7 @@ def test_up_makes_the_calls_of_the_plan_and_the_second_up_none(tmp_path):
                 error.add_note(f"the file: {user.file}")
                 raise
             observed.update(files=1, calls=changes)
-    tell(
+    record_figures(
         "plan", "Honest plans",
         "The calls of `up` are those of `plan`, and a second `up` makes none; TPUCTL_PLANS sets the number.",
         {"deployment files": observed["files"], "calls compared": observed["calls"]},

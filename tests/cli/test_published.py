@@ -45,9 +45,9 @@ def while_watching(cloud, user, act, seconds=600):
 
 def test_other_commands_show_what_the_watcher_has_observed(cloud, user):
     """On its computer and where its key is, with the age; others, and everybody afterwards, ask the cloud."""
-    elsewhere, stranger = User(cloud, "elsewhere"), User(cloud, "stranger")
-    (stranger.state / "gcp" / RECORD_KEY).unlink()
-    looks = ((user, ()), (elsewhere, ()), (user, ("--fresh",)), (stranger, ()))
+    elsewhere, foreign = User(cloud, "elsewhere"), User(cloud, "stranger")
+    (foreign.state / "gcp" / RECORD_KEY).unlink()
+    looks = ((user, ()), (elsewhere, ()), (user, ("--fresh",)), (foreign, ()))
     here, there, fresh, asked = while_watching(
         cloud,
         user,

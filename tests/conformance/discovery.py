@@ -227,7 +227,7 @@ class Witness:
     """Hold what the exchanges showed: how many of each method, and the faults."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, int] = {}
+        self.met: dict[str, int] = {}
         self.faults: dict[str, str] = {}
         self._judged: dict[tuple[object, ...], list[str]] = {}
 
@@ -236,7 +236,7 @@ class Witness:
         if INSTALLED:
             method = method_of(request.method, request.path)
             name = method.id if method else ""
-            self.seen[name] = self.seen.get(name, 0) + 1
+            self.met[name] = self.met.get(name, 0) + 1
             for text in self._faults(request, response):
                 self.faults.setdefault(text, f"{request.method} {request.path} -> {response.status}")
         return response

@@ -68,7 +68,7 @@ def a_queued_life_takes_its_time(way):
 
 
 @case(latency="scaled")
-def a_node_that_somebody_deletes_is_told_apart(way):
+def a_node_that_another_program_deletes_is_reported_apart(way):
     """SUSPENDED by the user is no preemption."""
     way.ok(way.queued.create, a_node(), None)
     way.wait(5)
@@ -125,7 +125,7 @@ def each_state_is_known(way, value):
 
 
 @each(["fall-back", "late-failure", "never-active", "no-capacity", "stuck", "flex start unsupported"])
-def what_a_queued_resource_meets_is_seen_alike(way, value):
+def what_a_queued_resource_meets_is_reported_alike(way, value):
     """Every fault of provisioning, looked at for some seconds."""
     way.local.fail_next(CREATE, [value])
     made = way.ok(way.queued.create, a_node(), None)

@@ -83,7 +83,7 @@ def a_lost_answer_has_its_effect(way, value):
 
 
 @each([m for m in STEPS if m not in MUTATING])
-def a_lost_answer_to_a_look_is_unknown(way, value):
+def a_lost_answer_to_a_read_is_unknown(way, value):
     """Nothing is made of an answer that did not come."""
     made = way.furnish()
     way.local.fail_next(value, ["drop-answer"])

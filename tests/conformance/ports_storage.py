@@ -9,7 +9,7 @@ from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.conformance.ports_kit import BUCKET, case, each
 from tests.google.cloud_kit import LABEL, a_bucket
 
-STRANGERS = {
+OTHERS_BUCKET = {
     "another project": ("evil-project", {LABEL: "demo"}),
     "no label": ("local-project", {}),
     "another deployment": ("local-project", {LABEL: "else"}),
@@ -42,10 +42,10 @@ def a_bucket_is_made_closed(way):
     assert way.ok(way.adopted.observe, BUCKET) == Present(bucket)
 
 
-@each([*STRANGERS])
-def a_strangers_bucket_is_not_ours(way, value):
+@each([*OTHERS_BUCKET])
+def a_foreign_bucket_is_not_ours(way, value):
     """Neither to see nor to grant on."""
-    project, labels = STRANGERS[value]
+    project, labels = OTHERS_BUCKET[value]
     way.storage.buckets.create(project, {"name": BUCKET, "labels": labels, "location": "EU"})
     way.ok(way.buckets.observe, BUCKET)
     way.ok(way.adopted.observe, BUCKET)
@@ -53,7 +53,7 @@ def a_strangers_bucket_is_not_ours(way, value):
 
 
 @case()
-def a_name_that_a_stranger_owns_is_refused(way):
+def a_name_that_another_project_owns_is_refused(way):
     """Looking at it directly is not allowed."""
     way.refused(way.buckets.create, a_bucket(name="somebody-elses"))
     way.ok(way.adopted.observe, "somebody-elses")

@@ -64,25 +64,25 @@ def _serve(requests: socket.socket) -> None:
         request, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 2)
         if not request:
             sys.exit()
-        learned, tell = os.pipe()
+        learned, report = os.pipe()
         gc.freeze()  # the child need not copy what it only looks at
         if (pid := os.fork()) == 0:
             requests.close()
             os.close(learned)
-            return _become(json.loads(request), *files, tell)
-        for file in (*files, tell):
+            return _become(json.loads(request), *files, report)
+        for file in (*files, report):
             os.close(file)
         with os.fdopen(learned) as names:
             _learn(names.read().split())
         requests.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
 
 
-def _become(request: dict, out: int, err: int, tell: int) -> None:
+def _become(request: dict, out: int, err: int, report: int) -> None:
     """Run the command in this process, and report at the end which modules it imported."""
     import atexit
 
     known = set(sys.modules)
-    atexit.register(lambda: os.fdopen(tell, "w").write("\n".join(set(sys.modules) - known)))
+    atexit.register(lambda: os.fdopen(report, "w").write("\n".join(set(sys.modules) - known)))
     os.dup2(out, 1)
     os.dup2(err, 2)
     os.chdir(request["folder"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.crash.explore import Found, abandoned, kills, singles
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.sigkill import far, real_singles
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
 
@@ -40,7 +40,7 @@ def main():
     with workers(chosen.jobs) as pool:
         results = gathered(pool, wanted, chosen)
     wall = time.monotonic() - began
-    tell("crash", "Crash points", ABOUT, {**figures(results), "Wall time": f"{wall:.0f} s"})
+    record_figures("crash", "Crash points", ABOUT, {**figures(results), "Wall time": f"{wall:.0f} s"})
     found = [(name, kind) for name, kinds in results.items() for kind in kinds.values()]
     problems = [f"{name}: {text}" for name, kind in found for text in kind.problems]
     print(*problems, sep="\n")

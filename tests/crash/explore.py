@@ -78,7 +78,7 @@ def _worlds(stage, found):
     """Return the first of the points that leave worlds alike behind, and how many points these are."""
     stage.alike = partial(fingerprint, journal=True, lease=True)
     points = points_of(stage)
-    found.points, found.steps = len(points), stage.seen
+    found.points, found.steps = len(points), stage.callers
     firsts = {point.alike: point for point in reversed(points)}
     return [(firsts[alike], number) for alike, number in Counter(p.alike for p in points).items()]
 

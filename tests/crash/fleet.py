@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.crash.fleet_stories import STORIES, World, Wrong
 from tests.kit.cloud import Cloud
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
 
@@ -92,7 +92,7 @@ class Points:
             self.found.append((way, pickle.loads(said) if said else [f"{self.what}: the child died"]))  # noqa: S301 - a child's
         return False
 
-    def tell(self, problems):
+    def report(self, problems):
         """Report to the parent what was found, and end."""
         os.write(self.answer, pickle.dumps(problems))
         os._exit(0)
@@ -124,7 +124,7 @@ def explore(story, folder, *, first=0, every=1, ways=None):
         except Exception:  # whatever it is, it is reported
             found.problems.append(f"{story.name}, killed {points.what}:\n{traceback.format_exc()}")
         if points.answer is not None:
-            points.tell(found.problems)
+            points.report(found.problems)
     found.steps = len(points.steps)
     for way, problems in points.found:
         found.tried[way] += 1
@@ -192,7 +192,7 @@ def main():
             whole.tried += found.tried
             whole.problems += found.problems
             print(*found.problems, sep="\n", end="\n" if found.problems else "", flush=True)
-    tell("fleet-crash", "Crash points of fleets", f"{ABOUT} Written by `{_typed()}`.",
+    record_figures("fleet-crash", "Crash points of fleets", f"{ABOUT} Written by `{_typed()}`.",
          {**figures(results), "Wall time": f"{time.monotonic() - began:.0f} s"})  # fmt: skip
     return 1 if any(found.problems for found in results.values()) else 0
 

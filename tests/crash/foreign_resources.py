@@ -21,7 +21,7 @@ IN_FOLDER = a_spec(
 )
 
 
-def strangers(stage):
+def foreign_things(stage):
     """Another deployment's VM, TPU and bucket in the same project and zone."""
     other = a_spec(name="other")
     cloud = stage.open(other)
@@ -34,7 +34,7 @@ def strangers(stage):
 
 def theirs(stage):
     """Somebody has made a TPU by hand; strangers are beside it."""
-    strangers(stage)
+    foreign_things(stage)
     cloud = stage.open(SPEC)
     new = Blueprint(SPEC, cloud.account, f"tpuctl:{KEY}").new_node(Record(), ZONE, 1)
     cloud.nodes.create(replace(new, name=commands.THEIRS, labels={"owner": "me"}, metadata={}))
@@ -50,7 +50,7 @@ def adopted(stage):
 
 def their_vm(stage):
     """Somebody has made a VM by hand; strangers are beside it."""
-    strangers(stage)
+    foreign_things(stage)
     cloud = stage.open(WITH_THEIR_VM)
     new = Blueprint(WITH_THEIR_VM, cloud.account, f"tpuctl:{KEY}").new_vm(Record())
     cloud.vms.create(replace(new, labels={"owner": "me"}, metadata={}))
@@ -64,7 +64,7 @@ def vm_adopted(stage):
     stage.wait(60)
 
 
-def check_vm_kept(stage, scenario, before):
+def check_vm_stays(stage, scenario, before):
     """The VM is there as its owner had it, with neither labels nor key of ours; all else is gone."""
     stage.wait(60)
     vms = [v for v in stage.cloud.kernel.state.instances.values() if v.name.startswith("demo")]
@@ -84,7 +84,7 @@ def check_vm_theirs_or_none(stage, scenario, before):
 
 def their_bucket(stage):
     """Somebody has made a bucket by hand, with an object in it."""
-    strangers(stage)
+    foreign_things(stage)
     uniform = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
     body = {"name": stage.bucket, "location": "EUROPE-WEST4", "labels": {"owner": "me"}, **uniform}
     stage.storage.buckets.create(PROJECT, body)
@@ -145,7 +145,7 @@ def given_back(stage, spec, place=HERE):
     assert remaining == [], f"down says that {remaining} is left"
 
 
-def check_kept(stage, scenario, before):
+def check_stays(stage, scenario, before):
     """The TPU is there as its owner had it, with his labels alone; all else is gone."""
     stage.wait(60)
     nodes = [n for n in stage.cloud.kernel.state.nodes.values() if n.name.startswith("demo")]

@@ -26,16 +26,16 @@ ASKS = {
 class Before:
     """Remember what was there when a scenario began."""
 
-    strangers: dict
+    foreign_things: dict
     checkpoint: int | None
 
 
 def observe(stage, spec):
     """Return what later worlds are compared with."""
-    return Before(strangers(stage), newest(stage, spec))
+    return Before(foreign_things(stage), newest(stage, spec))
 
 
-def strangers(stage):
+def foreign_things(stage):
     """Return what is not ours, by name, with what would be another one under the same name."""
     state = stage.cloud.kernel.state
     machines = {**state.nodes, **state.instances}
@@ -93,7 +93,7 @@ def check_running(stage, scenario, before):
     zones = (*zones_to_observe(scenario.spec, retained), names.vm_zone(scenario.spec))
     demand("I1", invariants.i1_findable(ours(stage), "demo", zones))
     demand("I3", invariants.i3_never_back(before.checkpoint, newest(stage, scenario.spec)))
-    _left_alone(stage, scenario)
+    _untouched(stage, scenario)
 
 
 def check_done(stage, scenario, before):
@@ -110,7 +110,7 @@ def check_over(stage, scenario, before, outcome):
     _always(stage, scenario, before)
     demand("I3", invariants.i3_never_back(before.checkpoint, newest(stage, scenario.spec)))
     demand("I8", "" if record(stage).outcome is outcome else f"it is {outcome.value}, and nobody says so")
-    _left_alone(stage, scenario)
+    _untouched(stage, scenario)
 
 
 def check_gone(stage, scenario, before):
@@ -124,7 +124,7 @@ def check_gone(stage, scenario, before):
 
 def _always(stage, scenario, before):
     """Check what holds whatever the command was."""
-    assert strangers(stage) == before.strangers, "what is not ours was touched"
+    assert foreign_things(stage) == before.foreign_things, "what is not ours was touched"
     demand("I2", _double_jobs(stage) if scenario.race else _doubles(stage, 2 if scenario.relay else 1))
     paid = {use.resource for use in stage.cloud.kernel.state.usage if "demo-tpu" in use.resource}
     demand("I7", f"paid for {sorted(paid)}" if len(paid) > scenario.nodes else "")
@@ -160,7 +160,7 @@ def record(stage):
     return decode(stage.get(object_names.RECORD), "demo")
 
 
-def _left_alone(stage, scenario):
+def _untouched(stage, scenario):
     """Check that one who looks again changes nothing (I4)."""
     before = stage.mutations()
     scenario.again(stage, scenario.spec)

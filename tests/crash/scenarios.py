@@ -24,15 +24,15 @@ from tests.crash.foreign_resources import (
     bucket_back,
     check_bucket_back,
     check_folder_gone,
-    check_kept,
+    check_stays,
     check_theirs_or_none,
-    check_vm_kept,
+    check_vm_stays,
     check_vm_theirs_or_none,
     folder_used,
+    foreign_things,
     given_back,
     machines_gone,
     machines_then_bucket_back,
-    strangers,
     their_bucket,
     their_vm,
     theirs,
@@ -44,7 +44,7 @@ from tests.engine.engine_lab import QUOTA, ZONE, a_spec
 
 STEP = 20
 """The step of the checkpoint that a running job has committed."""
-KEPT = f"{folder_name(1, 0)}checkpoints/ckpt.pt"
+UNCLAIMED_FILE = f"{folder_name(1, 0)}checkpoints/ckpt.pt"
 QUEUED = a_spec(vm__spot=True, tpu__request="queued")
 RACE = a_spec(
     vm__spot=True,
@@ -95,7 +95,7 @@ class Scenario:
 
 def running(stage, spec=SPEC):
     """A deployment that trains, with a checkpoint; somebody else's machines are beside it."""
-    strangers(stage)
+    foreign_things(stage)
     commands.up(stage, spec)
     stage.wait(300)
     files = (StoredFile("weights", 7, hashlib.sha256(b"weights").hexdigest()),)
@@ -128,7 +128,7 @@ def suspended(stage):
 
 def in_queue(stage):
     """A request waits in the queue of a zone without capacity; its controller was killed."""
-    strangers(stage)
+    foreign_things(stage)
     stage.cloud.fail_next("tpu.queuedResources.create", ["no-capacity"])
     with commands.process(stage, QUEUED, HERE) as made:
         made.want()
@@ -143,11 +143,11 @@ def reported(stage):
 
 def unclaimed(stage):
     """The job has ended with status 0, nothing was committed, and its files are in unclaimed/."""
-    strangers(stage)
+    foreign_things(stage)
     commands.up(stage, SPEC)
     stage.wait(300)
-    retained = UnclaimedFile("checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), KEPT)
-    stage.put(KEPT, b"model")
+    retained = UnclaimedFile("checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), UNCLAIMED_FILE)
+    stage.put(UNCLAIMED_FILE, b"model")
     body = Unclaimed(1, 0, 1, 1, "b", "s", "auto", Why.ENDED, True, (retained,), (), stage.clock.now())
     stage.put(unclaimed_name(1, 0), body.text().encode())
     stage.machines.report(
@@ -195,7 +195,7 @@ LATER = (
 """Fields that records of earlier versions do not have."""
 
 
-def as_older(body, *, seal):
+def as_older(body, *, checksummed):
     """Return a record as an earlier version wrote it; the first ones had no seal."""
     known = {key: value for key, value in body["history"].items() if key not in LATER}
     known["agent"], known["uploaded"] = "0" * 64, f"{known['bundle']}:{'0' * 64}"
@@ -205,7 +205,7 @@ def as_older(body, *, seal):
         "writer": "",
         "history": known,
     }
-    return json.dumps(with_checksum(old) if seal else old, sort_keys=True).encode()
+    return json.dumps(with_checksum(old) if checksummed else old, sort_keys=True).encode()
 
 
 def without_answer(command, error):
@@ -252,7 +252,7 @@ def watch_to_unclaimed(stage, spec, place=HERE):
 def check_unclaimed(stage, scenario, before):
     """It is over and not done, nothing is paid for but a stopped VM's disk, and what was trained is there."""
     check_over(stage, scenario, before, Outcome.UNCLAIMED)
-    assert {KEPT, unclaimed_name(1, 0)} <= set(stage.objects()), "what was trained is gone"
+    assert {UNCLAIMED_FILE, unclaimed_name(1, 0)} <= set(stage.objects()), "what was trained is gone"
 
 
 UNCLAIMED = Way("watch again", watch_to_unclaimed, check_unclaimed)
@@ -266,7 +266,7 @@ def refused(name, error, **settings):
     """Return the scenario of an `up` whose TPU is refused."""
     again = Way("up, still refused, then mended", without_answer(commands.up, error), check_mended)
     return Scenario(
-        f"up-failed, {name}", strangers, without_answer(commands.up, error), (again, MENDED, DOWN_DATA),
+        f"up-failed, {name}", foreign_things, without_answer(commands.up, error), (again, MENDED, DOWN_DATA),
         settings=settings,
     )  # fmt: skip
 
@@ -278,7 +278,7 @@ def check_mended(stage, scenario, before):
 
 
 SCENARIOS = (
-    Scenario("up", strangers, commands.up, (UP, DOWN_DATA, DOWN)),
+    Scenario("up", foreign_things, commands.up, (UP, DOWN_DATA, DOWN)),
     Scenario("watch-preempt", preempted, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2),
     Scenario("resize", running, commands.up, (UP, DOWN_DATA), nodes=2, spec=LARGER),
     Scenario("down", running, machines_gone, (DOWN, DOWN_DATA)),
@@ -286,16 +286,21 @@ SCENARIOS = (
     refused("no capacity", CapacityError, stockouts=frozenset({ZONE})),
     refused("no quota", QuotaError, quotas={(QUOTA, ZONE): 0}),
     refused("no permission", AuthError, denied_permissions=frozenset({"tpu.nodes.create"})),
-    Scenario("upgrade", older(seal=True), commands.up, (UP, WATCH, DOWN_DATA)),
+    Scenario("upgrade", older(checksummed=True), commands.up, (UP, WATCH, DOWN_DATA)),
     Scenario(
-        "upgrade, first records", older(seal=False), commands.up, (UP, DOWN_DATA), journal=True, swept=False
+        "upgrade, first records",
+        older(checksummed=False),
+        commands.up,
+        (UP, DOWN_DATA),
+        journal=True,
+        swept=False,
     ),
     Scenario("done", reported, commands.watch, (DONE, DOWN_DATA), again=commands.watch),
     Scenario("unclaimed", unclaimed, watch_to_unclaimed, (UNCLAIMED, DOWN), again=watch_to_unclaimed),
-    Scenario("queued", strangers, commands.up, (UP, DOWN_DATA, DOWN), spec=QUEUED),
+    Scenario("queued", foreign_things, commands.up, (UP, DOWN_DATA, DOWN), spec=QUEUED),
     Scenario("queued, preempted", suspended, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=QUEUED),
     Scenario("queued, down", in_queue, machines_gone, (DOWN, DOWN_DATA), spec=QUEUED),
-    Scenario("race", strangers, commands.up, (UP, DOWN_DATA, DOWN), nodes=3, spec=RACE, race=True),
+    Scenario("race", foreign_things, commands.up, (UP, DOWN_DATA, DOWN), nodes=3, spec=RACE, race=True),
     Scenario("notice", messages, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=PAIR, relay=True),
     Scenario(
         "adopt",
@@ -308,14 +313,14 @@ SCENARIOS = (
         "down, adopted kept",
         adopted,
         given_back,
-        (Way("down again", given_back, check_kept), Way("down, all", machines_gone, check_theirs_or_none)),
+        (Way("down again", given_back, check_stays), Way("down, all", machines_gone, check_theirs_or_none)),
         swept=False,
     ),
     Scenario(
         "adopt VM",
         their_vm,
         commands.adopt_vm,
-        (Way("adopt again", commands.adopt_vm, check_running), Way("down", given_back, check_vm_kept)),
+        (Way("adopt again", commands.adopt_vm, check_running), Way("down", given_back, check_vm_stays)),
         spec=WITH_THEIR_VM,
         again=commands.adopt_vm,
         swept=False,
@@ -325,7 +330,7 @@ SCENARIOS = (
         vm_adopted,
         given_back,
         (
-            Way("down again", given_back, check_vm_kept),
+            Way("down again", given_back, check_vm_stays),
             Way("down, all", machines_gone, check_vm_theirs_or_none),
         ),
         spec=WITH_THEIR_VM,

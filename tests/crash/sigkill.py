@@ -70,13 +70,13 @@ def control(stage, what, about):
         stage.cloud.tick()
         stage.machines.report()
     elif what == "start":
-        stage.remote.run_elevated([Told(address) for address in about["addresses"]], about["script"], 0)
+        stage.remote.run_elevated([Host(address) for address in about["addresses"]], about["script"], 0)
     else:
         stage.clock.advance(about["seconds"])
     return {"now": stage.clock.now(), "elapsed": stage.clock.monotonic()}
 
 
-class Told:
+class Host:
     """Name a host by its address."""
 
     def __init__(self, address):

@@ -54,7 +54,7 @@ class Stage(Lab):
     def __init__(self, folder, **settings):
         super().__init__(folder, **settings)
         self.remote = Port("Remote", self.remote, self)
-        self.calling, self.seen = [], defaultdict(set)
+        self.calling, self.callers = [], defaultdict(set)
         self.hidden_since = self.hidden_until = 0.0
         self._points, self.alike = None, lambda _: b""
 
@@ -81,7 +81,7 @@ class Stage(Lab):
         finally:
             self._freeze(f"after {name}")
             if self._points is not None:
-                self.seen[what].update(self.calling)
+                self.callers[what].update(self.calling)
 
     def _freeze(self, what):
         if self._points is None:

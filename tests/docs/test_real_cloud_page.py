@@ -30,5 +30,5 @@ def test_every_witness_is_there():
 def test_what_can_be_switched_off_has_its_scissors():
     """As many scissors in a row as there are switches of that finding."""
     switches = [int(re.match(r"U(\d+)", name)[1]) for name in GOOGLE_FAILURES]
-    marked = {number: row.count("✂") for number, row in ROWS.items() if "✂" in row}
-    assert marked.keys() == set(switches) | {16}
+    switched_off = {number: row.count("✂") for number, row in ROWS.items() if "✂" in row}
+    assert switched_off.keys() == set(switches) | {16}

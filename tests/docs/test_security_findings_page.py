@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 ROWS = dict(
     re.findall(r"^\| ([A-Z]\d+)\. (.*)$", (ROOT / "docs/security-findings.md").read_text(), re.MULTILINE)
 )
-LEFT = (ROOT / "docs/security.md").read_text().partition("## What is not promised")[2]
+NOT_PROMISED = (ROOT / "docs/security.md").read_text().partition("## What is not promised")[2]
 REVIEWED = [
     "C1",
     *(f"H{n}" for n in range(1, 6)),
@@ -39,7 +39,7 @@ def test_every_witness_is_there():
 
 def test_each_quoted_limit_is_in_the_list_of_what_is_not_promised():
     """Each quotation is in the list of what is not promised."""
-    plain = " ".join(LEFT.split())
+    plain = " ".join(NOT_PROMISED.split())
     for finding, row in ROWS.items():
         for sentence in re.findall(r'"([^"]+)"', row.partition("left: ")[2]):
             assert sentence in plain, f"{finding}: {sentence}"

@@ -119,8 +119,8 @@ def test_the_memory_stays_small():
 def test_each_refusal_grant_and_loss_counts_once():
     """However often the same world is observed again."""
     last = Refusal(NOW - 5, ZONE, Retry.CAPACITY)
-    vm, dear = replace(last, kind=Kind.VM), replace(last, on_demand=True)
-    others = (replace(last, retry=Retry.TRANSIENT), dear, vm)
+    vm, on_demand = replace(last, kind=Kind.VM), replace(last, on_demand=True)
+    others = (replace(last, retry=Retry.TRANSIENT), on_demand, vm)
     asked = record(accepted=False, refusals=(*others, last), first_seen={})
     made = asked
     for _ in range(3):

@@ -71,8 +71,8 @@ def test_a_refusal_beside_the_bucket_sends_the_next_one_away_until_it_is_old():
 def test_the_price_of_traffic_counts_by_the_price_of_the_tpu():
     """Where an hour of traffic costs as much as the TPU, the zone is worth half; unknown prices count too."""
     way = {AWAY: 0.1}
-    dear, cheap = (Prices({(KIND, AWAY): Price(9.0, usd)}, way) for usd in (100.0, 1.0))
-    assert dear.nearness(KIND, AWAY, spot=True) == FAR
+    expensive, cheap = (Prices({(KIND, AWAY): Price(9.0, usd)}, way) for usd in (100.0, 1.0))
+    assert expensive.nearness(KIND, AWAY, spot=True) == FAR
     assert cheap.nearness(KIND, AWAY, spot=True) == pytest.approx(0.5)
     assert Prices({}, {AWAY: None}).nearness(KIND, AWAY, spot=True) == FAR
     assert Prices({}, {AWAY: 0.0}).nearness(KIND, AWAY, spot=True) == 1.0

@@ -106,7 +106,7 @@ def test_a_node_that_ran_unobserved_is_billed_from_its_creation():
     assert unseen.spans[0].since == NOW - 3600
 
 
-def seen_creating(times):
+def observed_creating(times):
     """Return the record after looks at these times at a node that is being created, since an hour."""
     known = record(spans=())
     for at in times:
@@ -117,7 +117,7 @@ def seen_creating(times):
 
 def test_a_node_that_was_observed_in_creation_is_billed_from_then_and_not_from_its_creation():
     """Creating costs nothing, however long it takes; each look is recorded to the minute only."""
-    waited = seen_creating([NOW + 15 * n for n in range(40)])
+    waited = observed_creating([NOW + 15 * n for n in range(40)])
     assert [s.kind for s in waited.spans] == [Kind.VM]
     ready = update_record(waited, world(nodes=Present((node(created_at=NOW - 3600),)), observed_at=NOW + 600))
     assert NOW + 525 <= ready.spans[-1].since < NOW + 600
@@ -126,7 +126,7 @@ def test_a_node_that_was_observed_in_creation_is_billed_from_then_and_not_from_i
 
 def test_a_node_that_got_ready_unobserved_is_billed_from_the_last_sure_observation():
     """Three quarters of an hour of failing lists hid from the budget what the TPU cost in them."""
-    blind = seen_creating([NOW])
+    blind = observed_creating([NOW])
     for minute in range(1, 45):
         blind = update_record(blind, world(nodes=Unknown("503"), observed_at=NOW + 60 * minute))
     ready = update_record(blind, world(nodes=Present((node(created_at=NOW - 3600),)), observed_at=NOW + 2700))

@@ -48,15 +48,15 @@ def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
     """Its hours keep the price of its own type and class; those of the next one have the new price."""
     catalog, hour = load_catalog(), 3600.0
     tpu = spec().tpu
-    dear = spec(tpu=replace(tpu, type="v5litepod-16", spot=not tpu.spot))
+    on_demand = spec(tpu=replace(tpu, type="v5litepod-16", spot=not tpu.spot))
     old = Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - hour, NOW)
     new = Span(Kind.NODE, "demo-tpu-g2", ZONE, NOW, NOW + hour)
-    one, other = (spent(s, catalog, record(spans=(old,)), NOW).known_usd for s in (spec(), dear))
+    one, other = (spent(s, catalog, record(spans=(old,)), NOW).known_usd for s in (spec(), on_demand))
     assert one < other
-    after = reshaped(record(shape=shape_of(spec()), spans=(old,)), shape_of(dear))
+    after = reshaped(record(shape=shape_of(spec()), spans=(old,)), shape_of(on_demand))
     after = changed(after, spans=(*after.spans, new))
-    assert spent(dear, catalog, after, NOW + hour).known_usd == pytest.approx(one + other)
-    reported = spending(dear, catalog, after, [], NOW + hour)
+    assert spent(on_demand, catalog, after, NOW + hour).known_usd == pytest.approx(one + other)
+    reported = spending(on_demand, catalog, after, [], NOW + hour)
     assert reported.usd == pytest.approx(one + other)
     assert sum(reported.zones.values()) == sum(reported.days.values()) == pytest.approx(one + other)
     assert {"TPU v5litepod-8", "TPU v5litepod-16"} <= {item.what for item in reported.items}
@@ -69,9 +69,9 @@ def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
     catalog, spot = load_catalog(), spec(tpu=replace(spec().tpu, spot=True))
     ondemand = spec(tpu=replace(spot.tpu, spot=False))
     spans = (Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 3600, NOW),)
-    cheap, dear = (spent(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, ondemand))
+    cheap, on_demand = (spent(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, ondemand))
     after = reshaped(record(shape=shape_of(spot), spans=spans), shape_of(ondemand))
     both = changed(after, spans=(*after.spans, Span(Kind.NODE, "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
     reported = spending(ondemand, catalog, both, [], NOW + 3600)
-    assert reported.usd == pytest.approx(cheap + dear)
-    assert reported.ondemand_usd == pytest.approx(2 * dear)
+    assert reported.usd == pytest.approx(cheap + on_demand)
+    assert reported.ondemand_usd == pytest.approx(2 * on_demand)

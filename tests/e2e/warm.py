@@ -29,15 +29,15 @@ class Command:
     """A running command; the part of subprocess.Popen that the tests use."""
 
     def __init__(self, number: int, words: Sequence[str], reported: FileIO) -> None:
-        self.number, self.args, self._told = number, list(words), reported
+        self.number, self.args, self._ends = number, list(words), reported
         self.pid = int(reported.readline())
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
         """Return the exit code, nothing while the process runs."""
-        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
-            self.returncode = int(self._told.readline())
-            self._told.close()
+        if self.returncode is None and select.select([self._ends], [], [], 0)[0]:
+            self.returncode = int(self._ends.readline())
+            self._ends.close()
         return self.returncode
 
     def wait(self, timeout: float) -> int:
@@ -47,7 +47,7 @@ class Command:
             remaining = end - time.monotonic()
             if remaining <= 0:
                 raise subprocess.TimeoutExpired(self.args, timeout)
-            select.select([self._told], [], [], remaining)
+            select.select([self._ends], [], [], remaining)
         return code
 
     def send_signal(self, number: int) -> None:

@@ -104,5 +104,5 @@ def test_an_announced_maintenance_has_the_form_of_googles_schema():
     lab.cloud.set_node_state("n1", "maintenance")
     shown = lab.observe(witness, "GET", f"{NODES}/n1")
     assert shown["upcomingMaintenance"]["canReschedule"] is False
-    assert witness.seen
+    assert witness.met
     assert witness.faults == {}

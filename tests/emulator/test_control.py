@@ -147,8 +147,8 @@ def test_stop_ends_the_machines_of_a_daemon_that_is_dead(monkeypatch, tmp_path):
     retained = replace(start_options.load_options(local_folder()), hosts="process")
     start_options.save_options(local_folder(), retained)
     (local_folder() / "machines/vm").mkdir(parents=True)
-    marked = {**os.environ, MARKER: f"{retained.cloud_id}/vm"}
-    with subprocess.Popen(["sleep", "600"], env=marked) as machine:
+    environ = {**os.environ, MARKER: f"{retained.cloud_id}/vm"}
+    with subprocess.Popen(["sleep", "600"], env=environ) as machine:
         (local_folder() / "machines/vm/pid").write_text(f"{machine.pid} {start_of(machine.pid)}\n")
         assert control.stop()
         assert machine.wait(10) == -9

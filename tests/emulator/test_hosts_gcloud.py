@@ -24,7 +24,7 @@ DECISIVE = [
     ("rsync -r --delete-unmatched-destination-objects gs://data/new tree", 0, ""),
     ("ls gs://data/none", 1, ""),
 ]
-SEEN_ONCE = [
+RECORDED = [
     ("cp tree/a.txt gs://data/x/", 0, ""),
     ("cp -r tree gs://data/new", 0, ""),
     ("cp -r tree gs://data/new", 0, ""),
@@ -109,7 +109,7 @@ def test_the_decisive_steps_end_alike_with_both(run, storage, tmp_path):
 @pytest.mark.parametrize("run", ["stand-in"], indirect=True)
 def test_the_stand_in_does_what_was_observed_with_gcloud(run, storage, tmp_path):
     """Exit statuses, output, object names and files are the same, step by step."""
-    for line, status, output in SEEN_ONCE:
+    for line, status, output in RECORDED:
         assert (line, *run(line)) == (line, status, output)
     names = {"x/a.txt", "new/a.txt", "new/sub/b", "r/a.txt", "r/sub/b"}
     assert {held.name for held in storage.objects.all()} == names

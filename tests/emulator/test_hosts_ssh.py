@@ -36,8 +36,8 @@ def test_paramiko_logs_in_with_the_pinned_host_key(booted):
 
 def test_only_listed_keys_of_listed_users_may_log_in(booted):
     """Another key, another user and a password are refused."""
-    stranger = asyncssh.generate_private_key("ssh-ed25519")
-    for user, key in (("ada", stranger), ("bob", booted.key)):
+    foreign = asyncssh.generate_private_key("ssh-ed25519")
+    for user, key in (("ada", foreign), ("bob", booted.key)):
         with pytest.raises(asyncssh.PermissionDenied):
             asyncio.run(booted.connect(user, key))
     with (

@@ -123,8 +123,8 @@ def test_spot_that_comes_back_is_taken_again(lab):
     assert lab.training.saved >= 2 * STEPS - SAVE
     assert took < 5 * HOUR
     assert tiers(lab) == [True, False, True]
-    _, dear, cheap = (use for use in lab.cloud.kernel.state.usage if "tpu" in use.resource)
-    assert dear.end >= cheap.start
+    _, on_demand, cheap = (use for use in lab.cloud.kernel.state.usage if "tpu" in use.resource)
+    assert on_demand.end >= cheap.start
 
 
 def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):

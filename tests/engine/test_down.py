@@ -21,7 +21,7 @@ def delete_data(controller, name):
     return DataDeletion(deletion.deployment, deletion.close).delete(name)
 
 
-def stranger(controller, lab):
+def foreign_machines(controller, lab):
     """Make a node and a VM of another deployment."""
     node = controller.blueprint.new_node(controller.record, ZONE, 7)
     vm = controller.blueprint.new_vm(controller.record)
@@ -136,7 +136,7 @@ def test_down_reads_a_zone_whose_create_had_no_answer_before_the_kill(lab):
 def test_down_leaves_other_deployments_alone(lab):
     """Another label means hands off, also in the same zone and project."""
     controller = lab.up()
-    stranger(controller, lab)
+    foreign_machines(controller, lab)
     assert controller.deletion().machines() == ()
     assert set(lab.nodes()) == {"other-tpu-g7"}
     assert set(lab.vms()) == {"other-vm"}

@@ -35,13 +35,13 @@ from orchestrator.engine.records.record_format import STORED, decode, encode
 from orchestrator.errors import Retry
 from tests.engine.engine_lab import PROJECT, Lab
 
-LEFT = Path(__file__).parent / "earlier_record"
-DATA = (LEFT / "record.json").read_bytes()
-SPEC = load(LEFT / "tpuctl.yaml", environ={})
+EARLIER = Path(__file__).parent / "earlier_record"
+DATA = (EARLIER / "record.json").read_bytes()
+SPEC = load(EARLIER / "tpuctl.yaml", environ={})
 HERE, THERE = SPEC.tpu.zones
 BUNDLE = "78a39edd7eee0c8ae722d6bc19906fd87ac0ad15d4fb450ee2b28ee8d222880a"
 AGENT = "b807c462a5a8c033433ddc724409d4d683f5b6da88ba1f8b307929077803804b"
-REQUESTED, LOST, VM_SEEN = 1795477786.8692963, 1795477786.81954, 1795477713.6595647
+REQUESTED, LOST, VM_OBSERVED = 1795477786.8692963, 1795477786.81954, 1795477713.6595647
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
     assert earlier.job == JobRecord(BUNDLE, AGENT, f"{BUNDLE}:{AGENT}", BUNDLE, "149f71e8abb2f576")
     reached = Progress(
         118, pace=0.5100136395299043, cold=12.325292825698853, loss=5.112518072128296,
-        committed_at=1795477784.060072, spot_refused_at=VM_SEEN,
+        committed_at=1795477784.060072, spot_refused_at=VM_OBSERVED,
     )  # fmt: skip
     assert earlier.deadline == DeadlineRecord(progress=reached)
     assert earlier.silence == SilenceRecord(reports_at_boot=(3, 4))
@@ -86,11 +86,11 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
         of_name("lm-tpu-g1", Sign.DELETION_ASKED): REQUESTED,
         of_node(1, Sign.MADE): 1795477712.469566,
         of_node(1, NodeState.PREEMPTED): LOST,
-        VM_HAS_RUN: VM_SEEN,
+        VM_HAS_RUN: VM_OBSERVED,
     }
     assert earlier.spans == (
-        Span(Kind.VM, "lm-vm", HERE, VM_SEEN),
-        Span(Kind.NODE, "lm-tpu-g1", HERE, VM_SEEN, LOST),
+        Span(Kind.VM, "lm-vm", HERE, VM_OBSERVED),
+        Span(Kind.NODE, "lm-tpu-g1", HERE, VM_OBSERVED, LOST),
     )
     assert [(r.kind, r.zone, r.retry, r.beside) for r in earlier.refusals] == [
         (Kind.NODE, HERE, Retry.QUOTA, True)
@@ -113,7 +113,7 @@ def lab(tmp_path):
     lab.bucket = names.bucket_name(SPEC, PROJECT)
     (tmp_path / "state").mkdir()
     for name in ("record.json", "journal.jsonl"):
-        (tmp_path / "state" / name).write_bytes((LEFT / name).read_bytes())
+        (tmp_path / "state" / name).write_bytes((EARLIER / name).read_bytes())
     return lab
 
 
@@ -133,14 +133,14 @@ def test_the_next_pass_goes_on_where_it_was_killed(lab):
     ready = [name for name, state in lab.nodes().items() if state is NodeState.READY]
     assert (ready, min(lab.nodes())) == (["lm-tpu-g4"], "lm-tpu-g4"), "no number is given twice"
     assert later.record.node.preemptions == 1
-    assert later.record.spans[1] == Span(Kind.NODE, "lm-tpu-g1", HERE, VM_SEEN, LOST)
+    assert later.record.spans[1] == Span(Kind.NODE, "lm-tpu-g1", HERE, VM_OBSERVED, LOST)
 
 
 def test_the_journal_holds_what_the_record_held(lab, earlier):
     """Where the record is lost: the numbers that were given, and since when the deployment exists."""
     before = lab.controller(SPEC)
     before.cloud.buckets.create(before.blueprint.new_bucket())
-    for line in (LEFT / "journal.jsonl").read_text().splitlines():
+    for line in (EARLIER / "journal.jsonl").read_text().splitlines():
         entry = json.loads(line)
         lab.put(f"{JOURNAL}{entry['id']}.{entry['part']}.json", line.encode())
     again = rebuilt(before.cloud.store)

@@ -24,8 +24,8 @@ def resort(zone=ZONE, **overrides):
     return due(**{"tpu__zones": [zone], "watch__last_resort": "flex-start", **overrides})
 
 
-def dear(lab):
-    """Return a condition: something dear was paid for."""
+def on_demand_was_paid(lab):
+    """Return a condition: something on demand was paid for."""
     return lambda result: False in tiers(lab)
 
 
@@ -33,7 +33,7 @@ def test_flex_start_helps_out_where_spot_does_not(lab):
     """Its TPU works, and so does the one after a look for spot in vain. The bill counts them as on demand."""
     controller = lab.controller(resort())
     controller.want()
-    controller.run(dear(lab), passes=2000)
+    controller.run(on_demand_was_paid(lab), passes=2000)
     (request,) = lab.cloud.queued_resources()
     assert (request.body["provisioningModel"], request.state.name) == ("FLEX_START", "ACTIVE")
     assert request.body["queueingPolicy"] == {"validUntilDuration": "1800s"}
@@ -64,7 +64,7 @@ def test_a_queue_that_gives_nothing_gives_way_to_on_demand_after_half_an_hour(la
     controller.want()
     controller.run(lambda r: "WAITING_FOR_RESOURCES" in lab.queued().values(), passes=2000)
     asked = lab.clock.now()
-    controller.run(dear(lab), passes=2000)
+    controller.run(on_demand_was_paid(lab), passes=2000)
     assert 0.4 * HOUR < lab.clock.now() - asked < 0.75 * HOUR
     assert lab.cloud.calls[FLEX] == 1
     assert list(lab.nodes().values()) == [NodeState.READY]
@@ -81,7 +81,7 @@ def test_a_controller_that_dies_at_the_request_leaves_one_tpu_and_one_request(la
     controller = lab.controller(resort())
     controller.want()
     with pytest.raises(Kill):
-        controller.run(dear(lab), passes=2000)
+        controller.run(on_demand_was_paid(lab), passes=2000)
     lab.wire.after = lambda what: None
     again = lab.controller(resort())
     assert (
@@ -89,7 +89,7 @@ def test_a_controller_that_dies_at_the_request_leaves_one_tpu_and_one_request(la
         == again.record.deadline.on_demand
         == (again.record.node.incarnation,)
     )
-    again.run(dear(lab), passes=2000)
+    again.run(on_demand_was_paid(lab), passes=2000)
     again.run(seconds=300, passes=500)
     name = f"demo-tpu-g{again.record.node.incarnation}"
     assert (lab.queued(), lab.nodes()) == ({name: "ACTIVE"}, {name: NodeState.READY})
@@ -99,6 +99,6 @@ def test_without_the_setting_flex_start_is_never_asked_for(lab):
     """On demand is what a deadline pays for."""
     controller = lab.controller(due(tpu__zones=[ZONE]))
     controller.want()
-    controller.run(dear(lab), passes=2000)
+    controller.run(on_demand_was_paid(lab), passes=2000)
     assert lab.cloud.calls[FLEX] == 0
     assert lab.cloud.calls[PLAIN] >= 2

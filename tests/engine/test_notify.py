@@ -67,7 +67,7 @@ class Ear:
     """A receiver that remembers; *fails* tries fail first."""
 
     def __init__(self, name="ear", fails=0, events=EVENTS):
-        self.name, self.fails, self.events, self.heard = name, fails, events, []
+        self.name, self.fails, self.events, self.received = name, fails, events, []
 
     def wants(self, event):
         return event in self.events
@@ -76,7 +76,7 @@ class Ear:
         if self.fails:
             self.fails -= 1
             raise TransientError(f"{self.name} is deaf")
-        self.heard.append(notification.id)
+        self.received.append(notification.id)
 
 
 def notification(number=1, event="done"):
@@ -100,7 +100,7 @@ def test_a_notification_is_sent_once_however_often_it_is_due():
     again = outbox(shelf, ear)
     again.add([notification(1), notification(2), notification(3)])
     again.deliver()
-    assert ear.heard == ["d-done-1", "d-done-2", "d-done-3"]
+    assert ear.received == ["d-done-1", "d-done-2", "d-done-3"]
     assert sorted(shelf.held) == [SENT + f"d-done-{n}" for n in (1, 2, 3)]
 
 
@@ -119,7 +119,7 @@ def test_a_receiver_that_breaks_ends_no_notifications():
     box.add([notification()])
     while (pause := box.deliver()) is not None:
         clock.advance(pause)
-    assert broken.heard == ear.heard == ["d-done-1"]
+    assert broken.received == ear.received == ["d-done-1"]
     assert [event.text for event in said] == ["no notification of done was sent: broken: RuntimeError"]
 
 
@@ -137,7 +137,7 @@ def test_a_killed_loop_forgets_nothing(cut):
     second = outbox(shelf, ear)
     second.add([notification()])
     second.deliver()
-    assert set(ear.heard) == {"d-done-1"}
+    assert set(ear.received) == {"d-done-1"}
     assert list(shelf.held) == [SENT + "d-done-1"]
 
 
@@ -153,7 +153,7 @@ def test_a_failing_target_is_tried_again_with_growing_pauses_and_others_are_not_
         clock.advance(pause)
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (2.0, PAUSES.longest)
-    assert (deaf.heard, good.heard) == (["d-done-1"], ["d-done-1"])
+    assert (deaf.received, good.received) == (["d-done-1"], ["d-done-1"])
     assert [event.text for event in said] == ["no notification of done was sent: deaf is deaf"]
 
 
@@ -167,7 +167,7 @@ def test_a_bucket_that_refuses_loses_nothing():
     shelf.broken = False
     box.add([notification()])
     box.deliver()
-    assert ear.heard == ["d-done-1"]
+    assert ear.received == ["d-done-1"]
 
 
 def test_a_target_that_does_not_want_an_event_is_not_notified():
@@ -176,7 +176,7 @@ def test_a_target_that_does_not_want_an_event_is_not_notified():
     box = outbox(shelf, ear)
     box.add([notification(1, "done"), notification(1, "failed")])
     assert box.deliver() is None
-    assert ear.heard == ["d-failed-1"]
+    assert ear.received == ["d-failed-1"]
 
 
 def test_a_slow_receiver_holds_no_pass_up():
@@ -191,11 +191,11 @@ def test_a_slow_receiver_holds_no_pass_up():
     slow = Slow()
     postman = Postman(outbox(Shelf(), slow, clock=receivers_clock()))
     postman.add([notification()])
-    assert slow.heard == []
+    assert slow.received == []
     assert [remaining.id for remaining in postman.end(0.05)] in ([], ["d-done-1"])
     hears.set()
     postman._thread.join(60)
-    assert slow.heard == ["d-done-1"]
+    assert slow.received == ["d-done-1"]
 
 
 def receivers_clock():

@@ -23,8 +23,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        tell = lambda: self.now  # noqa: E731
-        stand_in = SimpleNamespace(monotonic=tell, time=tell, time_ns=lambda: int(self.now * 1e9))
+        now = lambda: self.now  # noqa: E731
+        stand_in = SimpleNamespace(monotonic=now, time=now, time_ns=lambda: int(self.now * 1e9))
         for module in (commit, local):
             monkeypatch.setattr(module, "time", stand_in)
 

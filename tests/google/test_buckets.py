@@ -167,8 +167,8 @@ def test_a_bucket_name_of_a_foreign_project_is_refused():
 def test_a_foreign_bucket_with_our_labels_is_not_ours():
     """Somebody can guess our bucket's name and set our label: the project's own list decides."""
     lab = a_lab()
-    stranger = {"name": "demo-bucket", "location": "europe-west4", "labels": {LABEL: "demo"}}
-    lab.storage.buckets.create("evil-project", stranger)
+    foreign = {"name": "demo-bucket", "location": "europe-west4", "labels": {LABEL: "demo"}}
+    lab.storage.buckets.create("evil-project", foreign)
     assert lab.buckets.observe("demo-bucket") == Absent()
     with pytest.raises(ConflictError):
         lab.buckets.create(a_bucket())

@@ -107,8 +107,8 @@ def test_details_packed_in_any_are_read():
     error = translate_status(7, "x", [packed], what="create")
     assert error.code == "TPU-203"
     assert "gcloud services enable tpu.googleapis.com" in error.hint
-    stranger = Packed(type_url="type.googleapis.com/some.Type", value=b"\x01")
-    assert translate_status(14, "x", [stranger], what="create").retry is Retry.TRANSIENT
+    foreign = Packed(type_url="type.googleapis.com/some.Type", value=b"\x01")
+    assert translate_status(14, "x", [foreign], what="create").retry is Retry.TRANSIENT
 
 
 def test_a_disabled_api_names_the_command():

@@ -33,7 +33,7 @@ def write(path: Path, part: str, title: str, about: str, figures: dict[str, obje
     path.write_text(old.sub(lambda _: ours, text) if old.search(text) else f"{text.rstrip()}\n\n{ours}\n")
 
 
-def tell(part: str, title: str, about: str, figures: dict[str, object]) -> None:
+def record_figures(part: str, title: str, about: str, figures: dict[str, object]) -> None:
     """Print *figures*, and write them where TPUCTL_FIGURES names a document."""
     print(f"\n{title}", *(f"  {name}: {value}" for name, value in figures.items()), sep="\n")
     if document := os.environ.get("TPUCTL_FIGURES"):

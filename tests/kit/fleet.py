@@ -218,7 +218,7 @@ class FleetMachines:
         self.cloud, self.machines = cloud, machines
         self.folder = cloud.folder / "machines"
         self.controllers, self.slurmds, self.book, self._caller = {}, {}, Book(), None
-        self.kept, self.silent, self.torn = {}, False, []
+        self.stored, self.silent, self.torn = {}, False, []
 
     def now(self):
         return self.cloud.clock.now()
@@ -231,8 +231,8 @@ class FleetMachines:
         worker = self.machines.workers[machine_id]
         fresh, bucket = text == "head" and not model.ran, worker.env["TPUCTL_BUCKET"]
         said = model.run(text)
-        if fresh and bucket in self.kept:
-            model.recall(self.kept[bucket])
+        if fresh and bucket in self.stored:
+            model.recall(self.stored[bucket])
         if text == "head":
             self.machines.put(worker, ADDRESS, model.settings["FLEET_HEAD"].encode())
         return said
@@ -276,7 +276,7 @@ class FleetMachines:
         for machine_id, controller in self.controllers.items():
             if controller.ran and machine_id in self.machines.workers:
                 controller.schedule()
-                self.kept[self.machines.workers[machine_id].env["TPUCTL_BUCKET"]] = controller.state()
+                self.stored[self.machines.workers[machine_id].env["TPUCTL_BUCKET"]] = controller.state()
 
     def calling(self, slurmd, make):
         """Make calls to the bucket as a machine."""

@@ -211,7 +211,7 @@ class Ssh:
     broken = staticmethod(lambda machine_id: "")
 
     def __init__(self, cloud):
-        self.cloud, self._told = cloud, {}
+        self.cloud, self._pushed = cloud, {}
 
     def push(self, hosts, bundle, digest, root):
         self._step("ssh push")
@@ -222,7 +222,7 @@ class Ssh:
         for host in hosts:
             self._reach(host)
             if target == "job.env.local":
-                self._told[host.name] = settings_in(data.decode())
+                self._pushed[host.name] = settings_in(data.decode())
             if target == "slurm/settings" and self.cloud.queue is not None:
                 self.cloud.queue.settings(data.decode())
             if target.startswith("slurm/"):
@@ -242,7 +242,7 @@ class Ssh:
             if 'touch "$root/state/stop"' in script:
                 self.cloud.machines.end(worker)
                 continue
-            fresh = {**worker.env, **self._told.get(host.name, {}), **settings_in(script)}
+            fresh = {**worker.env, **self._pushed.get(host.name, {}), **settings_in(script)}
             if fresh.get("TPUCTL_RUNS_JOB") != "1":
                 worker.env = fresh
                 continue

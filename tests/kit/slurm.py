@@ -58,11 +58,11 @@ class Node:
 
     comment: str = ""
     up: bool = False
-    told_down: bool = False
+    reported_down: bool = False
     drain: str = ""
     busy_at: float | None = None
     slurmd: object = None
-    heard: float = float("-inf")
+    last_contact: float = float("-inf")
     zone: str = ""
 
 
@@ -131,7 +131,7 @@ class SlurmModel:
     def _lost(self, name, incarnation):
         node = self.nodes.get(name)
         if node is not None and node.comment == incarnation:
-            node.up, node.told_down = False, True
+            node.up, node.reported_down = False, True
             self._leave_node(name)
 
     def _nodes(self):
@@ -155,7 +155,7 @@ class SlurmModel:
     def _returning(self, name, incarnation):
         node = self.nodes[name]
         if int(node.comment or 0) <= int(incarnation):
-            node.up, node.told_down, node.drain = False, True, ""
+            node.up, node.reported_down, node.drain = False, True, ""
 
     def _undrain(self, name):
         self.nodes[name].drain = ""
@@ -212,7 +212,7 @@ class SlurmModel:
             if task.node:
                 for name in task.nodes:
                     self.nodes[name].busy_at = self.clock.now()
-                self._tell(task.nodes[0], "cancelled", task)
+                self._report(task.nodes[0], "cancelled", task)
 
     def _call_sinfo(self, *_):
         states = {name: self._state(name, node) for name, node in sorted(self.nodes.items())}
@@ -235,8 +235,8 @@ class SlurmModel:
         node = self.nodes.get(name)
         if node is None or not self.ran:
             return False
-        node.comment, node.slurmd, node.heard = str(incarnation), slurmd, self.clock.now()
-        node.up, node.told_down, node.zone = True, False, zone
+        node.comment, node.slurmd, node.last_contact = str(incarnation), slurmd, self.clock.now()
+        node.up, node.reported_down, node.zone = True, False, zone
         # The mark is of the machine that was deleted because it had nothing to do.
         if node.drain and int(node.drain.rpartition("-g")[2]) < int(incarnation):
             node.drain = ""
@@ -271,12 +271,12 @@ class SlurmModel:
         now = self.clock.now()
         for name, node in self.nodes.items():
             if node.slurmd is not None and node.slurmd.answers():
-                node.heard = now
-                if not node.up and not node.told_down:
+                node.last_contact = now
+                if not node.up and not node.reported_down:
                     # It was silent and answers again (ReturnToService); what it runs is not known here any more.
                     node.up = True
                     node.slurmd.stop_all("not known to the controller")
-            elif node.up and now - node.heard > SILENT:
+            elif node.up and now - node.last_contact > SILENT:
                 node.up = False
                 self._leave_node(name)
         busy = {name for task in self.tasks for name in task.nodes}
@@ -308,10 +308,10 @@ class SlurmModel:
     def _leave_node(self, name):
         for task in [one for one in self.tasks if name in one.nodes]:
             if name != task.nodes[0]:
-                self._tell(task.nodes[0], "another slice is lost", task)
+                self._report(task.nodes[0], "another slice is lost", task)
             self.requeue(task)
 
-    def _tell(self, name, why, task):
+    def _report(self, name, why, task):
         slurmd = self.nodes[name].slurmd
         if slurmd is not None and slurmd.answers():
             slurmd.stop(task, why)

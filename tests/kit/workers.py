@@ -21,8 +21,8 @@ def workers(jobs, initializer=None):
 
 def _processors():
     """Return the processors that may be used, or nothing to choose from where the system does not say."""
-    tell = getattr(os, "sched_getaffinity", None)
-    return [None] if tell is None else sorted(tell(0))
+    ask_system = getattr(os, "sched_getaffinity", None)
+    return [None] if ask_system is None else sorted(ask_system(0))
 
 
 def _settle(places, initializer):

@@ -17,7 +17,7 @@ from orchestrator.planning.calm import LONGEST, calm_until
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import SILENCE, heartbeat_interval
 from orchestrator.planning.update_record import update_record
-from tests.planning.test_decide_properties import HISTORIES, WORLDS
+from tests.planning.test_decide_properties import RECORDS, WORLDS
 from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, vm, world
 
 PLAN = Plan()
@@ -88,7 +88,7 @@ def test_whatever_may_move_on_by_itself_is_looked_at_in_each_poll(why):
     assert until(**RESTLESS[why]) == 0
 
 
-ODD_WORLDS = st.tuples(WORLDS, HISTORIES)
+ODD_WORLDS = st.tuples(WORLDS, RECORDS)
 NEARLY_CALM = st.tuples(
     st.builds(
         lambda age, phase: world(heartbeats=Present((beat(updated=NOW - age, phase=phase),))),

@@ -10,7 +10,7 @@ from orchestrator.planning.tpu.deadline import Mode, Offer, Situation, life_of, 
 
 HOUR = 3600.0
 CHEAP = Offer("a", 1.0, up=True, share=0.9, life=6 * HOUR)
-DEAR = Offer("b", 1.8, up=True, share=0.9, life=6 * HOUR)
+EXPENSIVE = Offer("b", 1.8, up=True, share=0.9, life=6 * HOUR)
 NONE = replace(CHEAP, up=False)
 
 
@@ -87,18 +87,21 @@ def test_thrifty_looks_again_for_spot_whatever_was_learned_of_its_lives():
 
 def test_thrifty_refuses_expensive_offers_while_there_is_time():
     """A dear place is refused when a cheap one comes often enough, and taken when the pace needs it."""
-    only_dear = situation(offers=(replace(CHEAP, up=False), DEAR), deadline=30 * HOUR)
-    assert choose(Policy.THRIFTY, only_dear).mode is Mode.WAIT
-    hurried = replace(only_dear, deadline=13 * HOUR)
+    only_expensive = situation(offers=(replace(CHEAP, up=False), EXPENSIVE), deadline=30 * HOUR)
+    assert choose(Policy.THRIFTY, only_expensive).mode is Mode.WAIT
+    hurried = replace(only_expensive, deadline=13 * HOUR)
     assert choose(Policy.THRIFTY, hurried).zone == "b"
 
 
 def test_thrifty_moves_when_another_place_is_much_cheaper():
     """The saving must be worth twice what the move wastes."""
-    on_dear = situation(mode=Mode.SPOT, zone="b", offers=(CHEAP, DEAR))
-    assert choose(Policy.THRIFTY, on_dear).zone == "a"
-    assert choose(Policy.THRIFTY, replace(on_dear, offers=(replace(CHEAP, usd_hour=1.75), DEAR))).zone == "b"
-    assert choose(Policy.UNIFORM, on_dear).zone == "b"
+    on_expensive = situation(mode=Mode.SPOT, zone="b", offers=(CHEAP, EXPENSIVE))
+    assert choose(Policy.THRIFTY, on_expensive).zone == "a"
+    assert (
+        choose(Policy.THRIFTY, replace(on_expensive, offers=(replace(CHEAP, usd_hour=1.75), EXPENSIVE))).zone
+        == "b"
+    )
+    assert choose(Policy.UNIFORM, on_expensive).zone == "b"
 
 
 def test_nothing_is_taken_when_the_work_is_done():
@@ -127,7 +130,7 @@ def play(policy, seed, tick=60.0):
     draw = random.Random(seed)
     means = (draw.uniform(0.2, 8) * HOUR, draw.uniform(0.2, 8) * HOUR)
     state = situation(deadline=draw.uniform(10.8, 20) * HOUR)
-    up, until, cold_left, cost, worked = draw.random() < 0.5, 0.0, 0.0, 0.0, 0.0
+    up, until, cold_remaining, cost, worked = draw.random() < 0.5, 0.0, 0.0, 0.0, 0.0
     while state.done < state.work:
         if state.now >= until:
             up, until = not up, state.now + draw.expovariate(1 / means[up])
@@ -136,12 +139,12 @@ def play(policy, seed, tick=60.0):
         offer = replace(CHEAP, up=up, share=0.5, life=draw.uniform(0.1, 10) * HOUR)
         choice = choose(policy, replace(state, offers=(offer,), unsaved=worked - state.done))
         if choice.mode is not state.mode:
-            worked, cold_left = state.done, state.cold
+            worked, cold_remaining = state.done, state.cold
             state = replace(state, mode=choice.mode, zone=choice.zone)
         if state.mode is not Mode.WAIT:
             cost += {Mode.SPOT: 1.0, Mode.ON_DEMAND: 3.0}[state.mode] * tick / HOUR
-            worked += tick if cold_left <= 0 else 0.0
-            cold_left -= tick
+            worked += tick if cold_remaining <= 0 else 0.0
+            cold_remaining -= tick
         done = worked if worked - state.done >= state.loss - tick or worked >= state.work else state.done
         state = replace(state, now=state.now + tick, done=done)
     return state.now <= state.deadline, cost

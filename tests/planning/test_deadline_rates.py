@@ -19,9 +19,9 @@ from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, world
 KIND = "v5litepod-8"
 
 
-def priced(spot, dear, *, zone=ZONE, way=None):
+def priced(spot, on_demand_usd, *, zone=ZONE, way=None):
     """Return the prices of one zone."""
-    return Prices({(KIND, zone): Price(dear, spot)}, {zone: way} if way else {})
+    return Prices({(KIND, zone): Price(on_demand_usd, spot)}, {zone: way} if way else {})
 
 
 def offers(table, *, memories=(), **shown):
@@ -35,19 +35,19 @@ def offers(table, *, memories=(), **shown):
 def test_the_prices_are_those_of_the_table():
     """Of the type, in each zone; spot differs between zones though on demand does not."""
     catalog = load_catalog()
-    found, dear = offers(prices(catalog, [KIND], [ZONE, OTHER_ZONE], "us-central1"))
-    assert dear == catalog.tpu_price(KIND, ZONE, spot=False)
+    found, on_demand_usd = offers(prices(catalog, [KIND], [ZONE, OTHER_ZONE], "us-central1"))
+    assert on_demand_usd == catalog.tpu_price(KIND, ZONE, spot=False)
     assert found[ZONE].usd_hour == catalog.tpu_price(KIND, ZONE, spot=True)
 
 
 def test_the_way_to_the_bucket_is_part_of_the_price():
     """Ten GiB an hour, for spot and on demand alike."""
-    found, dear = offers(priced(2.0, 9.0, way=0.05))
-    assert (found[ZONE].usd_hour, dear) == (2.5, 9.5)
+    found, on_demand_usd = offers(priced(2.0, 9.0, way=0.05))
+    assert (found[ZONE].usd_hour, on_demand_usd) == (2.5, 9.5)
 
 
 @pytest.mark.parametrize(
-    ("table", "usd", "dear"),
+    ("table", "usd", "on_demand_usd"),
     [
         (Prices(), SPOT_PRICE, 1.0),
         (priced(None, 10.0), 10.0 * SPOT_PRICE, 10.0),
@@ -55,10 +55,10 @@ def test_the_way_to_the_bucket_is_part_of_the_price():
         (priced(2.0, 9.0, zone=OTHER_ZONE), 2.0, 9.0),
     ],
 )
-def test_an_unknown_price_is_guessed_from_what_is_known(table, usd, dear):
+def test_an_unknown_price_is_guessed_from_what_is_known(table, usd, on_demand_usd):
     """From the other one of the zone, or from another zone; without any only the ratio counts."""
     found, on_demand = offers(table)
-    assert (found[ZONE].usd_hour, on_demand) == (usd, dear)
+    assert (found[ZONE].usd_hour, on_demand) == (usd, on_demand_usd)
 
 
 def test_what_is_remembered_of_a_zone_counts_for_it_alone():
@@ -74,13 +74,13 @@ def test_what_is_remembered_of_a_zone_counts_for_it_alone():
     assert found[OTHER_ZONE].share < 0.2 < plain[OTHER_ZONE].share < found[ZONE].share
 
 
-def on_demand_since(hours_left, table):
+def on_demand_since(hours_remaining, table):
     """Say why and for what a TPU on demand is left, with so many hours of work left and twelve of slack."""
-    known = replace(KNOWN, step=int(1000 - hours_left * 100))
+    known = replace(KNOWN, step=int(1000 - hours_remaining * 100))
     was = begun(2, type=KIND, on_demand=(1,), progress=known)
     report = beat(step=known.step, committed_step=known.step, timings={"first_step": NOW - HOUR})
     observed = world(nodes=Present((node(),)), heartbeats=Present((report,)), prices=table)
-    return to_leave(due(f"{2 + hours_left + 12}h"), observed, was)
+    return to_leave(due(f"{2 + hours_remaining + 12}h"), observed, was)
 
 
 def test_on_demand_gives_way_to_spot_only_when_the_saving_exceeds_what_the_change_costs():

@@ -92,7 +92,7 @@ WORLDS = st.builds(
     st.lists(RESULTS, max_size=2).map(tuple),
     st.just(NOW),
 )
-HISTORIES = st.builds(
+RECORDS = st.builds(
     record_of,
     started_at=TIMES,
     incarnation=NUMBERS,
@@ -135,7 +135,7 @@ def of_node(plan, verb):
 
 
 @fast
-@given(SPECS, WORLDS, HISTORIES, st.floats(0, 10))
+@given(SPECS, WORLDS, RECORDS, st.floats(0, 10))
 def test_a_decision_is_always_made_and_always_the_same(deployment, world, record, usd):
     """
     Pure and total: no world and no record make it raise, and equal questions get equal answers.
@@ -155,7 +155,7 @@ def test_a_decision_is_always_made_and_always_the_same(deployment, world, record
 
 
 @fast
-@given(SPECS, WORLDS, HISTORIES)
+@given(SPECS, WORLDS, RECORDS)
 def test_what_cannot_be_observed_is_not_changed(deployment, world, record):
     """Unknown nodes: no node is made or deleted; the same for VM and bucket."""
     for name, kind in (("nodes", Kind.NODE), ("vm", Kind.VM), ("bucket", Kind.BUCKET)):
@@ -165,7 +165,7 @@ def test_what_cannot_be_observed_is_not_changed(deployment, world, record):
 
 
 @fast
-@given(SPECS, WORLDS, HISTORIES)
+@given(SPECS, WORLDS, RECORDS)
 def test_each_decision_names_its_rule(deployment, world, record):
     """What changes or waits does so by a rule of its own, and what is well by one that says so."""
     learned = update_record(record, world)
@@ -188,7 +188,7 @@ def test_each_decision_names_its_rule(deployment, world, record):
 
 
 @fast
-@given(WORLDS, HISTORIES)
+@given(WORLDS, RECORDS)
 def test_learning_never_forgets_an_incarnation(world, record):
     """The newest incarnation only grows, and learning twice from the same world adds nothing."""
     once = update_record(record, world)

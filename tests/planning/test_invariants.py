@@ -12,7 +12,7 @@ from orchestrator.planning.invariants import broken
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, ZONE, node, record, spec, world
 
-STRANGER = world(nodes=Present((node(labels={}),)))
+FOREIGN = world(nodes=Present((node(labels={}),)))
 LABELS = names.labels(spec(), "tpu", 1)
 OURS = node(labels=LABELS)
 ONE = world(nodes=Present((OURS,)))
@@ -34,7 +34,7 @@ CASES = {
     "another name": ("a new name", Plan((make(2, name="demo-tpu"),)), NONE, FRESH),
     "nodes unseen": ("unknown", Plan((make(2),)), world(nodes=Unknown("503")), FRESH),
     "a vm unseen": ("unknown", Plan((make(0, Kind.VM, Verb.START),)), world(vm=Unknown("503")), FRESH),
-    "a node of a stranger": ("what is not ours", Plan((REMOVE,)), STRANGER, FRESH),
+    "a node of a stranger": ("what is not ours", Plan((REMOVE,)), FOREIGN, FRESH),
     "a node not listed": ("what is not ours", Plan((REMOVE,)), NONE, FRESH),
     "the bucket": ("data stays", Plan((make(0, Kind.BUCKET, Verb.DELETE),)), ONE, FRESH),
     "after the end": (

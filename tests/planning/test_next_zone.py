@@ -127,8 +127,8 @@ def test_a_refusal_of_quota_beside_a_node_of_ours_says_nothing_of_the_zones_capa
     alone = update_record(refused(Refusal(NOW, ZONE, Retry.QUOTA)), world(nodes=Present(())))
     assert not holds_one(alone.zone_memories, ZONE, TYPE, NOW)
     assert not holds_one(of_mode(beside, on_demand=True).zone_memories, ZONE, TYPE, NOW)
-    dear = update_record(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True, on_demand=True)), world())
-    assert not holds_one(dear.zone_memories, ZONE, TYPE, NOW)
+    on_demand = update_record(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True, on_demand=True)), world())
+    assert not holds_one(on_demand.zone_memories, ZONE, TYPE, NOW)
 
 
 def test_what_another_loop_has_learned_of_quota_is_taken_over():

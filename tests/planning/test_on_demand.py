@@ -75,12 +75,12 @@ def test_without_a_deadline_nothing_is_on_demand():
     assert deadline_status(spec(), world(), begun(1)) is None
 
 
-@pytest.mark.parametrize(("hours", "dear"), [(0.5, False), (9.9, True)])
-def test_the_next_tpu_is_on_demand_when_the_slack_is_used_up(hours, dear):
+@pytest.mark.parametrize(("hours", "on_demand"), [(0.5, False), (9.9, True)])
+def test_the_next_tpu_is_on_demand_when_the_slack_is_used_up(hours, on_demand):
     """Ten hours of work: after half an hour of twenty spot will do, after almost ten it will not."""
     change = asked(due(), lost(hours))
     assert change is not None
-    assert change.on_demand == dear
+    assert change.on_demand == on_demand
 
 
 def test_after_the_deadline_spot_is_asked_for():
@@ -101,8 +101,8 @@ def test_a_spot_request_that_does_not_start_is_replaced_by_on_demand():
 def test_a_tpu_whose_workers_could_not_be_asked_is_not_replaced():
     """It may work since long (seed 7 of the lives): unknown is not absent."""
     assert asked(due(), begun(9.9), nodes=Present((node(),))).on_demand
-    unheard = {"nodes": Present((node(),)), "heartbeats": Unknown("503")}
-    assert decide(due(), world(**unheard), begun(9.9)).changes == ()
+    no_heartbeats = {"nodes": Present((node(),)), "heartbeats": Unknown("503")}
+    assert decide(due(), world(**no_heartbeats), begun(9.9)).changes == ()
 
 
 def test_a_queued_request_is_given_up_before_the_slack_is_used_up():
@@ -121,16 +121,18 @@ def test_a_create_whose_answer_is_open_is_not_doubled():
 @pytest.mark.parametrize(("request_as", "hours"), [("node", 1 / 6), ("queued", 1.0)])
 def test_spot_is_asked_for_again_while_on_demand_works_but_not_at_once(request_as, hours):
     """Ten minutes after a refusal; where on demand has to go first, a refusal is believed for an hour, then two."""
-    dear = begun(1, on_demand=(1,), incarnation=1)
+    begun_on_demand = begun(1, on_demand=(1,), incarnation=1)
     works = {"nodes": Present((node(),)), "heartbeats": Present((beat(step=5, committed_step=5),))}
     wants = due(request=request_as)
-    assert asked(wants, dear, **works).on_demand is False
+    assert asked(wants, begun_on_demand, **works).on_demand is False
     for ago, again in ((0.9, False), (1.1, True)):
-        refused = changed(dear, progress=replace(KNOWN, spot_refused_at=NOW - ago * hours * HOUR))
+        refused = changed(begun_on_demand, progress=replace(KNOWN, spot_refused_at=NOW - ago * hours * HOUR))
         assert (asked(wants, refused, **works) is not None) == again
     if request_as == "node":
         return
-    twice = changed(dear, on_demand=(1, 0), progress=replace(KNOWN, spot_refused_at=NOW - 1.1 * HOUR))
+    twice = changed(
+        begun_on_demand, on_demand=(1, 0), progress=replace(KNOWN, spot_refused_at=NOW - 1.1 * HOUR)
+    )
     twice = changed(
         twice, spans=(Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 9, spot=False),), on_demand=(1, 2)
     )

@@ -21,7 +21,7 @@ from tests.kit.records import changed
 from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
 
-TOLD = beat(phase=Phase.STOPPING, notice=True, preempted=True)
+WITH_NOTICE = beat(phase=Phase.STOPPING, notice=True, preempted=True)
 AT_REST = beat(phase=Phase.STOPPED, notice=True, preempted=True)
 WORKS = beat(step=5, committed_step=5, timings={"first_step": NOW - HOUR})
 LABELS = {"tpuctl-deployment": "demo", "tpuctl-round": "2"}
@@ -33,7 +33,7 @@ def second(state=NodeState.CREATING, **more):
     return node(2, state=state, zone=OTHER_ZONE, labels=LABELS, **more)
 
 
-def observed(*nodes, report=TOLD, **more):
+def observed(*nodes, report=WITH_NOTICE, **more):
     """A world with these TPUs, and a report of the first one."""
     return world(nodes=Present(nodes), heartbeats=Present((report,)), **{"claim": Absent(), **more})
 
@@ -152,7 +152,7 @@ def test_a_refused_successor_is_requested_again_after_its_pause():
     assert len(known.refusals) == 1
     assert hopeless(known) is None
     assert nodes_of(decide(spec(), observed(FIRST), known)) == ([], [])
-    again = replace(observed(FIRST, report=replace(TOLD, updated=NOW + 100)), observed_at=NOW + 100)
+    again = replace(observed(FIRST, report=replace(WITH_NOTICE, updated=NOW + 100)), observed_at=NOW + 100)
     assert nodes_of(decide(spec(), again, known))[0] == [(3, OTHER_ZONE, 3, True)]
 
 
@@ -170,12 +170,12 @@ def test_a_successor_that_never_comes_makes_room_for_another():
 
 def test_a_tpu_on_demand_works_until_spot_is_there():
     """The hours of a deadline are the dearest: none is lost between two TPUs."""
-    dear = begun(1, on_demand=(1,))
+    begun_on_demand = begun(1, on_demand=(1,))
     now = observed(FIRST, report=WORKS)
-    plan = decide(due(), now, dear)
+    plan = decide(due(), now, begun_on_demand)
     assert nodes_of(plan) == ([(2, ZONE, 2, True)], [])
     assert not plan.changes[0].on_demand
-    assert broken(due(), plan, now, dear) is None
+    assert broken(due(), plan, now, begun_on_demand) is None
 
 
 def test_near_a_deadline_a_tpu_gets_its_successor_on_demand_once_it_is_lost():
@@ -189,11 +189,11 @@ def test_near_a_deadline_a_tpu_gets_its_successor_on_demand_once_it_is_lost():
     [
         ({}, beat(), record()),
         ({}, beat(phase=Phase.STOPPING, notice=True), record()),
-        ({"beside": False}, TOLD, record()),
-        ({"round": 0}, TOLD, record()),
-        ({"on_demand": True}, TOLD, record()),
-        ({}, TOLD, record(round=1, rivals=())),
-        ({}, TOLD, record(incarnation=3)),
+        ({"beside": False}, WITH_NOTICE, record()),
+        ({"round": 0}, WITH_NOTICE, record()),
+        ({"on_demand": True}, WITH_NOTICE, record()),
+        ({}, WITH_NOTICE, record(round=1, rivals=())),
+        ({}, WITH_NOTICE, record(incarnation=3)),
     ],
 )
 def test_the_guard_lets_nothing_else_be_made_beside_a_tpu(change, report, was):
@@ -206,19 +206,19 @@ def test_the_guard_lets_nothing_else_be_made_beside_a_tpu(change, report, was):
 
 def test_a_plan_shows_who_takes_over():
     """The next one is made, then the old one goes."""
-    dear = begun(1, on_demand=(1,), progress=KNOWN)
-    plan = foresee(due(), None, observed(FIRST, report=WORKS), changed(dear, uploaded="b:a"))
+    begun_on_demand = begun(1, on_demand=(1,), progress=KNOWN)
+    plan = foresee(due(), None, observed(FIRST, report=WORKS), changed(begun_on_demand, uploaded="b:a"))
     assert nodes_of(plan) == ([(2, ZONE, 2, True)], [1])
 
 
 @pytest.mark.parametrize(
     ("report", "saves"),
     [
-        (TOLD, True),
-        (replace(TOLD, phase=Phase.RUN), True),
+        (WITH_NOTICE, True),
+        (replace(WITH_NOTICE, phase=Phase.RUN), True),
         (AT_REST, False),
-        (replace(TOLD, preempted=False), False),
-        (replace(TOLD, updated=NOW - REPORT_COUNTS), False),
+        (replace(WITH_NOTICE, preempted=False), False),
+        (replace(WITH_NOTICE, updated=NOW - REPORT_COUNTS), False),
     ],
 )
 def test_who_still_saves_has_said_so_a_moment_ago(report, saves):

@@ -101,11 +101,11 @@ def test_the_request_and_the_bill_are_for_the_type_that_was_taken():
     observed = update_record(made, world(observed_at=NOW))
     (span,) = (s for s in observed.spans if s.kind is Kind.NODE)
     assert span.type == SECOND
-    dear = spent(BOTH, load_catalog(), replace(observed, spans=(span,)), NOW + 3600).known_usd
+    expensive = spent(BOTH, load_catalog(), replace(observed, spans=(span,)), NOW + 3600).known_usd
     cheap = spent(
         BOTH, load_catalog(), replace(observed, spans=(replace(span, type=""),)), NOW + 3600
     ).known_usd
-    assert dear > cheap > 0
+    assert expensive > cheap > 0
 
 
 @pytest.mark.parametrize(

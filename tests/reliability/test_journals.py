@@ -15,7 +15,7 @@ from orchestrator.engine.records.rebuild_record import _entry, rebuilt
 from orchestrator.engine.records.record_format import stored_values
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.reliability.damage import depth
 from tests.reliability.test_torn_state import store_of
 
@@ -28,7 +28,7 @@ CREATE = "tpu.nodes.create"
 def figures():
     """Print what the tests of this module have counted."""
     yield
-    tell(
+    record_figures(
         "journals",
         "Journals cut off at any byte (R10)",
         "Journals of deployments with random lives. Each is cut at every byte and loaded; at some of the "

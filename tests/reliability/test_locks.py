@@ -37,7 +37,7 @@ from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.objects import GcsStore
 from tests.agent.agent_lab import is_alive
 from tests.emulator.http_fixture import serve
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.kit.records import record_of
 from tests.kit.waiting import until
 from tests.reliability.contenders import PATIENCE, FastClock, read
@@ -54,7 +54,7 @@ FIGURES: dict[str, object] = {}
 def figures():
     """Print what the tests of this module have counted."""
     yield
-    tell(
+    record_figures(
         "locks",
         "One holder at a time (R4)",
         "Real processes contend for the lease in the bucket, over HTTP and by the official client, and for "
@@ -88,7 +88,7 @@ class Scene:
         """Return an object's bytes."""
         return self.storage.objects.read(self.object(name))
 
-    def tell(self, name):
+    def signal(self, name):
         """Give a sign to the processes that wait for it."""
         (self.folder / name).write_text("{}")
 
@@ -165,8 +165,8 @@ def plays(tmp_path):
         roles += [here.role("hold", "holder", here=True), here.role("take", "taker", here=True)]
         with playing(roles), ExitStack() as stack:
             for scene in (killed, here, stopped):
-                stack.callback(scene.tell, "end")
-                stack.callback(scene.tell, "go")
+                stack.callback(scene.signal, "end")
+                stack.callback(scene.signal, "go")
             yield killed, here, stopped
 
 
@@ -187,7 +187,7 @@ def test_a_holder_that_is_lost_is_followed_and_fenced(tmp_path):
         _fenced(stopped, holders[2])
         took = _first_of(killed, leases[0])
         _shown(read(killed.folder, f"refused-{took}")["said"], holders[0])
-        killed.tell("end")
+        killed.signal("end")
     lines = [line for line in book(killed.folder) if int(line[1]) != holders[0]["pid"]]
     assert demand_no_overlap(lines) == 3
     assert decode(killed.data(RECORD), "demo").node.preemptions == 3
@@ -206,7 +206,7 @@ def _fenced(scene, holder):
     """Wake the paused holder, and see everything that it does refused."""
     # The taker's renewals change the generation, but not what the lease says.
     mine, record = scene.data(LEASE), scene.data(RECORD)
-    scene.tell("go")
+    scene.signal("go")
     os.kill(holder["pid"], signal.SIGCONT)
     woken = scene.wait_for("woken")
     assert woken["write"].startswith("LeaseHeldError")

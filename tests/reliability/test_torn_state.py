@@ -29,7 +29,7 @@ from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
 from orchestrator.google.objects import GcsStore
 from tests.engine.engine_lab import Lab, a_spec
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.kit.records import record_of
 from tests.kit.wire import clients
 from tests.reliability.damage import cuts, damages, depth, flips
@@ -43,7 +43,7 @@ FIGURES: dict[str, object] = {}
 def figures():
     """Print what the tests of this module have counted."""
     yield
-    tell(
+    record_figures(
         "torn",
         "Torn state (R11)",
         f"Every cut and {BITS} flipped bit(s) of every byte of what tpuctl stores, loaded as the next "

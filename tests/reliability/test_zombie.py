@@ -17,7 +17,7 @@ import random
 import pytest
 
 from orchestrator.agent.agreement.attempts import Attempt
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.reliability.damage import depth
 from tests.reliability.two_lives import Stage, quiet
 
@@ -29,7 +29,7 @@ FIGURES: dict[str, object] = {}
 def figures():
     """Print what the tests of this module have counted."""
     yield
-    tell(
+    record_figures(
         "zombie",
         "A worker that wakes after its replacement (R15)",
         "Two incarnations of the real agent on one bucket, switched between requests. Late manifests are "

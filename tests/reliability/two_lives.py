@@ -56,7 +56,7 @@ class Actor:
 
     def __init__(self, name, body):
         self.name, self.over, self.failure = name, False, None
-        self._body, self._left = body, 0
+        self._body, self._remaining = body, 0
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -64,16 +64,16 @@ class Actor:
     def run(self, requests):
         """Let it go on; return when it stands in front of another request, or has ended."""
         if not self.over:
-            self._left = requests
+            self._remaining = requests
             self._go.release()
             self._back.acquire()
 
     def turn(self):
         """Wait until it may make one more request; called by its own thread."""
-        if self._left <= 0:
+        if self._remaining <= 0:
             self._back.release()
             self._go.acquire()
-        self._left -= 1
+        self._remaining -= 1
 
     def _run(self):
         self._go.acquire()

@@ -120,16 +120,16 @@ def test_s27_a_record_that_another_process_wrote_is_not_written_over(cloud, user
     """The precondition fails (412): status 6, and the other's record stays."""
     user.up()
     cloud.model.preempt(G1, notice=False)
-    marked = []
+    claims = []
 
     def write():
         other = rewritten(bucket_object(cloud, RECORD), writer="somebody else")
-        marked.append(bucket_object(cloud, RECORD, other))
+        claims.append(bucket_object(cloud, RECORD, other))
 
     said = user.watch(900, meanwhile={"tpu.nodes.create": write})
     assert said.code == 6
     assert "another tpuctl changed this deployment's record" in said.err
-    assert bucket_object(cloud, RECORD) == marked[0]
+    assert bucket_object(cloud, RECORD) == claims[0]
 
 
 def test_s27_a_bucket_deleted_by_hand_is_not_papered_over(cloud, user):

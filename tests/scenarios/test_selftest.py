@@ -35,7 +35,7 @@ def ends(cloud):
     cloud.machines.report = reported
 
 
-def nothing_left(cloud):
+def all_deleted(cloud):
     """Say whether no machine, no bucket and nothing in the queue is there, and no folder of a self-test."""
     cloud.model.tick()
     retained = list((cloud.users[0].state / "gcp" / "selftest").glob("*"))
@@ -50,7 +50,7 @@ def test_a_self_test_runs_the_product_and_leaves_nothing(cloud):
         name: found[name] for name in ("vm", "bucket", "refusals", "tpu", "lost", "down")
     } == dict.fromkeys(("vm", "bucket", "refusals", "tpu", "lost", "down"), "ok"), said.err
     assert said.code == 1
-    assert nothing_left(cloud)
+    assert all_deleted(cloud)
 
 
 def test_without_tpu_no_tpu_is_asked_for(cloud):
@@ -58,7 +58,7 @@ def test_without_tpu_no_tpu_is_asked_for(cloud):
     said = User(cloud).type(*WORDS, "--no-tpu")
     assert steps(said)["vm-probe"] == "ok"
     assert {call.status for call in cloud.log if call.method == "tpu.nodes.create"} == {400}
-    assert nothing_left(cloud)
+    assert all_deleted(cloud)
 
 
 @pytest.mark.parametrize(("call", "when"), KILLS)
@@ -69,7 +69,7 @@ def test_killed_at_a_call_the_next_self_test_deletes_the_leftovers(cloud, call, 
     killed = user.type(*WORDS, kill=(call, when))
     assert killed.code is None, f"{call} was never called:\n{killed.err}"
     user.type(*WORDS, "--no-tpu")
-    assert nothing_left(cloud)
+    assert all_deleted(cloud)
 
 
 def test_killed_and_forgotten_the_next_command_of_anybody_ends_it(cloud):
@@ -87,7 +87,7 @@ def test_ctrl_c_deletes_everything_first(cloud):
     """Status 130, and nothing is left."""
     said = User(cloud).type(*WORDS, interrupt=200)
     assert said.code == 130
-    assert nothing_left(cloud)
+    assert all_deleted(cloud)
 
 
 def test_what_cannot_be_deleted_is_named(cloud):
@@ -98,7 +98,7 @@ def test_what_cannot_be_deleted_is_named(cloud):
     assert (said.code, "not proven gone: VM" in said.err) == (5, True)
     cloud.change(denied_permissions=frozenset())
     user.type(*WORDS, "--no-tpu")
-    assert nothing_left(cloud)
+    assert all_deleted(cloud)
 
 
 def test_without_a_yes_nothing_is_created(cloud):

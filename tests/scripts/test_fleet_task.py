@@ -13,7 +13,7 @@ json.dump(dict(os.environ), open(os.path.join(os.path.dirname(sys.argv[0]), "see
 """
 
 
-def seen_by_task(machine: Path, number: int) -> dict[str, str]:
+def variables_of_task(machine: Path, number: int) -> dict[str, str]:
     """Return the variables with which the agent is started on a node for one task."""
     script = machine / "slurm" / "spool" / "job7" / "slurm_script"
     for folder in (script.parent, machine / "log"):
@@ -33,7 +33,7 @@ def seen_by_task(machine: Path, number: int) -> dict[str, str]:
 
 def test_a_task_knows_the_tpu_and_the_zone_that_it_runs_in(tmp_path: Path) -> None:
     """They are the machine's; all else is the job's, whatever the machine's own job has."""
-    observed = seen_by_task(tmp_path, 1)
+    observed = variables_of_task(tmp_path, 1)
     assert (observed["TPUCTL_NODE"], observed["ZONE"]) == ("fleet-002-tpu-g3", "us-central1-c")
     assert (observed["TASK"], observed["lr"]) == ("1", "2")
     assert observed["TPUCTL_SETUP"] != "x"

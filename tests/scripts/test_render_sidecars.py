@@ -39,7 +39,7 @@ class Machine(Box):
         cache = str(fake_environments(self.folder / "venvs"))
         return self.boot(machine_scripts(spec, target), TPUCTL_VENV_CACHE=cache, **environment)
 
-    def tell(self, spec) -> None:
+    def change_settings(self, spec) -> None:
         """Bring other settings, as `up` does over SSH."""
         script = self.root / "run-sidecars.local"
         script.write_text(sidecar_script(spec, "vm", "bucket"))
@@ -106,7 +106,7 @@ def machine(tmp_path, cloud):
     one = Machine(tmp_path, cloud)
     yield one
     if (one.root / "machine.env").exists():
-        one.tell(make_spec())
+        one.change_settings(make_spec())
     assert one.processes() == []
 
 
@@ -152,7 +152,7 @@ def test_boot_starts_both_on_loopback_and_changes_reach_them(machine, cloud):
     assert started[1].wait(60) == 75, "the lock keeps a second one out"
 
     # Another port for one of them.
-    machine.tell(wanted(third, second))
+    machine.change_settings(wanted(third, second))
     moved = machine.ask(third)
     assert started[0].wait(60) != 0
     assert machine.ask(second, f"/?token={state['token']}")["pid"] == known["pid"]
@@ -163,9 +163,9 @@ def test_boot_starts_both_on_loopback_and_changes_reach_them(machine, cloud):
     assert machine.run([str(machine.folder / "startup-script")]).returncode == 0
     assert machine.ask(third)["pid"] == moved["pid"]
 
-    machine.tell(wanted(jupyter=second))
+    machine.change_settings(wanted(jupyter=second))
     assert len((machine.cron / "tpuctl-sidecars").read_text().splitlines()) == 2
-    machine.tell(make_spec())
+    machine.change_settings(make_spec())
     assert not (machine.cron / "tpuctl-sidecars").exists()
     assert machine.processes() == []
 

@@ -39,7 +39,7 @@ from tests.security.secret_kit import spellings
 KEY = "id_ed25519"
 LOGIN = "login.json"
 """What lies in a computer's folder and is a secret by itself."""
-KEPT = (KEY, LOGIN)
+SECRET_FILES = (KEY, LOGIN)
 
 
 class CanaryCloud(Cloud):
@@ -47,7 +47,7 @@ class CanaryCloud(Cloud):
 
     def __init__(self, folder, values, **settings):
         self.values, self.sent, self.said = values, [], []
-        self.forms, self.seen = {}, {}
+        self.forms, self.searched = {}, {}
         with patch.object(clouds, "Machines", LoudMachines):
             super().__init__(folder, latency="instant", **settings)
         self.secrets = Secrets(self.clock, self.model.settings.project_number)
@@ -67,7 +67,7 @@ class CanaryCloud(Cloud):
     def open(self):
         """Be the cloud of this process; writes to the disk are steps at which a command can be killed, too."""
         changes = [
-            (clouds, "Ssh", Heard),
+            (clouds, "Ssh", SentScripts),
             *(
                 (module, name, self._killable(getattr(module, name)))
                 for module, name in (
@@ -145,7 +145,7 @@ class CanaryCloud(Cloud):
     def artefacts(self):
         """Yield what is anywhere but in Secret Manager, with its name."""
         for path in sorted(self.folder.rglob("*")):
-            if path.is_file() and not path.is_symlink() and path.name not in KEPT:
+            if path.is_file() and not path.is_symlink() and path.name not in SECRET_FILES:
                 yield from opened(path.relative_to(self.folder).as_posix(), path.read_bytes())
         yield "the cloud's state", pickle.dumps(self.model.kernel.state)
         yield "buckets", repr([vars(one) for one in self.storage.buckets.list(PROJECT)]).encode()
@@ -159,9 +159,9 @@ class CanaryCloud(Cloud):
         """Return each artefact that holds a secret, with the secret's name; the same bytes are read once."""
         wrong, known = [], self._forms()
         for where, data in self.artefacts():
-            if data not in self.seen:
-                self.seen[data] = [name for name, forms in known if any(form in data for form in forms)]
-            wrong += [(where, name) for name in self.seen[data]]
+            if data not in self.searched:
+                self.searched[data] = [name for name, forms in known if any(form in data for form in forms)]
+            wrong += [(where, name) for name in self.searched[data]]
         return wrong
 
     def _forms(self):
@@ -170,7 +170,7 @@ class CanaryCloud(Cloud):
             # The first lines are the same in every key, or hold what everybody may know.
             known |= {f"key {n}": line for n, line in enumerate(path.read_text().splitlines()[3:-1])}
         if known.keys() - self.forms.keys():
-            self.seen.clear()
+            self.searched.clear()
             self.forms |= {name: spellings(text) for name, text in known.items()}
         return tuple(self.forms.items())
 
@@ -199,7 +199,7 @@ class LoudMachines(Machines):
                 yield from sorted(spellings(base64.b64decode(version.data).decode()))
 
 
-class Heard(Ssh):
+class SentScripts(Ssh):
     """Note all that goes to machines over SSH."""
 
     def _note(self, *what):

@@ -22,7 +22,7 @@ from pathlib import Path
 from shutil import copytree, rmtree
 from urllib.parse import quote
 
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
 from tests.security.canary_cloud import CanaryCloud, CanaryDesk
@@ -108,7 +108,7 @@ def edited(cloud, user):
 def larger(cloud, user):
     """Another type of TPU is wanted."""
     running(cloud, user)
-    user.edit(**{**user.kept, "tpu__type": "v5litepod-16"})
+    user.edit(**{**user.file_before, "tpu__type": "v5litepod-16"})
 
 
 def ended(phase):
@@ -149,7 +149,7 @@ class Receiver(BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        with self.server.told.open("a") as file:
+        with self.server.received.open("a") as file:
             file.write(self.path + "\n")
         self.send_response(self.server.status)
         self.end_headers()
@@ -163,8 +163,8 @@ def receivers(folder):
     """Yield the addresses of one who takes notices and of one who refuses them, served by another process."""
     servers = [HTTPServer(("127.0.0.1", 0), Receiver) for _ in range(2)]
     for server, status in zip(servers, (204, 500), strict=True):
-        server.told, server.status = folder / "told", status
-        server.told.touch()
+        server.received, server.status = folder / "told", status
+        server.received.touch()
     watched, held = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -198,7 +198,7 @@ def stage(folder, takes, refuses, file=()):
     named = [*(f"CANARY_{number}" for number in JOB), "SIGNING"]
     with CanaryCloud(folder / "cloud", values).open() as cloud:
         user = CanaryDesk(cloud, variables)
-        user.kept = {
+        user.file_before = {
             "vm": {"machine": "e2-small", "spot": True},
             "job__secrets": {name: f"secret://{name}" for name in named},
             "notify": {
@@ -207,7 +207,7 @@ def stage(folder, takes, refuses, file=()):
             },
             **dict(file),
         }
-        user.edit(**user.kept)
+        user.edit(**user.file_before)
         stored = {name: values[name] for name in named} | {"RECEIVER": f"http://{takes}{path['RECEIVER']}"}
         for name, value in stored.items():
             said = user.type("secret", "set", name, stdin=value.encode())
@@ -300,7 +300,7 @@ def explored(order):
             trial.end_at(*point, [READS[(nth * count + turn) % len(READS)] for turn in range(count)])
         trial.counted["notices told"] = len((Path(name) / "told").read_text().splitlines())
         trial.counted["points"] = len(points) if first == 0 else 0
-        trial.counted["KiB searched"] = sum(map(len, cloud.seen)) >> 10
+        trial.counted["KiB searched"] = sum(map(len, cloud.searched)) >> 10
         return story.name, trial.counted, trial.problems
 
 
@@ -335,7 +335,7 @@ def main():
         for _, more, found in pool.map(explored, orders):
             counted.update(more)
             problems += found
-    tell(
+    record_figures(
         "canaries",
         "Secrets at every crash point",
         ABOUT,

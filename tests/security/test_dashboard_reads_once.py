@@ -12,7 +12,7 @@ class Shelf:
     """A bucket in memory that counts the bytes that leave it."""
 
     def __init__(self, **held):
-        self.held, self.left = held, 0
+        self.held, self.bytes_read = held, 0
 
     def list(self, prefix, most=0):
         """List without data."""
@@ -26,7 +26,7 @@ class Shelf:
         if data is None:
             return None
         part = data[offset : offset + limit]
-        self.left += len(part)
+        self.bytes_read += len(part)
         return StoredObject(name, len(data), 1, 1.0e9, part)
 
 
@@ -42,11 +42,13 @@ def test_log_and_reports_leave_the_bucket_once():
         memory.tail.read()
         return report._losses(session, beats, memory, ())
 
-    first, all_of_it = read(), shelf.left
+    first, all_of_it = read(), shelf.bytes_read
     assert first == {1: [(1, 0.5)]}
     assert read() == first
-    assert shelf.left == all_of_it
+    assert shelf.bytes_read == all_of_it
 
     shelf.held[name] += b"step 2 loss 0.25\n"
     assert read() == {1: [(1, 0.5), (2, 0.25)]}
-    assert shelf.left == all_of_it + 2 * len(b"step 2 loss 0.25\n"), "for the curve, and for the last lines"
+    assert shelf.bytes_read == all_of_it + 2 * len(b"step 2 loss 0.25\n"), (
+        "for the curve, and for the last lines"
+    )

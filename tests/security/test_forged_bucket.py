@@ -12,7 +12,7 @@ from orchestrator.emulator.state.storage.refusals import StorageError
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 from tests.security.test_forgeries import WHOLE as REPORT
-from tests.security.test_manifests import LEFT, WHOLE
+from tests.security.test_manifests import UNCLAIMED, WHOLE
 
 NAMES = [
     "weights",
@@ -56,7 +56,7 @@ def forged(choose):
         place = {"step": step, "incarnation": number, "worker": worker, "workers": worker + 1}
         for whole, name in (
             (WHOLE, f"checkpoints/{step:08d}"),
-            (LEFT, "unclaimed"),
+            (UNCLAIMED, "unclaimed"),
             (REPORT, ".tpuctl/heartbeat"),
         ):
             body = {**whole, **{key: place[key] for key in place if key in whole}, choose(list(whole)): value}

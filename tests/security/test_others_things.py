@@ -25,7 +25,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from tests.emulator.cloud_kit import node_body, vm_body
 from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, Lab, a_spec
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.kit.records import record_of
 from tests.planning.worlds import world
 from tests.reliability.damage import depth
@@ -182,7 +182,7 @@ def test_no_forged_record_or_journal_deletes_what_is_not_ours(tmp_path):
         assert set(FOREIGN_NODES) <= set(lab.nodes()), f"seed {seed}"
         assert set(FOREIGN_VMS) <= set(lab.vms()), f"seed {seed}"
         assert {lab.nodes()[name].name for name in FOREIGN_NODES} == {"READY"}, f"seed {seed}"
-    tell(
+    record_figures(
         "forgeries", "Forged records and journals (SEC10)",
         "The record in the bucket is replaced by a forged one with a valid checksum, the journal gets "
         "made-up entries, and the local copy is gone; then come two passes and `down`. Machines of others "

@@ -31,17 +31,17 @@ def main():
 def _one(chosen):
     with ExitStack() as stack:
         trace = None if chosen.trace is None else stack.enter_context(chosen.trace.open("w"))
-        yield _told(live(chosen.seed, trace and (lambda line: trace.write(line + "\n"))))
+        yield _reported(live(chosen.seed, trace and (lambda line: trace.write(line + "\n"))))
 
 
 def _many(chosen):
     seeds = range(*map(int, chosen.seeds.split(":")))
     with workers(chosen.jobs, gc.disable) as pool:
         for life in pool.map(live, seeds, chunksize=4):
-            yield _told(life)
+            yield _reported(life)
 
 
-def _told(life):
+def _reported(life):
     if life.problem:
         print(replay(life), flush=True)
     return life

@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from orchestrator.app.source import wanted
 from orchestrator.engine.loop import many_loops
-from tests.kit.figures import commit, tell
+from tests.kit.figures import commit, record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
 from tests.simulation.fleet_world import FleetLife, Wrong
@@ -124,16 +124,16 @@ def main():
     if chosen.seeds:
         with workers(chosen.jobs, gc.disable) as pool:
             found = pool.map(live, range(*map(int, chosen.seeds.split(":"))), chunksize=1)
-            lives = [_told(life) for life in found]
+            lives = [_reported(life) for life in found]
     else:
         with (chosen.trace or Path("/dev/null")).open("w") as file:
-            lives = [_told(live(chosen.seed, lambda line: print(line, file=file, flush=True)))]
+            lives = [_reported(live(chosen.seed, lambda line: print(line, file=file, flush=True)))]
     about = f"{HOLDS}\n\nWritten by `python -m tests.simulation.fleet {' '.join(sys.argv[1:])}`."
-    tell("fleet", "Fleets from seeds", about, figures(lives, time.monotonic() - began))
+    record_figures("fleet", "Fleets from seeds", about, figures(lives, time.monotonic() - began))
     return 1 if any(life.problem for life in lives) else 0
 
 
-def _told(life):
+def _reported(life):
     if life.problem:
         print(f"fleet seed {life.seed} at {commit()}: {life.problem}")
         print(f"  replay: python -m tests.simulation.fleet {life.seed} --trace trace.txt", flush=True)

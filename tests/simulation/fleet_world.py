@@ -60,7 +60,7 @@ class FleetLife:
         self.cloud.checks.observe = lambda: None  # One deployment each; here it is one fleet, judged below.
         machines = self.cloud.machines
         machines.saves_nothing = lambda worker: "FLEET_NODE" in worker.env
-        machines.reports_nothing = self._unheard
+        machines.reports_nothing = self._reports_nothing
         self.nodes = self.case.nodes
 
     @property
@@ -344,7 +344,7 @@ class FleetLife:
             cloud.change(stockouts=frozenset(r.sample(self.case.zones, 1)))
             cloud.later(r.choice((120, 900)), lambda: cloud.change(stockouts=frozenset()))
 
-    def _unheard(self, worker):
+    def _reports_nothing(self, worker):
         slurmd = self.fleet.slurmds.get(worker.id)
         return slurmd is not None and (slurmd.frozen or slurmd.cut_off)
 

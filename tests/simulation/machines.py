@@ -60,7 +60,7 @@ class Gang:
     def start(self, restart=False):
         """Start the job unless it runs; with *restart* also if it does."""
         if self.phase in {"done", "unclaimed", "failed"}:
-            self._tell_the_end()
+            self._report_the_end()
             return
         if self._turn and not restart and not self.over:
             return
@@ -88,7 +88,7 @@ class Gang:
             return
         self.beaten = 0
         newest = next(iter(self.bucket.complete()), None)
-        if self._kept_before():
+        if self._saved_before():
             self._end("unclaimed")
             return
         self.attempt = next_attempt(self.attempt, newest, reason, 0, counted)
@@ -144,16 +144,16 @@ class Gang:
         if worker == self.workers:
             self._end("unclaimed")
             return
-        self._kept(worker, complete=False)
+        self._note_save(worker, complete=False)
 
         def whole():
             if not self._frozen() and not self._fenced():
-                self._kept(worker, complete=True)
+                self._note_save(worker, complete=True)
                 self._bring(worker + 1)
 
         self._after(self.job.save_seconds / 10, whole)
 
-    def _kept(self, worker, complete):
+    def _note_save(self, worker, complete):
         file = UnclaimedFile(
             "checkpoints/a.pt", 1, "", f"{unclaimed_manifest.folder_name(self.incarnation, worker)}a.pt"
         )
@@ -163,7 +163,7 @@ class Gang:
         )  # fmt: skip
         self.bucket.put(unclaimed_manifest.manifest_name(self.incarnation, worker), one.text().encode())
 
-    def _kept_before(self):
+    def _saved_before(self):
         """Return whether an earlier machine has uploaded what this very job had trained to its end."""
         return bool(ended_before(self.bucket.unclaimed(), self.incarnation, self.bundle, "s"))
 
@@ -246,7 +246,7 @@ class Gang:
             self._ring()
         self.over = True
 
-    def _tell_the_end(self):
+    def _report_the_end(self):
         """Report as an agent that is started again: it finds that nothing is left to do."""
         self.over = False
         self.beat()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.kit.figures import commit, tell
+from tests.kit.figures import commit, record_figures
 
 
 def replay(life):
@@ -48,4 +48,4 @@ def report(lives, wall):
         "Real engine, real adapters, official clients, virtual time; see tests/simulation. Written by\n"
         f"`python -m tests.simulation --seeds {seeds}`."
     )
-    tell("simulation", "Lives from seeds", about, figures(lives, wall))
+    record_figures("simulation", "Lives from seeds", about, figures(lives, wall))

@@ -112,7 +112,7 @@ class SimulatedUser:
             result = run(passes_to_the_end(watcher, controller.deployment, turns))
             raise_outcome(result)
             if result.plan.outcome is Outcome.DONE:
-                process.told = "done"
+                process.end_read = "done"
 
     def _down(self, process):
         controller = Controller(self.world, self.spec, process, "down", forgiving=True)
@@ -171,9 +171,9 @@ class SimulatedUser:
         again = process.command
         if (
             isinstance(error, JobFailedError | SpendStopError | UnclaimedError)
-            or getattr(process, "told", "") == "done"
+            or getattr(process, "end_read", "") == "done"
         ):
-            self.ended = getattr(process, "told", "") or type(error).__name__
+            self.ended = getattr(process, "end_read", "") or type(error).__name__
             return
         if error is None:
             again = "watch"

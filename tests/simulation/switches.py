@@ -54,7 +54,7 @@ def _says_saved(beat):
     return wrong
 
 
-def _left_to_the_system(path, line):
+def _without_sync(path, line):
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.write(line)
@@ -128,7 +128,7 @@ MECHANISMS = {
         ((apply.Actor, "_intend", lambda self, changes: None),),
         (f"{ENGINE}refusals.py::test_a_quota_held_by_the_old_node_is_waited_for",)),
     "M1 what is written down is on the disk before the call": Switch(
-        ((journal, "append_synced", _left_to_the_system),),
+        ((journal, "append_synced", _without_sync),),
         (f"{ENGINE}synced.py::test_notes_are_on_the_disk_before_each_call",)),
     "M1 the record of zones before a create": Switch(
         ((apply.Actor, "_intend", _forgetful(apply.Actor._intend)),),

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pytest
 
 import tests.engine.engine_lab  # noqa: F401 - imported once, before the children are forked
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.simulation.fleet_switches import SWITCHES as FLEETS
 from tests.simulation.google_failures import GOOGLE_FAILURES
 from tests.simulation.life import live
@@ -150,7 +150,7 @@ def main():
         bitten += bool(what)
         print(f"without {name}: {what or 'UNNOTICED ' + trouble} ({seconds:.1f} s)", flush=True)
     used = sum(os.times()[:4])
-    tell(
+    record_figures(
         "teeth",
         "Teeth",
         "Each mechanism is switched off alone; a test of the normal suite or a simulated life has to fail "

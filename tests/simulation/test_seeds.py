@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.engine.apply import Actor
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.simulation.life import live
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def test_a_seed_is_the_same_life_in_every_process(tmp_path):
         versions.append(version)
     assert first.count(b"\n") > 500
     if OTHER_PYTHONS:
-        tell(
+        record_figures(
             "traces", "The same seed, the same life",
             "Traces of whole lives, in processes with different hashes of strings: equal, byte for byte. "
             "`TPUCTL_PYTHONS=... pytest tests/simulation/test_seeds.py`.",

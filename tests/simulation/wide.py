@@ -22,7 +22,7 @@ from types import SimpleNamespace
 
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
-from tests.kit.figures import commit, tell
+from tests.kit.figures import commit, record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
 from tests.simulation import invariants
@@ -130,15 +130,15 @@ class WideFaults(MachineFaults):
 
     def _say(self, what, about=""):
         super()._say(what, about)
-        self.world.tell(about)
+        self.world.notify_controller(about)
 
     def _heal(self, node, epoch):
         super()._heal(node, epoch)
-        self.world.tell(node.name)
+        self.world.notify_controller(node.name)
 
     def _recover(self, key):
         super()._recover(key)
-        self.world.tell(key[1])
+        self.world.notify_controller(key[1])
 
 
 @collecting_at_the_end()
@@ -305,7 +305,7 @@ def main():
             size = f"--tpus {life.tpus} --days {life.asked:g}"
             print(f"  replay: python -m tests.simulation.wide {life.seed} {size} --trace trace.txt")
     about = f"Written by `python -m tests.simulation.wide {' '.join(sys.argv[1:])}`."
-    tell(*TITLES[chosen.shape], about, figures(lives, time.monotonic() - began))
+    record_figures(*TITLES[chosen.shape], about, figures(lives, time.monotonic() - began))
     return 1 if any(life.problem for life in lives) else 0
 
 

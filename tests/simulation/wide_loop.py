@@ -185,11 +185,11 @@ class Loop:
         well = self.checks.works_well(self.name)
         self._stretch = min(2 * self._stretch or pause, max(pause, HOUR if well else LONGEST_STRETCH))
         seconds = self.world.random.expovariate(1 / DAY) if steady and well else max(pause, self._stretch)
-        seconds = min(seconds, self._left())
+        seconds = min(seconds, self._remaining())
         self.asleep = seconds > self.poll
         self._again(seconds)
 
-    def _left(self):
+    def _remaining(self):
         """Return the seconds until budget or time to live may end the deployment."""
         record, now = self.records.current, self.world.now()
         remaining = [(record.started_at or now) + self.spec.watch.ttl - now]

@@ -162,9 +162,9 @@ class WideWorld:
         act(*args)
         for arg in args:
             if isinstance(arg, str):
-                self.tell(arg)
+                self.notify_controller(arg)
 
-    def tell(self, name):
+    def notify_controller(self, name):
         """Notify the controller of the resource called *name*."""
         found = _OURS.search(name)
         if found and found[1] in self.specs:

@@ -49,14 +49,14 @@ class Network:
     """
     Bring requests to the cloud and answers back, or not.
 
-    *acting* returns the process that runs now, None outside of all. *quiet* means: no more faults. *seen* is
+    *acting* returns the process that runs now, None outside of all. *quiet* means: no more faults. *report* is
     called with every call: process, method, request, status, fault.
     """
 
     def __init__(self, scheduler, inside, acting, *, rates, random, observed):
         self.scheduler, self.cloud, self.storage = scheduler, inside.cloud, inside.storage
         self.router, self.acting = inside.router, acting
-        self.rates, self.random, self.seen = rates, random, observed
+        self.rates, self.random, self.report = rates, random, observed
         self.quiet = False
         self.faults = Counter()
         self.heartbeat_lists = lambda bucket: None
@@ -78,9 +78,9 @@ class Network:
         try:
             response = self._carry(request, method, parts, fault, limit)
         except requests.RequestException as lost:
-            self.seen(process, method, request, type(lost).__name__, fault)
+            self.report(process, method, request, type(lost).__name__, fault)
             raise
-        self.seen(process, method, request, response.status, fault)
+        self.report(process, method, request, response.status, fault)
         process.step()
         if response.status == 200 and fault in {"", "slow"}:
             self._stale_since.pop((process.name, request.path), None)
@@ -97,7 +97,7 @@ class Network:
         method, storage = "storage.objects.insert", self.storage
         fault = "" if self.quiet else self._draw(method)
         self.faults[fault] += bool(fault)
-        self.seen(process, method, Request("PUT", f"{bucket}/{name}", {}, {}), "renewal", fault)
+        self.report(process, method, Request("PUT", f"{bucket}/{name}", {}, {}), "renewal", fault)
         seconds = self.random.uniform(1, 120) if fault == "slow" else 0.0
         if seconds:
             sleep(self.scheduler, min(seconds, 30.0))
@@ -220,7 +220,7 @@ class Network:
 
     def _late(self, process, request, method):
         response = self._through(request, method)
-        self.seen(process, method, request, response.status, "late")
+        self.report(process, method, request, response.status, "late")
 
     def _stale(self, request, method, limit):
         """Show a list as it was a while ago; but never to a caller that looks again later."""

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kit.figures import tell
+from tests.kit.figures import record_figures
 from tests.ssh.chaos_machine import GATES, Bench, ChaosMachine
 from tests.ssh.toxics import BANNER, EXCHANGE, HARMLESS, LATER, LOGIN, TOXICS
 
@@ -78,7 +78,7 @@ def test_each_toxic_in_each_phase_of_a_delivery(bench: Bench) -> None:
 
     for end in ends:
         assert bool(end.error) == (end.case[0] not in HARMLESS), end
-    tell(
+    record_figures(
         "toxics", "A network that goes bad", "A delivery of code and the start of the job over SSH, by "
         "`pytest tests/ssh/test_chaos.py`; every connection is real.", {
             "Toxics x phases": f"{len(TOXICS)} x {len(PHASES)}, {len(ends)} pairs played",
@@ -105,7 +105,7 @@ def test_a_push_of_4_mb_cut_every_64_kb(bench: Bench) -> None:
     ends = bench.play([("limit_data", str(cut)) for cut in cuts], one)
 
     assert all(end.error and not end.switched for end in ends)
-    tell(
+    record_figures(
         "cuts", "A push that is cut", "By the same run.", {
             "Cuts of a push of 4 MB": len(ends),
             "Old tree whole after it, new tree whole after the next push": len(ends),

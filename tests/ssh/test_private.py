@@ -101,8 +101,8 @@ def slice_of(cloud):
 def test_a_private_machine_says_nothing_to_an_address_outside_its_network(cloud):
     """It hangs up before the first word, and SSH straight to it fails."""
     host = cloud.machine("w", 5, private=True)
-    with socket.create_connection((host.address, host.port), 30) as stranger:
-        assert stranger.recv(100) == b""
+    with socket.create_connection((host.address, host.port), 30) as foreign:
+        assert foreign.recv(100) == b""
     member = (f"{cloud.network}.0.77", 0)
     with socket.create_connection((host.address, host.port), 30, source_address=member) as friend:
         assert friend.recv(4) == b"SSH-"

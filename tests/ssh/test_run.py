@@ -115,9 +115,9 @@ def test_an_unknown_login_key_is_refused_in_words(any_machine, settings, tmp_pat
     """The machine may be booting still, so it may be tried again."""
     from orchestrator.ssh.keys import ensure_key
 
-    stranger = replace(settings, key=ensure_key(tmp_path / "other").path)
+    foreign = replace(settings, key=ensure_key(tmp_path / "other").path)
     with pytest.raises(RemoteError, match="refused the SSH key") as caught:
-        Ssh(stranger).run([any_machine.host], "true", 20)
+        Ssh(foreign).run([any_machine.host], "true", 20)
     assert caught.value.retry.value == "transient"
 
 

@@ -77,7 +77,7 @@ def survive(
     watch = stage.start("watch", *fast)
 
     first = stage.wait_for("a first save in the bucket", lambda: committed(stage, 1), patience, 0.1)
-    worker = stage.wait_for("step and loss in status", lambda: _told(stage), patience)
+    worker = stage.wait_for("step and loss in status", lambda: _reported(stage), patience)
     first = max(first, committed(stage, 1))
     stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1", "--no-notice")
 
@@ -109,7 +109,7 @@ def _saved_more(stage: Stage, incarnation: int) -> bool:
     return bool(beats) and (beats[0]["committed_step"] or 0) > (beats[0]["resumed_from"] or 0)
 
 
-def _told(stage: Stage) -> Mapping[str, Any] | None:
+def _reported(stage: Stage) -> Mapping[str, Any] | None:
     workers = stage.status()["workers"]
     known = workers and workers[0]["step"] is not None and workers[0]["loss"] is not None
     return workers[0] if known else None

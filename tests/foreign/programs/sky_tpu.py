@@ -59,7 +59,7 @@ def asked_again_it_is_the_same():
     return record.created_instance_ids == [] and "-head-" in record.head_instance_id
 
 
-def its_addresses_are_told():
+def its_addresses_are_listed():
     info = gcp.get_cluster_info("us-central1", "alone", WHERE)
     (hosts,) = info.instances.values()
     return len(hosts) == 1 and bool(hosts[0].external_ip) and hosts[0].internal_ip.startswith("127.")
@@ -85,7 +85,7 @@ def a_network_tag_is_added():
     return False
 
 
-def its_network_is_told():
+def its_network_is_listed():
     (name,) = gcp.query_instances("alone", "alone", WHERE)
     return instance_utils.GCPTPUVMInstance.get_vpc_name(PROJECT, ZONE, name) == "default"
 
@@ -154,10 +154,10 @@ def an_unknown_type_is_an_error():
 CASES = (
     one_node_comes_up,
     asked_again_it_is_the_same,
-    its_addresses_are_told,
+    its_addresses_are_listed,
     labels_are_set,
     a_network_tag_is_added,
-    its_network_is_told,
+    its_network_is_listed,
     it_stops,
     it_resumes,
     ports_are_opened_and_closed,
