@@ -6,6 +6,7 @@ The real one is the distribution's packages with slurm.sh, as on a fleet's VM, w
 
 import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.kit.real_slurm import RealSlurm, settings
 from tests.kit.slurm import SlurmModel
 
 NODE, OTHER = "demo-001", "demo-002"
-SCRIPT = "#!/bin/bash\nexec sleep 600\n"
+SCRIPT = "#!/bin/bash\nsleep 600\nsleep 600\n"
 
 
 @dataclass
@@ -91,8 +92,10 @@ class Real(RealSlurm):
         super().join(NODE, incarnation)
 
     def leave(self, node=NODE):
-        """Kill the node's machine."""
+        """Kill the node's machine; a task's script is a program of its own."""
         super().leave(node)
+        names = [(Path("/proc") / str(pid) / "comm").read_text() for pid, _ in self._processes()]
+        assert "slurm_script\n" not in names
 
 
 @pytest.fixture(params=["model", pytest.param("real", marks=pytest.mark.e2e)])

@@ -135,7 +135,7 @@ class RealSlurm:
             with suppress(OSError):
                 environ = (place / "environ").read_text(errors="replace")
                 # A slurmstepd has no environment, but keeps the node's log open.
-                if (place / "comm").read_text().startswith("slurm"):
+                if (place / "comm").read_text().strip() in ("slurmd", "slurmstepd"):
                     if any(str(one.readlink()) == log for one in (place / "fd").iterdir()):
                         daemons.append(int(place.name))
                 elif str(self.root) in environ and own.intersection(environ.split("\0")):
