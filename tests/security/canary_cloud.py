@@ -151,7 +151,8 @@ class CanaryCloud(Cloud):
         yield "buckets", repr([vars(one) for one in self.storage.buckets.list(PROJECT)]).encode()
         for one in list(self.storage.objects.all()):
             yield from opened(f"gs://{one.name}", self.storage.objects.read(one))
-            yield f"fields of gs://{one.name}", repr(one).encode()
+            # Its name as it is too: repr doubles each backslash.
+            yield f"fields of gs://{one.name}", f"{one!r} {one.name}".encode()
         yield from ((f"request {number}", data) for number, data in enumerate(self.sent))
         yield from ((f"output {number}", data) for number, data in enumerate(self.said))
 
