@@ -6,9 +6,10 @@ from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import NodeState, Phase, World
-from orchestrator.domain.record import TERMINAL, Record, current_node
+from orchestrator.domain.record import TERMINAL, Record, current_node, has_successors
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.fleet.deployments import fleet_of
+from orchestrator.planning.tpu.preemption import workers_stopped
 from orchestrator.planning.tpu.queued_tpu import has_failed, loss_text
 from orchestrator.planning.unclaimed import has_no_steps, lost_text
 
@@ -32,19 +33,23 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
 
 
 def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:
-    """Return the loss of the newest TPU in the one pass that first observes it: the TPU is absent or terminal."""
-    node = current_node(world, after)
+    """Return the loss of the newest TPU in the one pass that first observes its end, or its workers at rest."""
+    # A successor may have taken over since the pass before; what is lost then is the TPU before it.
+    taken_over = has_successors(before) and after.node.incarnation != before.node.incarnation
+    record = before if taken_over else after
+    node, number = current_node(world, record), record.node.incarnation
     stopped = {Sign.WORKERS_STOPPED} if spec.job.run_on == "tpu" else set()
-    signs = {of_node(after.node.incarnation, state) for state in TERMINAL | stopped}
-    if node is None or has_failed(node) or signs & before.first_seen.keys():
+    if node is None or has_failed(node):
         return None
-    if not signs & after.first_seen.keys():
+    if {of_node(number, sign) for sign in TERMINAL | stopped} & before.first_seen.keys():
+        return None
+    if node.state not in TERMINAL and not (stopped and workers_stopped(world, node)):
         return None
     what = "is being preempted"
     if node.state in TERMINAL:
         what = loss_text(spec, before, node, world.observed_at)
     # What a node runs itself is Slurm, and what it would lose is not its own.
-    work = TASK_GOES_ON if fleet_of(spec) else lost_text(spec.job.checkpoint, world, after)
+    work = TASK_GOES_ON if fleet_of(spec) else lost_text(spec.job.checkpoint, world, record)
     text = f"TPU {node.name} {what}{f'; {work}' if work else ''}"
     return Event(world.observed_at, EventKind.PREEMPTED, text, {"incarnation": node.incarnation})
 

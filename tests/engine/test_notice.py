@@ -141,6 +141,20 @@ def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
     assert again.record.node.incarnation == 2
 
 
+def test_a_loss_without_a_watcher_is_counted_after_the_successor_has_taken_over(tmp_path):
+    """The watcher is away while the old TPU saves and ends and the next one claims the job: one loss, one event."""
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.up(a_spec(**PAIR))
+    lab.machines.report(notice=True, preempted=True, phase="stopping")
+    controller.one_pass()
+    lab.machines.report(phase="stopped")
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    lab.wait(900)
+    controller.run(lambda r: r.plan.settled, seconds=900)
+    assert controller.record.node.incarnation == 2
+    assert (controller.record.node.preemptions, controller.kinds().count("preempted")) == (1, 1)
+
+
 def test_a_slice_is_replaced_only_when_its_last_worker_rests(tmp_path):
     """One worker that still trains keeps the node: two nodes must never train at once."""
     lab = Lab(tmp_path, latency="realistic")
