@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any, Dict
 
@@ -47,6 +48,12 @@ def install_script(target: Path, text: str) -> None:
     if not target.exists() or target.read_text(encoding="utf-8") != text:
         write_atomically(target, text)
         target.chmod(0o755)
+
+
+def install_starter(target: Path, about: str, *words: str) -> None:
+    """Write a program, with *about* as its comment, that runs *words* and its own arguments. Raise OSError."""
+    start = " ".join(map(shlex.quote, words))
+    install_script(target, f'#!/bin/sh\n# {about}\nexec {start} "$@"\n')
 
 
 def read_json(path: Path) -> Dict[str, Any]:

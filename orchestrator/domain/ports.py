@@ -23,6 +23,7 @@ from orchestrator.domain.observation import (
     OperationResult,
     Vm,
 )
+from orchestrator.domain.remote_script import RemoteScript
 
 
 @dataclass(frozen=True)
@@ -353,8 +354,8 @@ class Remote(Protocol):
     def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
         """Run a shell command on every host; a lost connection raises RemoteError, it is never success."""
 
-    def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
-        """Run a bash script, with sudo if the machine folder needs it; `$1` is that folder. Raise RemoteError."""
+    def run_elevated(self, hosts: Sequence[Host], script: RemoteScript, deadline: float) -> list[RunResult]:
+        """Run a script, with sudo if the machine folder needs it; `$1` is that folder. Raise RemoteError."""
 
 
 @dataclass(frozen=True)

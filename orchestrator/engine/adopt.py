@@ -7,7 +7,6 @@ that `down` finds what a killed command left on it; while its label says `pendin
 allowed.
 """
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,12 +27,14 @@ from orchestrator.domain.observation import (
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.record import next_incarnation
+from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.engine.deliver import START_SECONDS, node_hosts
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import RemoteError, TpuctlError, TransientError, UsageError
 from orchestrator.planning.tpu.race import accepted, asked_for
-from orchestrator.scripts.render import begin_script, stop_seconds
+from orchestrator.scripts.render import Scripts, stop_seconds
+from orchestrator.scripts.shipped import begin_script, remote_script
 
 UPDATE_SECONDS = 180.0
 """Seconds to wait for the update of a node or VM (our choice; Google documents no limit)."""
@@ -97,15 +98,19 @@ def take_vm(deployment: Deployment, found: ForeignVm, at_down: str) -> None:
 def _prepare_vm(deployment: Deployment, vm: Vm) -> None:
     """Check that the VM has what our scripts need, then run the startup script, which no boot has run."""
     host = _reached(deployment, lambda: [_vm_host(deployment, vm)])
-    needs = f"deployment={shlex.quote(deployment.spec.name)}\n{_NEEDS}"
-    (answer,) = deployment.cloud.remote.run_elevated(host, needs, 60.0)
+    check = remote_script("check-vm", deployment.spec.name)
+    (answer,) = deployment.cloud.remote.run_elevated(host, check, 60.0)
     if answer.exit_code != 0:
         raise UsageError(
             f"{vm.name} is not fit to be the VM: {_last_line(answer)}",
             hint="fix that, then run this again; or give it back: tpuctl down", code="TPU-147",
         )  # fmt: skip
     scripts = deployment.blueprint.scripts("vm", deployment.records.current)
-    run_everywhere(deployment, host, f"export TPUCTL_ROOT=$1\n{scripts.startup}")
+    run_everywhere(deployment, host, _startup(scripts))
+
+
+def _startup(scripts: Scripts) -> RemoteScript:
+    return RemoteScript("startup", f"export TPUCTL_ROOT=$1\n{scripts.startup}")
 
 
 def _vm_host(deployment: Deployment, vm: Vm) -> Host:
@@ -133,7 +138,7 @@ def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Hos
     return hosts
 
 
-def run_everywhere(deployment: Deployment, hosts: Sequence[Host], script: str) -> None:
+def run_everywhere(deployment: Deployment, hosts: Sequence[Host], script: RemoteScript) -> None:
     """Run *script* as root on every host. Raise RemoteError for the first host on which it fails."""
     seconds = START_SECONDS + stop_seconds(deployment.spec)
     for host, one in zip(hosts, deployment.cloud.remote.run_elevated(hosts, script, seconds), strict=True):
@@ -232,7 +237,7 @@ class Adoption:
             else node_hosts(deployment.cloud, machine, world)
         )
         seconds = stop_seconds(deployment.spec)
-        script = f"seconds={int(seconds)}\n{_STOP}"
+        script = remote_script("release", str(int(seconds)))
         done_on_all = deployment.cloud.remote.run_elevated(hosts, script, seconds + (60 if is_vm else 30))
         for host, done in zip(hosts, done_on_all, strict=True):
             if done.exit_code != 0:
@@ -245,53 +250,5 @@ class Adoption:
             "tpu", deployment.records.current, incarnation=number, node=node.name, zone=node.zone
         )
         hosts = _reached(deployment, lambda: node_hosts(deployment.cloud, node, world))
-        for script in (f"export TPUCTL_ROOT=$1\n{scripts.startup}", begin_script(restart=True)):
+        for script in (_startup(scripts), begin_script(restart=True)):
             run_everywhere(deployment, hosts, script)
-
-
-_NEEDS = """\
-set -u
-root=$1
-for tool in python3 flock setsid timeout tee; do
-  command -v "$tool" >/dev/null || { echo "there is no $tool on it" >&2; exit 1; }
-done
-python3 -E -c 'import sys; sys.exit(sys.version_info < (3, 8))' ||
-  { echo "it has $(python3 --version), needed is Python 3.8" >&2; exit 1; }
-case ${TPUCTL_HAS_CRON:-} in
-  yes) ;;
-  no) echo "there is no cron on it" >&2; exit 1 ;;
-  *) grep -qsxE 'crond?' /proc/[0-9]*/comm || { echo "cron does not run on it" >&2; exit 1; } ;;
-esac
-other=$(sed -n 's/^TPUCTL_DEPLOYMENT=//p' "$root/job.env" 2>/dev/null | tr -d "'")
-[ -z "$other" ] || [ "$other" = "$deployment" ] ||
-  { echo "$root is of the deployment $other: rename that folder" >&2; exit 1; }
-"""
-"""Check that a VM has what our scripts need; cron is needed to start them after a reboot."""
-_STOP = """\
-set -u
-root=$1
-cron=${TPUCTL_CRON_DIR:-/etc/cron.d}
-[ ! -x "$root/controller/current/run-watch" ] || "$root/controller/current/run-watch" stop
-rm -f "$cron/tpuctl" "$cron"/tpuctl-* "${TPUCTL_APT_DIR:-/etc/apt/apt.conf.d}/90tpuctl"
-for place in "$root"/sidecars/*/; do
-  for file in $(grep -lzxsF -- "TPUCTL_SIDECAR=$(basename "$place"):$root" /proc/[0-9]*/environ || true); do
-    pid=${file#/proc/}
-    kill "${pid%/environ}" 2>/dev/null || true
-  done
-done
-[ -d "$root" ] || exit 0
-if [ -s "$root/agent.pyz" ] && [ -s "$root/job.env" ]; then
-  touch "$root/state/stop"
-  set -a
-  . "$root/job.env"
-  timeout -k 2 30 python3 -E "$root/agent.pyz" stop || exit
-  # The lock is free when agent and job are gone.
-  flock -w "$seconds" -E 75 "$root/job.lock" true || { echo "the agent has not left in $seconds s" >&2; exit 75; }
-fi
-mv "$root" "$root.released-$(date +%s)"
-"""
-"""
-Stop the agent for good, after the job has saved.
-
-The folder is renamed, not deleted, so that another deployment does not take its checkpoints for its own.
-"""

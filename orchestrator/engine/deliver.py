@@ -8,7 +8,8 @@ from orchestrator.engine.artifacts import Artifacts
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import RemoteError
-from orchestrator.scripts.render import begin_script, stop_seconds
+from orchestrator.scripts.render import stop_seconds
+from orchestrator.scripts.shipped import begin_script, remote_script
 
 SIDECARS_DEADLINE = 60.0
 """Seconds for one machine to restart its sidecars."""
@@ -71,7 +72,7 @@ def deliver_sidecars(cloud: Cloud, blueprint: Blueprint, host: Host, role: str) 
     Raise RemoteError if that fails; the job is not touched.
     """
     cloud.remote.put([host], blueprint.sidecars(role).encode(), "run-sidecars.local", 0o700)
-    (done,) = cloud.remote.run_elevated([host], 'exec "$1/run-sidecars.local" apply', SIDECARS_DEADLINE)
+    (done,) = cloud.remote.run_elevated([host], remote_script("sidecars", "apply"), SIDECARS_DEADLINE)
     if done.exit_code != 0:
         raise RemoteError(f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}")
 

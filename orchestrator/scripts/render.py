@@ -24,6 +24,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
 from orchestrator.planning.job import job_digest
 from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
+from orchestrator.scripts.shipped import TEMPLATES, shipped
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -132,13 +133,6 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
     )
 
 
-def shipped(name: str) -> bytes:
-    """Return a static script, one without template values."""
-    package = Path(__file__).resolve().parents[1]
-    places = (package / "templates" / name, package.parent / "templates" / name)
-    return next(place for place in places if place.exists()).read_bytes()
-
-
 def task_script(
     spec: Spec, target: MachineTarget, job: str, parameters: Sequence[Mapping[str, str]],
     collect: Sequence[str] = (),
@@ -157,11 +151,6 @@ def task_script(
         "parameters": [dict(variables) for variables in parameters], "collect": ":".join(collect),
     }  # fmt: skip
     return render("fleet-task.sh.j2", values)
-
-
-def begin_script(*, restart: bool) -> str:
-    """Return the script that starts the job over SSH; with *restart* it stops a running one first."""
-    return render("begin-job.sh.j2", {"restart": restart})
 
 
 def sidecar_script(spec: Spec, role: str, bucket: str, *, wanted_only: bool = False) -> str:
@@ -306,13 +295,12 @@ def _check_raw(environment: "SandboxedEnvironment", name: str, source: str) -> N
 
 @functools.cache
 def _environment() -> "SandboxedEnvironment":
-    """Build the sandbox; templates lie in the wheel's package or beside it in a checkout."""
+    """Build the sandbox that renders templates."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import SandboxedEnvironment
 
-    package = Path(__file__).resolve().parents[1]
     environment = SandboxedEnvironment(
-        loader=FileSystemLoader([package / "templates", package.parent / "templates"]),
+        loader=FileSystemLoader(TEMPLATES),
         # A misspelt name fails here; otherwise it becomes an empty word in a script that runs as root.
         undefined=StrictUndefined,
         # Quoting is the default, so that a template cannot forget it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.replacing import replacing
 from orchestrator.errors import RemoteError
+from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import errors_of, exit_code, read, run_on
 from orchestrator.ssh.upload import map_file
@@ -24,32 +25,6 @@ _HINTS = {
     MISSING: "see what is there: tpuctl exec -- ls",
     THERE: NEW_FOLDER,
 }
-PLACE = r"""
-set -euo pipefail
-if [ -d "$1/current" ]; then cd "$1/current"; else cd "$1"; fi
-"""
-_TAKE = rf"""{PLACE}
-target=$2 digest=$3 name=$4
-case $target in */) mkdir -p "$target" ;; esac
-[ ! -d "$target" ] || target=${{target%/}}/$name
-part=$target.tpuctl-part.$$
-trap 'rm -f "$part"' EXIT
-sum=$(tee --output-error=exit "$part" | sha256sum)
-[ "${{sum%% *}}" = "$digest" ] || {{ echo "what arrived is not what was sent" >&2; exit 1; }}
-mv -fT "$part" "$target"
-"""
-_GIVE = rf"""{PLACE}
-[ -e "$2" ] || {{ echo "there is no $2 in $PWD" >&2; exit {MISSING}; }}
-[ -f "$2" ] || {{ echo "$2 is no plain file; for a folder: tpuctl cp -r" >&2; exit 1; }}
-sum=$(sha256sum <"$2")
-echo "${{sum%% *}}"
-cat -- "$2"
-"""
-"""
-Print the sha256, then the content; the caller refuses a file that changed in between.
-
-A relative path is relative to the job's folder.
-"""
 _DIGEST = hashlib.sha256().digest_size * 2
 
 
@@ -63,7 +38,7 @@ def send(connection: "Connection", source: Path, target: str, root: str) -> None
     # An empty file cannot be mapped.
     data = map_file(source) if source.stat().st_size else b""
     try:
-        command = elevated("tpuctl-cp", _TAKE, root, target, digest, source.name)
+        command = elevated(remote_script("cp-take-file", target, digest, source.name), root)
         with connection:
             done = run_on(connection, command, data)
     finally:
@@ -76,7 +51,7 @@ def send(connection: "Connection", source: Path, target: str, root: str) -> None
 def fetch(connection: "Connection", source: str, target: Path, root: str) -> None:
     """Copy file *source* of the machine to *target*, atomically. Raise RemoteError and OSError."""
     with connection, replacing(target, 0o644) as file:
-        channel = connection.execute(elevated("tpuctl-cp", _GIVE, root, source))
+        channel = connection.execute(elevated(remote_script("cp-give-file", source), root))
         head, found = b"", hashlib.sha256()
         for data in read(connection, channel):
             missing = _DIGEST + 1 - len(head)

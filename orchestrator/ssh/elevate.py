@@ -1,29 +1,26 @@
-"""Wrap a script so that it runs with the rights that the machine folder needs."""
+"""Make the command line that runs a script on a machine: as the login user, or as root where that is needed."""
 
-from shlex import quote
+import shlex
 
-# Without --norc each bash under sshd reads ~/.bashrc again, which may be slow and may print.
-_OUTER = """
-script={script}
-root=${{TPUCTL_ROOT:-}}
-[ -n "$root" ] || root={root}
-if mkdir -p "$root/bundle" 2>/dev/null && [ -w "$root" ] && [ -w "$root/bundle" ]; then
-  exec bash --norc -c "$script" {name} "$root" {arguments}
-fi
-if ! command -v sudo >/dev/null; then
-  echo "the folder $root cannot be written by $(id -un), and there is no sudo" >&2
-  exit 77
-fi
-exec sudo -n bash --norc -c "$script" {name} "$root" {arguments}
-"""
+from orchestrator.domain.remote_script import RemoteScript
+from orchestrator.scripts.shipped import shipped
 
 
-def elevated(name: str, script: str, root: str, *arguments: str) -> str:
+def elevated(script: RemoteScript, root: str) -> str:
     """
-    Return a command that runs bash *script* with `$1` = the machine folder and *arguments* after it.
+    Return the command that runs *script* with the rights that the machine folder needs.
 
-    It runs as the login user where the folder is writable, else through `sudo -n`; *name* is its `$0`.
+    It runs as the login user where the folder is writable, else through `sudo -n`. *root* is the folder of a
+    machine that names none.
     """
-    words = " ".join(quote(word) for word in arguments)
-    text = _OUTER.format(script=quote(script), root=quote(root), name=quote(name), arguments=words)
-    return f"bash --norc -c {quote(text)}"
+    return _bash(script, shipped("remote/elevate.sh").decode(), root, script.bash())
+
+
+def as_login(script: RemoteScript, root: str) -> str:
+    """Return the command that runs *script* as the login user; its `$1` is *root*, whatever the machine says."""
+    return _bash(script, script.bash(), root)
+
+
+def _bash(script: RemoteScript, text: str, *arguments: str) -> str:
+    # Without --norc each bash under sshd reads ~/.bashrc again, which may be slow and may print.
+    return shlex.join(["bash", "--norc", "-c", text, f"tpuctl-{script.name}", *arguments])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.domain.ports import Host, PushResult, RunResult
+from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.errors import HostKeyError, RemoteError
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import CommandAnswer, answer_of, follow, run_one
@@ -49,9 +50,9 @@ class Ssh:
         """Run a shell command on every host within *deadline* seconds; a failure is in the host's answer."""
         return self._each(hosts, deadline, lambda connection: answer_of(connection, command))
 
-    def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
-        """Run a bash script with the rights that the machine folder (its `$1`) needs. Raise RemoteError."""
-        command = elevated("tpuctl-run", script, self.settings.root)
+    def run_elevated(self, hosts: Sequence[Host], script: RemoteScript, deadline: float) -> list[RunResult]:
+        """Run a script with the rights that the machine folder (its `$1`) needs. Raise RemoteError."""
+        command = elevated(script, self.settings.root)
         return self._each(hosts, deadline, lambda connection: run_one(connection, command))
 
     def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int = 0o644) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from orchestrator.errors import UNFORESEEN, RemoteError
-from orchestrator.ssh.copy import MISSING, PLACE, THERE, failed
+from orchestrator.scripts.shipped import remote_script
+from orchestrator.ssh.copy import failed
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import drain, exit_code, read
 
@@ -25,25 +26,6 @@ if TYPE_CHECKING:
 
     from orchestrator.ssh.connection import Connection
 
-_GIVE = rf"""{PLACE}
-[ -d "$2" ] || {{ echo "there is no folder $2 in $PWD" >&2; exit {MISSING}; }}
-cd -- "$2" || exit 3
-exec tar --create --hard-dereference --format=gnu --file=- .
-"""
-_TAKE = rf"""{PLACE}
-target=$2 name=$3 mark=$4
-case $target in */) mkdir -p -- "$target" ;; esac
-[ ! -d "$target" ] || target=${{target%/}}/$name
-[ ! -e "$target" ] && [ ! -L "$target" ] || {{ echo "there is $target already" >&2; exit {THERE}; }}
-part=$(mktemp -d -- "$(dirname -- "$target")/.tpuctl-part.XXXXXX")
-trap 'rm -rf -- "$part"' EXIT
-tar --extract --file=- --directory="$part" --no-same-owner
-# A stream that was cut between two files looks whole to tar.
-[ -f "$part/$mark" ] || {{ echo "not all of it arrived" >&2; exit 3; }}
-rm -- "$part/$mark"
-chmod 755 -- "$part"
-mv -T -- "$part" "$target"
-"""
 _CHANGED = 1
 """Exit status of GNU tar if a file changed while it was read; all other files are whole."""
 _CHUNK = 256 * 1024
@@ -78,7 +60,7 @@ def fetch_tree(
     part.mkdir()
     try:
         with connection:
-            channel = connection.execute(elevated("tpuctl-cp", _GIVE, root, source))
+            channel = connection.execute(elevated(remote_script("cp-give-folder", source), root))
             said, listener = _listen(channel)
             stream = Incoming(read(connection, channel))
             try:
@@ -118,7 +100,7 @@ def send_tree(
     """
     mark, done = f".tpuctl-whole-{os.urandom(8).hex()}", TreeCopied()
     with connection:
-        command = elevated("tpuctl-cp", _TAKE, root, target, source.resolve().name, mark)
+        command = elevated(remote_script("cp-take-folder", target, source.resolve().name, mark), root)
         channel = connection.execute(command)
         said, listener = _listen(channel)
         sink: Any = _Outgoing(connection, channel)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from orchestrator.domain.ports import PushResult
 from orchestrator.errors import HostKeyError, RemoteError
+from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import errors_of, exit_code, read, run_on
 
@@ -27,87 +28,6 @@ Bundle: TypeAlias = "bytes | mmap.mmap"
 _CHUNK = 256 * 1024
 MOST_SAID = 1 << 20
 """Bytes that a machine may print during an upload; login scripts print little."""
-_PUSH = "tpuctl-push"
-"""The script's name in the process table, by which `sweep` recognises a running push."""
-_RECEIVE = r"""
-set -euo pipefail
-umask 022
-trap '' PIPE
-root=$1 digest=$2 patience=$3
-store=$root/bundle tree=$root/bundle/$digest
-fresh=$store/.tmp-dir-$digest.$$ link=$root/.current.$$ wanted=$store/wanted
-
-fail() {  # what is still under way is read and dropped: a broken pipe would hide the message
-  echo "$1" >&2
-  echo tpuctl-stop
-  timeout "$patience" cat >/dev/null || true
-  exit 1
-}
-clean() { rm -rf "$fresh" "$link"; }
-trap clean EXIT
-
-sweep() {  # what cut pushes left; a live one and the agent's own work are not touched
-  local old pid
-  for old in "$store"/.tmp-*.*; do
-    pid=${old##*.}
-    case $pid in *[!0-9]*) continue ;; esac
-    grep -qs tpuctl-push "/proc/$pid/cmdline" || rm -rf "$old"
-  done
-}
-
-switch() {
-  [ "$(readlink "$root/current" || true)" = "bundle/$digest" ] && return 0
-  [ "$(cat "$wanted")" = "$digest" ] || fail "a push of another bundle has begun meanwhile"
-  ln -s "bundle/$digest" "$link" || fail "cannot write to $root"
-  mv -fT "$link" "$root/current" || fail "cannot switch $root/current"
-}
-
-receive() {
-  local sum unpacking
-  mkdir "$fresh"
-  # Unpacked while it arrives; nobody looks there before the sum is known to be right.
-  exec 3> >(exec tar -xzf - -C "$fresh" --no-same-owner)
-  unpacking=$!
-  sum=$(timeout "$patience" cat 2>/dev/null | tee --output-error=exit /dev/fd/3 | sha256sum) ||
-    fail "cannot write to $store"
-  exec 3>&-
-  [ "${sum%% *}" = "$digest" ] || fail "the bundle arrived cut or changed"
-  wait "$unpacking" || fail "cannot unpack the bundle in $store"
-  echo "$digest" > "$fresh/.tpuctl-bundle" || fail "cannot write to $store"
-  sync -f "$fresh" || fail "cannot write to $store"
-  mv -T "$fresh" "$tree" 2>/dev/null || [ -d "$tree" ] || fail "cannot rename the bundle to $tree"
-}
-
-sweep
-echo "$digest" > "$wanted" || fail "cannot write to $store"
-if [ -d "$tree" ]; then
-  switch
-  echo tpuctl-have
-  exit 0
-fi
-echo tpuctl-send
-receive
-switch
-echo tpuctl-done
-"""
-"""
-Receive a bundle. Print `tpuctl-have` or `tpuctl-send`, then `tpuctl-done`, or `tpuctl-stop` after a failure.
-
-`$1` is the machine folder, `$2` the sha256 of the bundle, `$3` the longest wait for data in seconds. The tree
-gets its name only after checksum, unpacking and sync. `current` is switched by a rename, unless a push of
-another bundle has started since: a push whose connection is lost may keep running for long.
-"""
-_PUT = r"""
-set -euo pipefail
-target=$1/$2 digest=$3 mode=$4
-temporary=$target.tmp.$$
-trap 'rm -f "$temporary"' EXIT
-mkdir -p "$(dirname "$target")"
-sum=$(umask 077; tee --output-error=exit "$temporary" | sha256sum)
-[ "${sum%% *}" = "$digest" ] || { echo "the file that arrived is not the one sent" >&2; exit 1; }
-chmod "$mode" "$temporary"
-mv -fT "$temporary" "$target"
-"""
 
 
 @dataclass
@@ -141,7 +61,8 @@ def map_file(path: Path) -> mmap.mmap:
 
 
 def _push(connection: "Connection", data: Bundle, digest: str, root: str, progress: UploadProgress) -> None:
-    channel = connection.execute(elevated(_PUSH, _RECEIVE, root, digest, f"{connection.settings.push:g}"))
+    script = remote_script("push", digest, f"{connection.settings.push:g}")
+    channel = connection.execute(elevated(script, root))
     answers = read(connection, channel)
     said = b""
     # Login scripts may print first, so wait for the script's own answer before sending.
@@ -194,7 +115,7 @@ def put_one(connection: "Connection", data: bytes, root: str, target: str, mode:
     Raise RemoteError.
     """
     digest = hashlib.sha256(data).hexdigest()
-    command = elevated("tpuctl-put", _PUT, root, target, digest, f"{mode:04o}")
+    command = elevated(remote_script("put", target, digest, f"{mode:04o}"), root)
     with connection:
         result = run_on(connection, command, data)
     if result.exit_code:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from orchestrator.agent.attempt.run_attempt import STALL_GRACE
 from orchestrator.agent.fleet.task import AGAIN, LEASE
-from orchestrator.scripts.render import shipped
+from orchestrator.scripts.shipped import shipped
 from tests.agent.agent_lab import Lab
 from tests.agent.test_agent_task import claims, committed, node, start
 

@@ -4,8 +4,9 @@ import subprocess
 
 import pytest
 
-from orchestrator.app.selftest.probes import CHIPS, StepError, chips_text, facts
+from orchestrator.app.selftest.probes import COUNT_CHIPS, StepError, chips_text, facts
 from orchestrator.google import project_probe
+from orchestrator.scripts.shipped import remote_script
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
@@ -16,7 +17,9 @@ PROBED = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
 
 def test_the_program_that_looks_for_chips_runs_with_a_bare_python():
     """It lists what this computer has; a word that it does not ask for is left out."""
-    said = subprocess.run(["bash", "-c", CHIPS], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["bash", "-c", remote_script(COUNT_CHIPS).text], capture_output=True, text=True, check=True
+    ).stdout
     reported = facts(said + "name=secret")
     assert set(reported) == {"chips", "devices", "opened", "libtpu"}
     assert "chips on PCI" in chips_text(reported, 0, local=not int(reported["opened"]))

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import traceback
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -102,7 +102,7 @@ class FarMachines:
 
     def run_elevated(self, hosts, script, deadline):
         self._lab.point("before Remote.run_elevated")
-        self._lab.server.ask("start", addresses=[host.address for host in hosts], script=script)
+        self._lab.server.ask("start", addresses=[host.address for host in hosts], script=asdict(script))
         return [RunResult(0) for _ in hosts]
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.emulator.http.router import Request
 from tests.crash.explore import begun
 from tests.crash.remote_commands import CONTROL
@@ -70,7 +71,8 @@ def control(stage, what, about):
         stage.cloud.tick()
         stage.machines.report()
     elif what == "start":
-        stage.remote.run_elevated([Host(address) for address in about["addresses"]], about["script"], 0)
+        script = RemoteScript(**about["script"])
+        stage.remote.run_elevated([Host(address) for address in about["addresses"]], script, 0)
     else:
         stage.clock.advance(about["seconds"])
     return {"now": stage.clock.now(), "elapsed": stage.clock.monotonic()}

@@ -126,10 +126,10 @@ class Push:
 
     def run_elevated(self, hosts, script, deadline):
         by_address = {m.address: m.id for m in self.machines.lab.cloud.machines()}
-        prepared = re.search(r"^TPUCTL_INCARNATION='(\d+)'", script, re.MULTILINE)
+        prepared = re.search(r"^TPUCTL_INCARNATION='(\d+)'", script.text, re.MULTILINE)
         for host in hosts:
             machine = by_address[host.address]
-            adopting = "TPUCTL_ROLE='vm'" in script or script.startswith(("deployment=", "seconds="))
+            adopting = "TPUCTL_ROLE='vm'" in script.text or script.name in {"check-vm", "release"}
             if machine.startswith("vm-") and adopting:
                 continue  # A VM without the job is looked at, prepared or given back.
             if prepared:

@@ -33,7 +33,7 @@ class Machine(Box):
         path.chmod(mode)
 
     def run_elevated(self, hosts, script, deadline):
-        done = self.run(["bash", "--norc", "-c", script, "run", str(self.root)])
+        done = self.run(["bash", "--norc", "-c", script.bash(), "run", str(self.root)])
         return [RunResult(done.returncode, done.stdout, done.stderr)]
 
 

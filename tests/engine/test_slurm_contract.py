@@ -17,7 +17,7 @@ from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.planning.fleet.deployments import After, Submission
 from orchestrator.planning.fleet.gate import Correction
 from tests.kit.real_slurm import RealSlurm, settings
-from tests.kit.slurm import SlurmModel
+from tests.kit.slurm import SlurmModel, words_of
 
 NODE, OTHER = "demo-001", "demo-002"
 SCRIPT = "#!/bin/bash\nsleep 600\nsleep 600\n"
@@ -53,14 +53,13 @@ class Model:
         self.clock = VirtualClock()
         self.slurm = SlurmModel(self.clock)
         self.slurm.files["settings"] = settings(2, 23_817)
-        self.slurm.run("head")
+        self.slurm.run(["head"])
 
     def put(self, hosts, data, target, mode):
         self.slurm.files[target.rpartition("/")[2]] = data.decode()
 
     def run_elevated(self, hosts, script, deadline):
-        text = script.rsplit('slurm.sh" ', 1)[1].strip()
-        return [RunResult(0, self.slurm.run(text))]
+        return [RunResult(0, self.slurm.run(words_of(script)))]
 
     def join(self, incarnation):
         """Let a machine of the node come."""

@@ -223,17 +223,17 @@ class FleetMachines:
     def now(self):
         return self.cloud.clock.now()
 
-    def run(self, machine_id, text):
+    def run(self, machine_id, words):
         """Run slurm.sh on a VM; on a new disk, `head` loads the state's copy from the bucket."""
         if self.silent:
             raise ValueError("it does not answer")
         model = self.controllers.setdefault(machine_id, SlurmModel(self.cloud.clock))
         worker = self.machines.workers[machine_id]
-        fresh, bucket = text == "head" and not model.ran, worker.env["TPUCTL_BUCKET"]
-        said = model.run(text)
+        fresh, bucket = words == ["head"] and not model.ran, worker.env["TPUCTL_BUCKET"]
+        said = model.run(words)
         if fresh and bucket in self.stored:
             model.recall(self.stored[bucket])
-        if text == "head":
+        if words == ["head"]:
             self.machines.put(worker, ADDRESS, model.settings["FLEET_HEAD"].encode())
         return said
 

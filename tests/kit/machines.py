@@ -22,6 +22,7 @@ from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.run import CommandAnswer
 from tests.kit.fleet import STATE, FleetMachines
+from tests.kit.slurm import words_of
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 STEP_SECONDS, SAVE_SECONDS, REPORT_SECONDS = 10.0, 120.0, 20.0
@@ -235,20 +236,20 @@ class Ssh:
         return [CommandAnswer(host.name, 0, "", "") for host in hosts if self._reach(host)]
 
     def run_elevated(self, hosts, script, deadline):
-        if 'slurm.sh"' in script:
-            return [self._slurm(host, script.rsplit('slurm.sh" ', 1)[1].strip()) for host in hosts]
+        if script.name == "call-slurm":
+            return [self._slurm(host, words_of(script)) for host in hosts]
         self._step("ssh run")
         for host, worker in [(host, self._reach(host)) for host in hosts]:
-            if 'touch "$root/state/stop"' in script:
+            if script.name == "release":
                 self.cloud.machines.end(worker)
                 continue
-            fresh = {**worker.env, **self._pushed.get(host.name, {}), **settings_in(script)}
+            fresh = {**worker.env, **self._pushed.get(host.name, {}), **settings_in(script.text)}
             if fresh.get("TPUCTL_RUNS_JOB") != "1":
                 worker.env = fresh
                 continue
             # An adopted machine gets its settings here.
             worker.env = worker.env or fresh
-            self.cloud.machines.start(worker, restart=fresh != worker.env or "--restart" in script)
+            self.cloud.machines.start(worker, restart=fresh != worker.env or "--restart" in script.arguments)
             worker.env = fresh
         return [RunResult(0) for _ in hosts]
 
@@ -256,17 +257,17 @@ class Ssh:
         """The command may be killed before it; what is after it is before the next step."""
         self.cloud.acting[-1].around(what, before=True)
 
-    def _slurm(self, host, text):
+    def _slurm(self, host, words):
         """Run a command of slurm.sh on a fleet's VM; the caller may be killed before and after it."""
         self._reach(host)
-        process, words = self.cloud.acting[-1], text.split()
+        process, text = self.cloud.acting[-1], " ".join(words)
         process.around(f"slurm {text}", before=True)
         self.cloud.slurm.append(tuple(words))
         if self.cloud.queue is not None:
             said = self.cloud.queue.answer(words)
             return RunResult(0, said) if said is not None else RunResult(1, "", "it does not answer")
         try:
-            done = RunResult(0, self.cloud.machines.fleet.run(self._machine(host).id, text))
+            done = RunResult(0, self.cloud.machines.fleet.run(self._machine(host).id, words))
         except ValueError as error:
             done = RunResult(1, "", str(error))
         process.around(f"slurm {text}", before=False)

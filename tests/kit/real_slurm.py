@@ -13,8 +13,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from orchestrator.domain.ports import RunResult
+from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.engine.fleet.slurm import FOLDER
-from orchestrator.scripts.render import shipped
+from orchestrator.scripts.shipped import shipped
 from tests.kit.waiting import until
 
 ENGINE = f"slurm-{'0' * 64}.tar.gz"
@@ -91,10 +92,10 @@ class RealSlurm:
         """Write a file below the root."""
         (self.root / target).write_bytes(data)
 
-    def run_elevated(self, hosts: object, script: str, deadline: float) -> list[RunResult]:
+    def run_elevated(self, hosts: object, script: RemoteScript, deadline: float) -> list[RunResult]:
         """Run a script as on the VM."""
         done = subprocess.run(
-            ["bash", "-c", script, "bash", str(self.root)], env=self._environment(), capture_output=True,
+            ["bash", "-c", script.bash(), "bash", str(self.root)], env=self._environment(), capture_output=True,
             text=True, check=False, timeout=deadline,
         )  # fmt: skip
         return [RunResult(done.returncode, done.stdout, done.stderr)]

@@ -6,7 +6,6 @@ Failures come from outside: a lost state, or a task that is forgotten, started t
 """
 
 import itertools
-import shlex
 from dataclasses import dataclass, field, replace
 
 from orchestrator.contract.node_list import node_list
@@ -18,6 +17,11 @@ SILENT = 300.0
 ENDS = (0, 1)
 """Exit statuses with which a task leaves the queue; with any other it is requeued, as with RequeueExit."""
 ENGINE = f"slurm-{'0' * 64}.tar.gz"
+
+
+def words_of(script):
+    """Return the words that a script of templates/remote/ passes to slurm.sh."""
+    return [word if isinstance(word, str) else word.path for word in script.arguments]
 
 
 @dataclass(eq=False)
@@ -83,9 +87,9 @@ class SlurmModel:
 
     # Commands typed on the VM.
 
-    def run(self, text):
+    def run(self, words):
         """Run the arguments of `slurm.sh`; return the output. Raise ValueError with the error output."""
-        verb, *words = shlex.split(text)
+        verb, *words = words
         if verb not in {"engine", "database", "head"} and not self.ran:
             raise ValueError("this machine is no fleet's controller")
         found = getattr(self, f"_{verb}")(*words)

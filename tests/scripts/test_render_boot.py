@@ -13,7 +13,8 @@ import pytest
 from orchestrator.domain.observation import Phase
 from orchestrator.domain.ports import StoredObject
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
-from orchestrator.scripts.render import begin_script, machine_scripts
+from orchestrator.scripts.render import machine_scripts
+from orchestrator.scripts.shipped import begin_script
 from tests.kit.waiting import until
 from tests.scripts.render_kit import AGENT, DIGEST, Box, cloud, make_spec, make_target
 
@@ -209,7 +210,7 @@ def test_settings_that_came_over_ssh_win(box):
     assert not (box.root / "state/ran-run").exists()
     newer = machine_scripts(spec, make_target(role="vm", incarnation=7, tpu_address="10.0.0.9"))
     (box.root / "job.env.local").write_text(newer.job_env)
-    done = box.run(["bash", "-c", begin_script(restart=False), "begin", str(box.root)])
+    done = box.run(["bash", "-c", begin_script(restart=False).bash(), "begin", str(box.root)])
     assert (done.returncode, done.stderr) == (0, "")
     observed = box.ran()
     assert (observed["TPUCTL_INCARNATION"], observed["XRT_TPU_CONFIG"]) == ("7", "tpu_worker;0;10.0.0.9:8470")
@@ -224,7 +225,7 @@ def test_a_machine_that_is_not_prepared_says_why(box, log, reported):
     if log:
         (box.root / "log").mkdir(parents=True, exist_ok=True)
         (box.root / "log/startup.log").write_text(log)
-    at_once = "sleep() { :; }\n" + begin_script(restart=False)
+    at_once = "sleep() { :; }\n" + begin_script(restart=False).bash()
     done = box.run(["bash", "-c", at_once, "begin", str(box.root)])
     assert done.returncode == 75
     assert done.stderr.count("\n") == 1

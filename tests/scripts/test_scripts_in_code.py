@@ -1,4 +1,4 @@
-"""The shell scripts that stand as texts in the code: each is clean as a machine gets it, its blanks filled in."""
+"""The scripts that nothing is filled into: those that run over SSH, and those that stand in the code."""
 
 import ast
 import shlex
@@ -8,74 +8,98 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.machine import apt, ray, venv
-from orchestrator.app.machines import ssh_proxy, workers
-from orchestrator.app.selftest import probes
-from orchestrator.emulator.machines import apt_standin, docker_standin, machine_programs, machine_python
-from orchestrator.emulator.machines.start_module import shell_command
-from orchestrator.engine import adopt
-from orchestrator.engine.fleet import slurm
-from orchestrator.engine.loop import loop_on_vm
-from orchestrator.ssh import copy, elevate, tree, upload
+from orchestrator.agent.layout import install_starter
+from orchestrator.agent.machine import ray
+from orchestrator.domain.remote_script import MachinePath, RemoteScript
+from orchestrator.emulator.machines import machine_python
+from orchestrator.emulator.machines.start_module import command, program
+from orchestrator.scripts.shipped import remote_script
+from orchestrator.ssh.elevate import as_login, elevated
 
-ROOT = Path(__file__).parents[2] / "orchestrator"
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "orchestrator"
+REMOTE = sorted(one.stem for one in (ROOT / "templates/remote").iterdir())
 SHELLCHECK = Path(sys.executable).parent / "shellcheck"
 PARDONED = "SC1090,SC1091,SC2012"
 """Files of a machine, which are not here to follow, and `ls` of devices, whose names are plain."""
-NASTY = "/it's here"
+NASTY = [
+    "",
+    "it's here",
+    "$(touch C)",
+    "`touch C`",
+    "'; touch C #",
+    "a b",
+    "a\nb",
+    "\\",
+    "*",
+    "-n",
+    "日本語",
+    "!!",
+]
+STARTED = "import sys; print(*map(ascii, sys.argv[1:]))"
 
 
-def wrapper(script):
-    """Return a program of a machine with its blanks filled in: each value is quoted where it is made."""
-    quoted = shlex.quote(NASTY)
-    return script.format(
-        python=quoted,
-        agent=quoted,
-        name="apt-get",
-        package=quoted,
-        files=quoted,
-        command=shell_command("one.two"),
-    )
+def complaints(text, folder):
+    """Return what `bash -n` and shellcheck say of a script."""
+    path = folder / "script"
+    path.write_text(text)
+    parsed = subprocess.run(["bash", "-n", path], capture_output=True, text=True, check=False).stderr
+    shell = "sh" if text.startswith("#!/bin/sh") else "bash"
+    words = [SHELLCHECK, "-e", PARDONED, "-s", shell, path]
+    return parsed + subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
 
-def wrapped(script):
-    """Return *script* in the text around it, which runs it as root where that is needed."""
-    word, line, text = shlex.split(elevate.elevated("tpuctl-x", script, NASTY, "it's"))[1:]
-    assert (word, line) == ("--norc", "-c")
-    return text
+@pytest.mark.parametrize("name", REMOTE)
+def test_a_script_that_runs_over_ssh_is_clean(name, tmp_path):
+    """`bash -n` and shellcheck say nothing of it, with arguments and without."""
+    assert complaints(remote_script(name).bash(), tmp_path) == ""
+    assert complaints(remote_script(name, "it's", MachinePath("a b")).bash(), tmp_path) == ""
 
 
-def installs():
-    """Return the script that installs the loop."""
-    return loop_on_vm._filled(loop_on_vm._INSTALL, DIGEST="a" * 64, SCOPE="https://x/y", NO_SCOPE="77")
+def test_every_script_over_ssh_is_used_by_its_name():
+    """A file that no code names has been left behind."""
+    code = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    assert [name for name in REMOTE if f'"{name}"' not in code and f'"remote/{name}.sh"' not in code] == []
+
+
+@pytest.mark.parametrize("way", ["elevated", "as the login"])
+def test_arguments_arrive_as_they_are(way, tmp_path):
+    """Each stays one word, and nothing of it runs, however often the script is wrapped on its way."""
+    root = tmp_path / "the machine's"
+    script = RemoteScript("probe", 'printf "%s\\0" "$@"', (*NASTY, MachinePath("it's/below")))
+    line = (elevated if way == "elevated" else as_login)(script, str(root))
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\0")[:-1] == [str(root), *NASTY, f"{root}/it's/below"]
+    assert not (tmp_path / "C").exists()
+
+
+def test_the_machine_names_its_own_folder(tmp_path):
+    """What its environment says goes before the folder of a machine that names none."""
+    line = elevated(RemoteScript("probe", 'echo "$0 $1"'), "/nowhere")
+    environment = {"PATH": "/usr/bin:/bin", "TPUCTL_ROOT": str(tmp_path)}
+    done = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"tpuctl-probe {tmp_path}\n"
+
+
+def test_a_program_that_starts_the_agent_passes_its_words_on(tmp_path):
+    """Those that it was written with, then those that it is called with."""
+    install_starter(tmp_path / "plain", "It's ours.", "python3", "-E", "it's")
+    assert complaints((tmp_path / "plain").read_text(), tmp_path) == ""
+    install_starter(tmp_path / "starter", "It's ours.", sys.executable, "-c", STARTED, *NASTY)
+    words = [tmp_path / "starter", "its own"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == " ".join(map(ascii, [*NASTY, "its own"])) + "\n"
+
+
+def test_a_program_of_a_local_machine_passes_its_words_on(tmp_path):
+    """Its text is clean, and has each word as one."""
+    assert complaints(program("one.two", "it's"), tmp_path) == ""
+    text = program("one.two", *NASTY)
+    assert shlex.split(text[text.index("exec ") :]) == ["exec", *command("one.two", *NASTY), "$@"]
 
 
 SCRIPTS = {
-    "ssh/upload.py _RECEIVE": upload._RECEIVE,
-    "ssh/upload.py _PUT": upload._PUT,
-    "ssh/copy.py _TAKE": copy._TAKE,
-    "ssh/copy.py _GIVE": copy._GIVE,
-    "ssh/copy.py PLACE": copy.PLACE,
-    "ssh/tree.py _TAKE": tree._TAKE,
-    "ssh/tree.py _GIVE": tree._GIVE,
-    "ssh/elevate.py _OUTER": wrapped("exit 3"),
-    "app/machines/ssh_proxy.py _LINK": ssh_proxy._LINK,
-    "app/machines/workers.py IN_JOB": workers.IN_JOB,
-    "app/selftest/probes.py PROBE": probes.PROBE,
-    "app/selftest/probes.py CHIPS": probes.CHIPS,
-    "engine/loop/loop_on_vm.py _INSTALL": installs(),
-    "engine/loop/loop_on_vm.py _CALL": loop_on_vm._filled(loop_on_vm._CALL, VERB="status"),
-    "engine/fleet/slurm.py _RUN": slurm._RUN.replace("@FOLDER@", slurm.FOLDER).replace(
-        "@WORDS@", "queue 'a b'"
-    ),
-    "engine/adopt.py _NEEDS": f"deployment={shlex.quote(NASTY)}\n{adopt._NEEDS}",
-    "engine/adopt.py _STOP": f"seconds=60\n{adopt._STOP}",
     "agent/machine/ray.py SCRIPT": ray.SCRIPT,
-    "agent/machine/apt.py SCRIPT": wrapper(apt.SCRIPT),
-    "agent/machine/venv.py SCRIPT": wrapper(venv.SCRIPT),
-    "emulator/machines/machine_programs.py SCRIPT": wrapper(machine_programs.SCRIPT),
-    "emulator/machines/apt_standin.py SCRIPT": wrapper(apt_standin.SCRIPT),
-    "emulator/machines/docker_standin.py SCRIPT": wrapper(docker_standin.SCRIPT),
     "emulator/machines/machine_python.py NO_PIP": machine_python.NO_PIP,
 }
 SIGNS = ("#!/bin/sh", "\nset -", "\nfi\n", "\ndone\n", "${", "$(", '"$1', '"$2', '"$@')
@@ -84,15 +108,7 @@ SIGNS = ("#!/bin/sh", "\nset -", "\nfi\n", "\ndone\n", "${", "$(", '"$1', '"$2',
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_in_the_code_is_clean(name, tmp_path):
     """`bash -n` and shellcheck say nothing of it."""
-    text = SCRIPTS[name]
-    path = tmp_path / "script"
-    path.write_text(text)
-    assert subprocess.run(["bash", "-n", path], capture_output=True, text=True, check=False).stderr == ""
-    shell = "sh" if text.startswith("#!/bin/sh") else "bash"
-    done = subprocess.run(
-        [SHELLCHECK, "-e", PARDONED, "-s", shell, path], capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.returncode) == ("", 0)
+    assert complaints(SCRIPTS[name], tmp_path) == ""
 
 
 def constants(path):
@@ -106,10 +122,10 @@ def constants(path):
 
 
 def test_every_script_in_the_code_is_listed():
-    """A new one needs its line above."""
+    """A new one needs its line above, or better a file in templates/remote/."""
     found = {
-        f"{path.relative_to(ROOT).as_posix()} {name}"
-        for path in ROOT.rglob("*.py")
+        f"{path.relative_to(PACKAGE).as_posix()} {name}"
+        for path in PACKAGE.rglob("*.py")
         for name in constants(path)
     }
     assert found == set(SCRIPTS)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from orchestrator.scripts.render import shipped
+from orchestrator.scripts.shipped import shipped
 
 NODES = """\
 f-001 Duplicate jobid

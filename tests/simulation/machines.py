@@ -22,7 +22,7 @@ from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, Unclaimed
 from orchestrator.domain.ports import PushResult, RunResult
 from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.errors import RemoteError
-from orchestrator.scripts.render import begin_script
+from orchestrator.scripts.shipped import begin_script
 from tests.simulation.bucket import Bucket
 
 STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.errors import RemoteError
 from orchestrator.ssh import upload
 from orchestrator.ssh.elevate import elevated
@@ -170,7 +171,7 @@ def test_a_put_file_is_whole_has_its_mode_and_leaves_nothing_else(any_machine, s
 
 def test_an_elevated_script_gets_the_machine_folder(any_machine, ssh):
     """Its `$1` is the folder that the machine names."""
-    (result,) = ssh.run_elevated([any_machine.host], 'cd "$1" && pwd', 20)
+    (result,) = ssh.run_elevated([any_machine.host], RemoteScript("probe", 'cd "$1" && pwd'), 20)
     assert (result.exit_code, result.stdout) == (0, f"{any_machine.root}\n")
 
 
@@ -184,16 +185,16 @@ def test_a_login_without_rights_uses_sudo(machine, ssh, bundle_of, tmp_path):
     (tools / "sudo").chmod(0o755)
     (machine.root / "bundle").write_text("a file in the way stands for missing rights")
     command = f"PATH={tools}:$PATH; export PATH; "
-    script = 'mkdir -p "$1/bundle"; echo "$0 $1 $2"'
-    (result,) = ssh.run([machine.host], command + elevated("probe", script, "/nowhere", "a b"), 10)
-    assert (result.exit_code, result.stdout) == (0, f"probe {machine.root} a b\n")
+    script = RemoteScript("probe", 'mkdir -p "$1/bundle"; echo "$0 $1 $2"', ("a b",))
+    (result,) = ssh.run([machine.host], command + elevated(script, "/nowhere"), 10)
+    assert (result.exit_code, result.stdout) == (0, f"tpuctl-probe {machine.root} a b\n")
 
 
 def test_a_login_without_rights_and_without_sudo_is_refused_with_the_folder(machine, ssh):
     """The error names the folder."""
     (machine.root / "bundle").write_text("in the way")
     hide = "command() { return 1; }; export -f command; "
-    (result,) = ssh.run([machine.host], hide + elevated("probe", "true", "/nowhere"), 10)
+    (result,) = ssh.run([machine.host], hide + elevated(RemoteScript("probe", "true"), "/nowhere"), 10)
     assert result.exit_code == 77
     assert str(machine.root) in result.stderr
 

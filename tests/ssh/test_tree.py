@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RemoteError, TpuctlError
-from orchestrator.ssh import tree
+from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import run_on
 from orchestrator.ssh.tree import Incoming, fetch_tree, send_tree, stays_inside, unpack
@@ -139,7 +139,7 @@ def archive(*members):
 
 def test_a_stream_that_ends_between_two_files_is_not_whole(machine, ssh):
     """For tar it would be: so the last thing that is sent says that it is the last."""
-    command = elevated("tpuctl-cp", tree._TAKE, str(machine.root), "mine", "source", "mark")
+    command = elevated(remote_script("cp-take-folder", "mine", "source", "mark"), str(machine.root))
     whole = archive((member("a"), b"x"), (member("mark"), b""))
     for cut, code in ((1024, 3), (1536, 0)):
         with ssh.connect(machine.host) as connection:

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
-from orchestrator.agent.layout import Layout, install_script
+from orchestrator.agent.layout import Layout, install_starter
 from orchestrator.contract.machine_errors import AgentError
 
 COMMANDS = ("apt-get", "apt")
@@ -24,11 +24,6 @@ PATIENCE = 600.0
 """Seconds to wait; then apt runs in any case and reports who holds the lock."""
 PAUSE = 1.0
 USUAL = "/var/lib/apt/lists/"
-SCRIPT = """\
-#!/bin/sh
-# Wait until nobody updates the lists of packages, then become the real program. Made by tpuctl.
-exec {python} -E {agent} apt {name} "$@"
-"""
 
 
 def install_commands(folder: Path, agent: Path, environ: Mapping[str, str]) -> None:
@@ -37,8 +32,10 @@ def install_commands(folder: Path, agent: Path, environ: Mapping[str, str]) -> N
         # The image may have no apt at all.
         if _real(name, folder, environ) is None:
             continue
-        text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)), name=name)
-        install_script(folder / name, text)
+        about = (
+            "Wait until nobody updates the lists of packages, then become the real program. Made by tpuctl."
+        )
+        install_starter(folder / name, about, sys.executable, "-E", str(agent), "apt", name)
 
 
 def main(

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.layout import Layout, install_script
+from orchestrator.agent.layout import Layout, install_starter
 from orchestrator.agent.machine import uv
 from orchestrator.agent.machine.emulator_guard import check, for_setup
 from orchestrator.contract.machine_errors import AgentError
@@ -31,11 +30,6 @@ COMMAND = "tpuctl-venv"
 PYTHON = "TPUCTL_PYTHON"
 """The variable with the version of `job.python`."""
 CACHE = "TPUCTL_VENV_CACHE"
-SCRIPT = """\
-#!/bin/sh
-# Make the virtual environment of a list of requirements once, and run a command in it.
-exec {python} -E {agent} venv "$@"
-"""
 _INCLUDED = re.compile(r"\s*(?:-r|--requirement|-c|--constraint)(?:\s+|=)(\S+)")
 
 
@@ -71,8 +65,8 @@ class WantedPackages:
 
 def install_command(layout: Layout, agent: Path) -> None:
     """Write `tpuctl-venv` to the machine's folder of programs. Raise OSError."""
-    text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)))
-    install_script(layout.programs / COMMAND, text)
+    about = "Make the virtual environment of a list of requirements once, and run a command in it."
+    install_starter(layout.programs / COMMAND, about, sys.executable, "-E", str(agent), "venv")
 
 
 def path_of(layout: Layout, environ: Mapping[str, str]) -> str:

@@ -55,7 +55,7 @@ from orchestrator.planning.fleet.size import NodeLife
 from orchestrator.planning.update_record import LACKING
 from orchestrator.pricing.cost import Hourly, hourly
 from orchestrator.private_folders import private_file, private_folder
-from orchestrator.scripts.render import shipped
+from orchestrator.scripts.shipped import shipped
 
 AT_ONCE = 16
 BOOT_SECONDS = 240.0

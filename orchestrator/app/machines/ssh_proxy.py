@@ -1,6 +1,5 @@
 """Connect an SSH client to a machine of the deployment, and wait for one that is being replaced."""
 
-import shlex
 import sys
 from collections.abc import Callable
 
@@ -11,16 +10,12 @@ from orchestrator.app.machines.ssh_config import KNOWN_HOSTS
 from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, when_reached, worker_host_of
 from orchestrator.domain.ports import Host
 from orchestrator.errors import HostKeyError, TransientError, UsageError
+from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.client_config import note_keys
+from orchestrator.ssh.elevate import as_login
 from orchestrator.ssh.proxy import ServerLine, hung_up
 
 LINK_SECONDS = 30.0
-_LINK = """
-root=${TPUCTL_ROOT:-}
-[ -n "$root" ] || root=$1
-cd && { [ -e tpuctl ] || [ -L tpuctl ] || ln -s "$root" tpuctl; }
-"""
-"""Links the machine folder, whose path differs, into the login's home, where scp and rsync start."""
 
 
 def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> None:
@@ -75,8 +70,8 @@ def _line(session: Session, host: Host, machine: str, reporter: Reporter) -> Ser
     line = ServerLine(host, settings, session.ssh.connect)
     line.open()
     if not linked:
-        words = ["bash", "--norc", "-c", _LINK, "tpuctl", settings.root]
-        (answer,) = session.ssh.ask([host], shlex.join(words), LINK_SECONDS)
+        command = as_login(remote_script("link"), settings.root)
+        (answer,) = session.ssh.ask([host], command, LINK_SECONDS)
         if answer.exit_code == 0:
             note_keys(name, host, settings, session.folder / KNOWN_HOSTS, linked=True)
         else:

@@ -28,6 +28,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
+from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.port_forward import HERE, ForwardTarget, Tunnel, port_here
 from orchestrator.ssh.run import run_on
@@ -40,7 +41,6 @@ PATIENCE = 180.0
 PAUSE = 2.0
 LOOPBACK = 'printf %s "${TPUCTL_LOOPBACK:-127.0.0.1}"'
 """Prints where a machine's programs listen; local machines share the computer's network."""
-STATE = 'script=$1/run-sidecars; [ ! -s "$script.local" ] || script=$script.local; exec "$script" state "$2"'
 PAGE = "tunnel.html"
 LONGEST_STATE = 16 << 10
 """Characters of a sidecar's state at most."""
@@ -270,8 +270,7 @@ def _answers(target: ForwardTarget, service: Service) -> bool:
 
 
 def _state(connection: "Connection", service: Service) -> TunnelState:
-    command = elevated("tpuctl-state", STATE, ROOT, service.name)
-    done = run_on(connection, command)
+    done = run_on(connection, elevated(remote_script("sidecars", "state", service.name), ROOT))
     why = f"it exits with {done.exit_code}: {done.stderr.strip()[-300:]}"
     if not done.exit_code:
         try:

@@ -25,20 +25,12 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.planning.update_record import update_record
+from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import CommandAnswer
 
 T = TypeVar("T")
 PAUSES = Backoff(2.0, 2.0)
-IN_JOB = """
-cd "$1" || exit 1
-for file in job.env job.env.local; do
-  # Settings that came over SSH are newer than those that the machine was created with.
-  if [ -s "$file" ]; then set -a; . "./$file" || exit 1; set +a; fi
-done
-exec python3 -E "$1/agent.pyz" enter "${@:2}"
-"""
-"""Runs the user's command in the job's folder as the job's user."""
 
 
 def open_shell(
@@ -77,7 +69,8 @@ def _in_job(session: Session, line: str | None, *, on_vm: bool) -> str | None:
     """Return the command that runs *line*, or a shell, beside the job; *line* itself without a job."""
     if session.spec.job.run_on != ("vm" if on_vm else "tpu"):
         return line
-    return elevated("tpuctl", IN_JOB, session.ssh.settings.root, *(("--", line) if line else ()))
+    script = remote_script("enter-job", *(("--", line) if line else ()))
+    return elevated(script, session.ssh.settings.root)
 
 
 def observe(session: Session) -> World:

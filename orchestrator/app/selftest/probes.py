@@ -13,6 +13,7 @@ from orchestrator.domain.machines.tpu_quota import beyond, taken
 from orchestrator.domain.observation import Absent, Present, Unknown
 from orchestrator.errors import Retry, TpuctlError
 from orchestrator.google.project_probe import Probe
+from orchestrator.scripts.shipped import remote_script
 
 
 class StepError(Exception):
@@ -152,60 +153,15 @@ while step < last:
         (part / "COMPLETE").write_text("")
     print(f"step {{step}} loss {{1 / step:.4f}}", flush=True)
 """
-PROGRAMS = "cron systemctl apt-get gcloud git curl docker"
-PROBE = r"""
-say() { printf '%s=%s\n' "$1" "$2"; }
-has() { command -v "$1" >/dev/null 2>&1 && echo yes || echo no; }
-. /etc/os-release 2>/dev/null
-say os "$ID-$VERSION_ID"; say kernel "$(uname -r | cut -d. -f1,2)"
-say python "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo none)"
-say ensurepip "$(python3 -c 'import ensurepip' 2>/dev/null && echo yes || echo no)"
-say pip "$(python3 -m pip --version >/dev/null 2>&1 && echo yes || echo no)"
-for one in PROGRAMS; do say "$one" "$(has $one)"; done
-say systemd "$([ -d /run/systemd/system ] && echo yes || echo no)"
-say dpkg-lock "$(fuser /var/lib/dpkg/lock-frontend >/dev/null 2>&1 && echo held || echo free)"
-say files "$(ulimit -n)"; say accelerators "$(ls -d /dev/accel* /dev/vfio/[0-9]* 2>/dev/null | wc -l)"
-say disk-gb "$(df -BG --output=size / 2>/dev/null | tail -1 | tr -dc 0-9)"
-say cpus "$(nproc 2>/dev/null)"; say sudo "$(sudo -n true 2>/dev/null && echo yes || echo no)"
-""".replace("PROGRAMS", PROGRAMS)
-"""Describes a machine in words and numbers, without names, addresses or keys."""
-
-CHIPS = r"""
-run() { if sudo -n true 2>/dev/null; then sudo -n "$@"; else "$@"; fi; }
-run python3 - <<'END'
-import glob, os
-def text(name):
-    try:
-        with open(name) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-vendors = [text(name) for name in glob.glob("/sys/bus/pci/devices/*/vendor")]
-devices = glob.glob("/dev/accel[0-9]*") + glob.glob("/dev/vfio/[0-9]*")
-opened = 0
-for name in devices:
-    try:
-        os.close(os.open(name, os.O_RDWR))
-        opened += 1
-    except OSError:
-        pass
-print("chips=%d" % vendors.count("0x1ae0"))
-print("devices=%d" % len(devices))
-print("opened=%d" % opened)
-libraries = glob.glob("/lib/libtpu*.so") + glob.glob("/usr/lib/libtpu*.so")
-print("libtpu=%s" % ("yes" if libraries else "no"))
-END
-"""
-"""
-Shows what a TPU machine sees of its chips, with the standard library alone.
-
-These are Google's devices on PCI (docs/facts.md 4.1), device files, and how many of them can be opened.
-"""
+DESCRIBE, COUNT_CHIPS = "describe-machine", "count-chips"
+"""The scripts of templates/remote/ that a machine is probed with."""
 
 
 def facts(text: str) -> dict[str, str]:
     """Return what the probe printed, limited to its own keys and short values."""
-    asked = {*re.findall(r"\bsay ([a-z-]+) ", PROBE), *re.findall(r"\"([a-z]+)=%", CHIPS), *PROGRAMS.split()}
+    describe, count = remote_script(DESCRIBE).text, remote_script(COUNT_CHIPS).text
+    programs = " ".join(re.findall(r"\bfor one in ([^;]+);", describe)).split()
+    asked = {*re.findall(r"\bsay ([a-z-]+) ", describe), *re.findall(r"\"([a-z]+)=%", count), *programs}
     # Users send this file to others, so a machine's output is limited to known keys and short plain values.
     pairs = (line.partition("=") for line in text.splitlines())
     return {key: value for key, _, value in pairs if key in asked and _VALUE.fullmatch(value)}

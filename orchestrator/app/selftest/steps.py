@@ -24,10 +24,10 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.selftest.exchange_recorder import Recorder
 from orchestrator.app.selftest.probes import (
-    CHIPS,
+    COUNT_CHIPS,
+    DESCRIBE,
     NO_SUCH_TYPE,
     NO_SUCH_ZONE,
-    PROBE,
     SAVES,
     TRAIN,
     StepError,
@@ -49,6 +49,7 @@ from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
 from orchestrator.google.answer_hooks import listening
 from orchestrator.pricing.cost import Hourly, hourly
+from orchestrator.scripts.shipped import remote_script
 
 FOLDER = "selftest"
 BURST = 12
@@ -256,8 +257,8 @@ class Run:
             session.cloud.nodes.delete(other.name, other.zone)
             raise StepError(f"{other.type} in {other.zone} was not refused")
 
-    def _probe(self, name: str, *where: str, script: str = PROBE) -> None:
-        answer = json.loads(self._output("exec", "--json", *where, "--", script))
+    def _probe(self, name: str, *where: str, script: str = DESCRIBE) -> None:
+        answer = json.loads(self._output("exec", "--json", *where, "--", remote_script(script).text))
         self.recording.machines[name] = facts(str(answer["results"][0]["stdout"]))
 
     def _beyond_quota(self) -> None:
@@ -265,7 +266,7 @@ class Run:
 
     def _chips(self) -> None:
         """Run a program on the image's own Python without network; the job must not hold the chips."""
-        self._probe("chips", script=CHIPS)
+        self._probe("chips", script=COUNT_CHIPS)
         found = self.session.catalog.accelerator(self.tpu_type)
         wanted = found.chips_per_host if found else 1
         self.say(chips_text(self.recording.machines["chips"], wanted, local=self.cloud == "local"))

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.emulator.machines.start_module import package_parent, shell_command
+from orchestrator.emulator.machines.start_module import program
 
 PROGRAMS = ("apt", "apt-get", "apt-config")
 FAILED = 100
@@ -26,22 +26,12 @@ TIMEOUT = "DPkg::Lock::Timeout"
 FLOCK = "hhqqi"
 """struct flock of fcntl(2), on 64-bit Linux: type, whence, start, length, pid."""
 CHANGING = frozenset({"install", "remove", "purge", "upgrade", "full-upgrade", "dist-upgrade", "autoremove"})
-SCRIPT = """\
-#!/bin/sh
-export PYTHONPATH={package}
-exec {command} {files} "${{0##*/}}" "$@"
-"""
 
 
 def install_apt(folder: Path, files: Path) -> None:
     """Write the stand-ins into *folder*, for the machine whose files are below *files*."""
-    text = SCRIPT.format(
-        command=shell_command("orchestrator.emulator.machines.apt_standin"),
-        package=shlex.quote(package_parent()),
-        files=shlex.quote(str(files)),
-    )
     for name in PROGRAMS:
-        (folder / name).write_text(text)
+        (folder / name).write_text(program("orchestrator.emulator.machines.apt_standin", str(files), name))
         (folder / name).chmod(0o755)
     (files / SETTINGS).mkdir(parents=True, exist_ok=True)
 

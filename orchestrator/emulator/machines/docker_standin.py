@@ -8,7 +8,6 @@ daemon. A container uses the machine's network, and its writes stay in memory un
 import argparse
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -24,14 +23,9 @@ from orchestrator.emulator.machines.host_settings import MARKER
 from orchestrator.emulator.machines.image_store import Image, ImageStore
 from orchestrator.emulator.machines.process_table import alive
 from orchestrator.emulator.machines.registry_client import ImageError, parse
-from orchestrator.emulator.machines.start_module import command, package_parent, shell_command
+from orchestrator.emulator.machines.start_module import command, package_parent, program
 from orchestrator.private_folders import private_file
 
-SCRIPT = """\
-#!/bin/sh
-export PYTHONPATH={package}
-exec {command} {files} "$@"
-"""
 PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ID = 12
 """Digits of an id in docker's output."""
@@ -47,16 +41,10 @@ class DockerError(Exception):
 
 def install_docker(folder: Path, files: Path) -> None:
     """Write the stand-in into *folder*, for the machine whose files are below *files*."""
-    program = folder / "docker"
-    program.unlink(missing_ok=True)
-    program.write_text(
-        SCRIPT.format(
-            command=shell_command("orchestrator.emulator.machines.docker_standin"),
-            package=shlex.quote(package_parent()),
-            files=shlex.quote(str(files / "var/lib/docker")),
-        )
-    )
-    program.chmod(0o755)
+    docker = folder / "docker"
+    docker.unlink(missing_ok=True)
+    docker.write_text(program("orchestrator.emulator.machines.docker_standin", str(files / "var/lib/docker")))
+    docker.chmod(0o755)
 
 
 class Docker:

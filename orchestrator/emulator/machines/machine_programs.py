@@ -1,19 +1,13 @@
 """Give a machine the programs that its system folders lack, and a `gcloud` if the computer has none."""
 
-import shlex
 import shutil
 from pathlib import Path
 
 from orchestrator.emulator.machines.host_settings import SYSTEM_PATH
-from orchestrator.emulator.machines.start_module import package_parent, shell_command
+from orchestrator.emulator.machines.start_module import program
 
 PROGRAMS = ("bash", "flock", "setsid", "sha256sum", "timeout", "gcloud")
 """Programs that scripts on a machine start; the computer may have them on its own PATH only."""
-SCRIPT = """\
-#!/bin/sh
-export PYTHONPATH={package}
-exec {command} "$@"
-"""
 
 
 def install_programs(folder: Path, *, gcloud: bool = True) -> None:
@@ -32,11 +26,6 @@ def install_programs(folder: Path, *, gcloud: bool = True) -> None:
             (folder / name).symlink_to(Path(found).absolute())
     if not gcloud or shutil.which("gcloud") is not None:
         return
-    program = folder / "gcloud"
-    program.write_text(
-        SCRIPT.format(
-            command=shell_command("orchestrator.emulator.machines.gcloud_standin"),
-            package=shlex.quote(package_parent()),
-        )
-    )
-    program.chmod(0o755)
+    gcloud_program = folder / "gcloud"
+    gcloud_program.write_text(program("orchestrator.emulator.machines.gcloud_standin"))
+    gcloud_program.chmod(0o755)

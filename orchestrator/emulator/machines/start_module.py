@@ -23,9 +23,10 @@ def command(module: str, *words: str) -> list[str]:
     return [sys.executable, "-c", STARTER, module, *words]
 
 
-def shell_command(module: str) -> str:
-    """Return the beginning of such a command as shell text."""
-    return shlex.join(command(module))
+def program(module: str, *words: str) -> str:
+    """Return a program of a machine that runs *module* of ours with *words* before its own arguments."""
+    path, start = shlex.quote(package_parent()), shlex.join(command(module, *words))
+    return f'#!/bin/sh\nexport PYTHONPATH={path}\nexec {start} "$@"\n'
 
 
 def package_parent() -> str:

@@ -2,33 +2,24 @@
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from orchestrator.domain.ports import Host, Remote
+from orchestrator.domain.remote_script import MachinePath
 from orchestrator.errors import RemoteError
 from orchestrator.planning.fleet.deployments import After, Controller, Queued, Submission
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.planning.fleet.size import SlurmNode
 from orchestrator.planning.fleet.team import Team, accounts
+from orchestrator.scripts.shipped import remote_script
 
 T = TypeVar("T")
 FOLDER = "slurm"
 SECONDS = 90.0
 FETCH_SECONDS = 900.0
 """Seconds to install the packages, on a VM that may still boot and update its package lists."""
-_RUN = r"""
-for ((tries = 0; tries < 600; tries++)); do
-  [ ! -s "$1/machine.env" ] || [ ! -s "$1/agent.pyz" ] || break
-  sleep 0.2
-done
-set -a
-. "$1/machine.env"
-set +a
-exec bash "$1/@FOLDER@/slurm.sh" @WORDS@
-"""
 _WIDTHS = {
     "Name": 128, "ArrayTaskID": 12, "State": 16, "RestartCnt": 8, "ArrayJobID": 16, "PriorityLong": 14,
     "Dependency": 240, "Account": 70, "QOS": 40, "NodeList": 80,
@@ -38,18 +29,6 @@ NOTHING = "(null)"
 IDLE_REASON = "tpuctl-idle-g"
 """Drain reason of a node to be removed, followed by its incarnation; slurm.sh uses the same prefix."""
 _AFTER = re.compile(r"(after\w+):(\d+)")
-
-
-@dataclass(frozen=True)
-class MachinePath:
-    """A path below tpuctl's folder on the machine."""
-
-    path: str
-
-
-def _quoted(word: str | MachinePath) -> str:
-    """Return a word for bash, whose first argument is tpuctl's folder."""
-    return f'"$1"/{shlex.quote(word.path)}' if isinstance(word, MachinePath) else shlex.quote(word)
 
 
 @dataclass
@@ -182,7 +161,7 @@ class Slurm:
         self._run("call", "tend")
 
     def _run(self, *words: str | MachinePath, seconds: float = SECONDS) -> str:
-        script = _RUN.replace("@FOLDER@", FOLDER).replace("@WORDS@", " ".join(map(_quoted, words)))
+        script = remote_script("call-slurm", *words)
         (done,) = self._reached(lambda host: self.remote.run_elevated([host], script, seconds))
         if done.exit_code:
             said = done.stderr.strip()[-600:] or "it gave no reason"

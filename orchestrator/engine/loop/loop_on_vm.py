@@ -16,63 +16,14 @@ from orchestrator.contract.program_state import ProgramState, program_state
 from orchestrator.domain.machines.scopes import CLOUD_PLATFORM
 from orchestrator.domain.ports import Host, Remote
 from orchestrator.errors import RemoteError, UsageError
+from orchestrator.scripts.shipped import remote_script
 
 FOLDER = "controller"
 INSTALL_SECONDS = 240.0
 """Seconds for the machine to unpack the loop; the end of its boot may take two minutes of them."""
 CALL_SECONDS = 60.0
-NO_SCOPE = 77
+NO_SCOPE = 78
 """Exit status of the install script on a machine whose service account lacks the scope that the loop needs."""
-
-_INSTALL = r"""
-set -euo pipefail
-umask 077
-root=$1 base=$1/@FOLDER@ digest=@DIGEST@ scope=@SCOPE@
-scopes=$(python3 -E - <<'END'
-import json, os, urllib.request
-url = "http://%s/computeMetadata/v1/instance/service-accounts/default/?recursive=true"
-url %= os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
-direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})
-print(*json.load(direct.open(request, timeout=20))["scopes"], sep="\n")
-END
-)
-if ! grep -qxF "$scope" <<<"$scopes"; then
-  rm -f "$base/$digest.tar"
-  exit @NO_SCOPE@
-fi
-for ((tries = 0; tries < 600; tries++)); do
-  [ ! -s "$root/machine.env" ] || break
-  sleep 0.2
-done
-if [ ! -d "$base/$digest" ]; then
-  rm -rf "$base/.fresh"
-  mkdir "$base/.fresh"
-  tar -xf "$base/$digest.tar" -C "$base/.fresh" --no-same-owner
-  sync -f "$base/.fresh"
-  mv -T "$base/.fresh" "$base/$digest"
-fi
-rm -f "$base"/*.tar
-if [ -x "$base/current/run-watch" ]; then
-  "$base/current/run-watch" stop
-fi
-ln -sfn "$digest" "$base/.current"
-mv -fT "$base/.current" "$base/current"
-for old in "$base"/*/; do
-  name=$(basename "$old")
-  if [ "${#name}" = 64 ] && [ "$name" != "$digest" ]; then
-    rm -rf "$old"
-  fi
-done
-"""
-_CALL = r"""
-script=$1/@FOLDER@/current/run-watch
-if [ ! -x "$script" ]; then
-  echo '{"digest": "", "running": false, "state": ""}'
-  exit 0
-fi
-exec "$script" @VERB@
-"""
 
 
 @dataclass(frozen=True)
@@ -112,7 +63,7 @@ def install(remote: Remote, host: Host, packed: Packed) -> None:
     Raise UsageError if the machine lacks the scope that the loop needs, RemoteError otherwise.
     """
     remote.put([host], packed.data, f"{FOLDER}/{packed.digest}.tar", 0o600)
-    script = _filled(_INSTALL, DIGEST=packed.digest, SCOPE=CLOUD_PLATFORM, NO_SCOPE=str(NO_SCOPE))
+    script = remote_script("install-loop", packed.digest, CLOUD_PLATFORM)
     (done,) = remote.run_elevated([host], script, INSTALL_SECONDS)
     if done.exit_code == NO_SCOPE:
         raise UsageError(
@@ -147,17 +98,10 @@ def observe(remote: Remote, host: Host) -> LoopState:
 
 
 def _call(remote: Remote, host: Host, verb: str) -> str:
-    (done,) = remote.run_elevated([host], _filled(_CALL, VERB=verb), CALL_SECONDS)
+    (done,) = remote.run_elevated([host], remote_script("call-loop", verb), CALL_SECONDS)
     if done.exit_code:
         raise RemoteError(f"{host.name}: run-watch {verb}: {_reason(done.stderr)}")
     return done.stdout
-
-
-def _filled(script: str, **values: str) -> str:
-    """Insert constants and digests into *script*; no value comes from outside."""
-    for name, value in {"FOLDER": FOLDER, **values}.items():
-        script = script.replace(f"@{name}@", value)
-    return script
 
 
 def _reason(stderr: str) -> str:

@@ -1,4 +1,4 @@
-# Start the job on a machine that has its code. Sent over SSH; $1 is the machine folder.
+# Start the job on a machine that has its code; with --restart as $2 stop a running one first.
 # The startup script may still be at work: it makes start-job and job.env early.
 set -u
 root=$1
@@ -13,8 +13,4 @@ if [ ! -x "$root/start-job" ] || [ ! -s "$root/job.env" ]; then
   echo "the startup script has not prepared this machine within 120 s; $root/log/startup.log there ends with: ${last:-nothing}" >&2
   exit 75
 fi
-{% if restart %}
-exec "$root/start-job" --restart
-{% else %}
-exec "$root/start-job"
-{% endif %}
+exec "$root/start-job" "${@:2}"

@@ -1,0 +1,16 @@
+# Unpack the tar on standard input as the new folder $2, or in the folder $2 as $3; $4 is the name of its last file.
+# Status 5 is THERE in ssh/copy.py.
+set -euo pipefail
+if [ -d "$1/current" ]; then cd "$1/current"; else cd "$1"; fi
+target=$2 name=$3 mark=$4
+case $target in */) mkdir -p -- "$target" ;; esac
+[ ! -d "$target" ] || target=${target%/}/$name
+[ ! -e "$target" ] && [ ! -L "$target" ] || { echo "there is $target already" >&2; exit 5; }
+part=$(mktemp -d -- "$(dirname -- "$target")/.tpuctl-part.XXXXXX")
+trap 'rm -rf -- "$part"' EXIT
+tar --extract --file=- --directory="$part" --no-same-owner
+# A stream that was cut between two files looks whole to tar.
+[ -f "$part/$mark" ] || { echo "not all of it arrived" >&2; exit 3; }
+rm -- "$part/$mark"
+chmod 755 -- "$part"
+mv -T -- "$part" "$target"
