@@ -2,8 +2,8 @@
 Render templates/ to the scripts that machines run.
 
 Every `{{ value }}` of a template is quoted for the shell. The filter `raw` turns that off and is refused for
-all names but RAW_NAMES: scripts rendered here, which quoted heredocs embed, and names of variables, which are
-checked.
+all names but RAW_NAMES: scripts rendered here, which quoted heredocs embed, names of variables, which are
+checked, and words of bash that scripts/exports makes.
 """
 
 import functools
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 RAW_NAMES = frozenset((
     "boot", "job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "minute",
-    "mark", "name", "word",
+    "mark", "name", "word", "mount", "folder",
 ))  # fmt: skip
 LONGEST_SCRIPT = 256 * 1024  # bytes; the limit of one metadata value (docs/facts.md 2.4)
 STOP_SECONDS = 60  # seconds that `start-job --restart` waits for the old agent, unless the grace is longer

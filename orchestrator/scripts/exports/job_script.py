@@ -1,13 +1,14 @@
-"""Generate the bash that a host of another system runs: the job's variables, data, setup and command."""
+"""Make the bash that a host of another system runs: the job's variables, data, setup and command."""
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from orchestrator.contract.job_variables import NAME_IN_VALUE, VARIABLES
 from orchestrator.domain.spec import Spec
-from orchestrator.scripts.render import check_environment, quote
+from orchestrator.scripts.render import check_environment, quote, render
 
 GRACE = 20
 """Seconds for a last save, if `job.grace` is not set."""
@@ -67,31 +68,32 @@ def variables(spec: Spec, host: JobHost) -> dict[str, str]:
     }  # fmt: skip
 
 
-def exports(words: Mapping[str, str]) -> Iterator[str]:
-    """Yield one `export` line for each variable."""
-    return (f"export {name}={text}" for name, text in words.items())
-
-
 def grace(spec: Spec) -> int:
     """Return the seconds for a last save after a stop signal."""
     return int(spec.job.grace or GRACE)
 
 
-def folders(spec: Spec, host: JobHost) -> Iterator[str]:
-    """Yield the lines that link the bucket's checkpoint folder to where the job saves."""
-    if spec.job.checkpoint.dir.startswith("/"):
-        path = quote(spec.job.checkpoint.dir.rstrip("/"))
-        yield f'mkdir -p {_folder(host)} "$(dirname {path})"'
-        yield f"ln -sfn {_folder(host)} {path}"
-    elif spec.job.checkpoint.dir != "bucket":
-        yield 'mkdir -p "$TPUCTL_CHECKPOINT_DIR"'
+def job_script(
+    spec: Spec, host: JobHost, system: Literal["ray", "jobset", "skypilot"], words: Mapping[str, str], *,
+    links: bool = True, linked: Sequence[str] = (), shared: bool = False, digest: str = "",
+) -> str:  # fmt: skip
+    """
+    Return the script of a host: *words* are its variables, *linked* the paths of data that lies in the bucket.
 
-
-def linked(paths: Iterable[str], host: JobHost) -> Iterator[str]:
-    """Yield the lines that link data of the mounted bucket to its places below the code, as job.data says."""
-    for path in paths:
-        yield f'mkdir -p "$(dirname {quote(path)})"'
-        yield f"ln -sfn {host.mount}/data/{quote(path)} {quote(path)}"
+    *links* says whether the bucket's checkpoint folder is linked to where the job saves. With *shared* a
+    script for Ray asks for its folder; *digest* is the sha256 of the code, which a script for JobSet unpacks.
+    """
+    saves = spec.job.checkpoint.dir
+    return render(
+        "export/job.sh.j2",
+        {
+            "system": system, "shared": shared, "digest": digest, "mount": host.mount, "folder": _folder(host),
+            "variables": words.items(), "linked": linked,
+            "checkpoint_path": saves.rstrip("/") if links and saves.startswith("/") else "",
+            "makes_folder": links and saves != "bucket",
+            "setup": spec.job.setup, "command": spec.job.command, "stop_signal": spec.job.stop_signal,
+        },
+    )  # fmt: skip
 
 
 def _checkpoints(spec: Spec, host: JobHost) -> str:

@@ -20,14 +20,11 @@ from orchestrator.errors import UsageError
 from orchestrator.scripts.exports.documents import document
 from orchestrator.scripts.exports.job_script import (
     JobHost,
-    exports,
-    folders,
     grace,
-    linked,
+    job_script,
     own_bucket,
     variables,
 )
-from orchestrator.scripts.render import quote
 
 _EXAMPLE = "The image is that of JobSet's example for TPUs: name yours as job.image. "
 # Documentation of the FUSE driver: pods on the host network need further settings to mount buckets.
@@ -256,7 +253,7 @@ def _pod(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str) -> di
             "containers": [{
                 "name": "job", "image": spec.job.image or IMAGE, "workingDir": CODE,
                 # Kubernetes expands `$(` and `$$` itself; a doubled dollar sign reaches bash as one.
-                "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", "\n".join(_script(spec, host, digest)))],
+                "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", _script(spec, host, digest))],
                 **({"env": secrets} if secrets else {}),
                 "resources": {"limits": {"google.com/tpu": accelerator.chips_per_host}},
                 "securityContext": {"privileged": True},
@@ -276,29 +273,11 @@ def _pod(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str) -> di
     }  # fmt: skip
 
 
-def _script(spec: Spec, host: JobHost, digest: str) -> Iterator[str]:
-    """Yield the script of a pod: download the code, verify its sha256, unpack it, run the job."""
-    packed = f"{host.mount}/code/{digest}.tar.gz"
-    yield "set -eo pipefail"
-    yield f"echo '{digest}  '{packed} | sha256sum --check --quiet"
-    yield f"tar -xzf {packed}"
-    yield from exports({"TPUCTL_BUNDLE": digest, **variables(spec, host)})
-    yield from folders(spec, host)
-    yield from linked((place for place, source in spec.job.data.items() if "://" not in source), host)
-    yield from _run(spec)
-
-
-def _run(spec: Spec) -> Iterator[str]:
-    """Yield the lines that run setup and command and forward a stop signal to the job, which may still save."""
-    if spec.job.setup:
-        yield f"bash -c {quote(spec.job.setup)}"
-    yield f"setsid bash -c {quote(spec.job.command)} &"
-    yield "job=$! stopped="
-    yield f"""trap 'stopped=1; kill -s {spec.job.stop_signal} -- "-$job"' TERM INT"""
-    yield 'wait "$job" && status=0 || status=$?'
-    # The signal ends the first wait; the second one returns the job's own status.
-    yield 'if [ -n "$stopped" ]; then wait "$job" && status=0 || status=$?; fi'
-    yield 'exit "$status"'
+def _script(spec: Spec, host: JobHost, digest: str) -> str:
+    """Return the script of a pod: download the code, verify its sha256, unpack it, run the job."""
+    words = {"TPUCTL_BUNDLE": digest, **variables(spec, host)}
+    linked = [place for place, source in spec.job.data.items() if "://" not in source]
+    return job_script(spec, host, "jobset", words, linked=linked, digest=digest)
 
 
 def _bucket(source: str) -> tuple[str, str]:

@@ -15,14 +15,12 @@ from orchestrator.domain.spec import Spec
 from orchestrator.scripts.exports.documents import document
 from orchestrator.scripts.exports.job_script import (
     JobHost,
-    exports,
-    folders,
     grace,
-    linked,
+    job_script,
     own_bucket,
     variables,
 )
-from orchestrator.scripts.render import quote, render
+from orchestrator.scripts.render import render
 
 _MODULE = "tpuctl_job"
 
@@ -49,7 +47,9 @@ def ray_files(
     return {
         f"{_MODULE}/__main__.py": render("export/ray_job.py", {}),
         # In a file of its own, since Ray expands `$NAME` in env_vars.
-        f"{_MODULE}/job.sh": "\n".join(_script(spec, host)) + "\n",
+        f"{_MODULE}/job.sh": job_script(
+            spec, host, "ray", variables(spec, host), linked=tuple(spec.job.data), shared=_needs_shared(spec)
+        ),
         "runtime_env.yaml": document(
             "Made by tpuctl export --to ray, for Ray 2.60. Put no secret here: Ray shows it in its dashboard.",
             environment,
@@ -79,15 +79,3 @@ def ray_steps(spec: Spec, project: str, folder: Path) -> Iterator[tuple[str, str
         yield "The data, into a folder SHARED that all hosts of the cluster see:", "\n".join(copies)
     shared = "SHARED=/FOLDER/ALL/HOSTS/SEE " if _needs_shared(spec) else ""
     yield "Go:", f"{shared}{shlex.quote(str(folder / 'submit.sh'))}"
-
-
-def _script(spec: Spec, host: JobHost) -> Iterator[str]:
-    yield "set -eo pipefail"
-    if _needs_shared(spec):
-        yield ': "${SHARED:?}"'
-    yield from exports(variables(spec, host))
-    yield from folders(spec, host)
-    yield from linked(spec.job.data, host)
-    if spec.job.setup:
-        yield f"bash -c {quote(spec.job.setup)}"
-    yield f"exec bash -c {quote(spec.job.command)}"

@@ -14,7 +14,7 @@ from orchestrator.domain.names import region_of
 from orchestrator.domain.source.secret_refs import job_secrets
 from orchestrator.domain.spec import Spec
 from orchestrator.scripts.exports.documents import document
-from orchestrator.scripts.exports.job_script import JobHost, exports, folders, own_bucket, variables
+from orchestrator.scripts.exports.job_script import JobHost, job_script, own_bucket, variables
 from orchestrator.scripts.render import quote
 
 
@@ -56,12 +56,12 @@ def skypilot_steps(spec: Spec, source: Path, folder: Path) -> Iterator[tuple[str
 
 
 def _task(spec: Spec, host: JobHost) -> dict[str, Any]:
-    words, lines = variables(spec, host), tuple(folders(spec, host))
+    words, links = variables(spec, host), True
     mount = host.mount
     if host.workers == 1 and spec.job.checkpoint.dir != "bucket":
         # Mount the bucket at the checkpoint folder itself, so that the job's command needs no preamble.
         mount = spec.job.checkpoint.dir if spec.job.checkpoint.dir.startswith("/") else f"{mount}/checkpoints"
-        words, lines = {**words, "TPUCTL_WORKER_ID": "0", "TPUCTL_CHECKPOINT_DIR": quote(mount)}, ()
+        words, links = {**words, "TPUCTL_WORKER_ID": "0", "TPUCTL_CHECKPOINT_DIR": quote(mount)}, False
     # SkyPilot's envs are the same on each host and cannot refer to other variables.
     own = {name: text for name, text in words.items() if "$" in text}
     task = {
@@ -74,7 +74,8 @@ def _task(spec: Spec, host: JobHost) -> dict[str, Any]:
             **{f"~/sky_workdir/{place}": {"source": source, "mode": "COPY"} if "://" in source else source
                for place, source in spec.job.data.items()},
         },
-        "setup": spec.job.setup.strip(), "run": "\n".join((*exports(own), *lines, spec.job.command.strip())),
+        "setup": spec.job.setup.strip(),
+        "run": job_script(spec, host, "skypilot", own, links=links) + spec.job.command.strip(),
     }  # fmt: skip
     return {key: value for key, value in task.items() if value}
 
