@@ -1,11 +1,14 @@
 """Provide the clock for everything that waits: the system's, or a virtual one for tests."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from orchestrator.contract.backoff import growing
+from orchestrator.contract.backoff import polled
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -96,16 +99,8 @@ class VirtualClock:
         self._now += seconds
 
 
-def wait_until(condition: Callable[[], bool], clock: Clock, seconds: float, pause: float) -> bool:
-    """
-    Call *condition* until it is True or *seconds* have passed; return its last answer.
-
-    The pauses start at *pause* seconds and grow to a twentieth of the time waited.
-    """
-    start = clock.monotonic()
-    while not condition():
-        waited = clock.monotonic() - start
-        if waited >= seconds:
-            return False
-        clock.wait(growing(pause, waited))
-    return True
+def wait_until(
+    ask: Callable[[], T], clock: Clock, seconds: float, pause: float, longest: float = math.inf
+) -> T:
+    """Poll by *clock* for *seconds* (math.inf: until the answer is true); return as `polled` does."""
+    return polled(ask, pause, now=clock.monotonic, wait=clock.wait, seconds=seconds, longest=longest)

@@ -1,9 +1,9 @@
 """Create folders and files that only their owner may read."""
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
+from orchestrator.contract.replacing import replacing
 from orchestrator.contract.trusted_folder import untrusted
 from orchestrator.errors import UsageError
 
@@ -26,16 +26,12 @@ def private_folder(path: Path) -> None:
 
 def private_file(path: Path, content: bytes) -> None:
     """
-    Replace *path* atomically by a file with mode 0600, whatever the umask. Raise OSError.
+    Replace *path* atomically by a file with mode 0600. Raise OSError.
 
     Nothing is synced: after a kill the file is the old or the new one; after a power loss it may be neither.
     """
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    # The mode is set at creation: after a later chmod the content may already have been read.
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with replacing(path, 0o600, synced=False) as file:
         file.write(content)
-    fresh.replace(path)
 
 
 def own_folder(path: Path, other: str = "") -> Path:

@@ -30,6 +30,7 @@ from orchestrator.agent.machine.venv import main as venv
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import layout_of, read_settings
 from orchestrator.agent.threads import say
+from orchestrator.contract.backoff import polled
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT
 from orchestrator.contract.replacing import write_atomically
@@ -182,12 +183,16 @@ def _notice(layout: Layout, seconds: float) -> int:
         return 0
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if _running(layout) != pid:
-            return 0
-        time.sleep(0.1)  # The agent is another process, so this wait is real time.
-    return 1
+    # The agent is another process, so this wait is real time.
+    gone = polled(
+        lambda: _running(layout) != pid,
+        0.1,
+        now=time.monotonic,
+        wait=time.sleep,
+        seconds=seconds,
+        longest=0.1,
+    )
+    return 0 if gone else 1
 
 
 def _running(layout: Layout) -> Optional[int]:

@@ -18,7 +18,7 @@ from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.observe import observe
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import UsageError
 from orchestrator.planning.approval import Approved, needs_same_cloud, observations_of, refuse_moved
 from orchestrator.planning.forecast import foresee
@@ -30,7 +30,7 @@ def write_plan(path: Path, approved: Approved) -> None:
     """Write an approved plan to *path*."""
     body = json.dumps(with_checksum(approved.as_dict()), indent=1, sort_keys=True)
     # The mark is first, so that the code bundle recognises and skips a plan file.
-    write_atomically(path.absolute(), PLAN + b" true,\n" + body.encode().removeprefix(b"{\n"))
+    write_private(path.absolute(), PLAN + b" true,\n" + body.encode().removeprefix(b"{\n"))
 
 
 def read_plan(path: Path) -> Approved:

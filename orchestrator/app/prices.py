@@ -12,7 +12,7 @@ from orchestrator.app.context.clouds import clients_of
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.config.shipped_catalog import shipped_catalog, use_catalog
 from orchestrator.domain.catalog import Catalog, Price
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import NotFoundError
 from orchestrator.google.billing_catalog import read_skus
 from orchestrator.pricing.skus import prices_of
@@ -98,5 +98,5 @@ def refresh_prices(project: str | None, cloud: str) -> Refreshed:
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     path = cache_file(cloud)
     private_folder(path.parent)
-    write_atomically(path, json.dumps(body_of(found, date), indent=1).encode())
+    write_private(path, json.dumps(body_of(found, date), indent=1).encode())
     return Refreshed(date, path, found)

@@ -21,7 +21,7 @@ from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.job_logs import JobLog, LogTail
 from orchestrator.engine.publish.event_log import read_events
 from orchestrator.engine.publish.published_status import Point, read_curve
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.pricing.bill import spent
@@ -41,7 +41,7 @@ def write_report(
         facts = facts_of(session)
     path = output or Path(f"{session.spec.name}-report.html")
     # Atomically, since a browser may reload the page at any moment.
-    write_atomically(path, page(facts).encode())
+    write_private(path, page(facts).encode())
     return path, facts
 
 

@@ -29,7 +29,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.emulator.control import running
 from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.engine.publish.event_log import read_events
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.scripts.wheel import requirements
 
@@ -122,7 +122,7 @@ def write_archive(path: Path, found: Collection) -> None:
         for part in found.parts:
             archive.writestr(part.name, part.text)
         archive.writestr("not-read.json", json.dumps(found.unread, indent=1))
-    write_atomically(path, buffer.getvalue())
+    write_private(path, buffer.getvalue())
 
 
 def _add_deployment(found: Collection, session: Session) -> None:

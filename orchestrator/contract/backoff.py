@@ -1,4 +1,4 @@
-"""Define how everything waits and tries again: growing pauses, and one loop over tries."""
+"""Define how everything waits and tries again: growing pauses, a loop over tries, and one that polls."""
 
 import math
 from dataclasses import dataclass
@@ -31,6 +31,29 @@ class Backoff:
 def growing(first: float, waited: float) -> float:
     """Return the pause between two checks after *waited* seconds: a twentieth of them, at least *first*."""
     return max(first, waited / 20)
+
+
+def polled(
+    ask: Callable[[], T],
+    pause: float,
+    *,
+    now: Callable[[], float],
+    wait: Callable[[float], object],
+    seconds: float = math.inf,
+    longest: float = math.inf,
+) -> T:
+    """
+    Ask until the answer is true or *seconds* have passed; return the last answer.
+
+    The pauses grow as `growing` says, from *pause* to *longest*.
+    """
+    start = now()
+    while True:
+        found = ask()
+        waited = now() - start
+        if found or waited >= seconds:
+            return found
+        wait(min(growing(pause, waited), longest))
 
 
 def retried(

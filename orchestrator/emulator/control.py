@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from orchestrator.clock import SystemClock, wait_until
 from orchestrator.emulator.address import CONTROL, PREFIX, Address, local_folder, read_address, start_of
 from orchestrator.emulator.machines.environment import client_variables
 from orchestrator.emulator.machines.host_settings import STANDARD_PORT, HostSettings, Tools, network_of
@@ -102,14 +103,14 @@ def _start(folder: Path, tools: Callable[[], Tools], *, on_demand: bool) -> Addr
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
             env=_environment(),
         )  # fmt: skip
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end:
-        address = read_address(folder)
-        if address is not None:
-            return address
-        if child.poll() is not None:
-            break
-        time.sleep(0.05)  # Another process, so this wait is real time.
+
+    def address_or_end() -> Address | bool:
+        return read_address(folder) or child.poll() is not None
+
+    # Another process, so this wait is real time.
+    address = wait_until(address_or_end, SystemClock(), START_SECONDS, 0.05, longest=0.05)
+    if isinstance(address, Address):
+        return address
     tail = (folder / "daemon.log").read_text(errors="replace")[-600:].strip()
     last = tail.splitlines()[-1] if tail else "no word from it"
     read = f"read {folder / 'daemon.log'}, then run: tpuctl local reset"

@@ -10,7 +10,7 @@ from orchestrator.contract.uv_pin import PROGRAMS, object_name
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record
 from orchestrator.domain.text.clean_text import cut
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import NotFoundError, TpuctlError
 
 DIGEST = re.compile("[0-9a-f]{64}")
@@ -81,7 +81,7 @@ def find_artifacts(record: Record, folder: Path, store: Store) -> Artifacts:
     for path, digest in ((bundle, record.job.bundle), (agent, record.job.agent)):
         # Check before sending: a damaged or replaced file must not reach the machines.
         if not is_whole(path, digest):
-            write_atomically(path, _fetch(store, f"{BUNDLES}{path.name}", digest))
+            write_private(path, _fetch(store, f"{BUNDLES}{path.name}", digest))
     return Artifacts(bundle, agent)
 
 

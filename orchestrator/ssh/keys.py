@@ -1,7 +1,5 @@
 """The SSH key of a deployment: one ed25519 pair, readable by its owner only."""
 
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -9,6 +7,7 @@ from typing import cast
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from orchestrator.contract.replacing import replacing
 from orchestrator.domain.names import SSH_USER
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
@@ -53,19 +52,9 @@ def _create(path: Path) -> None:
     text = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
-    descriptor, temporary = tempfile.mkstemp(prefix=".key-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
-            file.flush()
-            # Synced before it gets its name: a key damaged by a power loss would lock us out of the machines.
-            os.fsync(file.fileno())
-        # A link fails if the file exists; a rename would replace a key that another process already uses.
-        os.link(temporary, path)
-    except FileExistsError:
-        return
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    # Synced before it gets its name: a key damaged by a power loss would lock us out of the machines.
+    with replacing(path, 0o600, keeps=True) as file:
+        file.write(text)
 
 
 def _public(path: Path) -> str:

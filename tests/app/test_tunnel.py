@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.machines import tunnel as tunnels
+from orchestrator.clock import VirtualClock
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError
@@ -41,8 +42,8 @@ def keep_open(monkeypatch, hosts):
     monkeypatch.setattr(tunnels, "_host", lambda *_: waiting.pop(0))
     monkeypatch.setattr(tunnels, "_over", lambda *_: None if waiting else UsageError("it is over"))
     monkeypatch.setattr(tunnels, "_reach", lambda *words, **_: reached.append(words[2].name) or (None, ""))
-    clock = SimpleNamespace(now=lambda: 0.0, wait=lambda _: None)
-    session = SimpleNamespace(clock=clock, ssh=SimpleNamespace(connect=Connection), reporter=Reporter())
+    ssh = SimpleNamespace(connect=Connection)
+    session = SimpleNamespace(clock=VirtualClock(), ssh=ssh, reporter=Reporter())
     service = tunnels.Service("notebook", "tpu", 8888)
     tunnel = SimpleNamespace(lead=lambda _: None)
     tunnels.keep_open(session, service, tunnel, lambda *_: None)

@@ -91,6 +91,18 @@ def test_a_condition_is_waited_for_until_the_time_is_over(clock):
     assert 130 <= clock.monotonic() - begun <= 140
 
 
+def test_the_answer_that_ended_the_wait_is_returned(clock):
+    """The last one, also when the time is over; and one that is asked for longer is asked in steady pauses."""
+    answers, asked = iter([[], [], ["found"]]), []
+    assert wait_until(lambda: next(answers), clock, 100.0, 1.0) == ["found"]
+    begun = clock.monotonic()
+    assert (
+        wait_until(lambda: asked.append(clock.monotonic() - begun) or [], clock, 100.0, 1.0, longest=1.0)
+        == []
+    )
+    assert asked == [float(second) for second in range(101)]
+
+
 def boots(clock, *errors, until=60.0, hopeless=lambda error: not booting(error)):
     """Ask a machine that answers with *errors* first; return the value, what was said, and the seconds."""
     rest, said, begun = list(errors), [], clock.now()

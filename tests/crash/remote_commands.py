@@ -173,9 +173,9 @@ def with_points(lab):
         # Data is in the system's hands once it is written; that it is not under its name yet is a point.
         mock.patch.object(atomic_files.os, "fsync", synced),
         mock.patch.object(
-            record_store, "write_atomically", saved("save the record", record_store.write_atomically)
+            record_store, "write_private", saved("save the record", record_store.write_private)
         ),
-        mock.patch.object(artifacts, "write_atomically", saved("save the code", artifacts.write_atomically)),
+        mock.patch.object(artifacts, "write_private", saved("save the code", artifacts.write_private)),
         mock.patch.object(journal, "append_synced", saved("write the journal", journal.append_synced)),
     ]
 

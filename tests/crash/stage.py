@@ -155,8 +155,8 @@ def one_thread(stage):
         (gate, "_answered", called),
         # A kill of the process loses nothing that was not synced.
         (atomic_files.os, "fsync", lambda _: None),
-        (record_store, "write_atomically", saved("save the record", record_store.write_atomically)),
-        (artifacts, "write_atomically", saved("save the code", artifacts.write_atomically)),
+        (record_store, "write_private", saved("save the record", record_store.write_private)),
+        (artifacts, "write_private", saved("save the code", artifacts.write_private)),
         (journal, "append_synced", saved("write the journal", journal.append_synced)),
         *QUICK,
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import run
-from orchestrator.engine.records.atomic_files import append_synced, disk_trouble, write_atomically
+from orchestrator.engine.records.atomic_files import append_synced, disk_trouble, write_private
 from orchestrator.errors import DiskError
 
 PATH = Path("/somewhere/record.json")
@@ -36,7 +36,7 @@ def test_other_errors_stay_what_they_are(number):
     assert disk_trouble(OSError(number, "no", str(PATH))) is None
 
 
-@pytest.mark.parametrize("write", [write_atomically, append_synced])
+@pytest.mark.parametrize("write", [write_private, append_synced])
 def test_a_write_that_cannot_be_names_the_file(write, tmp_path):
     """A file where a folder should be."""
     (tmp_path / "state").write_text("")

@@ -71,7 +71,7 @@ class CanaryCloud(Cloud):
             *(
                 (module, name, self._killable(getattr(module, name)))
                 for module, name in (
-                    (record_store, "write_atomically"), (artifacts, "write_atomically"), (journal, "append_synced"),
+                    (record_store, "write_private"), (artifacts, "write_private"), (journal, "append_synced"),
                 )
             ),
         ]  # fmt: skip

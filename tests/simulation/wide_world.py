@@ -196,7 +196,7 @@ class WideWorld:
             for target, name, value in (
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
                 (machines.Gang, "_report", reported),
-                (record_store, "write_atomically", lambda path, data: setattr(path, "data", data)),
+                (record_store, "write_private", lambda path, data: setattr(path, "data", data)),
                 (journal, "append_synced", self._journaled),
                 (retry_unary, "time", RetryTime(self.scheduler)),
                 (retry_base, "random", ids),

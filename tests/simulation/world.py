@@ -165,7 +165,7 @@ class World:
             for module, name, value in (
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
                 (atomic_files.os, "fsync", lambda _: None),  # A kill of the process loses nothing unsynced.
-                (record_store, "write_atomically", self._on_disk(atomic_files.write_atomically)),
+                (record_store, "write_private", self._on_disk(atomic_files.write_private)),
                 (journal, "append_synced", self._on_disk(atomic_files.append_synced)),
                 (retry_unary, "time", clock),
                 (retry_base, "random", ids),

@@ -17,6 +17,7 @@ from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.processes import clear, processes_of
 from orchestrator.agent.machine.venv import path_of
 from orchestrator.agent.parts import Parts
+from orchestrator.contract.backoff import polled
 from orchestrator.contract.job_variables import expanded
 
 PAUSE = 0.05
@@ -66,12 +67,14 @@ class Job:
 
     def ask_to_stop(self, number: signal.Signals, seconds: float) -> None:
         """Send a signal to the job's process group; wait up to *seconds* until no process of the job remains."""
-        end = time.monotonic() + seconds
         with contextlib.suppress(ProcessLookupError):
             # The leader may have ended while children of its group are alive; killpg reaches those too.
             os.killpg(self.session, number)
-        while time.monotonic() < end and (self.exit_code() is None or processes_of(self._root, self.session)):
-            time.sleep(PAUSE)  # waitpid does not work for grandchildren, so poll.
+        # waitpid does not work for grandchildren, so poll.
+        polled(
+            lambda: self.exit_code() is not None and not processes_of(self._root, self.session),
+            PAUSE, now=time.monotonic, wait=time.sleep, seconds=seconds, longest=PAUSE,
+        )  # fmt: skip
 
     def clear(self) -> List[int]:
         """Kill all processes of the job; return the ids of those that survive."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
 from orchestrator.agent.layout import Layout, install_starter
+from orchestrator.contract.backoff import polled
 from orchestrator.contract.machine_errors import AgentError
 
 COMMANDS = ("apt-get", "apt")
@@ -51,12 +52,9 @@ def main(
     if real is None:
         raise AgentError(f"{name} is not on this machine")
     lock = _lists(real, environ) / "lock"
-    end, reported = clock() + PATIENCE, False
-    while _taken(lock) and clock() < end:
-        if not reported:
-            print(f"{name}: waiting for {lock}, which another program holds", file=sys.stderr, flush=True)
-        reported = True
-        wait(PAUSE)
+    if _taken(lock):
+        print(f"{name}: waiting for {lock}, which another program holds", file=sys.stderr, flush=True)
+        polled(lambda: not _taken(lock), PAUSE, now=clock, wait=wait, seconds=PATIENCE, longest=PAUSE)
     try:
         # If another process takes the lock after the check, apt itself reports that.
         os.execve(real, [name, *arguments], dict(environ))  # noqa: S606 (no shell is wanted)

@@ -14,7 +14,7 @@ from orchestrator.app.this_computer.state_folders import is_known, state_folder
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.record import Record
 from orchestrator.domain.status import DeploymentState
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.record_format import adapter
 from orchestrator.errors import NotFoundError, TpuctlError, UsageError
 from orchestrator.pricing.spending import Spending
@@ -79,7 +79,7 @@ def keep_bill(session: Session, spent: Spending) -> None:
          "spending": adapter(Spending).dump_python(one.spending, mode="json")}
         for one in newest
     ]  # fmt: skip
-    write_atomically(_bills_path(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
+    write_private(_bills_path(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
 
 
 def read_bills(session: Session) -> tuple[Cost, ...]:

@@ -19,7 +19,7 @@ from orchestrator.domain.observation import Unknown
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.observe import PASS_ERRORS, as_error
-from orchestrator.engine.records.atomic_files import disk_trouble, write_atomically
+from orchestrator.engine.records.atomic_files import disk_trouble, write_private
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import LeaseHeldError, TpuctlError
 
@@ -33,7 +33,7 @@ def remember(session: Session) -> None:
     store_account(session.folder, session.choice.cloud)
     # With the present project, as the login may be of another one when the ttl is over.
     spec = replace(session.spec, project=session.project)
-    write_atomically(session.folder / SPEC_FILE, stored_spec(spec))
+    write_private(session.folder / SPEC_FILE, stored_spec(spec))
     # With --set the deployment differs from the file, so the file's mark would be wrong.
     if not session.choice.settings:
         keep_mark(session.choice.cloud, session.spec.project, session.path, session.folder)

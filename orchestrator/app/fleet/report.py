@@ -8,7 +8,7 @@ from orchestrator.app.fleet.account import Accounts
 from orchestrator.app.fleet.queue import submitted_job
 from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.engine.fleet.history import read_collected
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.planning.fleet.bill import Account
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable, results_table
@@ -39,5 +39,5 @@ def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) 
     tables = [table_of(accounts.fleet, found, job.submission.name) for job in shown[-MOST_TABLES:]]
     path = output or Path(f"{found.name}-report.html")
     # Atomically, since a browser may reload the page at any moment.
-    write_atomically(path, fleet_page(found, tables).encode())
+    write_private(path, fleet_page(found, tables).encode())
     return path, found

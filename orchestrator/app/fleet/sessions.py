@@ -27,7 +27,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.engine.fleet.slurm import Slurm
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.record_format import decode
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.engine.routes import vm_host
@@ -234,7 +234,7 @@ class Fleet:
         if host.iap is None and host.via is None:
             body = {"name": host.name, "address": host.address, "port": host.port}
             with suppress(DiskError):  # It only spares the next command the question.
-                write_atomically(self.head.folder / VM_HOST, json.dumps(body).encode())
+                write_private(self.head.folder / VM_HOST, json.dumps(body).encode())
         return host
 
     def _vm_before(self) -> Host | None:

@@ -1,5 +1,6 @@
 """Move the loop of `tpuctl watch` to the VM, and take it back."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import booting, observe, when_reached
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import RECORD_KEY, SPEC_FILE
+from orchestrator.clock import wait_until
 from orchestrator.config.adapter import document_of
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
@@ -173,7 +175,11 @@ def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int
 def _wait(session: Session, host: Host) -> None:
     """Wait until the loop holds the lease. Raise RemoteError with the loop's own message if it fails."""
     end, said, poll_at = session.clock.now() + START_SECONDS, ProgramState(), 0.0
-    while not _holds(session):
+
+    def holds() -> bool:
+        nonlocal said, poll_at
+        if _holds(session):
+            return True
         now = session.clock.now()
         if now >= poll_at:
             state, poll_at = loop_on_vm.observe(session.cloud.remote, host).program, now + POLL_SECONDS
@@ -189,7 +195,9 @@ def _wait(session: Session, host: Host) -> None:
                 installing = state.phase is ProgramPhase.INSTALLING
                 more = "; the first time takes a minute" if installing else ""
                 session.reporter.say(f"{host.name}: {state.text}{more}")
-        session.clock.wait(0.5)
+        return False
+
+    wait_until(holds, session.clock, math.inf, 0.5, longest=0.5)
 
 
 def _holds(session: Session) -> bool:

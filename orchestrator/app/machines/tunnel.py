@@ -1,9 +1,11 @@
 """Tunnel a local port to a service on a machine, and keep the port while machines are replaced."""
 
 import json
+import math
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +16,8 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, worker_host_of
+from orchestrator.clock import wait_until
+from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
 from orchestrator.domain.ports import Host
 from orchestrator.domain.spec import Spec
@@ -28,6 +32,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
+from orchestrator.private_folders import private_file
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.port_forward import HERE, ForwardTarget, Tunnel, port_here
@@ -116,10 +121,7 @@ def address(host: str, port: int, token: str) -> str:
 def _browse(url: str, folder: Path) -> None:
     """Open a page that redirects to *url*, so that the token is not on the browser's command line."""
     page = folder / PAGE
-    page.unlink(missing_ok=True)
-    # Created with its mode before the token is written, so that other users can never read it.
-    page.touch(mode=0o600)
-    page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(url)}">')
+    private_file(page, f'<meta http-equiv="refresh" content="0; url={escape(url)}">'.encode())
     webbrowser.open(page.as_uri())
 
 
@@ -173,8 +175,8 @@ def keep_open(
                 if connected:
                     session.reporter.say(f"connected again, to {host.name}", style="good")
                 connected = True
-                while connection.alive and not (service.sidecar and tunnel.refused.is_set()):
-                    session.clock.wait(0.5)
+                gone = partial(_gone, connection, service, tunnel)
+                wait_until(gone, session.clock, math.inf, 0.5, longest=0.5)
             say(f"{host.name} does not answer any more; waiting for it")
         except HostKeyError as error:
             # A replacement boots first and publishes its key then.
@@ -230,24 +232,37 @@ def _reach(
         # A machine of the local cloud has a loopback address of its own, and the user's program may not know it.
         own = _address(run_on(connection, LOOPBACK).stdout)
         targets = [ForwardTarget(connection, one, service.port) for one in dict.fromkeys((own, HERE))]
-        found = next((one for one in targets if one.listens()), None)
-        if found is None:
+        listening = next((one for one in targets if one.listens()), None)
+        if listening is None:
             session.reporter.say(
                 f"nothing listens on port {service.port} of {host.name} yet; the tunnel stands all the same"
             )
-        return found or targets[0], ""
+        return listening or targets[0], ""
     if fresh:
         deliver_sidecars(session.cloud, session.blueprint, host, service.role)
     say = _once(session.reporter)
-    while True:
+
+    def answering() -> tuple[ForwardTarget, str]:
         state = _state(connection, service)
         target = ForwardTarget(connection, state.address, state.port)
         if state.program.phase is ProgramPhase.RUNNING and _answers(target, service):
             return target, state.token
         if state.program.phase is ProgramPhase.FAILED:
             raise _failed(host, service, state.program.text)
-        say(f"{service.name} on {host.name}: {_words(state.program.phase)}")
-        session.clock.wait(PAUSE)
+        raise _StartingError(f"{service.name} on {host.name}: {_words(state.program.phase)}")
+
+    return retried(
+        answering, (_StartingError,), Backoff(PAUSE, PAUSE), now=session.clock.monotonic,
+        wait=session.clock.wait, failed=lambda starting: say(str(starting)),
+    )  # fmt: skip
+
+
+class _StartingError(Exception):
+    """A sidecar does not answer yet; the text says what it does meanwhile."""
+
+
+def _gone(connection: "Connection", service: Service, tunnel: Tunnel) -> bool:
+    return not connection.alive or (service.sidecar and tunnel.refused.is_set())
 
 
 def _words(phase: ProgramPhase) -> str:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from orchestrator.advice.rehearsal.life import Injection, Kill, LifeSign, Moment, come
 from orchestrator.app.rehearsal.evidence import RunEvidence, newest_step
 from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.clock import SystemClock, wait_until
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.domain import names
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, VmState, World
@@ -115,13 +116,13 @@ class Injector:
     def _at_a_save(self) -> Heartbeat | None:
         """Return as soon as a checkpoint file changes, which is in the middle of a save."""
         before = self._traces()
-        end = time.monotonic() + LIMIT
-        while time.monotonic() < end:
+
+        def changed() -> bool:
             self._check_watcher()
-            if self._traces() != before:
-                return self._beat()
-            time.sleep(0.02)  # A save may last only milliseconds.
-        return None
+            return self._traces() != before
+
+        # Real processes, so real time; a save may last only milliseconds.
+        return self._beat() if wait_until(changed, SystemClock(), LIMIT, 0.02, longest=0.02) else None
 
     def _traces(self) -> tuple[object, ...]:
         """Return values that a save changes: names and sizes in the machines' checkpoint folders or the bucket."""

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -19,6 +18,7 @@ from orchestrator.app.context.reporter import Reporter, Style
 from orchestrator.app.context.signals import handled
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import status_now
+from orchestrator.clock import SystemClock, wait_until
 from orchestrator.config.load import FILE_NAME
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.emulator import control
@@ -201,12 +201,17 @@ class Stage:
         The name is "" if the job was done before. Raise CommandFailedError if `watch` failed, TpuctlError
         after *seconds*.
         """
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and watcher.poll() is None:
-            found, reached = _ready(self.status())
-            if found and found != other_than and reached >= step:
-                return found, reached
-            time.sleep(0.3)  # Real processes, so this wait is real time.
+
+        def reached() -> tuple[str, int] | None:
+            if watcher.poll() is not None:
+                return ("", 0)
+            found, at = _ready(self.status())
+            return (found, at) if found and found != other_than and at >= step else None
+
+        # Real processes, so this wait is real time.
+        found = wait_until(reached, SystemClock(), seconds, 0.3, longest=0.3)
+        if found is not None and found[0]:
+            return found
         if watcher.poll() is not None:
             if watcher.returncode:
                 raise CommandFailedError(watcher.returncode)

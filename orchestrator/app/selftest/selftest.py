@@ -18,7 +18,7 @@ from orchestrator.app.rehearsal.stage import interruptible, undisturbed
 from orchestrator.app.selftest.steps import FOLDER, Run, RunCommand, WantedProofs, take_down
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.config.load import FILE_NAME
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import LeftoverError, UsageError
 from orchestrator.pricing.cost import Hourly, Meter, estimate
 
@@ -139,7 +139,7 @@ def _earlier(cloud: str) -> Iterator[Path]:
 
 def write_recording(recording: Recording, path: Path) -> None:
     """Write a recording as JSON lines."""
-    write_atomically(path, "".join(f"{line}\n" for line in json_lines(recording)).encode())
+    write_private(path, "".join(f"{line}\n" for line in json_lines(recording)).encode())
 
 
 def json_lines(recording: Recording) -> list[str]:

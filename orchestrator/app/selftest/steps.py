@@ -41,6 +41,7 @@ from orchestrator.app.selftest.probes import (
 )
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.app.up import Goal, UpOptions, bring_up
+from orchestrator.clock import wait_until
 from orchestrator.config.load import FILE_NAME
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present
@@ -284,22 +285,21 @@ class Run:
     def _saved(self, before: int) -> int:
         """Wait for a complete checkpoint after step *before*; return its step. Raise StepError."""
         clock, store = self.session.clock, self.session.store
-        checkpoint, end = self.session.spec.job.checkpoint, clock.monotonic() + WAIT
-        while clock.monotonic() < end:
-            steps = [one.step for one in read_checkpoints(store, checkpoint) if one.complete]
-            if max(steps, default=0) > before:
-                return max(steps)
-            clock.wait(2.0)
-        raise StepError(f"no checkpoint after step {before} within {WAIT:.0f} s")
+        checkpoint = self.session.spec.job.checkpoint
+
+        def later() -> list[int]:
+            complete = (one.step for one in read_checkpoints(store, checkpoint) if one.complete)
+            return [step for step in complete if step > before]
+
+        if not (steps := wait_until(later, clock, WAIT, 2.0)):
+            raise StepError(f"no checkpoint after step {before} within {WAIT:.0f} s")
+        return max(steps)
 
     def _lost(self) -> None:
         """Delete the TPU without tpuctl, and let `up` replace it."""
         for node in self._nodes():
             self.session.cloud.nodes.delete(node, self.zone)
-        clock = self.session.clock
-        end = clock.monotonic() + WAIT
-        while self._nodes() and clock.monotonic() < end:
-            clock.wait(2.0)
+        wait_until(lambda: not self._nodes(), self.session.clock, WAIT, 2.0)
         self._do("up")
 
     def _nodes(self) -> list[str]:

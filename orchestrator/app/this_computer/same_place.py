@@ -14,7 +14,7 @@ from orchestrator.app.this_computer.known import billed_elsewhere
 from orchestrator.app.this_computer.login_here import account_here
 from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.engine.artifacts import agent_file, is_whole
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
@@ -89,7 +89,7 @@ def store_account(folder: Path, cloud: str) -> None:
     """Store the login that brings the deployment up."""
     account = login_of(cloud)
     if account:
-        write_atomically(folder / ACCOUNT, account.encode())
+        write_private(folder / ACCOUNT, account.encode())
 
 
 def login_of(cloud: str) -> str:

@@ -3,11 +3,11 @@
 import hashlib
 import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
+from orchestrator.contract.replacing import replacing
 from orchestrator.emulator.address import local_path
 from orchestrator.private_folders import own_folder, private_folder
 
@@ -54,15 +54,10 @@ def record_key(cloud: str) -> bytes:
     try:
         if not path.exists():
             private_folder(path.parent)
-            # Written under another name first, because a truncated key would sign nothing that can be
-            # verified later.
-            fresh = path.with_name(f".{RECORD_KEY}.{os.getpid()}")
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            # A truncated key would sign nothing that can be verified later. If two commands create one at the
+            # same time, the first one's stays.
+            with replacing(path, 0o600, keeps=True) as file:
                 file.write(secrets.token_bytes(32))
-            # If two commands create one at the same time, the first one's stays.
-            with suppress(FileExistsError):
-                path.hardlink_to(fresh)
-            fresh.unlink()
         return path.read_bytes()
     # With an empty key, records count as written by another user, and a question is asked.
     except OSError:

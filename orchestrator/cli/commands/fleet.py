@@ -194,12 +194,12 @@ def results(choice: Choice, output: Path | None, job: str) -> None:
     from orchestrator.app.fleet.report import results as found_results
     from orchestrator.cli.views import fleet_account as view
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.engine.records.atomic_files import write_atomically
+    from orchestrator.engine.records.atomic_files import write_private
 
     found, into = found_results(choice, job, EventPrinter())
     path = output or (Path(into) if into else None)
     if path is not None:
-        write_atomically(path, found.csv().encode())
+        write_private(path, found.csv().encode())
     view.show_results(found, path, as_json=choice.as_json)
 
 

@@ -18,7 +18,7 @@ from orchestrator.domain.ports import Store
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.engine.lease.held import current
 from orchestrator.engine.publish.published_copy import AHEAD, HERE, SCHEMA, Snapshot, counted
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
 
 REWRITE, SPACING = 60.0, 5.0
@@ -48,7 +48,7 @@ class Publisher:
         envelope = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": status.as_dict()}
         data = bytes_with_checksum(proven(envelope, self.key) if self.key else envelope)
         with suppress(DiskError):
-            write_atomically(self.folder / HERE, data)
+            write_private(self.folder / HERE, data)
         words = repr(news)
         # One object takes one write a second; a snapshot that is not renewed becomes stale after FRESH seconds.
         wait = SPACING if words != self._said else REWRITE

@@ -42,7 +42,7 @@ def _on_disk(path: Path) -> Iterator[None]:
         raise trouble from error
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes) -> None:
     """
     Replace *path* by *data*, mode 0600, synced to disk before the rename.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from orchestrator.domain.machines.capacity import ZoneMemories, ZoneMemory
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import DiskError
 from orchestrator.planning.tpu.create_budget import (
     A_MINUTE,
@@ -88,7 +88,7 @@ class CreateBudgetFile:
         rows = [[p.zone, p.type, p.out_since, p.out_at] for p in ledger.stockouts]
         body = {"schema": 1, "creates": [list(create) for create in ledger.creates], "stockouts": rows}
         with suppress(DiskError):  # a lost ledger costs refused calls, no money
-            write_atomically(self._path, json.dumps(body).encode())
+            write_private(self._path, json.dumps(body).encode())
 
 
 class _Locked:

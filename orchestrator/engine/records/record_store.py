@@ -12,7 +12,7 @@ from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain.checksum import Origin, origin_of
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.record import Record
-from orchestrator.engine.records.atomic_files import write_atomically
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.rebuild_record import rebuilt
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.errors import (
@@ -249,7 +249,7 @@ class RecordStore:
 
     def _save_here(self, data: bytes) -> None:
         try:
-            write_atomically(self._path, data)
+            write_private(self._path, data)
             self.disk = ""
         except DiskError as error:
             if self._generation is None:
