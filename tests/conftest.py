@@ -154,7 +154,7 @@ def _json_has_its_published_shape():
             validators[kind] = _validator(kind)
         document = json.loads(json.dumps({"schema_version": console.SCHEMA_VERSION, "kind": kind, **body}))
         wrong = [f"{error.json_path}: {error.message}" for error in validators[kind].iter_errors(document)]
-        assert not wrong, f"orchestrator/cli/views/documents.py describes {kind} otherwise: {wrong}"
+        assert not wrong, f"orchestrator/cli/views/json_shapes.py describes {kind} otherwise: {wrong}"
         printed(kind, body, **how)
 
     console.print_json = print_json
@@ -165,6 +165,6 @@ def _json_has_its_published_shape():
 def _validator(kind):
     import jsonschema
 
-    from orchestrator.cli.views.documents import output_schema
+    from orchestrator.cli.views.json_shapes import output_schema
 
     return jsonschema.Draft202012Validator(output_schema(kind, strict=True))

@@ -29,7 +29,7 @@ from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from orchestrator.threads import Inline
 from tests.kit.records import record_of
 

@@ -29,8 +29,8 @@ from orchestrator.domain.spec import Spec, TpuSpec
 from orchestrator.planning.dead_man import legs
 from orchestrator.planning.save_interval import SaveInterval, foreseen_interval
 from orchestrator.planning.sidecars import sidecars
-from orchestrator.pricing.bill import hourly_of
 from orchestrator.pricing.cost import Hourly, most_to_ttl, to_budget, to_ttl
+from orchestrator.pricing.cost_so_far import hourly_of
 
 DEFAULT_ACCOUNT = "PROJECT_NUMBER-compute@developer.gserviceaccount.com"
 

@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import List, Mapping, Optional
 
-from orchestrator.agent.attempt.bundle import fetch
+from orchestrator.agent.agent import Agent
+from orchestrator.agent.attempt.install_bundle import fetch
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.fleet.share import follow
 from orchestrator.agent.fleet.task import run_task
 from orchestrator.agent.job_shell import enter_job_folder, shell_argv
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.loop import Agent
 from orchestrator.agent.machine import apt, ray
 from orchestrator.agent.machine.emulator_guard import check, for_job, for_setup, trusted
 from orchestrator.agent.machine.expire import NodeApi, Timer, made_until, own_node
@@ -29,7 +29,7 @@ from orchestrator.agent.machine.venv import install_command
 from orchestrator.agent.machine.venv import main as venv
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import layout_of, read_settings
-from orchestrator.agent.threads import say
+from orchestrator.agent.side_threads import say
 from orchestrator.contract.backoff import polled
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT

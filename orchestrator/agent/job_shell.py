@@ -6,11 +6,11 @@ import os
 import sys
 from typing import Dict, List, Mapping
 
-from orchestrator.agent.attempt.job import DEFAULTS
+from orchestrator.agent.attempt.job_process import DEFAULTS
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.container import beside
 from orchestrator.agent.machine.emulator_guard import for_job, trusted
-from orchestrator.agent.machine.secrets import Secrets
+from orchestrator.agent.machine.job_secrets import Secrets
 from orchestrator.agent.machine.venv import path_of
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.job_variables import expanded

@@ -12,14 +12,14 @@ from orchestrator.agent.caches.keeper import CacheKeeper
 from orchestrator.agent.caches.warm_start import Caches
 from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.commit import Committer
-from orchestrator.agent.checkpoints.local import LocalCheckpoints
+from orchestrator.agent.checkpoints.local_checkpoints import LocalCheckpoints
 from orchestrator.agent.checkpoints.restore import Restorer
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.container import Container
 from orchestrator.agent.interrupts import Interrupts
 from orchestrator.agent.machine.emulator_guard import trusted
-from orchestrator.agent.machine.secrets import Secrets
+from orchestrator.agent.machine.job_secrets import Secrets
 from orchestrator.agent.pace import Pace
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.event_files import EventFiles

@@ -39,8 +39,8 @@ from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.engine.fleet import job_store
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet.bill import by_user
 from orchestrator.planning.fleet.deployments import unfinished
+from orchestrator.planning.fleet.fleet_bill import by_user
 
 __all__ = ["Event", "JobProgress", "PlannedUp", "TpuFleet", "Tpuctl", "TpuctlError", "new_project"]
 

@@ -25,7 +25,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import observe
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
 from orchestrator.planning.unclaimed import FETCH
-from orchestrator.pricing.bill import rate_now
+from orchestrator.pricing.cost_so_far import rate_now
 from orchestrator.pricing.spending import Spending
 from orchestrator.ssh.keys import forget_key
 

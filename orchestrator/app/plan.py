@@ -31,8 +31,8 @@ from orchestrator.emulator.address import local_folder
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import UsageError
 from orchestrator.planning.drift import drift_notes
-from orchestrator.planning.forecast import forecast
-from orchestrator.pricing.bill import newest_span
+from orchestrator.planning.whole_plan import plan_from_nothing
+from orchestrator.pricing.cost_so_far import newest_span
 from orchestrator.scripts import agent_zipapp
 from orchestrator.ssh.bundle import build
 from orchestrator.ssh.local_data import DataSet
@@ -86,7 +86,7 @@ def _from_file(choice: Choice, path: Path, spec: Spec, reporter: Reporter, *, sc
     catalog = catalog_for(choice.cloud)
     sets = read_data(path, spec, choice.cloud, reporter)
     bundle, agent = _digests(source_folder(path, spec), sets)
-    expected = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
+    expected = plan_from_nothing(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
     # Without asking the login for its project, which may need a call.
     project = project_offline(choice.cloud, spec)
     texts = _first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}

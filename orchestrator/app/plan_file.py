@@ -21,8 +21,8 @@ from orchestrator.engine.observe import observe
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import UsageError
 from orchestrator.planning.approval import Approved, needs_same_cloud, observations_of, refuse_moved
-from orchestrator.planning.forecast import foresee
 from orchestrator.planning.update_record import update_record
+from orchestrator.planning.whole_plan import whole_plan
 from orchestrator.ssh.source_files import PLAN
 
 
@@ -86,7 +86,7 @@ def foresee_up(session: Session, bundle: str, agent: str) -> tuple[Plan, World, 
     # With that record, since a reopened deployment gets a new TPU and ignores the old one's end.
     world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)
     record = update_record(wanted, world)
-    plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, record)
+    plan = whole_plan(spec, load_catalog().accelerator(spec.tpu.type), world, record)
     return plan, world, update_record(known, world)
 
 

@@ -24,7 +24,7 @@ from orchestrator.engine.publish.published_status import Point, read_curve
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.job import heartbeat_interval
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import FEW, Losses, PrintedLines, losses
 from orchestrator.report.page import PageFacts, page

@@ -39,8 +39,8 @@ from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.job import NARROW_VM, RECREATE_VM
 from orchestrator.planning.vm import lacks_named_vm
-from orchestrator.pricing.bill import hourly_of, newest_span
 from orchestrator.pricing.cost import Hourly, Meter
+from orchestrator.pricing.cost_so_far import hourly_of, newest_span
 from orchestrator.ssh.local_data import DataSet
 
 STAYS = "what was requested is still being created, and is billed"

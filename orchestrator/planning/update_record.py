@@ -47,7 +47,7 @@ from orchestrator.planning.tpu.queued_tpu import doubts as doubts_in_queue
 from orchestrator.planning.tpu.queued_tpu import update_queue_failures
 from orchestrator.planning.tpu.race import found_again, update_race
 from orchestrator.planning.vm import vm_doubts
-from orchestrator.pricing.bill import billed_since, last_creating
+from orchestrator.pricing.cost_so_far import billed_since, last_creating
 
 FORGIVEN = 3600.0
 """Seconds after which a refusal no longer counts, so that the refused resource is requested again."""

@@ -18,8 +18,8 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
-from orchestrator.pricing.bill import metered, priced_as, spent
 from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly, most_to_ttl
+from orchestrator.pricing.cost_so_far import metered, priced_as, spent
 
 
 class Use(Enum):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.contract.agent_lines import begins_attempt
-from orchestrator.contract.printed.choice import Output
+from orchestrator.contract.printed.choose import Output
 from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.printed.stream import Stream
 from orchestrator.domain.observation import Heartbeat

@@ -5,7 +5,7 @@ from typing import Any
 
 from orchestrator import __version__
 from orchestrator.domain.text.amounts import saved_text, span_text
-from orchestrator.planning.fleet.bill import Account, Amount, lost_steps, queue_curve, state_of
+from orchestrator.planning.fleet.fleet_bill import Account, Amount, lost_steps, queue_curve, state_of
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 from orchestrator.report import drawing
 from orchestrator.report.page import UNKNOWN, asset, environment, style_hash, usd_shown

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.contract.bucket.limits import LARGEST_INT
 from orchestrator.domain.text.clean_text import cut
-from orchestrator.planning.fleet.bill import Amount, Bill, lost_steps, state_of
+from orchestrator.planning.fleet.fleet_bill import Amount, Bill, lost_steps, state_of
 from orchestrator.planning.fleet.use import JobHistory
 
 MOST_COLUMNS = 64

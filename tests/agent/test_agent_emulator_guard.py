@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.attempt.job import Job
+from orchestrator.agent.attempt.job_process import Job
 from orchestrator.agent.machine.emulator_guard import (
     NOWHERE,
     REQUIRED,

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.telemetry.progress import Known, ProgressReader, StepRate, known
-from orchestrator.contract.printed.choice import Printed
+from orchestrator.contract.printed.choose import Printed
 from tests.agent.agent_lab import Lab
 from tests.agent.test_event_files import TENSORBOARDX
 

@@ -11,7 +11,7 @@ import pytest
 from orchestrator import agent, contract
 from orchestrator.agent import outcome
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
-from orchestrator.agent.attempt.bundle import unpack
+from orchestrator.agent.attempt.install_bundle import unpack
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of
 from orchestrator.agent.telemetry.progress import ProgressReader, read_progress
 from orchestrator.contract.bucket.completeness import Checkpoint, completed_by, disposable, made_progress

@@ -17,9 +17,9 @@ from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.fleet import task
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.machine import processes
+from orchestrator.agent.side_threads import Task
 from orchestrator.agent.telemetry import heartbeat
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
-from orchestrator.agent.threads import Task
 from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import Lab
 from tests.agent.test_agent_storage import bucket_of, settings_of

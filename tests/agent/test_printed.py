@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.contract.printed.choice import PRESETS, Output, Printed
+from orchestrator.contract.printed.choose import PRESETS, Output, Printed
 from orchestrator.contract.printed.stream import BACKLOG, Stream, plain
 from tests.agent.printed_lines import SAMPLES, Sample, bar
 
@@ -111,7 +111,7 @@ def test_patterns_that_cannot_be_used_never_raise(own: str) -> None:
 
 def test_a_slow_pattern_is_given_up() -> None:
     """What has taken long once is not asked again, and that is said."""
-    from orchestrator.contract.printed.choice import Own
+    from orchestrator.contract.printed.choose import Own
 
     times = iter([0.0, 2.0])
     own = Own.of('{"step": "(\\\\d+)"}', lambda: next(times))

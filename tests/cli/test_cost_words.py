@@ -14,7 +14,7 @@ from orchestrator.cli.views.local import show_status
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Span
-from orchestrator.planning.fleet.bill import Account, Amount, Bill
+from orchestrator.planning.fleet.fleet_bill import Account, Amount, Bill
 from orchestrator.pricing.spending import spending
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import record

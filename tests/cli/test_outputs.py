@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import orchestrator
-from orchestrator.cli.views.documents import KINDS, OUTPUT_SCHEMA_FILE, output_schema
+from orchestrator.cli.views.json_shapes import KINDS, OUTPUT_SCHEMA_FILE, output_schema
 from tests.cli.cli_kit import ROOT, here
 
 PUBLISHED = ROOT / "docs" / OUTPUT_SCHEMA_FILE

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from orchestrator.config.rules.progress_patterns import fault
-from orchestrator.contract.printed.choice import LONGEST_LINE
+from orchestrator.contract.printed.choose import LONGEST_LINE
 from tests.config.test_config_load import VALID, complaints, places
 
 TAKEN = [

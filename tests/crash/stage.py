@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from orchestrator.emulator.state import gate
+from orchestrator.emulator.state import call_gate
 from orchestrator.engine import artifacts
 from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.threads import one_after_the_other
@@ -141,7 +141,7 @@ class Stage(Lab):
 @contextmanager
 def one_thread(stage):
     """Let everything of the engine happen in this thread, each write to the disk and each mutating call a step."""
-    answered = gate._answered
+    answered = call_gate._answered
 
     def called(method, fault, make):
         if READS.search(method):
@@ -152,7 +152,7 @@ def one_thread(stage):
         return lambda *words: stage.step(what, lambda: write(*words))
 
     changes = [
-        (gate, "_answered", called),
+        (call_gate, "_answered", called),
         # A kill of the process loses nothing that was not synced.
         (atomic_files.os, "fsync", lambda _: None),
         (record_store, "write_private", saved("save the record", record_store.write_private)),

@@ -11,8 +11,8 @@ from orchestrator.domain import names
 from orchestrator.domain.catalog import Price
 from orchestrator.domain.machines.capacity import after_refusal
 from orchestrator.domain.machines.node_price import FAR, Prices, egress_usd, prices
-from orchestrator.planning.forecast import forecast
 from orchestrator.planning.tpu.next_zone import next_zone, why_there, zone_order
+from orchestrator.planning.whole_plan import plan_from_nothing
 from orchestrator.pricing.cost import hourly
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import NOW, record
@@ -104,7 +104,7 @@ def test_several_regions_are_accepted_where_the_file_says_so(overrides):
 def test_the_plan_says_where_the_bucket_is_and_what_the_way_costs():
     """For people and for programs."""
     spec = make_spec(**MIXED)
-    plan = forecast(spec, CATALOG.accelerator(KIND), "code", "agent")
+    plan = plan_from_nothing(spec, CATALOG.accelerator(KIND), "code", "agent")
     shown = preview(spec, plan, CATALOG).as_dict()
     assert (shown["bucket_location"], shown["egress_usd_gib"]) == ("europe-west4", {"us-west4": 0.05})
     assert (make_bucket(shown)["location"]) == "europe-west4"

@@ -10,7 +10,7 @@ from orchestrator.domain.record import Record, Span
 from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.decide import decide
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from orchestrator.pricing.spending import spending
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, ZONE, record, spec, world

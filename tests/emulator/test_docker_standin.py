@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines.container import within
+from orchestrator.emulator.machines.docker_container import within
 from orchestrator.emulator.machines.docker_standin import install_docker
 from orchestrator.emulator.machines.registry_client import ImageError, Reference, Registry, parse
 from tests.kit import images

@@ -32,7 +32,7 @@ from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
 from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.planning.planning_kit import make_spec

@@ -6,7 +6,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.text.units import Duration, Until
 from orchestrator.errors import SpendStopError
 from orchestrator.planning.tpu.on_demand import deadline_status
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from orchestrator.pricing.spending import spending
 from tests.engine.engine_lab import ZONE, Lab, a_spec
 

@@ -7,7 +7,7 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, Kill, Lab, a_spec
 from tests.kit.records import record_of
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from orchestrator.agent.agreement.attempts import next_attempt
-from orchestrator.agent.checkpoints import local
+from orchestrator.agent.checkpoints import local_checkpoints
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.inside import position_in
-from orchestrator.contract.formats.reading.names import numbered
+from orchestrator.contract.formats.reading.numbered_names import numbered
 from orchestrator.contract.machine_errors import TornError
 from tests.agent.agent_lab import Lab, running_lab
 from tests.agent.format_trees import archive, safetensors
@@ -157,7 +157,9 @@ def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(
 ) -> None:
     """While the job runs a file has to stay the same for a look; some programs save more often than that."""
     now = [1000.0]
-    monkeypatch.setattr(local, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1))
+    monkeypatch.setattr(
+        local_checkpoints, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1)
+    )
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()
@@ -191,7 +193,9 @@ def test_numbered_files_count_where_those_beside_them_are_never_whole(
 ) -> None:
     """A broken file that nobody replaces must not keep a whole training out of the bucket."""
     now = [1000.0]
-    monkeypatch.setattr(local, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1))
+    monkeypatch.setattr(
+        local_checkpoints, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1)
+    )
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()

@@ -11,7 +11,7 @@ from orchestrator.agent.agreement.attempts import next_attempt
 from orchestrator.agent.checkpoints.links import make_links
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.manifest import parse
-from orchestrator.contract.formats.reading.faults import fault_of
+from orchestrator.contract.formats.reading.file_fault import fault_of
 from orchestrator.contract.formats.reading.saved_files import Found, among, group, main_of
 from orchestrator.contract.machine_errors import TornError
 from tests.agent.agent_lab import running_lab

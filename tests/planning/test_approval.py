@@ -16,7 +16,7 @@ from orchestrator.planning.approval import (
     refuse_moved,
     refuse_others,
 )
-from orchestrator.planning.forecast import forecast, foresee
+from orchestrator.planning.whole_plan import plan_from_nothing, whole_plan
 from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 KIND = load_catalog().accelerator("v5litepod-8")
@@ -125,7 +125,9 @@ def test_from_nothing_it_foresees_what_the_forecast_says():
         incarnation=0, bucket_observed=False, bucket_ready=False, uploaded="", pushed="", vm_accepted=False,
         accepted=False, zone="", first_seen={}, requested_at=0.0,
     )  # fmt: skip
-    assert foresee(spec(), KIND, nothing, fresh).changes == forecast(spec(), KIND, "b", "a").changes
+    assert (
+        whole_plan(spec(), KIND, nothing, fresh).changes == plan_from_nothing(spec(), KIND, "b", "a").changes
+    )
 
 
 WORLDS = {
@@ -145,5 +147,5 @@ WORLDS = {
 def test_from_what_exists_it_foresees_the_rest_and_comes_to_rest(case):
     """Deletions, starts and ends are foreseen too."""
     shown, steps = WORLDS[case]
-    plan = foresee(spec(), KIND, world(**shown), record())
+    plan = whole_plan(spec(), KIND, world(**shown), record())
     assert [f"{c.verb.word} {c.kind.value}" for c in plan.changes] == steps

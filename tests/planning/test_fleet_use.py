@@ -8,7 +8,8 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.bill import (
+from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.fleet_bill import (
     VM,
     Amount,
     bill,
@@ -19,7 +20,6 @@ from orchestrator.planning.fleet.bill import (
     running,
     state_of,
 )
-from orchestrator.planning.fleet.deployments import Submission
 from orchestrator.planning.fleet.use import JobHistory, NodeFacts, NodeUse, Start, TaskEnd, lanes
 
 T = 1_000_000.0

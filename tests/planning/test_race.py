@@ -18,10 +18,10 @@ from orchestrator.domain.record import Candidate, Refusal, Shape, newest_incarna
 from orchestrator.domain.tpu_shape import reshaped, unwanted
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.forecast import forecast
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.tpu.race import asked_for, current_candidates, undecided, width
 from orchestrator.planning.update_record import update_record
+from orchestrator.planning.whole_plan import plan_from_nothing
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, node, record, spec, world
 
@@ -240,6 +240,6 @@ def test_the_guard_knows_races(changes, nodes, more):
 
 def test_the_plan_shows_the_race_and_who_goes():
     """Two are asked for, the first one wins, the other one is deleted."""
-    plan = forecast(replace(RACE, vm="none"), None, "b", "a")
+    plan = plan_from_nothing(replace(RACE, vm="none"), None, "b", "a")
     assert [number for number, _, _ in creates(plan)] == [1, 2]
     assert deletes(plan) == [2]

@@ -10,8 +10,8 @@ from orchestrator.domain.observation import NodeState, Present, VmState
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.spec import JupyterSpec, SidecarsSpec, TensorboardSpec
 from orchestrator.planning.decide import decide
-from orchestrator.planning.forecast import forecast
 from orchestrator.planning.sidecars import log_folder, sidecars, with_settings
+from orchestrator.planning.whole_plan import plan_from_nothing
 from tests.kit.records import changed
 from tests.planning import worlds
 from tests.planning.planning_kit import make_spec
@@ -67,7 +67,9 @@ def test_only_machines_that_run_are_notified():
 def test_a_plan_from_nothing_has_no_extra_step():
     """New machines are made with their sidecars."""
     spec = worlds.spec(sidecars=BOTH)
-    kinds = {c.kind for c in forecast(spec, load_catalog().accelerator(spec.tpu.type), "b", "a").changes}
+    kinds = {
+        c.kind for c in plan_from_nothing(spec, load_catalog().accelerator(spec.tpu.type), "b", "a").changes
+    }
     assert kinds == {Kind.BUCKET, Kind.VM, Kind.NODE, Kind.BUNDLE, Kind.JOB}
 
 

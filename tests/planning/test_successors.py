@@ -10,13 +10,13 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Candidate, Refusal, has_successors, race_to_win
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.forecast import foresee
 from orchestrator.planning.intended_record import intended
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.tpu.next_zone import hopeless
 from orchestrator.planning.tpu.preemption import still_saving
 from orchestrator.planning.tpu.race import current_candidates, undecided
 from orchestrator.planning.update_record import update_record
+from orchestrator.planning.whole_plan import whole_plan
 from tests.kit.records import changed
 from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
@@ -207,7 +207,7 @@ def test_the_guard_lets_nothing_else_be_made_beside_a_tpu(change, report, was):
 def test_a_plan_shows_who_takes_over():
     """The next one is made, then the old one goes."""
     begun_on_demand = begun(1, on_demand=(1,), progress=KNOWN)
-    plan = foresee(due(), None, observed(FIRST, report=WORKS), changed(begun_on_demand, uploaded="b:a"))
+    plan = whole_plan(due(), None, observed(FIRST, report=WORKS), changed(begun_on_demand, uploaded="b:a"))
     assert nodes_of(plan) == ([(2, ZONE, 2, True)], [1])
 
 

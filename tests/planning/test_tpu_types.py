@@ -19,7 +19,7 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.race import asked_for
 from orchestrator.planning.tpu.tpu_types import next_type
 from orchestrator.planning.update_record import update_record
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world
 
 FIRST, SECOND = "v5litepod-8", "v6e-8"

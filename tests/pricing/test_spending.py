@@ -10,7 +10,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import Phase
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span, first_incarnations, lives
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from orchestrator.pricing.spending import StoredAmount, Use, spending, stretches
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import beat, record

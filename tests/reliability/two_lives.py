@@ -17,12 +17,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
+from orchestrator.agent.agent import Agent
 from orchestrator.agent.attempt import restart
 from orchestrator.agent.attempt.prepare import restore_checkpoint
 from orchestrator.agent.checkpoints import commit, restore
 from orchestrator.agent.cloud.transport import Reply
 from orchestrator.agent.interrupts import JobInterrupted
-from orchestrator.agent.loop import Agent
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings

@@ -7,8 +7,8 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.bill import Account, Amount, bill, jobs_remaining, running
 from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.fleet_bill import Account, Amount, bill, jobs_remaining, running
 from orchestrator.planning.fleet.use import JobHistory, NodeFacts, Start, TaskEnd, lanes
 from orchestrator.report.results_table import results_table
 

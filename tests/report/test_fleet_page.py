@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.planning.fleet.bill import Account, Amount, Bill
+from orchestrator.planning.fleet.fleet_bill import Account, Amount, Bill
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable
 from tests.report.fleet_kit import Afternoon

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.bill import Amount, Bill
 from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.fleet_bill import Amount, Bill
 from orchestrator.planning.fleet.use import JobHistory, Start, TaskEnd
 from orchestrator.report.results_table import MOST_COLUMNS, numbers, results_table, values_in
 

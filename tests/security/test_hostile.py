@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-from orchestrator.agent.attempt.bundle import unpack
+from orchestrator.agent.attempt.install_bundle import unpack
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.bucket.manifest import parse

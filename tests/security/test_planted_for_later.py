@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.agent.agent import _count
 from orchestrator.agent.agreement.attempts import Attempt, AttemptStore
 from orchestrator.agent.attempt.peers import _has_ended
-from orchestrator.agent.loop import _count
 from orchestrator.contract.machine_errors import TransientError
 from orchestrator.engine.loop import loop_on_vm
 from orchestrator.errors import RemoteError

@@ -13,7 +13,7 @@ import pytest
 from requests.adapters import HTTPAdapter
 
 from orchestrator.agent.cloud.metadata import Metadata
-from orchestrator.agent.machine.secrets import SecretError, Secrets
+from orchestrator.agent.machine.job_secrets import SecretError, Secrets
 from orchestrator.app import secret
 from orchestrator.cli.main import run
 from orchestrator.cli.views.event_lines import EventPrinter
@@ -195,7 +195,7 @@ def test_an_outage_of_secret_manager_is_waited_out(lab, served, monkeypatch):
     lab.cloud.fail_next(DENIED, ["transient"])
     machine = served()
     assert machine.read()["OLD"] == "value-one"
-    monkeypatch.setattr("orchestrator.agent.machine.secrets.SECONDS", 0.3)
+    monkeypatch.setattr("orchestrator.agent.machine.job_secrets.SECONDS", 0.3)
     lab.cloud.fail_next(DENIED, ["transient"] * 9)
     with pytest.raises(TransientError, match="wandb"):
         machine.read()

@@ -20,8 +20,8 @@ from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
 from orchestrator.planning.job import job_digest
-from orchestrator.pricing.bill import spent
 from orchestrator.pricing.cost import hourly
+from orchestrator.pricing.cost_so_far import spent
 from tests.kit.wire import wired_cloud
 from tests.simulation.machines import KEY, Ssh
 from tests.simulation.virtual_threads import Kill

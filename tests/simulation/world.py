@@ -40,7 +40,7 @@ from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_format import decode
 from orchestrator.engine.records.record_store import RecordStore
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from orchestrator.threads import one_after_the_other
 from tests.kit.quick_clients import QUICK
 from tests.kit.wire import PROJECT, WIRE, wired_cloud

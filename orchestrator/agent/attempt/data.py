@@ -26,7 +26,7 @@ from orchestrator.agent.interrupts import JobInterrupted
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.threads import Task, each
+from orchestrator.agent.side_threads import Task, each
 from orchestrator.contract.bucket.object_names import DATA, DATA_LIST
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError

@@ -8,7 +8,7 @@ from typing import Optional
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, settle
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.threads import say
+from orchestrator.agent.side_threads import say
 from orchestrator.contract.machine_errors import AgentError, FencedError, FinalError
 from orchestrator.contract.preemption_notice import LAST_COMMIT
 

@@ -8,14 +8,14 @@ from functools import partial
 from typing import Dict, Optional, Tuple
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.attempt.bundle import fetch
+from orchestrator.agent.attempt.install_bundle import fetch
 from orchestrator.agent.attempt.rescue import read_manifests
-from orchestrator.agent.checkpoints.local import RESTORING
+from orchestrator.agent.checkpoints.local_checkpoints import RESTORING
 from orchestrator.agent.checkpoints.restore import NOTHING, Restored
 from orchestrator.agent.machine.venv import own_python
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.threads import say
+from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import is_plain
 from orchestrator.contract.bucket.unclaimed_manifest import SavedPlace, UnclaimedFile, outputs_before
 from orchestrator.contract.formats.outputs import outputs_in

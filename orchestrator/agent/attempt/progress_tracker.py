@@ -16,7 +16,7 @@ from orchestrator.agent.telemetry.progress import (
     known,
     read_progress,
 )
-from orchestrator.contract.printed.choice import Output
+from orchestrator.contract.printed.choose import Output
 from orchestrator.contract.printed.stream import Stream
 
 

@@ -13,7 +13,7 @@ from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.checkpoints.leftovers import BUCKET, FoundFile, Leftovers, leftovers, stray_in
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.parts import PAUSES, Parts
-from orchestrator.agent.threads import say
+from orchestrator.agent.side_threads import say
 from orchestrator.contract.backoff import retried
 from orchestrator.contract.bucket.object_names import UNCLAIMED
 from orchestrator.contract.bucket.unclaimed_manifest import (

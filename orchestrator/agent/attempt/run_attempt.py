@@ -11,7 +11,7 @@ from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt import start_record
 from orchestrator.agent.attempt.crash_loop import going_back_text
 from orchestrator.agent.attempt.data import download_data
-from orchestrator.agent.attempt.job import Job, job_environ
+from orchestrator.agent.attempt.job_process import Job, job_environ
 from orchestrator.agent.attempt.last_commit import commit_in_time, conclude
 from orchestrator.agent.attempt.prepare import (
     fetch_code,
@@ -29,7 +29,7 @@ from orchestrator.agent.machine.emulator_guard import for_job, for_setup
 from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of, with_last_line
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.threads import Task, say
+from orchestrator.agent.side_threads import Task, say
 from orchestrator.contract.agent_lines import attempt_text
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.machine_errors import AgentError

@@ -37,9 +37,9 @@ from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.interrupts import Interrupts
 from orchestrator.agent.pace import HEARTBEATS
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.side_threads import each
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
-from orchestrator.agent.threads import each
 from orchestrator.contract.bucket.limits import IN_MEMORY
 from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError

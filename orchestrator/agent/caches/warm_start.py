@@ -31,9 +31,9 @@ from orchestrator.agent.layout import read_json
 from orchestrator.agent.machine.emulator_guard import is_local_machine
 from orchestrator.agent.machine.venv import PYTHON
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.side_threads import each, say
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
-from orchestrator.agent.threads import each, say
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.replacing import write_atomically
 

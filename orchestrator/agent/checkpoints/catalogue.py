@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.threads import say
+from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.completeness import Checkpoint, CheckpointVerdict, disposable, judge
 from orchestrator.contract.bucket.manifest import Manifest, folder_name, manifest_name, parse, parse_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS

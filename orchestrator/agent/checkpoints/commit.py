@@ -17,11 +17,16 @@ from orchestrator.agent.agreement.saves import SaveAgreement
 from orchestrator.agent.checkpoints import last_manifest
 from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.links import links_of
-from orchestrator.agent.checkpoints.local import FileState, LocalCheckpoints, LocalStep, files_below
+from orchestrator.agent.checkpoints.local_checkpoints import (
+    FileState,
+    LocalCheckpoints,
+    LocalStep,
+    files_below,
+)
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.side_threads import say
 from orchestrator.agent.telemetry.heartbeat import Status
-from orchestrator.agent.threads import say
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name, parse
 from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.formats.outputs import outputs_in

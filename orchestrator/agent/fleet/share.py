@@ -19,8 +19,8 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings, read_settings
+from orchestrator.agent.side_threads import say
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
-from orchestrator.agent.threads import say
 from orchestrator.contract.bucket.object_names import JOBS, NODES, SHARE, SUBMISSIONS, TASKS
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, PreconditionError

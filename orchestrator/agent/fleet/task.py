@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
-from orchestrator.agent.attempt.bundle import fetch
+from orchestrator.agent.attempt.install_bundle import fetch
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.fleet.share import (
     NODE_FOLDER,
@@ -33,7 +33,7 @@ from orchestrator.agent.fleet.share import (
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.machine.processes import clear_all, start_time
 from orchestrator.agent.settings import Settings, read_settings
-from orchestrator.agent.threads import say
+from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.contract.bucket.object_names import COLLECTED, ENDS, GANG, STARTS
 from orchestrator.contract.machine_errors import AgentError, PreconditionError

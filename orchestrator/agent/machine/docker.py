@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Mapping, Sequence
 
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.threads import say
+from orchestrator.agent.side_threads import say
 from orchestrator.contract.machine_errors import AgentError
 
 LABEL = "tpuctl.root"

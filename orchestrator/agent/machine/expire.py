@@ -23,8 +23,8 @@ from orchestrator.agent.cloud.transport import Reply, Transport, time_of
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.machine.emulator_guard import tpu_endpoint
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.side_threads import say
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
-from orchestrator.agent.threads import say
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.bucket.object_names import LEASE, RECORD
 from orchestrator.contract.json_values import json_value

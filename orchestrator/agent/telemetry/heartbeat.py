@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.threads import say
+from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.object_names import HEARTBEAT, WAKE
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError

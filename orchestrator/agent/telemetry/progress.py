@@ -9,7 +9,7 @@ from typing import Any, List, Optional, Tuple
 
 from orchestrator.agent.layout import read_json
 from orchestrator.contract.json_values import whole_number
-from orchestrator.contract.printed.choice import Printed
+from orchestrator.contract.printed.choose import Printed
 from orchestrator.contract.printed.numbers import usable
 
 FILE, EVENTS, COMMITS = "file", "events", "commits"

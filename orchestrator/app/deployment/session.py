@@ -41,7 +41,7 @@ from orchestrator.errors import LeaseHeldError, TpuctlError, UsageError
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost_so_far import spent
 from orchestrator.ssh.keys import ensure_key
 from orchestrator.ssh.remote import Ssh
 from orchestrator.ssh.ssh_settings import SshSettings

@@ -19,8 +19,8 @@ from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.history import FleetHistory
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet.bill import Account, Amount, bill, jobs_remaining, running
 from orchestrator.planning.fleet.deployments import Controller, node_names
+from orchestrator.planning.fleet.fleet_bill import Account, Amount, bill, jobs_remaining, running
 from orchestrator.planning.fleet.team import over_budget, spending_of
 from orchestrator.planning.fleet.use import NodeFacts, Rates, lanes
 from orchestrator.pricing.spending import spending

@@ -9,7 +9,7 @@ from orchestrator.app.fleet.queue import submitted_job
 from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.engine.fleet.history import read_collected
 from orchestrator.engine.records.atomic_files import write_private
-from orchestrator.planning.fleet.bill import Account
+from orchestrator.planning.fleet.fleet_bill import Account
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable, results_table
 

@@ -37,7 +37,7 @@ def show(file: Path | None, settings: tuple[str, ...], everything: bool, as_json
 @click.argument("document", type=click.Choice(["file", "output"]), default="file")
 def schema(*, document: str) -> None:
     """Print the JSON Schema of tpuctl.yaml, for editors; `output`: of what --json prints."""
-    from orchestrator.cli.views.documents import output_schema
+    from orchestrator.cli.views.json_shapes import output_schema
     from orchestrator.config.schema import json_schema
 
     click.echo(json.dumps(output_schema() if document == "output" else json_schema(), indent=2))

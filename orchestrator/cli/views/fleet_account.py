@@ -12,8 +12,8 @@ from orchestrator.app.fleet.queue import Queue
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
 from orchestrator.domain.text.amounts import saved_text, span_text, usd_text
-from orchestrator.planning.fleet.bill import Account, Amount, by_user, lost_steps
 from orchestrator.planning.fleet.deployments import JobRow, TaskRow
+from orchestrator.planning.fleet.fleet_bill import Account, Amount, by_user, lost_steps
 from orchestrator.planning.fleet.gate import Gate, Hold
 from orchestrator.planning.fleet.team import NORMAL
 from orchestrator.report.results_table import ResultsTable, Value

@@ -27,9 +27,9 @@ from orchestrator.contract.formats.base import (
     entries,
     torn,
 )
-from orchestrator.contract.formats.reading.faults import fault_of
+from orchestrator.contract.formats.reading.file_fault import fault_of
 from orchestrator.contract.formats.reading.inside import position_in
-from orchestrator.contract.formats.reading.names import NameKind, numbered
+from orchestrator.contract.formats.reading.numbered_names import NameKind, numbered
 from orchestrator.contract.formats.reading.saved_files import (
     Saves,
     among,

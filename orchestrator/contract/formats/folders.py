@@ -20,7 +20,7 @@ from orchestrator.contract.formats.base import (
     unfinished,
 )
 from orchestrator.contract.formats.marker import folders_with, step_of
-from orchestrator.contract.formats.reading.faults import fault_of
+from orchestrator.contract.formats.reading.file_fault import fault_of
 from orchestrator.contract.json_values import json_object, whole_number
 
 

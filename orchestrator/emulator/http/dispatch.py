@@ -8,7 +8,7 @@ from orchestrator.emulator.http.error_bodies import error_response, plain_error
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state.api_errors import ApiError, compute_case, tpu_case
 from orchestrator.emulator.state.body_shapes import Shape, check_shape, with_lists
-from orchestrator.emulator.state.gate import admitted, admitted_storage
+from orchestrator.emulator.state.call_gate import admitted, admitted_storage
 from orchestrator.emulator.state.kernel import CallTarget
 from orchestrator.emulator.state.values import methods
 from orchestrator.emulator.state.world import LocalCloud

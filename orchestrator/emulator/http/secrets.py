@@ -15,7 +15,7 @@ from orchestrator.emulator.http.paging import SortOrder, rpc_page
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state.api_errors import ApiError, cases
 from orchestrator.emulator.state.body_shapes import TEXTS, Shape
-from orchestrator.emulator.state.gate import admitted_storage
+from orchestrator.emulator.state.call_gate import admitted_storage
 from orchestrator.emulator.state.secrets import DESTROYED, DISABLED, ENABLED, Secret, Secrets, Version
 from orchestrator.emulator.state.storage.stored import rfc3339
 from orchestrator.emulator.state.values import methods

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from orchestrator.emulator.machines import namespaces
-from orchestrator.emulator.machines.container import CANNOT_START, PASSED, entered, locked
+from orchestrator.emulator.machines.docker_container import CANNOT_START, PASSED, entered, locked
 from orchestrator.emulator.machines.host_settings import MARKER
 from orchestrator.emulator.machines.image_store import Image, ImageStore
 from orchestrator.emulator.machines.process_table import alive
@@ -97,7 +97,7 @@ class Docker:
     def _attached(self, folder: Path) -> int:
         """Start the container and wait for its end, forwarding signals."""
         few = {key: self._environ[key] for key in ("PATH", "LANG", MARKER) if key in self._environ}
-        words = command("orchestrator.emulator.machines.container", str(folder))
+        words = command("orchestrator.emulator.machines.docker_container", str(folder))
         # Clean environment and own session, so that the agent does not take it for a process of the job.
         shim = subprocess.Popen(
             words,

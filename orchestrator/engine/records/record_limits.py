@@ -9,7 +9,7 @@ from orchestrator.contract.bucket.limits import LATEST_TIME
 from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record
-from orchestrator.pricing.bill import METERS
+from orchestrator.pricing.cost_so_far import METERS
 
 MOST = 10**9
 """Largest incarnation or count."""

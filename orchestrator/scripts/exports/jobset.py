@@ -17,7 +17,6 @@ from orchestrator.domain.names import home_region
 from orchestrator.domain.source.secret_refs import job_secrets
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
-from orchestrator.scripts.exports.documents import document
 from orchestrator.scripts.exports.job_script import (
     JobHost,
     grace,
@@ -25,6 +24,7 @@ from orchestrator.scripts.exports.job_script import (
     own_bucket,
     variables,
 )
+from orchestrator.scripts.exports.yaml_document import document
 
 _EXAMPLE = "The image is that of JobSet's example for TPUs: name yours as job.image. "
 # Documentation of the FUSE driver: pods on the host network need further settings to mount buckets.

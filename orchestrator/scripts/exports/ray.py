@@ -12,7 +12,6 @@ from typing import Any
 from orchestrator.domain.catalog import Accelerator
 from orchestrator.domain.names import home_region
 from orchestrator.domain.spec import Spec
-from orchestrator.scripts.exports.documents import document
 from orchestrator.scripts.exports.job_script import (
     JobHost,
     grace,
@@ -20,6 +19,7 @@ from orchestrator.scripts.exports.job_script import (
     own_bucket,
     variables,
 )
+from orchestrator.scripts.exports.yaml_document import document
 from orchestrator.scripts.render import render
 
 _MODULE = "tpuctl_job"

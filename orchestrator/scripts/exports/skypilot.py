@@ -13,8 +13,8 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.names import region_of
 from orchestrator.domain.source.secret_refs import job_secrets
 from orchestrator.domain.spec import Spec
-from orchestrator.scripts.exports.documents import document
 from orchestrator.scripts.exports.job_script import JobHost, job_script, own_bucket, variables
+from orchestrator.scripts.exports.yaml_document import document
 from orchestrator.scripts.render import quote
 
 

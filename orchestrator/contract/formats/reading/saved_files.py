@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from orchestrator.contract.formats.reading.names import TIME, VERSION, NameKind, numbered
+from orchestrator.contract.formats.reading.numbered_names import TIME, VERSION, NameKind, numbered
 from orchestrator.contract.formats.reading.save_like import (
     checkpoint_like,
     is_log,

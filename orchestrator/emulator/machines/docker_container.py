@@ -1,7 +1,7 @@
 """
 Run one container of the docker stand-in, as containerd's shim and runc do for the real one.
 
-Started as `python -m orchestrator.emulator.machines.container FOLDER` with a clean environment, so that it
+Started as `python -m orchestrator.emulator.machines.docker_container FOLDER` with a clean environment, so that it
 outlives the command that started it. FOLDER/config.json says what to run.
 """
 

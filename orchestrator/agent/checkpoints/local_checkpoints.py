@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from orchestrator.agent.settings import CheckpointSettings
-from orchestrator.agent.threads import say
+from orchestrator.agent.side_threads import say
 from orchestrator.contract.formats.base import (
     LONG,
     PATIENT,

@@ -9,8 +9,8 @@ from orchestrator.domain.observation import Absent, Present, Unknown, Vm, VmStat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.planning.update_record import update_record
-from orchestrator.pricing.bill import rate_now, spent
 from orchestrator.pricing.cost import Meter, estimate, hourly
+from orchestrator.pricing.cost_so_far import rate_now, spent
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import NOW, record, world
 

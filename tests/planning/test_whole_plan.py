@@ -6,25 +6,25 @@ from hypothesis import strategies as st
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.planning.forecast import forecast
+from orchestrator.planning.whole_plan import plan_from_nothing
 from tests.planning.planning_kit import make_spec
 
 CATALOG = load_catalog()
 ZONES = sorted(CATALOG.zones)
 
 
-def test_the_forecast_is_what_up_does_from_nothing():
+def test_the_plan_from_nothing_is_what_up_does():
     """The three resources side by side, the code, and the job where machines do not start it themselves."""
-    plan = forecast(make_spec(), CATALOG.accelerator("v5litepod-16"), "b", "a")
+    plan = plan_from_nothing(make_spec(), CATALOG.accelerator("v5litepod-16"), "b", "a")
     kinds = [(c.kind, c.verb) for c in plan.changes]
     assert kinds[:3] == [(Kind.BUCKET, Verb.CREATE), (Kind.VM, Verb.CREATE), (Kind.NODE, Verb.CREATE)]
     assert (Kind.BUNDLE, Verb.CREATE) in kinds
     assert kinds.count((Kind.NODE, Verb.CREATE)) == 1
 
 
-def test_a_deployment_without_vm_has_none_in_its_forecast():
+def test_a_deployment_without_vm_has_none_in_its_plan():
     """`vm: none` is allowed."""
-    plan = forecast(make_spec(vm="none"), CATALOG.accelerator("v5litepod-16"), "b", "a")
+    plan = plan_from_nothing(make_spec(vm="none"), CATALOG.accelerator("v5litepod-16"), "b", "a")
     assert Kind.VM not in {c.kind for c in plan.changes}
 
 
@@ -38,7 +38,7 @@ def test_a_deployment_without_vm_has_none_in_its_forecast():
     adopt=st.booleans(),
     poll=st.sampled_from(["1s", "15s", "10m"]),
 )
-def test_the_forecast_comes_to_rest_for_every_valid_file(zone, choice, vm, spot, on_vm, adopt, poll):
+def test_the_whole_plan_comes_to_rest_for_every_valid_file(zone, choice, vm, spot, on_vm, adopt, poll):
     """Every accelerator of every zone: each resource is asked for at most once, and nothing is deleted."""
     types = CATALOG.zones[zone]
     name = types[choice % len(types)]
@@ -51,7 +51,7 @@ def test_the_forecast_comes_to_rest_for_every_valid_file(zone, choice, vm, spot,
     spec = make_spec(**parts)
     if check(spec, CATALOG):
         return
-    plan = forecast(spec, CATALOG.accelerator(name), "b", "a")
+    plan = plan_from_nothing(spec, CATALOG.accelerator(name), "b", "a")
     done = [(c.kind, c.verb) for c in plan.changes]
     assert len(done) == len(set(done))
     assert (Kind.NODE, Verb.CREATE) in done

@@ -28,8 +28,8 @@ from orchestrator.agent.machine.processes import clear, start_time
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.pace import HEARTBEATS
 from orchestrator.agent.parts import Parts
+from orchestrator.agent.side_threads import Pause, Repeater, say
 from orchestrator.agent.telemetry.event_files import BucketEvents
-from orchestrator.agent.threads import Pause, Repeater, say
 from orchestrator.contract.json_values import whole_number
 from orchestrator.contract.machine_errors import AgentError, FencedError, UnsafeError
 from orchestrator.contract.preemption_notice import SUCCESSOR_WAITS

@@ -30,7 +30,7 @@ from orchestrator.planning.update_record import update_record
 PASSES = 10
 
 
-def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: str) -> Plan:
+def plan_from_nothing(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: str) -> Plan:
     """
     Return all changes that `up` makes if nothing exists and nothing fails, in order.
 
@@ -41,10 +41,10 @@ def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: st
     their_vm = Vm(names.vm_name(spec), names.vm_zone(spec), VmState.RUNNING, labels=names.labels(spec, "vm"))
     vm = Present(their_vm) if names.takes_vm(spec) else Absent()
     nothing = World(bucket, vm, Present(()), Present(()))
-    return foresee(spec, accelerator, nothing, Record(job=JobRecord(bundle=bundle, agent=agent)))
+    return whole_plan(spec, accelerator, nothing, Record(job=JobRecord(bundle=bundle, agent=agent)))
 
 
-def foresee(spec: Spec, accelerator: Accelerator | None, world: World, record: Record) -> Plan:
+def whole_plan(spec: Spec, accelerator: Accelerator | None, world: World, record: Record) -> Plan:
     """Return all changes that `up` makes starting from *world* if nothing fails, in order."""
     changes: list[Change] = []
     for _ in range(PASSES):
