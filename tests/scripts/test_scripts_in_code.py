@@ -36,6 +36,15 @@ NASTY = [
     "日本語",
     "!!",
 ]
+QUOTING = {
+    "domain/remote_script.py": "the arguments of a script",
+    "ssh/elevate.py": "the script itself",
+    "ssh/client_config.py": "OpenSSH's settings on this computer",
+    "app/machines/workers.py": "the words of the user's own command",
+    "app/init.py": "the command in a new deployment file",
+    "engine/publish/receivers.py": "reads the user's program for notifications",
+}
+"""The only files between the decisions and the machines that quote for a shell, and what."""
 STARTED = "import sys; print(*map(ascii, sys.argv[1:]))"
 
 
@@ -60,6 +69,14 @@ def test_every_script_over_ssh_is_used_by_its_name():
     """A file that no code names has been left behind."""
     code = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
     assert [name for name in REMOTE if f'"{name}"' not in code and f'"remote/{name}.sh"' not in code] == []
+
+
+def test_values_become_shell_in_one_place():
+    """Whoever needs a script with values passes arguments to a file of templates/remote/."""
+    rooms = ("domain", "google", "ssh", "engine", "app")
+    paths = (path for room in rooms for path in (PACKAGE / room).rglob("*.py"))
+    found = {path.relative_to(PACKAGE).as_posix() for path in paths if "shlex" in path.read_text()}
+    assert found == set(QUOTING)
 
 
 @pytest.mark.parametrize("way", ["elevated", "as the login"])
