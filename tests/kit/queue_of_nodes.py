@@ -1,6 +1,6 @@
 """Model Slurm on a fleet's VM as tpuctl sees it: a queue, and nodes that are busy, idle, drained or down."""
 
-import json
+import shlex
 from dataclasses import dataclass
 
 
@@ -29,8 +29,8 @@ class Queue:
 
     def settings(self, text):
         """Read the settings that the controller is started with."""
-        found = dict(line.split("=", 1) for line in text.splitlines())
-        self.name, self.size = json.loads(found["FLEET_NAME"]), int(json.loads(found["FLEET_NODES"]))
+        found = dict(word.split("=", 1) for word in shlex.split(text))
+        self.name, self.size = found["FLEET_NAME"], int(found["FLEET_NODES"])
 
     def nodes(self):
         return [f"{self.name}-{number:03d}" for number in range(1, self.size + 1)]

@@ -6,6 +6,7 @@ Failures come from outside: a lost state, or a task that is forgotten, started t
 """
 
 import itertools
+import shlex
 from dataclasses import dataclass, field, replace
 
 from orchestrator.contract.node_list import node_list
@@ -103,8 +104,7 @@ class SlurmModel:
         return f"database-{'0' * 64}.tar.gz\n"
 
     def _head(self):
-        self.settings = dict(line.split("=", 1) for line in self.files["settings"].splitlines())
-        self.settings = {key: value.strip('"') for key, value in self.settings.items()}
+        self.settings = dict(word.split("=", 1) for word in shlex.split(self.files["settings"]))
         self.ran = True
         name, count = self.settings["FLEET_NAME"], int(self.settings["FLEET_NODES"])
         wanted = [f"{name}-{number:03d}" for number in range(1, count + 1)]

@@ -306,7 +306,7 @@ def test_several_slices_are_asked_for_in_one_zone_and_never_more_than_there_are(
     path.write_text(json.dumps({**job, "slices": {"min": 2, "max": 4}}))
     assert owner.run("fleet", "submit", str(path)).code == 0
     (words,) = (words for words in cloud.slurm if words[0] == "submit")
-    assert words[-2:] == ("--nodes=2-4", "'--constraint=[europe-west4-b|europe-west4-a]'")
+    assert words[-2:] == ("--nodes=2-4", "--constraint=[europe-west4-b|europe-west4-a]")
     path.write_text(json.dumps({**job, "slices": 3}))
     assert "was submitted before" in owner.run("fleet", "submit", str(path)).err  # it would be another job
 

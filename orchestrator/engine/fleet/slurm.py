@@ -1,6 +1,5 @@
 """Drive a fleet's Slurm by its own commands on the VM, over SSH. Its queue is a copy of what the bucket says."""
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from orchestrator.planning.fleet.deployments import After, Controller, Queued, S
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.planning.fleet.size import SlurmNode
 from orchestrator.planning.fleet.team import Team, accounts
+from orchestrator.scripts.render import quote
 from orchestrator.scripts.shipped import remote_script
 
 T = TypeVar("T")
@@ -69,8 +69,7 @@ class Slurm:
             "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": controller.address,
             "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.archive, "FLEET_ZONES": ",".join(zones),
         }  # fmt: skip
-        # Names, numbers and addresses only, so JSON's quotes are valid in bash.
-        text = "".join(f"{key}={json.dumps(str(value))}\n" for key, value in settings.items())
+        text = "".join(f"{key}={quote(value)}\n" for key, value in settings.items())
         self._put(text.encode(), f"{FOLDER}/settings")
         self._run("head", seconds=FETCH_SECONDS)
 
