@@ -12,7 +12,7 @@ from orchestrator.agent.caches.keeper import CacheKeeper
 from orchestrator.agent.caches.warm_start import Caches
 from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.commit import Committer
-from orchestrator.agent.checkpoints.local_checkpoints import LocalCheckpoints
+from orchestrator.agent.checkpoints.on_disk import LocalCheckpoints
 from orchestrator.agent.checkpoints.restore import Restorer
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.checkpoints.local_checkpoints import LocalCheckpoints, LocalStep
+from orchestrator.agent.checkpoints.on_disk import LocalCheckpoints, LocalStep
 from orchestrator.agent.settings import CheckpointSettings
 from orchestrator.contract.formats.base import Listing, SavedState, Unit
 from orchestrator.contract.formats.choose import format_of

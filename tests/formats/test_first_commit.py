@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.agent.checkpoints import commit, local_checkpoints
+from orchestrator.agent.checkpoints import commit, on_disk
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
 from tests.agent.agent_lab import running_lab
@@ -25,7 +25,7 @@ class Clock:
         self.now = 1000.0
         now = lambda: self.now  # noqa: E731
         stand_in = SimpleNamespace(monotonic=now, time=now, time_ns=lambda: int(self.now * 1e9))
-        for module in (commit, local_checkpoints):
+        for module in (commit, on_disk):
             monkeypatch.setattr(module, "time", stand_in)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orchestrator.agent.agreement.attempts import next_attempt
-from orchestrator.agent.checkpoints import local_checkpoints
+from orchestrator.agent.checkpoints import on_disk
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.inside import position_in
@@ -157,9 +157,7 @@ def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(
 ) -> None:
     """While the job runs a file has to stay the same for a look; some programs save more often than that."""
     now = [1000.0]
-    monkeypatch.setattr(
-        local_checkpoints, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1)
-    )
+    monkeypatch.setattr(on_disk, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1))
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()
@@ -193,9 +191,7 @@ def test_numbered_files_count_where_those_beside_them_are_never_whole(
 ) -> None:
     """A broken file that nobody replaces must not keep a whole training out of the bucket."""
     now = [1000.0]
-    monkeypatch.setattr(
-        local_checkpoints, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1)
-    )
+    monkeypatch.setattr(on_disk, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1))
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()

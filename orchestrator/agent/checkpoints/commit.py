@@ -17,12 +17,7 @@ from orchestrator.agent.agreement.saves import SaveAgreement
 from orchestrator.agent.checkpoints import last_manifest
 from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.links import links_of
-from orchestrator.agent.checkpoints.local_checkpoints import (
-    FileState,
-    LocalCheckpoints,
-    LocalStep,
-    files_below,
-)
+from orchestrator.agent.checkpoints.on_disk import FileState, LocalCheckpoints, LocalStep, files_below
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Optional, Sequence, Tuple
 
 from orchestrator.agent.checkpoints.catalogue import REPLACED, Catalogue
-from orchestrator.agent.checkpoints.local_checkpoints import FileState, LocalCheckpoints, LocalStep
+from orchestrator.agent.checkpoints.on_disk import FileState, LocalCheckpoints, LocalStep
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import Manifest
 from orchestrator.contract.file_checksum import sha256_of

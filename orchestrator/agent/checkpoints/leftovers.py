@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Set, Tuple
 
-from orchestrator.agent.checkpoints.local_checkpoints import RESTORING, LocalCheckpoints
+from orchestrator.agent.checkpoints.on_disk import RESTORING, LocalCheckpoints
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.settings import Settings

@@ -13,7 +13,7 @@ from typing import List, Optional, Sequence, Tuple
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.links import make_links
-from orchestrator.agent.checkpoints.local_checkpoints import RESTORING, LocalCheckpoints
+from orchestrator.agent.checkpoints.on_disk import RESTORING, LocalCheckpoints
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
