@@ -7,11 +7,10 @@ import re
 import shutil
 import sys
 import tempfile
-import termios
 import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -132,20 +131,6 @@ def talk(text: str, *, style: str = "", before: str = "") -> None:
     """Print to stderr what --quiet suppresses: activity, costs and next steps."""
     if not quiet:
         say(text, style=style, before=before)
-
-
-def approved(question: str, *, abort: bool = False) -> bool:
-    """Ask a question on the terminal; return whether the answer is yes. *abort* ends the command at a no."""
-    forget_typed_ahead()
-    # On stderr, since stdout may be piped.
-    return click.confirm(question, err=True, abort=abort)
-
-
-def forget_typed_ahead() -> None:
-    """Discard what was typed before a question: it answers something else, and could approve a deletion."""
-    with suppress(OSError, ValueError, termios.error):
-        if sys.stdin.isatty():
-            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def end_quiet() -> None:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import approved, forget_typed_ahead
+from orchestrator.cli.questions import approved, forget_typed_ahead
 from orchestrator.errors import AuthError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -19,7 +19,8 @@ HEAVY = {
 }  # fmt: skip
 LIGHT = {
     "orchestrator", "orchestrator.app", "orchestrator.app.context", "orchestrator.app.context.choice",
-    "orchestrator.cli", "orchestrator.cli.main", "orchestrator.cli.options", "orchestrator.errors",
+    "orchestrator.cli", "orchestrator.cli.main", "orchestrator.cli.options", "orchestrator.cli.questions",
+    "orchestrator.errors",
 }  # fmt: skip
 
 

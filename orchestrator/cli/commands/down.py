@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import approved, say
+from orchestrator.cli.console import say
 from orchestrator.cli.options import (
     DELETE_DATA,
     DELETE_MACHINES,
@@ -17,6 +17,7 @@ from orchestrator.cli.options import (
     must_answer,
     yes_option,
 )
+from orchestrator.cli.questions import approved
 from orchestrator.domain.observation import Node, Vm
 from orchestrator.errors import LeaseHeldError
 

@@ -12,7 +12,8 @@ import click
 
 from orchestrator.app.context.reporter import Reporter, Style
 from orchestrator.cli import console
-from orchestrator.cli.console import approved, talk
+from orchestrator.cli.console import talk
+from orchestrator.cli.questions import approved
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind
 from orchestrator.domain.text.amounts import counted_down, span_text, without_seconds

@@ -6,7 +6,8 @@ import click
 
 from orchestrator.advice.selftest.compare import Topic
 from orchestrator.app.selftest.selftest import Prepared, SelfTested, json_lines, write_recording
-from orchestrator.cli.console import approved, print_json, put, say
+from orchestrator.cli.console import print_json, put, say
+from orchestrator.cli.questions import approved
 from orchestrator.errors import LeftoverError
 
 
