@@ -18,7 +18,7 @@ from orchestrator.app.source.job_data import check_sources, read_data, with_code
 from orchestrator.app.source.sent import Sent, what_is_sent
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
-from orchestrator.app.status.status import holder_of, observe_now, state_of
+from orchestrator.app.status.status import holder_of, judged, state_of
 from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.app.this_computer.state_folders import is_known
 from orchestrator.config.shipped_catalog import load_catalog
@@ -128,15 +128,13 @@ def _from_cloud(
         )  # fmt: skip
     bundle, agent = _digests(source, sets)
     with reporter:
-        approved, expected, world = foresee_now(session, bundle, agent)
+        approved, found = foresee_now(session, bundle, agent)
         account = session.cloud.account.default_service_account
-        # Not from what the plan is based on: that is the record as `up` would begin with it.
-        now = observe_now(session)
-        state = state_of(session, now, holder_of(session, now.world))
+        state = state_of(session, judged(session, found.as_is), holder_of(session, found.as_is))
     texts = _first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
     shown = preview(
-        session.spec, expected, load_catalog(), project=session.project, account=account, scripts=texts,
-        notes=drift_notes(session.spec, world), there=newest_span(session.records.current),
+        session.spec, found.plan, load_catalog(), project=session.project, account=account, scripts=texts,
+        notes=drift_notes(session.spec, found.world), there=newest_span(session.records.current),
         memories=session.records.current.zone_memories, local=choice.cloud == "local",
     )  # fmt: skip
     check_sources(session)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator import __version__
@@ -72,29 +72,43 @@ def open_approved(choice: Choice, path: Path, reporter: Reporter) -> tuple[Sessi
 
 def check(session: Session, approved: Approved, bundle: str, agent: str) -> None:
     """Raise ConflictError if the plan would now be different."""
-    fresh, *_ = foresee_now(session, bundle, agent)
+    fresh, _ = foresee_now(session, bundle, agent)
     refuse_moved(approved, fresh)
 
 
-def foresee_up(session: Session, bundle: str, agent: str) -> tuple[Plan, World, Record]:
-    """Return what `up` would do now, the world that it is based on, and the record."""
+@dataclass(frozen=True)
+class NextUp:
+    """
+    Hold what `up` would do.
+
+    *world* was observed with the record that `up` begins with; *as_is* is the same moment with the reports of the
+    TPU that there is, since a reopened deployment ignores them.
+    """
+
+    plan: Plan
+    world: World
+    record: Record
+    as_is: World
+
+
+def foresee_up(session: Session, bundle: str, agent: str) -> NextUp:
+    """Return what `up` would do now, and change nothing."""
     spec, known, now = session.spec, session.records.current, session.clock.now()
     # Exactly what `up` records before its first pass; otherwise every plan would be refused as outdated.
     store = session.cloud.store
-    over = with_reported_end(spec, read_heartbeats(store, known.node.incarnation), known)
+    reports = read_heartbeats(store, known.node.incarnation)
+    over = with_reported_end(spec, reports, known)
     wanted = as_wanted(spec, over, bundle, agent, now, complete=trained(spec, store, over))
     # With that record, since a reopened deployment gets a new TPU and ignores the old one's end.
     world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)
     record = update_record(wanted, world)
     plan = whole_plan(spec, load_catalog().accelerator(spec.tpu.type), world, record)
-    return plan, world, update_record(known, world)
+    return NextUp(plan, world, update_record(known, world), replace(world, heartbeats=reports))
 
 
-def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan, World]:
-    """Return what `up` would do now as a plan to approve. Raise TransientError as `sights_of` does."""
-    spec = session.spec
-    plan, world, record = foresee_up(session, bundle, agent)
-    observations = observations_of(world, record)
+def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, NextUp]:
+    """Return what `up` would do now as a plan to approve. Raise TransientError as `observations_of` does."""
+    spec, found = session.spec, foresee_up(session, bundle, agent)
     approved = Approved(
         deployment=spec.name,
         project=session.project,
@@ -105,10 +119,10 @@ def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Pl
         bundle=bundle,
         agent=agent,
         spec=dump(spec),
-        observations=observations,
-        changes=tuple(change.as_dict() for change in plan.changes),
+        observations=observations_of(found.world, found.record),
+        changes=tuple(change.as_dict() for change in found.plan.changes),
     )
-    return approved, plan, world
+    return approved, found
 
 
 def _digest(path: Path) -> str:

@@ -233,7 +233,7 @@ def _priced_first(
     check_place(session.choice, session.spec.name, session.project, session.folder)
     bundle, agent = build_artifacts(session, sets)
     with session.reporter:
-        expected, *_ = foresee_up(session, bundle, agent)
+        expected = foresee_up(session, bundle, agent).plan
     if goal is Goal.BUCKET_AND_VM:
         expected = replace(expected, changes=tuple(c for c in expected.changes if c.kind is not Kind.NODE))
     # Outside of the reporter's live line, which would overwrite the question.

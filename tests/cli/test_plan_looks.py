@@ -45,6 +45,14 @@ def test_after_up_the_plan_is_about_what_exists(user):
     assert user.cloud.mutations() == made
 
 
+def test_a_plan_asks_for_the_machines_once(user):
+    """What would change and the state of the deployment come from one observation."""
+    user.up()
+    before = user.cloud.model.calls["tpu.nodes.list"]
+    planned(user)
+    assert user.cloud.model.calls["tpu.nodes.list"] - before == 1
+
+
 def test_offline_forgets_what_exists(user):
     """The same as on the first day, also without a network; without the flag the network is missed."""
     first = kinds(planned(user))

@@ -59,9 +59,13 @@ class Observation:
 
 def observe_now(session: Session) -> Observation:
     """Observe once, as a pass does, and change nothing."""
-    record = session.records.current
-    world = observe(session.cloud, session.spec, record, session.blueprint.bucket, session.clock.now())
-    record = update_record(record, world)
+    record, bucket = session.records.current, session.blueprint.bucket
+    return judged(session, observe(session.cloud, session.spec, record, bucket, session.clock.now()))
+
+
+def judged(session: Session, world: World) -> Observation:
+    """Return *world* with its cost and what a pass would do about it."""
+    record = update_record(session.records.current, world)
     usd, most = session.costs(record, world.observed_at)
     return Observation(world, record, usd, most, decide(session.spec, world, record, most))
 
