@@ -78,7 +78,7 @@ def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: Lab) -> None
     last = fleet.machines["n-002", 1]
     last.until(lambda: beats(lab, 1)[3]["phase"] == "done", "the last worker's end")
     log = b"".join(lab.read(name) for name in lab.names(f"{TASK}logs/g1/w3/")).decode()
-    assert log.splitlines()[1:7] == [
+    assert [line for line in log.splitlines() if not line.startswith("--- ")][:6] == [
         "MEGASCALE_COORDINATOR_ADDRESS=10.0.0.0", "MEGASCALE_NUM_SLICES=2", "MEGASCALE_PORT=8081",
         "MEGASCALE_SLICE_ID=1", "TPU_WORKER_HOSTNAMES=10.0.0.2,10.0.1.2", "TPU_WORKER_ID=1",
     ]  # fmt: skip
@@ -91,7 +91,7 @@ def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: Lab) -> None:
     assert fleet.start("n-001").wait() == 0
     log = b"".join(lab.read(name) for name in lab.names(f"{TASK}logs/g1/w0/")).decode()
     assert [(b["worker"], b["workers"]) for b in beats(lab, 1)] == [(0, 2), (1, 2)]
-    assert "begin after 0" in log.splitlines()[1]
+    assert "begin after 0" in log
 
 
 def test_a_new_start_takes_the_living_nodes_along_and_no_other_commits(lab: Lab) -> None:

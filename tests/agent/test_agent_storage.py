@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
 from orchestrator.agent.telemetry.logs import SEGMENT, JobLog, LogShipper
+from orchestrator.contract.bucket.object_names import WAKE
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import BUCKET, Lab
@@ -315,6 +317,31 @@ def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: L
     assert lab.json(heartbeat_name(1, 0))["starts"] == 2
     reporter.report()
     assert len(lab.writes) == before + 2
+
+
+def test_who_finds_the_last_report_written_waits_for_the_call_that_follows_it(lab: Lab) -> None:
+    """The agent ends then: the thread that has written the report would end before it calls the controller."""
+    status, asked, answered = Status(settings_of(lab)), threading.Event(), threading.Event()
+    reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
+
+    def held(request: Request) -> Response | None:
+        if request.query.get("name", "").startswith(WAKE):
+            asked.set()
+            assert answered.wait(10)
+        return None
+
+    lab.fault = held
+    status.set(phase="done")
+    writes, last = (threading.Thread(target=partial(reporter.report, at_once=True)) for _ in range(2))
+    writes.start()
+    assert asked.wait(10)
+    last.start()
+    last.join(0.3)
+    assert last.is_alive()
+    answered.set()
+    last.join(10)
+    writes.join(10)
+    assert lab.json(f"{WAKE}1")["phase"] == "done"
 
 
 def test_the_first_phases_are_one_report(lab: Lab) -> None:
