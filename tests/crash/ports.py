@@ -52,7 +52,7 @@ def mutating_methods():
 
 def called_methods():
     """Return those of them that the engine calls, whatever it names the port: by name, port for port."""
-    source = "\n".join(path.read_text() for path in sorted(ENGINE.glob("*.py")))
+    source = "\n".join(path.read_text() for path in sorted(ENGINE.rglob("*.py")))
     found, fields_of = set(), {port: field for field, port in PORTS.items()}
     for name in mutating_methods():
         port, _, method = name.partition(".")
