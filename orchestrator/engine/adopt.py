@@ -106,11 +106,14 @@ def _prepare_vm(deployment: Deployment, vm: Vm) -> None:
             hint="fix that, then run this again; or give it back: tpuctl down", code="TPU-147",
         )  # fmt: skip
     scripts = deployment.blueprint.scripts("vm", deployment.records.current)
-    run_everywhere(deployment, host, _startup(scripts))
+    _start_up(deployment, host, scripts)
 
 
-def _startup(scripts: Scripts) -> RemoteScript:
-    return RemoteScript("startup", f"export TPUCTL_ROOT=$1\n{scripts.startup}")
+def _start_up(deployment: Deployment, hosts: Sequence[Host], scripts: Scripts) -> None:
+    """Run the startup script as root on every host. Raise RemoteError."""
+    # As a file: Linux refuses an argument above 128 KiB, and the script may have 256 KiB.
+    deployment.cloud.remote.put(hosts, scripts.startup.encode(), "startup", 0o700)
+    run_everywhere(deployment, hosts, remote_script("run-startup"))
 
 
 def _vm_host(deployment: Deployment, vm: Vm) -> Host:
@@ -250,5 +253,5 @@ class Adoption:
             "tpu", deployment.records.current, incarnation=number, node=node.name, zone=node.zone
         )
         hosts = _reached(deployment, lambda: node_hosts(deployment.cloud, node, world))
-        for script in (_startup(scripts), begin_script(restart=True)):
-            run_everywhere(deployment, hosts, script)
+        _start_up(deployment, hosts, scripts)
+        run_everywhere(deployment, hosts, begin_script(restart=True))

@@ -70,6 +70,8 @@ def control(stage, what, about):
     if what == "report":
         stage.cloud.tick()
         stage.machines.report()
+    elif what == "startup":
+        stage.remote.put([], about["text"].encode(), "startup", 0o700)
     elif what == "start":
         script = RemoteScript(**about["script"])
         stage.remote.run_elevated([Host(address) for address in about["addresses"]], script, 0)

@@ -110,12 +110,15 @@ class Push:
     machines: Machines
     pushes: list = field(default_factory=list)
     error: str = ""
+    startup: str = ""
 
     def push(self, hosts, bundle, digest, root):
         self.pushes.append([h.name for h in hosts])
         return [PushResult(h.name, 0 if self.error else 1000, 0.1, self.error) for h in hosts]
 
     def put(self, hosts, data, target, mode):
+        if target == "startup":
+            self.startup = data.decode()
         if target == "job.env.local":
             variables = dict(part.partition("=")[::2] for part in shlex.split(data.decode(), comments=True))
             theirs = set(self.machines.incarnations.values())
@@ -126,10 +129,11 @@ class Push:
 
     def run_elevated(self, hosts, script, deadline):
         by_address = {m.address: m.id for m in self.machines.lab.cloud.machines()}
-        prepared = re.search(r"^TPUCTL_INCARNATION='(\d+)'", script.text, re.MULTILINE)
+        text = self.startup if script.name == "run-startup" else ""
+        prepared = re.search(r"^TPUCTL_INCARNATION='(\d+)'", text, re.MULTILINE)
         for host in hosts:
             machine = by_address[host.address]
-            adopting = "TPUCTL_ROLE='vm'" in script.text or script.name in {"check-vm", "release"}
+            adopting = "TPUCTL_ROLE='vm'" in text or script.name in {"check-vm", "release"}
             if machine.startswith("vm-") and adopting:
                 continue  # A VM without the job is looked at, prepared or given back.
             if prepared:

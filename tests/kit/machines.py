@@ -212,7 +212,7 @@ class Ssh:
     broken = staticmethod(lambda machine_id: "")
 
     def __init__(self, cloud):
-        self.cloud, self._pushed = cloud, {}
+        self.cloud, self._pushed, self._startup = cloud, {}, {}
 
     def push(self, hosts, bundle, digest, root):
         self._step("ssh push")
@@ -224,6 +224,8 @@ class Ssh:
             self._reach(host)
             if target == "job.env.local":
                 self._pushed[host.name] = settings_in(data.decode())
+            if target == "startup":
+                self._startup[host.name] = settings_in(data.decode())
             if target == "slurm/settings" and self.cloud.queue is not None:
                 self.cloud.queue.settings(data.decode())
             if target.startswith("slurm/"):
@@ -243,7 +245,8 @@ class Ssh:
             if script.name == "release":
                 self.cloud.machines.end(worker)
                 continue
-            fresh = {**worker.env, **self._pushed.get(host.name, {}), **settings_in(script.text)}
+            adopted = self._startup[host.name] if script.name == "run-startup" else {}
+            fresh = {**worker.env, **self._pushed.get(host.name, {}), **adopted}
             if fresh.get("TPUCTL_RUNS_JOB") != "1":
                 worker.env = fresh
                 continue

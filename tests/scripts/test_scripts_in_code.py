@@ -71,6 +71,12 @@ def test_every_script_over_ssh_is_used_by_its_name():
     assert [name for name in REMOTE if f'"{name}"' not in code and f'"remote/{name}.sh"' not in code] == []
 
 
+def test_no_code_makes_the_text_of_a_script():
+    """Each is a file of templates/remote/, into which nothing is filled."""
+    paths = (path for path in PACKAGE.rglob("*.py") if "RemoteScript(" in path.read_text())
+    assert [path.relative_to(PACKAGE).as_posix() for path in paths] == ["scripts/shipped.py"]
+
+
 def test_values_become_shell_in_one_place():
     """Whoever needs a script with values passes arguments to a file of templates/remote/."""
     rooms = ("domain", "google", "ssh", "engine", "app")

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.errors import RemoteError
+from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh import upload
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.remote import Ssh
@@ -173,6 +174,14 @@ def test_an_elevated_script_gets_the_machine_folder(any_machine, ssh):
     """Its `$1` is the folder that the machine names."""
     (result,) = ssh.run_elevated([any_machine.host], RemoteScript("probe", 'cd "$1" && pwd'), 20)
     assert (result.exit_code, result.stdout) == (0, f"{any_machine.root}\n")
+
+
+def test_a_startup_script_above_the_limit_of_an_argument_runs_with_the_folder(any_machine, ssh):
+    """An adopted machine runs it over SSH; a boot gets it as metadata, which may have 256 KiB."""
+    text = "#!/bin/bash\n" + f"# {'x' * 100}\n" * 2000 + 'echo "$TPUCTL_ROOT"\nexit 7\n'
+    ssh.put([any_machine.host], text.encode(), "startup", 0o700)
+    (result,) = ssh.run_elevated([any_machine.host], remote_script("run-startup"), 20)
+    assert (result.exit_code, result.stdout) == (7, f"{any_machine.root}\n"), result.stderr
 
 
 def test_a_login_without_rights_uses_sudo(machine, ssh, bundle_of, tmp_path):
