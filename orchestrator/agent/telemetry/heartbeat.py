@@ -172,8 +172,8 @@ class HeartbeatWriter:
                 changes, body = self._status.changes, self._status.body()
                 self._bucket.write(self._name, _text(body).encode(), seconds=bound)
                 self._last, self._reported_at, self._reported = time.monotonic(), began, changes
-            # After the write: the controller that this wakes must find the new heartbeat. Under the lock: a thread that
-            # finds the last report written ends the agent, and with it this thread before its call.
+            # After the write: the controller that this wakes must find the new heartbeat. Under the lock: a
+            # thread that finds the last report written ends the agent, and with it this thread before its call.
             self._wake.write_if_urgent(body, bound)
 
     def _gathers(self) -> float:
