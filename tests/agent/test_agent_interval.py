@@ -23,7 +23,7 @@ from orchestrator.contract.interval import (
 )
 from orchestrator.domain.machines.capacity import after_grant, after_loss
 from orchestrator.engine.records.capacity_memory import encoded
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import Lab, lines_of_the_job
 
 HOUR = 3600.0
 DAYS = 3 * 86400.0
@@ -184,7 +184,7 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> Non
     )  # fmt: skip
     began = time.monotonic()
     machine.run_to_end()
-    first, later, given = (float(word) for word in lab.log(6).splitlines()[-2].split())
+    first, later, given = (float(word) for word in lines_of_the_job(lab.log(6))[-1].split())
     lives, zone = [*[Life(300.0, lost=True)] * 3, Life(300.0, lost=False)], ZoneLives(1200.0, 4)
     # Its own life counts as well: on a busy computer it takes a minute.
     longest = [*lives, running(time.monotonic() - began)]

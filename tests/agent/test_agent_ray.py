@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import Lab, lines_of_the_job
 from tests.agent.test_agent_share import TASK, Fleet, beats
 
 
@@ -27,8 +27,8 @@ def test_all_workers_of_all_slices_start_ray_with_worker_0_of_the_first_as_its_h
     fleet.machines["n-002", 1].until(lambda: beats(lab, 1)[3]["phase"] == "done", "the last worker's end")
     for worker in range(4):
         names = lab.names(f"{TASK}logs/g1/w{worker}/")
-        lines = b"".join(lab.read(name) for name in names).decode().splitlines()
-        assert lines[1] == (
+        lines = lines_of_the_job(b"".join(lab.read(name) for name in names).decode())
+        assert lines[0] == (
             "ray symmetric-run --address 10.0.0.0:6379 --min-nodes 4 -- python3 train.py, slice by metadata"
         )
         assert ("trained" in lines) == (worker == 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.agent.fleet.share import SHARE
 from orchestrator.agent.fleet.task import AGAIN
 from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, STARTS, SUBMISSIONS
-from tests.agent.agent_lab import Lab, Machine, is_alive
+from tests.agent.agent_lab import Lab, Machine, is_alive, lines_of_the_job
 
 JOB, TASK = "jobs/wide/", "jobs/wide/tasks/0/"
 MEGASCALE = "env | grep -E '^(MEGASCALE_|TPU_WORKER_)' | sort; "
@@ -78,7 +78,7 @@ def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: Lab) -> None
     last = fleet.machines["n-002", 1]
     last.until(lambda: beats(lab, 1)[3]["phase"] == "done", "the last worker's end")
     log = b"".join(lab.read(name) for name in lab.names(f"{TASK}logs/g1/w3/")).decode()
-    assert [line for line in log.splitlines() if not line.startswith("--- ")][:6] == [
+    assert lines_of_the_job(log)[:6] == [
         "MEGASCALE_COORDINATOR_ADDRESS=10.0.0.0", "MEGASCALE_NUM_SLICES=2", "MEGASCALE_PORT=8081",
         "MEGASCALE_SLICE_ID=1", "TPU_WORKER_HOSTNAMES=10.0.0.2,10.0.1.2", "TPU_WORKER_ID=1",
     ]  # fmt: skip

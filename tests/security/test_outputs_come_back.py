@@ -46,7 +46,7 @@ class Bucket:
 def bring(bucket, folder):
     """Start the machine that follows; return the files below *folder*."""
     job = SimpleNamespace(incarnation=2, worker=0, workers=1, bundle="b", settings_digest="s")
-    log = SimpleNamespace(line=lambda _: None)
+    log = SimpleNamespace(say=lambda _: None)
     local = SimpleNamespace(folder=folder)
     restore_outputs(SimpleNamespace(local=local, settings=job, bucket=bucket, log=log))
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
