@@ -181,7 +181,7 @@ def stop_seconds(spec: Spec) -> float:
     return max(STOP_SECONDS, (spec.job.grace or 0) + 20)
 
 
-def quote(value: object) -> str:
+def bash_word(value: object) -> str:
     """
     Return *value* as one word for bash, always in single quotes.
 
@@ -304,7 +304,7 @@ def _environment() -> "SandboxedEnvironment":
         # A misspelt name fails here; otherwise it becomes an empty word in a script that runs as root.
         undefined=StrictUndefined,
         # Quoting is the default, so that a template cannot forget it.
-        finalize=lambda value: value if isinstance(value, _Raw) else quote(value),
+        finalize=lambda value: value if isinstance(value, _Raw) else bash_word(value),
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,

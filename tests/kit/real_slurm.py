@@ -15,7 +15,7 @@ from pathlib import Path
 from orchestrator.domain.ports import RunResult
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.engine.fleet.slurm import FOLDER
-from orchestrator.scripts.render import quote
+from orchestrator.scripts.render import bash_word
 from orchestrator.scripts.shipped import shipped
 from tests.kit.waiting import until
 
@@ -31,7 +31,7 @@ def settings(nodes: int, port: int) -> str:
         "FLEET_DATABASE": "", "FLEET_NAME": FLEET, "FLEET_NODES": nodes, "FLEET_HEAD": "127.0.0.1",
         "FLEET_PORT": port, "FLEET_ENGINE": ENGINE, "FLEET_ZONES": "europe-west4-b",
     }  # fmt: skip
-    return "".join(f"{key}={quote(value)}\n" for key, value in values.items())
+    return "".join(f"{key}={bash_word(value)}\n" for key, value in values.items())
 
 
 def free_ports(count: int) -> int:

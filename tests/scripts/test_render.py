@@ -18,9 +18,9 @@ from orchestrator.scripts.render import (
     RAW_NAMES,
     _check_raw,
     _environment,
+    bash_word,
     loop_script,
     machine_scripts,
-    quote,
     stop_seconds,
 )
 from orchestrator.scripts.shipped import begin_script
@@ -171,10 +171,10 @@ def test_what_cannot_reach_the_machine_is_refused(job, where, why):
     assert caught.value.hint
 
 
-def test_quote_refuses_nul():
+def test_bash_word_refuses_nul():
     """The quoting itself is the last line of defence."""
     with pytest.raises(UsageError):
-        quote("\0")
+        bash_word("\0")
 
 
 def test_raw_is_for_allowed_names_only():

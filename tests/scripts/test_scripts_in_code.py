@@ -1,6 +1,7 @@
 """The scripts that nothing is filled into: those that run over SSH, and those that stand in the code."""
 
 import ast
+import re
 import shlex
 import subprocess
 import sys
@@ -42,9 +43,31 @@ QUOTING = {
     "ssh/client_config.py": "OpenSSH's settings on this computer",
     "app/machines/workers.py": "the words of the user's own command",
     "app/init.py": "the command in a new deployment file",
-    "engine/publish/receivers.py": "reads the user's program for notifications",
+    "engine/fleet/slurm.py": "a file of settings that slurm.sh sources",
+    "scripts/render.py": "the values of templates, and `bash_word` itself",
+    "scripts/exports/job_script.py": "variables of the exported job script",
+    "scripts/exports/jobset.py": "commands that the user is shown",
+    "scripts/exports/ray.py": "commands that the user is shown",
+    "scripts/exports/skypilot.py": "commands that the user is shown, and variables of the task",
+    "agent/layout.py": "the words of a program that starts the agent; the agent has no templates",
+    "contract/secrets/secret_forms.py": "the forms in which a secret may show, to be found",
+    "emulator/machines/start_module.py": "the words of a machine's own program",
+    "emulator/machines/services.py": "the environment of a machine",
+    "emulator/machines/script_runner.py": "the path of the script that a machine runs",
+    "emulator/machines/apt_standin.py": "answers that apt-config gives to be evaluated",
+    "cli/views/init.py": "a command that the user is shown",
+    "cli/views/verdict.py": "commands that the user is shown",
+    "cli/views/local.py": "the output of `local env`, for `eval`",
 }
-"""The only files between the decisions and the machines that quote for a shell, and what."""
+"""The only files that quote for a shell, and what."""
+READING = {
+    "advice/preflight/findings.py": "the user's setup",
+    "agent/machine/apt.py": "the answer of apt-config",
+    "config/others/scripts.py": "scripts of other tools",
+    "config/rules/notify.py": "the user's program for notifications",
+    "engine/publish/receivers.py": "the user's program for notifications",
+}
+"""The files that only take such text apart, and whose."""
 STARTED = "import sys; print(*map(ascii, sys.argv[1:]))"
 
 
@@ -79,10 +102,12 @@ def test_no_code_makes_the_text_of_a_script():
 
 def test_values_become_shell_in_one_place():
     """Whoever needs a script with values passes arguments to a file of templates/remote/."""
-    rooms = ("domain", "google", "ssh", "engine", "app")
-    paths = (path for room in rooms for path in (PACKAGE / room).rglob("*.py"))
-    found = {path.relative_to(PACKAGE).as_posix() for path in paths if "shlex" in path.read_text()}
-    assert found == set(QUOTING)
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"\bshlex\b|\bbash_word\b", path.read_text())
+    }
+    assert found == QUOTING.keys() | READING.keys()
 
 
 @pytest.mark.parametrize("way", ["elevated", "as the login"])

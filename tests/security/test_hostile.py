@@ -30,9 +30,9 @@ from orchestrator.scripts.render import (
     _checkpoint_place,
     _environment,
     _values,
+    bash_word,
     loop_script,
     machine_scripts,
-    quote,
     render,
 )
 from tests.scripts.render_kit import make_spec, make_target
@@ -116,9 +116,9 @@ def test_every_variable_of_every_template_is_one_quoted_word():
             for field in ("job_env", "shutdown", "run_job", "start_job", "cron"):
                 expected = (
                     getattr(other, field)
-                    .replace(quote(plain), quote(text))
+                    .replace(bash_word(plain), bash_word(text))
                     .replace(job_digest(calm), job_digest(spec))
-                    .replace(quote(f"gs://{plain}/tensorboard"), quote(f"gs://{text}/tensorboard"))
+                    .replace(bash_word(f"gs://{plain}/tensorboard"), bash_word(f"gs://{text}/tensorboard"))
                 )
                 assert getattr(one, field) == expected
                 count += 1
@@ -128,7 +128,7 @@ def test_every_variable_of_every_template_is_one_quoted_word():
         calm_loop = loop_script(
             fleet=0, wheel=plain, lock=plain, cloud=plain, project=plain, deployment=plain, ssh_port=22
         )
-        assert done == calm_loop.replace(quote(plain), quote(text))
+        assert done == calm_loop.replace(bash_word(plain), bash_word(text))
     assert count >= 300
 
 

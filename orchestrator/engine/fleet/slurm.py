@@ -12,7 +12,7 @@ from orchestrator.planning.fleet.deployments import After, Controller, Queued, S
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.planning.fleet.size import SlurmNode
 from orchestrator.planning.fleet.team import Team, accounts
-from orchestrator.scripts.render import quote
+from orchestrator.scripts.render import bash_word
 from orchestrator.scripts.shipped import remote_script
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Slurm:
             "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": controller.address,
             "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.archive, "FLEET_ZONES": ",".join(zones),
         }  # fmt: skip
-        text = "".join(f"{key}={quote(value)}\n" for key, value in settings.items())
+        text = "".join(f"{key}={bash_word(value)}\n" for key, value in settings.items())
         self._put(text.encode(), f"{FOLDER}/settings")
         self._run("head", seconds=FETCH_SECONDS)
 

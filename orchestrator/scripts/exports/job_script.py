@@ -8,7 +8,7 @@ from typing import Literal
 
 from orchestrator.contract.job_variables import NAME_IN_VALUE, VARIABLES
 from orchestrator.domain.spec import Spec
-from orchestrator.scripts.render import check_environment, quote, render
+from orchestrator.scripts.render import bash_word, check_environment, render
 
 GRACE = 20
 """Seconds for a last save, if `job.grace` is not set."""
@@ -41,10 +41,10 @@ def word(text: str) -> str:
     for one in NAME_IN_VALUE.finditer(text):
         name = one[2] or one[3]
         literal = "$" if one[1] else None if name in VARIABLES else one[0]
-        found += quote(text[at : one.start()] + (literal or ""))
+        found += bash_word(text[at : one.start()] + (literal or ""))
         found += f'"${name}"' if literal is None else ""
         at = one.end()
-    return re.sub(r"''(?=.)", "", found + quote(text[at:])) if found else quote(text)
+    return re.sub(r"''(?=.)", "", found + bash_word(text[at:])) if found else bash_word(text)
 
 
 def variables(spec: Spec, host: JobHost) -> dict[str, str]:
@@ -52,14 +52,15 @@ def variables(spec: Spec, host: JobHost) -> dict[str, str]:
     check_environment(spec)
     saving = spec.job.checkpoint
     return {
-        "TPUCTL_DEPLOYMENT": quote(spec.name), "TPUCTL_PROJECT": quote(host.project),
-        "TPUCTL_BUCKET": quote(host.bucket), "TPUCTL_ROLE": "tpu", "PJRT_DEVICE": "TPU", "PYTHONUNBUFFERED": "1",
-        "TPUCTL_WORKER_ID": host.worker, "TPUCTL_WORKERS": str(host.workers), "TPUCTL_DATA_DIR": '"$PWD"',
+        "TPUCTL_DEPLOYMENT": bash_word(spec.name), "TPUCTL_PROJECT": bash_word(host.project),
+        "TPUCTL_BUCKET": bash_word(host.bucket), "TPUCTL_ROLE": "tpu", "PJRT_DEVICE": "TPU",
+        "PYTHONUNBUFFERED": "1", "TPUCTL_WORKER_ID": host.worker, "TPUCTL_WORKERS": str(host.workers),
+        "TPUCTL_DATA_DIR": '"$PWD"',
         # Nothing verifies checkpoints on these systems; the job finds its newest one by itself.
         "TPUCTL_RESUME": "", "TPUCTL_RESUME_STEP": "",
         "TPUCTL_CHECKPOINT_DIR": _checkpoints(spec, host),
         "TPUCTL_CHECKPOINT_FORMAT": saving.format, "TPUCTL_CHECKPOINT_KEEP": str(saving.keep),
-        "TPUCTL_CHECKPOINT_MARKER": quote(saving.marker),
+        "TPUCTL_CHECKPOINT_MARKER": bash_word(saving.marker),
         "TPUCTL_TENSORBOARD_DIR": f"gs://{host.bucket}/tensorboard",
         "TPUCTL_TARGET_STEPS": "" if spec.job.target_steps is None else str(spec.job.target_steps),
         "TPUCTL_PROGRESS_FILE": "/tmp/tpuctl-progress.json",  # noqa: S108 - a host of the export runs this job alone
@@ -100,7 +101,7 @@ def _checkpoints(spec: Spec, host: JobHost) -> str:
     if spec.job.checkpoint.dir == "bucket":
         return f"gs://{host.bucket}/checkpoints"
     if spec.job.checkpoint.dir.startswith("/"):
-        return quote(spec.job.checkpoint.dir)
+        return bash_word(spec.job.checkpoint.dir)
     return _folder(host)
 
 

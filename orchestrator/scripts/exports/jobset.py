@@ -7,7 +7,6 @@ a cluster.
 """
 
 import re
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +24,7 @@ from orchestrator.scripts.exports.job_script import (
     variables,
 )
 from orchestrator.scripts.exports.yaml_document import document
+from orchestrator.scripts.render import bash_word
 
 _EXAMPLE = "The image is that of JobSet's example for TPUs: name yours as job.image. "
 # Documentation of the FUSE driver: pods on the host network need further settings to mount buckets.
@@ -111,7 +111,7 @@ def jobset_steps(
     # The driver needs uniform bucket-level access for writing.
     make = f"gcloud storage buckets create {bucket} --project={project} --location={home_region(spec)}"
     code = f"gcloud storage cp code/{digest}.tar.gz {bucket}/code/"
-    data = [f"gcloud storage cp --recursive {shlex.quote(source)} {bucket}/data/{shlex.quote(place)}"
+    data = [f"gcloud storage cp --recursive {bash_word(source)} {bucket}/data/{bash_word(place)}"
             for place, source in spec.job.data.items() if "://" not in source]  # fmt: skip
     yield (
         "The bucket, the code in it (after each change: a new export), and the data that tpuctl.yaml names:",

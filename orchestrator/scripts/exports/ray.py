@@ -4,7 +4,6 @@ Export a job for an existing Ray cluster: `runtime_env.yaml`, `submit.sh` and a 
 Source: the code of Ray 2.60, which marks all of `ray.util.tpu` as alpha. Tried on hosts without TPUs.
 """
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from orchestrator.scripts.exports.job_script import (
     variables,
 )
 from orchestrator.scripts.exports.yaml_document import document
-from orchestrator.scripts.render import render
+from orchestrator.scripts.render import bash_word, render
 
 _MODULE = "tpuctl_job"
 
@@ -73,9 +72,9 @@ def ray_steps(spec: Spec, project: str, folder: Path) -> Iterator[tuple[str, str
     )
     bucket = f"gs://{own_bucket(spec, project, 'ray')} --project={project} --location={home_region(spec)}"
     yield "The bucket:", f"gcloud storage buckets create {bucket}"
-    copies = [f"gcloud storage cp --recursive {shlex.quote(source)} SHARED/data/{shlex.quote(place)}"
+    copies = [f"gcloud storage cp --recursive {bash_word(source)} SHARED/data/{bash_word(place)}"
               for place, source in spec.job.data.items()]  # fmt: skip
     if copies:
         yield "The data, into a folder SHARED that all hosts of the cluster see:", "\n".join(copies)
     shared = "SHARED=/FOLDER/ALL/HOSTS/SEE " if _needs_shared(spec) else ""
-    yield "Go:", f"{shared}{shlex.quote(str(folder / 'submit.sh'))}"
+    yield "Go:", f"{shared}{bash_word(str(folder / 'submit.sh'))}"

@@ -15,7 +15,7 @@ from orchestrator.domain.source.secret_refs import job_secrets
 from orchestrator.domain.spec import Spec
 from orchestrator.scripts.exports.job_script import JobHost, job_script, own_bucket, variables
 from orchestrator.scripts.exports.yaml_document import document
-from orchestrator.scripts.render import quote
+from orchestrator.scripts.render import bash_word
 
 
 def skypilot_files(spec: Spec, project: str, workers: int) -> dict[str, str]:
@@ -36,14 +36,14 @@ def skypilot_steps(spec: Spec, source: Path, folder: Path) -> Iterator[tuple[str
     """Yield the steps, each with its commands."""
     secrets = job_secrets(spec)
     launch = " ".join(
-        ("sky jobs launch", *(f"--secret {name}" for name in secrets), shlex.quote(str(folder / "task.yaml")))
+        ("sky jobs launch", *(f"--secret {name}" for name in secrets), bash_word(str(folder / "task.yaml")))
     )
     yield (
         "SkyPilot with Google Cloud, in an environment of its own:",
         "pip install 'skypilot[gcp]'\nsky check gcp",
     )
     if (source / ".tpuctlignore").is_file():
-        ignored = shlex.quote(str(source / ".tpuctlignore"))
+        ignored = bash_word(str(source / ".tpuctlignore"))
         yield "It reads one file of what is not to be sent:", f"cat {ignored} .gitignore >.skyignore"
     if secrets:
         # In the environment: a command line is visible to all users of the computer.
@@ -61,7 +61,7 @@ def _task(spec: Spec, host: JobHost) -> dict[str, Any]:
     if host.workers == 1 and spec.job.checkpoint.dir != "bucket":
         # Mount the bucket at the checkpoint folder itself, so that the job's command needs no preamble.
         mount = spec.job.checkpoint.dir if spec.job.checkpoint.dir.startswith("/") else f"{mount}/checkpoints"
-        words, links = {**words, "TPUCTL_WORKER_ID": "0", "TPUCTL_CHECKPOINT_DIR": quote(mount)}, False
+        words, links = {**words, "TPUCTL_WORKER_ID": "0", "TPUCTL_CHECKPOINT_DIR": bash_word(mount)}, False
     # SkyPilot's envs are the same on each host and cannot refer to other variables.
     own = {name: text for name, text in words.items() if "$" in text}
     task = {
