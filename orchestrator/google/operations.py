@@ -69,7 +69,7 @@ def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> Op
             operation, translate_status(error.code, error.message, error.details, what=described(operation))
         )
 
-    return _polled(operation, read)
+    return _read_translated(operation, read)
 
 
 def poll_compute(
@@ -84,7 +84,7 @@ def poll_compute(
             return failed(operation, error)
         return OperationResult(operation, done=answer.status is type(answer).Status.DONE)
 
-    return _polled(operation, read)
+    return _read_translated(operation, read)
 
 
 def compute_error(answer: Any, what: str) -> TpuctlError | None:
@@ -111,15 +111,15 @@ def epoch(text: str) -> float:
         return 0.0
 
 
-def _polled(operation: Operation, read: Callable[[], OperationResult]) -> OperationResult:
+def _read_translated(operation: Operation, read: Callable[[], OperationResult]) -> OperationResult:
     def translating() -> OperationResult:
         with translated(f"poll operation '{described(operation)}'"):
             return read()
 
-    return polled(operation, translating)
+    return read_once(operation, translating)
 
 
-def polled(operation: Operation, read: Callable[[], OperationResult]) -> OperationResult:
+def read_once(operation: Operation, read: Callable[[], OperationResult]) -> OperationResult:
     """
     Call *read*; without an answer the operation counts as not done.
 

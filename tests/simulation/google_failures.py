@@ -87,8 +87,8 @@ def _asked_once(self, item, ask=Deletion._delete):
         ask(self, item)
 
 
-def _forgotten_is_failed(operation, look, polled=operations.polled):
-    result = polled(operation, look)
+def _forgotten_is_failed(operation, look, read_once=operations.read_once):
+    result = read_once(operation, look)
     return replace(result, retry=Retry.UNKNOWN, forgotten=False) if result.forgotten else result
 
 
@@ -220,6 +220,6 @@ GOOGLE_FAILURES = {
         ((storage, "GRANT_SETTLES", float("-inf")),),
         (f"{AGENT}agent_storage.py::test_a_refusal_may_pass_while_the_account_s_role_is_new",)),
     "U32 a forgotten operation has not failed": Switch(
-        ((operations, "polled", _forgotten_is_failed),),
+        ((operations, "read_once", _forgotten_is_failed),),
         ("tests/engine/test_unknown.py::test_a_create_whose_operation_is_forgotten_is_not_a_failed_one",)),
 }  # fmt: skip
