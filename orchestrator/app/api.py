@@ -209,7 +209,7 @@ class TpuFleet(_OfFile):
 
     def results(self, job: str) -> list[dict[str, Any]]:
         """Return the rows of `tpuctl fleet results --json`: parameters, state, cost, and what tasks have left."""
-        return [dict(row) for row in results(self._choice, job, self._reporter)[0].rows]
+        return [dict(row) for row in results(self._choice, job, self._reporter).rows]
 
     def is_over(self, job: str) -> bool:
         """Say whether every task of a job has ended, whatever its end, or was cancelled."""

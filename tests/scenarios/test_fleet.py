@@ -316,3 +316,25 @@ def test_a_fleet_that_is_not_up_says_so(owner):
     for words in (("queue",), ("report",), ("cost",)):
         said = owner.run("fleet", *words)
         assert (said.code, "run: tpuctl fleet up" in said.err) == (1, True), (words, said.err)
+
+
+@pytest.mark.parametrize(
+    ("into", "output", "file"),
+    [("r.csv", (), "r.csv"), ("r.csv", ("--output", "mine.csv"), "mine.csv"), ("", (), None)],
+)
+def test_results_are_written_where_the_job_or_the_user_says(
+    cloud, owner, tmp_path, monkeypatch, into, output, file
+):
+    """Without either no file is written; the table that is shown and the file have the same tasks."""
+    owner.up("--yes")
+    collect = {"files": ["metrics.json"], **({"into": into} if into else {})}
+    owner.fleet("submit", str(owner.job_file("sweep", 3, 60, collect=collect)))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    shown = owner.fleet("fleet", "results", "sweep", *output, "--json")
+    made = list(here.iterdir())
+    assert (shown["file"], [path.name for path in made]) == (file, [file] if file else [])
+    for path in made:
+        head, *lines = path.read_text().splitlines()
+        assert (head.split(",")[0], len(lines)) == (shown["columns"][0], len(shown["rows"])) == ("task", 3)

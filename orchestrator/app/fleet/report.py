@@ -17,7 +17,28 @@ MOST_TABLES = 10
 """Jobs whose results the report shows, the newest ones."""
 
 
-def results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable, str]:
+def results(choice: Choice, name: str, reporter: Reporter) -> ResultsTable:
+    """Return the table of one job's results."""
+    return _results(choice, name, reporter)[0]
+
+
+def write_results(
+    choice: Choice, name: str, output: Path | None, reporter: Reporter
+) -> tuple[ResultsTable, Path | None]:
+    """
+    Write the table of one job's results as CSV to *output*; return it and the path.
+
+    Without *output* it goes to the file that the job's settings name; if they name none, nothing is written
+    and the path is None.
+    """
+    found, into = _results(choice, name, reporter)
+    path = output or (Path(into) if into else None)
+    if path is not None:
+        write_private(path, found.csv().encode())
+    return found, path
+
+
+def _results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable, str]:
     """Return the table of one job's results, and the file for it in the job's settings ("" if none)."""
     accounts = Accounts(choice, reporter)
     submission = submitted_job(accounts.fleet.head.store, name)

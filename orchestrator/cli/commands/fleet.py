@@ -191,15 +191,11 @@ def results(choice: Choice, output: Path | None, job: str) -> None:
 
     A task leaves the values of the files that `collect.files` of the job's file names.
     """
-    from orchestrator.app.fleet.report import results as found_results
+    from orchestrator.app.fleet.report import write_results
     from orchestrator.cli.views import fleet_account as view
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.engine.records.atomic_files import write_private
 
-    found, into = found_results(choice, job, EventPrinter())
-    path = output or (Path(into) if into else None)
-    if path is not None:
-        write_private(path, found.csv().encode())
+    found, path = write_results(choice, job, output, EventPrinter())
     view.show_results(found, path, as_json=choice.as_json)
 
 
