@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.agent.fleet.share import SHARE
 from orchestrator.agent.fleet.task import AGAIN
 from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, STARTS, SUBMISSIONS
+from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import Lab, Machine, is_alive, lines_of_the_job
 
 JOB, TASK = "jobs/wide/", "jobs/wide/tasks/0/"
@@ -82,6 +83,25 @@ def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: Lab) -> None
         "MEGASCALE_COORDINATOR_ADDRESS=10.0.0.0", "MEGASCALE_NUM_SLICES=2", "MEGASCALE_PORT=8081",
         "MEGASCALE_SLICE_ID=1", "TPU_WORKER_HOSTNAMES=10.0.0.2,10.0.1.2", "TPU_WORKER_ID=1",
     ]  # fmt: skip
+
+
+def test_a_worker_that_is_done_does_not_run_again_while_worker_0_has_not_reported_its_end(lab: Lab) -> None:
+    """It would boot for a task that is over, and commit again what is committed."""
+    fleet = Fleet(lab)
+    fleet.node("n-001")
+    looks = 0
+
+    def held(request: Request) -> Response | None:
+        nonlocal looks
+        ended = bool(beats(lab, 1)[1:]) and beats(lab, 1)[1]["phase"] == "done"
+        looks += ended and request.method == "GET" and "n-001" in request.path
+        mine = request.query.get("name") == f"{TASK}.tpuctl/heartbeat/1/0"
+        return Response(503) if mine and b'"phase": "done"' in request.body and looks < 6 else None
+
+    lab.fault = held
+    assert fleet.start("n-001").wait() == 0
+    assert looks >= 6
+    assert [b["phase"] for b in beats(lab, 1)] == ["done", "done"]
 
 
 def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: Lab) -> None:

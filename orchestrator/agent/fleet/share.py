@@ -199,20 +199,22 @@ def follow(environ: Mapping[str, str]) -> int:
     """Run this machine's share of each task of its node. Never returns."""
     settings = read_settings(environ)
     worker0, own = Worker0(environ, environ["TPUCTL_PREFIX"]), int(environ.get("TPUCTL_WORKER_ID") or 0)
+    done: Optional[Share] = None
     while True:
         try:
             share, why = worker0.observe()
-            # Worker 0 of all is started by Slurm.
-            if share is not None and not why and (share.slice, own) != (0, 0):
-                _run(environ, settings, share)
+            # Worker 0 of all is started by Slurm. A share that is done is not run again: worker 0 may report
+            # its own end later than this machine.
+            if share is not None and not why and share != done and (share.slice, own) != (0, 0):
+                done = share if _run(environ, settings, share) == 0 else None
         except (AgentError, OSError) as error:
             say(f"looking for a task to follow: {error}")
         # Runs as long as the machine; a signal ends it.
         time.sleep(min(FOLLOW, settings.poll))
 
 
-def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> None:
-    """Run Slurm's script for worker 0 with the environment that Slurm gives it there."""
+def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> int:
+    """Run Slurm's script for worker 0 with the environment that Slurm gives it there; return its exit status."""
     held = bucket_of(environ, "").read(f"{SUBMISSIONS}{share.job}.json")
     stored = (json_value(held.data) or {}).get("order", {}) if held is not None else {}
     if not isinstance(stored, dict) or not isinstance(stored.get("script"), str):
@@ -221,7 +223,7 @@ def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> None:
     script = settings.layout.root / "slurm" / "spool" / "share" / "slurm_script"
     script.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(script, stored["script"])
-    subprocess.run(
+    ended = subprocess.run(
         ["bash", str(script)], check=False, stdin=subprocess.DEVNULL,
         # A session of its own: a task survives a restart of this node's agent, as one started by Slurm does.
         start_new_session=True,
@@ -231,3 +233,4 @@ def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> None:
             NODE_FOLDER: environ["TPUCTL_PREFIX"],
         },
     )  # fmt: skip
+    return ended.returncode
