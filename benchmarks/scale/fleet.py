@@ -102,7 +102,7 @@ class Fleet:
         records.current = records._saved = _record(ZONES[number % len(ZONES)])  # noqa: SLF001
         lease = Lease(cloud.store, self.clock, Holder(spec.name, "a", "watch", NOW))
         deployment = Deployment(
-            spec, cloud, Blueprint(spec, account, "ssh-ed25519 A"), self._folder, records,
+            spec, cloud, Blueprint(spec, account, lambda: "ssh-ed25519 A"), self._folder, records,
             Journal(folder / "journal.jsonl", cloud.store, self.clock), lease, self.clock, lambda _: None,
             lambda record, at: spent(spec, self._catalog, record, at).known_usd,
         )  # fmt: skip

@@ -158,7 +158,7 @@ def _sent(path: Path, spec: Spec, sets: tuple[DataSet, ...], shown: Preview) -> 
 
 def _first_scripts(spec: Spec, project: str, bundle: str, agent: str) -> dict[str, str]:
     """Return the scripts of the first incarnation's machines by name."""
-    blueprint = Blueprint(spec, CloudAccount(project, ""), "")
+    blueprint = Blueprint(spec, CloudAccount(project, ""), str)
     record = Record(
         node=NodeRecord(incarnation=1, zone=spec.tpu.zones[0]), job=JobRecord(bundle=bundle, agent=agent)
     )

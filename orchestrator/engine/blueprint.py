@@ -1,5 +1,6 @@
 """Describe the bucket, VM and node to create, from the spec and the record."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from orchestrator.config.shipped_catalog import load_catalog
@@ -28,7 +29,13 @@ class Blueprint:
 
     spec: Spec
     account: CloudAccount
-    public_key: str
+    key_line: Callable[[], str]
+    """Return the line for the machines' `ssh-keys` metadata; it makes the key, so only a machine asks for it."""
+
+    @property
+    def public_key(self) -> str:
+        """Return the line for the machines' `ssh-keys` metadata."""
+        return self.key_line()
 
     @property
     def bucket(self) -> str:

@@ -33,6 +33,7 @@ class Ssh:
         # fabric and paramiko take 0.3 s, and most commands reach no machine.
         from orchestrator.ssh.connection import Connection
 
+        self.settings.make_key()
         return Connection(host, self.settings, deadline)
 
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str = "") -> list[PushResult]:

@@ -15,7 +15,8 @@ class SshSettings:
     *root* is the machine folder (TPUCTL_ROOT on the machine overrides it), *known_hosts* the folder of stored
     host keys, *stall* the longest silence of a connection, *parallel* the number of hosts at a time, *source*
     the local address that connections start from ("": the system's choice), *jumps* the shared connections to
-    jump hosts. *warn* gets warnings for the user.
+    jump hosts. *warn* gets warnings for the user. *make_key* is called before each connection, for a key that is
+    made when it is first needed.
     """
 
     user: str
@@ -29,3 +30,4 @@ class SshSettings:
     source: str = ""
     jumps: Jumps = field(default_factory=Jumps, repr=False, compare=False)
     warn: Callable[[str], None] = field(default=lambda _: None, repr=False, compare=False)
+    make_key: Callable[[], object] = field(default=lambda: None, repr=False, compare=False)

@@ -2,7 +2,12 @@
 
 import json
 import os
+import pty
+import re
+import subprocess
+import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -12,7 +17,7 @@ from orchestrator.app.this_computer.login_here import gcloud_settings
 from orchestrator.cli.views.doctor import EMULATED, show
 from orchestrator.domain.observation import Present, Unknown
 from orchestrator.errors import Retry
-from tests.cli.cli_kit import document, here
+from tests.cli.cli_kit import document, environment, here
 
 FILE = """\
 name: mine
@@ -209,3 +214,21 @@ def test_the_local_cloud_says_nothing_of_the_own_account(unbilled, title, capsys
     show(found, (), as_json=False, unbilled=unbilled)
     out = capsys.readouterr().out
     assert title in (" ".join(out.split()) if unbilled else out)
+
+
+def test_on_a_terminal_it_names_the_encoding_of_the_terminal(folder, tmp_path):
+    """The live line, which replaces the output stream while the checks run, is not taken for the terminal."""
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "orchestrator", "doctor"]
+    with subprocess.Popen(
+        words, env=environment(TERM="xterm", LC_ALL="C.UTF-8", TPUCTL_STATE_DIR=str(tmp_path / "state")),
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+    ):  # fmt: skip
+        os.close(theirs)
+        text = ""
+        with suppress(OSError):
+            while part := os.read(ours, 65536):
+                text += part.decode()
+    os.close(ours)
+    assert re.search(r"locale\W[^\n]*utf-8", text)
+    assert "bars are drawn in ASCII" not in text

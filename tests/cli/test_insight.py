@@ -119,6 +119,17 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
 
 
 @pytest.mark.e2e
+def test_who_only_looks_leaves_no_private_key(folder, start, capsys):
+    """A key belongs to a machine: it comes with the first one, and stays as it is."""
+    start()
+    for command in ("status", "cost", "explain", "checkpoints"):
+        assert here(capsys, command)[0] in (0, 2)
+        assert not [*folder.parent.rglob("id_ed25519")], command
+    assert run(capsys, "up")[0] == 0
+    assert len([*folder.parent.rglob("id_ed25519")]) == 1
+
+
+@pytest.mark.e2e
 def test_a_plan_that_cannot_be_carried_out_is_not_replaced_by_another(folder, start, capsys):
     """Without capacity in the zone of the plan, the next zone is not tried: nobody has approved it."""
     start("--stockout", "us-east5-a")

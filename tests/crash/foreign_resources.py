@@ -25,7 +25,7 @@ def foreign_things(stage):
     """Another deployment's VM, TPU and bucket in the same project and zone."""
     other = a_spec(name="other")
     cloud = stage.open(other)
-    blueprint = Blueprint(other, cloud.account, f"tpuctl:{KEY}")
+    blueprint = Blueprint(other, cloud.account, lambda: f"tpuctl:{KEY}")
     cloud.buckets.create(blueprint.new_bucket())
     cloud.vms.create(blueprint.new_vm(Record()))
     cloud.nodes.create(blueprint.new_node(Record(), ZONE, 1))
@@ -36,7 +36,7 @@ def theirs(stage):
     """Somebody has made a TPU by hand; strangers are beside it."""
     foreign_things(stage)
     cloud = stage.open(SPEC)
-    new = Blueprint(SPEC, cloud.account, f"tpuctl:{KEY}").new_node(Record(), ZONE, 1)
+    new = Blueprint(SPEC, cloud.account, lambda: f"tpuctl:{KEY}").new_node(Record(), ZONE, 1)
     cloud.nodes.create(replace(new, name=commands.THEIRS, labels={"owner": "me"}, metadata={}))
     stage.wait(60)
 
@@ -52,7 +52,7 @@ def their_vm(stage):
     """Somebody has made a VM by hand; strangers are beside it."""
     foreign_things(stage)
     cloud = stage.open(WITH_THEIR_VM)
-    new = Blueprint(WITH_THEIR_VM, cloud.account, f"tpuctl:{KEY}").new_vm(Record())
+    new = Blueprint(WITH_THEIR_VM, cloud.account, lambda: f"tpuctl:{KEY}").new_vm(Record())
     cloud.vms.create(replace(new, labels={"owner": "me"}, metadata={}))
     stage.wait(60)
 

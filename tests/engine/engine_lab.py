@@ -180,7 +180,7 @@ class Controller:
     ):
         self.lab, self.spec, self.events, self.waiting = lab, spec, [], ()
         self.cloud = lab.open(spec)
-        self.blueprint = Blueprint(spec, self.cloud.account, f"tpuctl:{KEY}")
+        self.blueprint = Blueprint(spec, self.cloud.account, lambda: f"tpuctl:{KEY}")
         self.records = RecordStore(folder / "record.json", self.cloud.store, spec.name, now=lab.clock.now)
         me = lab.holder(who, yields)
         if not beside:

@@ -52,7 +52,7 @@ def test_tpus_act_on_an_end_only_when_they_may_and_the_deployment_has_begun():
 def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
     """Its machines know the end that they were made with; the VM has Google's limit."""
     known = record(expires_at=NOW + 7200)
-    armed, plain = (Blueprint(s, CloudAccount("p", "me@p"), "key") for s in (ARMED, spec()))
+    armed, plain = (Blueprint(s, CloudAccount("p", "me@p"), lambda: "key") for s in (ARMED, spec()))
     made = armed.scripts("tpu", known, incarnation=1, node="demo-tpu-g1", zone=ZONE)
     assert f"TPUCTL_EXPIRES_AT='{NOW + 7200:.0f}'" in made.job_env
     assert "expire.lock" in made.expire_cron

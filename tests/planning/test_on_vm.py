@@ -68,7 +68,7 @@ def test_only_a_vm_for_the_loop_may_call_every_api():
     """TPU workers never may; without watch.on_vm the VM may not either."""
     assert vm_scopes(spec()) == MACHINE_SCOPES
     assert vm_scopes(LOOPED) == (CLOUD_PLATFORM,)
-    blueprint = Blueprint(replace(LOOPED, vm=VmSpec()), CloudAccount("p", "me@p"), "key")
+    blueprint = Blueprint(replace(LOOPED, vm=VmSpec()), CloudAccount("p", "me@p"), lambda: "key")
     assert blueprint.new_vm(record()).scopes == (CLOUD_PLATFORM,)
     assert blueprint.new_node(record(), node().zone, 1).scopes == MACHINE_SCOPES
 
@@ -76,7 +76,7 @@ def test_only_a_vm_for_the_loop_may_call_every_api():
 def test_the_vm_outlives_the_time_to_live_so_that_its_loop_can_end_the_deployment():
     """Google's own limit must not take the loop away before it has deleted the TPU."""
     plain, looped = (
-        Blueprint(s, CloudAccount("p", "me@p"), "key").new_vm(record()) for s in (spec(), LOOPED)
+        Blueprint(s, CloudAccount("p", "me@p"), lambda: "key").new_vm(record()) for s in (spec(), LOOPED)
     )
     assert looped.ttl - plain.ttl == LOOP_MARGIN > 0
 
@@ -131,7 +131,7 @@ def test_a_job_that_may_do_what_the_loop_may_is_named(changes, named):
 def test_a_loop_with_an_account_of_its_own_is_made_with_it():
     """The TPU keeps the other one."""
     own = replace(LOOPED, vm=VmSpec(service_account="loop@p"))
-    blueprint = Blueprint(own, CloudAccount("p", "me@p"), "key")
+    blueprint = Blueprint(own, CloudAccount("p", "me@p"), lambda: "key")
     assert blueprint.new_vm(record()).service_account == "loop@p"
     assert blueprint.new_node(record(), node().zone, 1).service_account == "me@p"
     new = blueprint.new_bucket()

@@ -94,7 +94,7 @@ def test_a_substitute_is_not_replaced_for_being_one():
 def test_the_request_and_the_bill_are_for_the_type_that_was_taken():
     """With the software of that type, at its price."""
     made = record(type=SECOND, rivals=(Candidate(2, OTHER_ZONE, NOW),))
-    blueprint = Blueprint(BOTH, CloudAccount("p", "a@b"), "key")
+    blueprint = Blueprint(BOTH, CloudAccount("p", "a@b"), lambda: "key")
     new = blueprint.new_node(made, ZONE, 1)
     assert (new.type, new.runtime) == (SECOND, "v2-alpha-tpuv6e")
     assert blueprint.new_node(record(), ZONE, 1).type == FIRST

@@ -91,7 +91,7 @@ class Loop:
         self.lease = Lease(cloud.store, self.clock, holder, lambda _: True)
         self.sink = EventLog(cloud.store, self._event, lambda: self.records.current.bucket.observed)
         journal = Journal(self.host.journal, cloud.store, self.clock)
-        blueprint = Blueprint(spec, cloud.account, f"tpuctl:ssh-ed25519 {KEY}")
+        blueprint = Blueprint(spec, cloud.account, lambda: f"tpuctl:ssh-ed25519 {KEY}")
         self.deployment = Deployment(
             spec=spec, cloud=cloud, blueprint=blueprint, bundles=world.bundles, records=self.records,
             journal=journal, lease=self.lease, clock=self.clock, sink=self.sink, spent=self._spent,

@@ -256,7 +256,7 @@ class Controller:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(CONTENT[name])
         self.deployment = Deployment(
-            spec=spec, cloud=self.cloud, blueprint=Blueprint(spec, account, f"tpuctl:ssh-ed25519 {KEY}"),
+            spec=spec, cloud=self.cloud, blueprint=Blueprint(spec, account, lambda: f"tpuctl:ssh-ed25519 {KEY}"),
             bundles=bundles, records=self.records, journal=self.journal, lease=self.lease, clock=self.clock,
             sink=self.sink, spent=self.spent, store_events=self.sink.flush,
         )  # fmt: skip

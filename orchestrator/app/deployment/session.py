@@ -42,7 +42,7 @@ from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.pricing.cost_so_far import spent
-from orchestrator.ssh.keys import ensure_key
+from orchestrator.ssh.keys import KEY_FILE, DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh
 from orchestrator.ssh.ssh_settings import SshSettings
 
@@ -153,15 +153,28 @@ class Session:
 
     @cached_property
     def ssh(self) -> Ssh:
-        """Return the SSH adapter; nothing is connected yet."""
-        return Ssh(self.ssh_settings)
+        """Return the SSH adapter; nothing is connected yet, and no key is made."""
+        return Ssh(self._ssh_settings)
 
-    @cached_property
+    @property
     def ssh_settings(self) -> SshSettings:
         """Return how machines are reached over SSH; create the key if there is none."""
-        key = ensure_key(self.folder)
+        self._ssh_settings.make_key()
+        return self._ssh_settings
+
+    @cached_property
+    def ssh_key(self) -> DeploymentKey:
+        """Return the deployment's SSH key; create it if there is none."""
+        return ensure_key(self.folder)
+
+    @cached_property
+    def _ssh_settings(self) -> SshSettings:
         known, source = self.folder / "known_hosts", own_address() if self.choice.cloud == "local" else ""
-        return SshSettings(SSH_USER, key.path, ROOT, known, source=source, warn=self._warn)
+        # A command that only observes gets this, too, and must not leave a private key behind.
+        return SshSettings(
+            SSH_USER, self.folder / KEY_FILE, ROOT, known, source=source, warn=self._warn,
+            make_key=lambda: self.ssh_key,
+        )  # fmt: skip
 
     def _warn(self, text: str) -> None:
         self.reporter(Event(self.clock.now(), EventKind.FAILURE, text))
@@ -203,8 +216,9 @@ class Session:
 
     @cached_property
     def blueprint(self) -> Blueprint:
-        """Return the builder of requests; create the SSH key if there is none."""
-        return Blueprint(self.spec, self.cloud.account, ensure_key(self.folder).metadata_line())
+        """Return the builder of requests; the first machine that it describes creates the SSH key."""
+        line = lambda: self.ssh_key.metadata_line()  # noqa: E731, PLW0108 - the key is made only when needed
+        return Blueprint(self.spec, self.cloud.account, line)
 
     @cached_property
     def records(self) -> RecordStore:

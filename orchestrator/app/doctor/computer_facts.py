@@ -51,7 +51,8 @@ def observe_computer(cloud: str) -> Computer:
         tpuctl=__version__,
         libraries={name: _installed(name) for name in LIBRARIES},
         programs={**programs, "gcloud": _gcloud()},
-        encoding=getattr(sys.stdout, "encoding", "") or "",
+        # The process's own: a live line on the terminal has replaced sys.stdout by a stream without an encoding.
+        encoding=getattr(sys.__stdout__, "encoding", "") or "",
         term=os.environ.get("TERM", ""),
         colours={name: os.environ[name] for name in COLOURS if name in os.environ},
         diverting=tuple(name for name in DIVERTING if os.environ.get(name)),

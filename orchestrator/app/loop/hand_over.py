@@ -25,6 +25,7 @@ from orchestrator.errors import RemoteError, UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import wheel
 from orchestrator.scripts.render import loop_script
+from orchestrator.ssh.keys import ensure_key
 
 BOOT_SECONDS = 180.0
 """Seconds for the first contact; booting a VM takes one or two minutes."""
@@ -154,7 +155,7 @@ def _packed(session: Session, parts: Sequence[str]) -> loop_on_vm.Packed:
             wheel.LOCK: (wheel.lock(), 0o600),
             "tpuctl.yaml": (document_of(spec).encode(), 0o600),
             # The private key leaves this computer only here and only for the VM, never for the job's machines.
-            "id_ed25519": (session.ssh.settings.key.read_bytes(), 0o600),
+            "id_ed25519": (session.ssh_key.path.read_bytes(), 0o600),
             RECORD_KEY: (session.key, 0o600),
             **_parts(session, parts),
         }
@@ -168,7 +169,7 @@ def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int
         folder = session.folder.parent / name
         spec = replace(spec_in(folder / SPEC_FILE), service_account=session.blueprint.service_account)
         found[f"parts/{name}/{SPEC_FILE}"] = stored_spec(spec), 0o600
-        found[f"parts/{name}/id_ed25519"] = (folder / "id_ed25519").read_bytes(), 0o600
+        found[f"parts/{name}/id_ed25519"] = ensure_key(folder).path.read_bytes(), 0o600
     return found
 
 
