@@ -126,4 +126,7 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     stray = next((b.uncommitted for b in mine if b.uncommitted_place == _BUCKET), "")
     if stray:
         return f"nothing is committed; {stray} is {_PLACES[_BUCKET]}: the job itself may find it there{also}"
-    return f"NOTHING is committed, so the next one begins at step 0{also}"
+    # A TPU may go before it has restored what an earlier one has saved.
+    if record.deadline.progress.step:
+        return f"it committed nothing; the next one resumes from the checkpoint of an earlier TPU{also}"
+    return f"no complete checkpoint is in the bucket, so the next one begins at step 0{also}"

@@ -307,6 +307,29 @@ def test_a_quota_that_the_old_tpu_holds_is_explained_as_the_wait_that_it_is():
     assert found.rule is LoopRule.REFUSED_WAIT
     assert found.why.startswith("TPU: the old one holds the quota in us-central1-a until it is deleted")
     assert (found.next, found.you) == ("ask again when it is deleted", "nothing; that is an ordinary wait")
+    assert found.when == NOW + 5, "as the sentence says, not a poll later"
+    alone = observed(was, wants=ONE_ZONE, watching=None, **lately(NodeState.DELETING))
+    assert part("TPU", explain(alone)).you == "tpuctl watch"
+
+
+def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
+    """Between the end of the deletion and the next request only the refusal is left, which is no news."""
+    full = Refusal(NOW - 1, "us-central1-a", Retry.QUOTA, "Quota limit", hint="request more", beside=True)
+    was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,))
+    shown = observed(was, wants=ONE_ZONE, **NO_NODE)
+    found = part("TPU", explain(shown))
+    assert (found.rule, found.why) == (
+        LoopRule.REFUSED_WAIT,
+        "the old TPU held the quota in us-central1-a until it was deleted",
+    )
+    assert (found.next, found.you) == ("ask again in us-central1-a", "nothing; that is an ordinary wait")
+    assert found.when == pytest.approx(NOW + shown.plan.wake_in)
+    assert found.when < NOW + 10, "when the wait is over, not at the next poll of 15 s"
+    # The same refusal without a TPU of ours is one of a quota that is too small.
+    small = replace(was, refusals=(replace(full, beside=False),))
+    refused = part("TPU", explain(observed(small, wants=ONE_ZONE, **NO_NODE)))
+    assert refused.you == "request more"
+    assert refused.when == found.when, "the loop wakes when the wait is over"
 
 
 def test_the_screen_names_no_next_step_where_there_is_none():

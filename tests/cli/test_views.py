@@ -399,7 +399,7 @@ def test_a_machine_that_still_boots_is_no_failure(error, said, capsys):
 
 
 def test_a_quota_that_the_old_tpu_holds_reads_as_the_wait_that_it_is(capsys):
-    """The refusal and the passes after it print one sentence, once, with its code and without a failure's mark."""
+    """The refusal and the passes after it print one sentence, once, without a code or a failure's mark."""
     text, printer = quota_wait("us-central1-a"), EventPrinter()
     error = QuotaError(text)
     printer.failure(FailedChange(Change(Kind.NODE, Verb.CREATE, "mine-g2", "new"), error, waiting=text), T0)
@@ -407,7 +407,7 @@ def test_a_quota_that_the_old_tpu_holds_reads_as_the_wait_that_it_is(capsys):
     printer.waiting([text], T0 + 6)
     (line,) = capsys.readouterr().err.splitlines()
     assert "waiting: TPU: the old one holds the quota in us-central1-a until it is deleted" in line
-    assert "checked again in 5 s (TPU-350)" in line
+    assert line.endswith("checked again in 5 s"), "an ordinary wait has no error code"
     EventPrinter(as_json=True).failure(
         FailedChange(Change(Kind.NODE, Verb.CREATE, "mine-g2", "new"), error, waiting=text), T0
     )

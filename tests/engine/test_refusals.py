@@ -65,7 +65,7 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     assert refused.waiting == refused.error.message == WAITS
     assert (refused.error.code, "does not help" in refused.error.hint) == ("TPU-350", False)
     (again,) = [e.text for e in controller.events if e.text.startswith("Creating TPU demo-tpu-g3")]
-    assert again.endswith("TPU #2 had to wait for the quota of another TPU of this deployment")
+    assert again.endswith(": the old TPU #1 held the quota, so #2 was refused")
 
 
 def test_the_quota_of_the_old_node_is_used_as_soon_as_it_is_free(tmp_path):

@@ -16,7 +16,7 @@ from orchestrator.domain.observation import (
     Worker,
 )
 from orchestrator.domain.plan import Kind, Outcome, Verb
-from orchestrator.domain.record import Record, Refusal
+from orchestrator.domain.record import Record, Refusal, Span
 from orchestrator.domain.spec import BucketSpec, JobSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
@@ -309,3 +309,15 @@ def test_no_tpu_is_requested_while_the_bucket_was_missed_and_not_observed_again(
         accepted=False, requested_at=0.0, bucket_observed=True, first_seen={"bucket:absent": NOW - 60}
     )
     assert decide(spec(vm="none"), world(bucket=bucket, nodes=Present(())), missed).changes == ()
+
+
+def test_a_create_that_a_kill_has_cut_off_is_not_the_first_one():
+    """The number was recorded before the call; TPU #1 existed, so there is none now."""
+    span = Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 900, NOW - 9)
+    cut = record(incarnation=2, accepted=False, requested_at=NOW - 5, spans=(span,))
+    gone = world(nodes=Present(()), heartbeats=Present(()))
+    assert [c.why for c in decide(spec(), gone, cut).changes if c.kind is Kind.NODE] == ["there is none now"]
+    first = record(accepted=False, requested_at=NOW - 5)
+    assert [c.why for c in decide(spec(), gone, first).changes if c.kind is Kind.NODE] == [
+        "there is none yet"
+    ]

@@ -102,7 +102,7 @@ def test_a_zone_that_holds_one_is_not_asked_beside_a_node_of_ours():
     """Another zone is asked at once; where there is none, the deletion is waited for, with one line."""
     only = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
     assert asked_for(only, LOST, record()) == ([ZONE], [])
-    line = f"TPU: the old one holds the quota in {ZONE} until it is deleted; checked again in 5 s (TPU-350)"
+    line = f"TPU: the old one holds the quota in {ZONE} until it is deleted; checked again in 5 s"
     assert asked_for(only, LOST, held(ZONE)) == ([], [line])
     assert asked_for(spec(), LOST, held(ZONE)) == ([OTHER_ZONE], [])
     gone = world(nodes=Present(()), heartbeats=Present(()))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.job_progress import common_step
+from orchestrator.domain.job_progress import Progress, common_step
 from orchestrator.domain.observation import NodeState, Phase, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import CheckpointSpec
@@ -77,18 +77,23 @@ def test_a_preemption_tells_what_became_of_the_work():
     taken = {"nodes": Present((node(state=NodeState.READY),))}
     remaining = {"phase": Phase.STOPPED, "notice": True, "preempted": True}
 
-    def reported(**more):
+    def reported(earlier=0, **more):
         """Return the event, and check that the changes do not say it again."""
+        was = record()
+        was = replace(was, deadline=replace(was.deadline, progress=Progress(step=earlier)))
         report = beat(**remaining, **more)
         assert not any(
             "committed" in c.why or "checkpoint" in c.why for c in planned(report, **taken).changes
         )
         observed = world(heartbeats=Present((report,)), **taken)
-        event = preemption(spec(), record(), update_record(record(), observed), observed)
+        event = preemption(spec(), was, update_record(was, observed), observed)
         assert event is not None
         return event.text
 
-    assert "is being preempted; NOTHING is committed, so the next one begins at step 0" in reported()
+    none = "is being preempted; no complete checkpoint is in the bucket, so the next one begins at step 0"
+    assert none in reported()
+    early = "it committed nothing; the next one resumes from the checkpoint of an earlier TPU"
+    assert early in reported(earlier=40)
     assert "is being preempted; its newest complete checkpoint is step 40" in reported(committed_step=40)
     counted = reported(committed_step=3, committed_counted=True)
     assert "its newest complete checkpoint is save 3" in counted, "no step is claimed"

@@ -164,7 +164,7 @@ def _asked_for(
     evidence = (*_refusals(refused), *evidence)
     # With a change in the plan the wait is over, and an old refusal explains nothing.
     if refused and step.rule in {LoopRule.REFUSED_WAIT, LoopRule.REFUSED_FINAL}:
-        return _refused(what, state, facts, kind, refused[-1], evidence, len(refused))
+        return _refused(what, state, facts, kind, step, refused, evidence)
     if step.changes:
         nexts, you = steps_text(step.changes), "" if next_pass(facts, step) else "tpuctl watch"
         return ExplainedPart(what, state, why, step.rule, evidence, nexts, next_pass(facts, step), you)
@@ -186,11 +186,11 @@ def _refused(
     state: str,
     facts: DeploymentFacts,
     kind: Kind,
-    last: Refusal,
+    step: Step,
+    refused: Sequence[Refusal],
     evidence: tuple[Evidence, ...],
-    count: int,
 ) -> ExplainedPart:
-    final = hopeless(facts.record)
+    final, last, count = hopeless(facts.record), refused[-1], len(refused)
     why = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
     if final is not None:
         you = final.hint or "fix the cause, then run: tpuctl up"
@@ -205,14 +205,19 @@ def _refused(
             world.prices,
             full_zones(facts.spec, world, facts.record),
         )
-        if quota_held(world, facts.record, zone):
+        here = [r for r in facts.record.refusals if r.kind is kind and r.zone == zone]
+        held = quota_held(world, facts.record, zone)
+        if held or (here and here[-1].full):
             # Nothing is wrong, so not the advice of the refusal, which is for a quota that is too small.
-            nexts, you = "ask again when it is deleted", "nothing; that is an ordinary wait"
-            wait, rule = quota_wait(zone), LoopRule.REFUSED_WAIT
-            return ExplainedPart(what, state, wait, rule, evidence, nexts, next_pass(facts), you)
-    # The same functions decide in the loop, so this is what it will do.
-    gate = create_gate(facts.spec, facts.record, zone, kind)
-    when = max(gate, next_pass(facts) or 0.0) if next_pass(facts) else None
+            why = quota_wait(zone) if held else f"the old TPU held the quota in {zone} until it was deleted"
+            nexts = "ask again when it is deleted" if held else f"ask again in {zone}"
+            you = "nothing; that is an ordinary wait" if next_pass(facts) else "tpuctl watch"
+            return ExplainedPart(
+                what, state, why, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, step), you
+            )
     you = last.hint or "name more zones in tpu.zones, or wait"
     nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"
+    # The loop wakes when the wait is over, however long its poll is.
+    gate = create_gate(facts.spec, facts.record, zone, kind)
+    when = max(gate, next_pass(facts, step) or 0.0) if next_pass(facts) else None
     return ExplainedPart(what, state, why, LoopRule.REFUSED_WAIT, evidence, nexts, when, you)

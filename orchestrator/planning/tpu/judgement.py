@@ -5,6 +5,7 @@ from enum import Enum
 
 from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.machines.scopes import narrow
+from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Node, NodeState, Unknown, World
 from orchestrator.domain.plan import Kind, LoopRule, Verb
 from orchestrator.domain.record import (
@@ -172,12 +173,14 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         why = f"TPU #{number} was refused ({refused[-1].retry.value})"
         if refused[-1].full:
-            why = f"TPU #{number} had to wait for the quota of another TPU of this deployment"
+            why = f"{_quota_holder(record, refused[-1].zone)} held the quota, so #{number} was refused"
         return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, LoopRule.TPU_MAKE, why)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
         return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_MAKE, "there is none now")
     if not record.node.accepted:
-        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_MAKE, "there is none yet")
+        # A process that was killed before its create has asked under a number; earlier TPUs have spans.
+        why = "there is none now" if _had_one(record) else "there is none yet"
+        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_MAKE, why)
     # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
         late = world.observed_at - record.node.requested_at >= CREATE_DEADLINE
@@ -190,3 +193,15 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_MAKE, "it has vanished")
     why = "not listed; checking once more before it counts as gone"
     return NodeJudgement(NodeVerdict.WAIT, LoopRule.ABSENT_ONCE, why)
+
+
+def _had_one(record: Record) -> bool:
+    return any(span.kind is Kind.NODE for span in record.spans)
+
+
+def _quota_holder(record: Record, zone: str) -> str:
+    """Return which TPU held a zone's quota: the newest one there before the TPU that was refused."""
+    spans = (span for span in record.spans if span.kind is Kind.NODE and span.zone == zone)
+    numbers = (incarnation_of(span.name, {}) or 0 for span in spans)
+    old = max((number for number in numbers if number < record.node.incarnation), default=0)
+    return f"the old TPU #{old}" if old else "another TPU of this deployment"

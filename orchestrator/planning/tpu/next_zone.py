@@ -126,7 +126,8 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
 
 def quota_wait(zone: str) -> str:
     """Return the sentence for a quota that our own node holds, the same before and after a refusal."""
-    again = f"checked again in {QUOTA_POLL:.0f} s (TPU-350)"
+    # Without an error code, since nothing is wrong.
+    again = f"checked again in {QUOTA_POLL:.0f} s"
     return f"TPU: the old one holds the quota in {zone} until it is deleted; {again}"
 
 
