@@ -37,9 +37,12 @@ from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.contract.bucket.object_names import COLLECTED, ENDS, GANG, STARTS
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
+from orchestrator.contract.replacing import write_atomically
 
 AGAIN = 75
 """Exit status that makes Slurm requeue the task (RequeueExit in slurm.conf)."""
+START = "start.json"
+"""File beside the state that names the start to which it belongs."""
 LEAVES = 20.0
 """Seconds for the previous task on this machine to save before it is killed."""
 LEASE = 60.0
@@ -112,7 +115,7 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
                 job.write(f"{STARTS}{number}.{incarnation}.{node}", b"", None)
         else:
             incarnation, follows = share.incarnation, True
-        _fresh(settings.layout)
+        _prepare(settings.layout, {"task": number, "incarnation": incarnation})
         fetch(settings.layout, job, settings.bundle)
     except (AgentError, OSError) as error:
         say(f"task {number} cannot begin yet: {error}")
@@ -208,8 +211,14 @@ def _end_the_others(layout: Layout) -> None:
             clear_all(others)
 
 
-def _fresh(layout: Layout) -> None:
-    """Delete the state of the previous task, but keep the job's code and what its setup installed."""
+def _prepare(layout: Layout, start: Mapping[str, Union[str, int]]) -> None:
+    """
+    Delete the state of the previous task, but keep the job's code and what its setup installed.
+
+    The state of this very *start* stays: its agent was killed, and only its record says what is committed.
+    """
+    if read_json(layout.status.with_name(START)) == start:
+        return
     layout.make()
     for folder in (layout.checkpoints, layout.quarantine, layout.log.parent):
         shutil.rmtree(str(folder), ignore_errors=True)
@@ -218,6 +227,7 @@ def _fresh(layout: Layout) -> None:
         if path.is_file() and not path.name.startswith(("setup-", "cache-", "data.json")):
             path.unlink()
     layout.make()
+    write_atomically(layout.status.with_name(START), json.dumps(start))
 
 
 def _files(settings: Settings, environ: Mapping[str, str]) -> _Files:
