@@ -95,3 +95,12 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_errors():
     (text,) = re.findall(r"Exit codes: (.*?)\n\Z", OVERVIEW, re.DOTALL)
     said = {int(number) for number in re.findall(r"(?:^|, |\s)(\d+) ", text)}
     assert said == {kind.exit_code for kind, _ in CODES.values()} | {0, 130, READER_GONE}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/ko/README.md", "docs/ja/README.md", "docs/machines.svg"])
+def test_that_the_vm_watches_is_said_with_its_flag(page):
+    """By default `watch` runs on the computer where it is typed, which must stay on."""
+    text = (ROOT / page).read_text("utf-8")
+    picture = text if page.endswith(".svg") else next(iter(re.findall(r"^!\[(.*)\]", text, re.MULTILINE)))
+    assert "watch --on-vm" in picture
+    assert page.endswith(".svg") or re.search(r"^tpuctl watch +# .*--on-vm", text, re.MULTILINE)
