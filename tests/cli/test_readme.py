@@ -98,7 +98,7 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_errors():
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/ko/README.md", "docs/ja/README.md", "docs/machines.svg"])
-def test_that_the_vm_watches_is_said_with_its_flag(page):
+def test_the_vm_watches_only_with_its_flag(page):
     """By default `watch` runs on the computer where it is typed, which must stay on."""
     text = (ROOT / page).read_text("utf-8")
     picture = text if page.endswith(".svg") else next(iter(re.findall(r"^!\[(.*)\]", text, re.MULTILINE)))
