@@ -6,10 +6,11 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.advice.preflight.findings import SourceFacts
-from orchestrator.advice.preflight.needs import missing_packages
+from orchestrator.advice.preflight.needs import FOR_TPU, missing_packages
 from orchestrator.app.source.source_facts import gather
 from orchestrator.config.document import LARGEST_BYTES
 from orchestrator.config.load import FILE_NAME, read
@@ -32,24 +33,32 @@ _WHERE_TO_SAVE = tuple(
     for joint in ("_", "-")
 )  # fmt: skip
 """Flags of a program that take the folder for its checkpoints, the most telling first."""
-_FOR_TPU = {
-    "torch": "torch", "torch-xla": "torch_xla[tpu]", "torchvision": "torchvision", "jax": "jax[tpu]",
-    "jaxlib": "jax[tpu]", "tensorflow": "tensorflow-tpu",
-}  # fmt: skip
-"""Packages of which a TPU needs another build than the one that the plain name brings, and that build's name."""
+
+
+@dataclass(frozen=True)
+class FirstFiles:
+    """
+    Hold the path of the deployment file written, and the setup that it only shows as a comment, to be decided.
+
+    *setup_to_check* is empty when there is nothing to decide.
+    """
+
+    file: Path
+    setup_to_check: str = ""
 
 
 def write_first_files(
     folder: Path, recipe: str | None, name: str | None, *, everything: bool = False
-) -> Path:
+) -> FirstFiles:
     """
-    Write a commented deployment file and its schema, or copy *recipe*; return the deployment file's path.
+    Write a commented deployment file and its schema, or copy *recipe*; return what was written.
 
     With *everything* the file shows all settings, not only those of a first job.
     """
     schema = json.dumps(json_schema(), indent=2) + "\n"
+    to_check = ""
     if recipe is None:
-        text = _for_what_is_there(folder, name or _name_of(folder), everything=everything)
+        text, to_check = _for_what_is_there(folder, name or _name_of(folder), everything=everything)
         files = {FILE_NAME: text.encode()}
     else:
         files = _copies(_example(recipe))
@@ -63,37 +72,38 @@ def write_first_files(
     # variables, since the file must be valid by itself.
     read(files[FILE_NAME], FILE_NAME, environ={})
     _write(folder, files)
-    return folder / FILE_NAME
+    return FirstFiles(folder / FILE_NAME, to_check)
 
 
-def _for_what_is_there(folder: Path, name: str, *, everything: bool) -> str:
-    """Return the first deployment file, with the command and the setup that *folder* calls for."""
+def _for_what_is_there(folder: Path, name: str, *, everything: bool) -> tuple[str, str]:
+    """Return the first deployment file, with what *folder* calls for, and the setup that is to be decided."""
     first = functools.partial(init_text, name, everything=everything)
     setup = f"pip install -r {REQUIREMENTS}" if (folder / REQUIREMENTS).is_file() else ""
     try:
         facts = gather(folder)
     except UsageError:
         # Not there yet, or too large to be pushed, which `plan` says better.
-        return first(setup=setup)
+        return first(setup=setup), ""
     command = _command(facts)
     first = functools.partial(first, command=command, why_command=_why(command)) if command else first
     text = first(setup=setup)
     missing = None if setup else missing_packages(read(text.encode(), FILE_NAME, environ={}), facts)
     if missing is None or missing.installs:
-        return text
-    for_tpu = sorted(_FOR_TPU.keys() & missing.where.keys())
+        return text, ""
+    for_tpu = sorted(FOR_TPU.keys() & missing.where.keys())
     questions = [
         f"Which package has the module {name}, imported in {where}? Install it here too."
         for name, where in sorted(missing.strange.items())
     ]
     if for_tpu:
         questions.insert(0, f"Is this the build of {join(for_tpu, 'and')} for your TPU and its Python?")
-        others = [word for word in missing.command.split() if word not in _FOR_TPU]
-        command = " ".join([*others, *dict.fromkeys(_FOR_TPU[name] for name in for_tpu)])
-        return first(why_setup=" ".join(questions), setup_to_check=command)
+        return first(why_setup=" ".join(questions), setup_to_check=missing.command), missing.command
     if missing.where:
-        return first(setup=missing.command, why_setup=" ".join(questions))
-    return first(why_setup=" ".join(questions), setup_to_check="pip install ...") if questions else text
+        return first(setup=missing.command, why_setup=" ".join(questions)), ""
+    if not questions:
+        return text, ""
+    unknown = "pip install ..."
+    return first(why_setup=" ".join(questions), setup_to_check=unknown), unknown
 
 
 def _why(command: str) -> str:

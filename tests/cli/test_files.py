@@ -73,7 +73,7 @@ def test_init_fits_what_is_there(tmp_path: Path, files: dict[str, str], command:
     """The first plan of one's own script needs no edit: the command is right, and its packages are installed."""
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    job = load(write_first_files(tmp_path, None, "mine"), environ={}).job
+    job = load(write_first_files(tmp_path, None, "mine").file, environ={}).job
 
     assert (job.command, job.setup) == (command, setup)
 
@@ -101,7 +101,7 @@ def test_init_fits_what_is_there(tmp_path: Path, files: dict[str, str], command:
             "import jax, numpy",
             [
                 "  # Is this the build of jax for your TPU and its Python?",
-                '  # setup: "pip install numpy jax[tpu]"',
+                '  # setup: "pip install jax[tpu] numpy"',
             ],
         ),
     ],
@@ -110,7 +110,7 @@ def test_init_asks_for_what_it_does_not_know(tmp_path: Path, program: str, lines
     """A module of no known package, and a package with a build for each chip, are no silent guess."""
     (tmp_path / "train.py").write_text(program)
     (tmp_path / "lib.py").write_text("")
-    text = write_first_files(tmp_path, None, "mine").read_text()
+    text = write_first_files(tmp_path, None, "mine").file.read_text()
     assert "\n".join(lines) in text
 
 
@@ -328,6 +328,25 @@ def test_up_sends_nothing_from_above_the_project(tmp_path):
         said = User(cloud, job__source="..").run("up", "--json")
         assert (said.code, said.document["code"]) == (2, "TPU-141")
         assert cloud.mutations() == []
+
+
+def test_init_and_check_propose_the_same_packages(tmp_path, monkeypatch, capsys):
+    """Builds for the TPU in both; what init leaves as a question it also says on the terminal."""
+    monkeypatch.chdir(tmp_path)
+    program = "import torch, jax, torch_xla, cv2\nopen(__import__('os').environ['TPUCTL_CHECKPOINT_DIR'])\n"
+    (tmp_path / "train.py").write_text(program)
+    command = "pip install jax[tpu] opencv-python-headless torch torch_xla[tpu]"
+    said = here(capsys, "init")[2]
+    assert f"  setup: not set: decide the commented question at job.setup ({command})" in said
+    assert "tpuctl.schema.json beside it" in said
+    assert f'# setup: "{command}"' in (tmp_path / "tpuctl.yaml").read_text()
+    (found,) = [
+        one
+        for one in document(here(capsys, "check", "--json")[1])["findings"]
+        if one["rule"] == "missing-requirement"
+    ]
+    assert found["fix"] == f"for example setup: {command}"
+    assert "imports jax, opencv-python-headless, torch, torch-xla," in found["message"]
 
 
 def test_init_says_what_it_wrote_and_how_to_go_on(tmp_path, monkeypatch, capsys):

@@ -92,7 +92,7 @@ def test_no_comment_is_wider_than_80_columns(everything):
 def test_the_first_file_says_what_is_guessed_and_where_to_save(tmp_path):
     """A zone that nobody chose, and a command made from what lies in the folder."""
     (tmp_path / "mine.py").write_text("print('hello')")
-    text = re.sub(r"\s*\n[ #]*", " ", write_first_files(tmp_path, None, None).read_text())
+    text = re.sub(r"\s*\n[ #]*", " ", write_first_files(tmp_path, None, None).file.read_text())
     assert "A guess: the cheapest documented zone." in text
     assert "A guess: mine.py is the only program here. It must save to $TPUCTL_CHECKPOINT_DIR," in text
     assert "# An example: write your own. It must save to" in init_text("mine")
@@ -124,7 +124,7 @@ def test_comments_stand_in_the_column_of_what_they_belong_to():
 @pytest.mark.parametrize("recipe", [None, *EXAMPLES])
 def test_editors_find_the_schema_and_the_schema_takes_the_file(recipe, tmp_path):
     """The first line leads the YAML language server to a file that exists: in a new folder, and in the checkout."""
-    written = write_first_files(tmp_path / "new", recipe, None)
+    written = write_first_files(tmp_path / "new", recipe, None).file
     for path in [written] if recipe is None else [written, ROOT / "examples" / recipe / FILE_NAME]:
         mark, place = path.read_text().splitlines()[0].split("=")
         assert mark == "# yaml-language-server: $schema"

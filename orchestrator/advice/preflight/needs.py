@@ -77,7 +77,8 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
         return
     for package, where in found.where.items():
         message = f"imports {package}, which no list of requirements and no setup names"
-        yield Hit(where, message, f"install {package} in job.setup", Level.NOTE if found.unsure else None)
+        fix = f"install {to_install(package, spec)} in job.setup"
+        yield Hit(where, message, fix, Level.NOTE if found.unsure else None)
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,18 @@ def missing_packages(spec: Spec, facts: SourceFacts) -> Missing | None:
             strange.setdefault(one.name.partition(".")[0], code.where(one.line))
         package = PACKAGES.get(one.name.partition(".")[0])
         if package and package not in there and one.sure and not is_local(one, code, facts):
-            missing.setdefault(package, code.where(one.line))
+            missing.setdefault(HEADLESS.get(package, package), code.where(one.line))
     lists = sorted({found.file for found in facts.requirements})
-    named = sorted(HEADLESS.get(package, package) for package in missing)
+    named = sorted({to_install(package, spec) for package in missing})
     command = f"pip install -r {lists[0]}" if lists else f"pip install {' '.join(named)}"
     # An unknown package may bring the missing one: a note, not a warning.
     unsure = bool(asked - set(PACKAGES.values()) - set(TWINS) - OTHERS - facts.projects)
     return Missing(missing, command, runs, unsure, strange)
+
+
+def to_install(package: str, spec: Spec) -> str:
+    """Return what to install for a missing *package*: on a TPU machine the build for the TPU."""
+    return FOR_TPU.get(package, package) if spec.job.run_on == "tpu" else package
 
 
 @rule("hollow-resume", Level.WARN)
@@ -275,6 +281,12 @@ PACKAGES: Final = {
 
 HEADLESS: Final = {"opencv-python": "opencv-python-headless"}
 """What to install instead on a machine without a screen, which lacks the libraries of a window."""
+
+FOR_TPU: Final = {
+    "torch": "torch", "torch-xla": "torch_xla[tpu]", "torchvision": "torchvision", "jax": "jax[tpu]",
+    "jaxlib": "jax[tpu]", "tensorflow": "tensorflow-tpu",
+}  # fmt: skip
+"""Packages of which a TPU needs another build than the one that the plain name brings, and that build's name."""
 
 _HUB: Final = frozenset({"huggingface-hub", "requests", "tqdm", "pyyaml", "fsspec"})
 _HF: Final = frozenset({"numpy", "tokenizers", "safetensors", *_HUB})

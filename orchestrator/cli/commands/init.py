@@ -50,8 +50,7 @@ def command(
             changed="nothing was written", code="TPU-101",
         )  # fmt: skip
     if other is None:
-        file = write_first_files(folder, recipe, name, everything=everything)
-        show_written(file, recipe, as_json=as_json)
+        show_written(write_first_files(folder, recipe, name, everything=everything), recipe, as_json=as_json)
         return
     if recipe is not None:
         raise UsageError(
