@@ -1,18 +1,19 @@
 """Read the logs of job and controller from the bucket, where they outlive the machines."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.outage import Outage
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import naming_deletion
+from orchestrator.app.deployment.bills import last_bill, naming_deletion
 from orchestrator.app.deployment.session import Session
 from orchestrator.domain.events import Event
 from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.engine.publish.event_log import new_events
-from orchestrator.errors import Retry, TpuctlError, UsageError
+from orchestrator.errors import NotFoundError, Retry, TpuctlError, UsageError
 from orchestrator.planning.tpu.tpu_types import most_workers
 
 FOLLOW_SECONDS = 2.0
@@ -52,11 +53,26 @@ def read_job_log(
             _refuse_missing(session, worker)
         first = False
 
-    with naming_deletion(session, "show"):
+    with naming_deletion(session, "show"), _naming_not_up(session):
         _until_over(session, show_new, follow=follow)
     if follow or tail is None:
         give(log.unfinished())
     return found
+
+
+@contextmanager
+def _naming_not_up(session: Session) -> Iterator[None]:
+    """Replace a NotFoundError of the bucket by one that says that the deployment is not up, if it never was."""
+    try:
+        yield
+    except NotFoundError as error:
+        record = session.records.current
+        if record.started_at or record.spans or last_bill(session, record) is not None:
+            raise
+        raise UsageError(
+            f"{session.spec.name} is not up: it has no log", hint="run: tpuctl up",
+            changed="nothing was changed", code="TPU-130",
+        ) from error  # fmt: skip
 
 
 def _refuse_missing(session: Session, worker: int | None) -> None:
@@ -88,7 +104,7 @@ def read_events_of(
             show(event)
         most = None
 
-    with naming_deletion(session, "show"):
+    with naming_deletion(session, "show"), _naming_not_up(session):
         _until_over(session, give, follow=follow)
 
 

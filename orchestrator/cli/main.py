@@ -277,10 +277,12 @@ def _run(words: list[str]) -> int:
     except Interrupted as interrupt:
         from orchestrator.cli.console import say
 
+        _leave_the_sign()
         say(f"interrupted; {interrupt.state}")
         say(f"  next:  {interrupt.next_step}")
         return 130
     except click.Abort:
+        _leave_the_sign()
         click.echo("interrupted", err=True)
         return 130
     except click.ClickException as error:
@@ -294,6 +296,12 @@ def _run(words: list[str]) -> int:
         show_unexpected(error, words)
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _leave_the_sign() -> None:
+    """Begin a new line on a terminal, which shows `^C` where the cursor was."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        click.echo(err=True)
 
 
 def _failed(error: TpuctlError, words: Sequence[str]) -> int:

@@ -55,6 +55,8 @@ class DataDeletion:
         """Delete the bucket with all objects."""
         change = Change(Kind.BUCKET, Verb.DELETE, bucket.name, "down --delete-data", bucket.location)
         entry = self._deployment.journal.intend(change, in_bucket=False)
+        text = f"Deleting bucket {bucket.name} with all its data"
+        self._deployment.sink(Event(self._deployment.clock.now(), EventKind.DELETE, text))
         trouble: TpuctlError | None = None
 
         def deleted() -> bool:

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.app.down import Down
+from orchestrator.cli.views.down import show
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.status import DeploymentState
 from tests.cli.cli_kit import stray_vm
@@ -301,3 +303,17 @@ def test_down_says_that_a_cost_is_not_known(tmp_path):
         said = user.down()
     assert "what it has cost is not known" in said.err
     assert "It cost" not in said.err
+
+
+def test_the_bucket_has_a_line_as_the_machines_have(user):
+    """With the data it is what takes longest."""
+    said = user.run("down", "--yes", "--delete-data")
+    (name,) = [line.split()[2] for line in said.err.splitlines() if line.startswith("- bucket")]
+    assert f"Deleting bucket {name} with all its data" in said.err
+
+
+def test_the_local_cloud_ends_after_what_ran_on_it(capsys):
+    """First that nothing is left, which is what was asked for."""
+    show(Down("demo", (), "", 0.0, None, (), idle_cloud_stopped=True), unbilled=True, as_json=False)
+    said = capsys.readouterr().err
+    assert said.index("nothing is left of demo") < said.index("was stopped")

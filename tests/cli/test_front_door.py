@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import pty
 import subprocess
 import sys
 
@@ -10,7 +11,8 @@ import click
 import pytest
 
 from orchestrator import __version__
-from orchestrator.cli.main import COMMANDS, ELSEWHERE, GROUPS, HIDDEN, RENAMED, UNLISTED, cli
+from orchestrator.cli.main import COMMANDS, ELSEWHERE, GROUPS, HIDDEN, RENAMED, UNLISTED, cli, run
+from orchestrator.errors import Interrupted
 from tests.cli.cli_kit import ROOT, environment, here
 
 HEAVY = {
@@ -248,7 +250,8 @@ def test_help_explains_a_code(word, capsys, tmp_path, monkeypatch):
     assert "more zones raise the chance" in out
     assert "zones (docs/zones.md)" in out
     assert "TPU-301" not in out
-    assert here(capsys, "help", "TPU-999")[0] == 2
+    code, _, err = here(capsys, "help", "TPU-999")
+    assert (code, "did you mean" in err, "docs/errors.md" in err) == (2, False, True)
 
 
 def test_the_help_of_a_code_is_wrapped_between_words(capsys, monkeypatch):
@@ -420,3 +423,22 @@ def test_a_command_shows_its_own_options_first(capsys):
     """Those of all commands come in a section of their own."""
     out = here(capsys, "logs", "--help")[1]
     assert out.index("--follow") < out.index("Common options:") < out.index("--file")
+
+
+@pytest.mark.parametrize("ends", [click.Abort(), Interrupted("nothing was changed", "tpuctl up")], ids=repr)
+def test_what_is_said_after_ctrl_c_begins_a_line(ends, monkeypatch):
+    """A terminal shows `^C` where the cursor was."""
+
+    def end(**_):
+        raise ends
+
+    monkeypatch.setattr(cli, "main", end)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert run(["status"]) == 130
+        text = ""
+        while "interrupted" not in text:
+            text += os.read(ours, 4096).decode()
+        assert text.startswith("\r\n")
+    os.close(ours)

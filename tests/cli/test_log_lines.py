@@ -15,6 +15,8 @@ from orchestrator.contract.agent_lines import (
     ends_agent,
     is_agent_line,
 )
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 LOST = "--- TPU #1 was lost here; the last lines that it wrote may be lost with it ---"
 
@@ -95,3 +97,12 @@ def test_each_worker_is_lost_for_itself_and_programs_get_the_log_alone(capsys):
     assert printed(capsys, *lines, numbered=True)[-3:] == ["w0 a", f"w1 {LOST}", "w1 b"]
     rows = [json.loads(line) for line in printed(capsys, *lines, as_json=True)]
     assert [row["line"] for row in rows] == [line for *_, line in lines]
+
+
+@pytest.mark.parametrize("words", [(), ("--controller",), ("-f",)])
+def test_logs_before_up_name_what_is_missing(words, tmp_path):
+    """Not the answer of Cloud Storage about a bucket that nobody has heard of."""
+    with Cloud(tmp_path).open() as cloud:
+        said = User(cloud).run("logs", *words)
+    assert (said.code, "TPU-130" in said.err, "is not up: it has no log" in said.err) == (2, True, True)
+    assert "404" not in said.err

@@ -157,3 +157,10 @@ def test_every_method_has_a_table_of_errors_and_a_permission():
     for method in methods.ALL:
         assert methods.error_table_of(method) in {api for api, _ in cases()}
         assert methods.permission_of(method).split(".")[0] == method.split(".")[0]
+
+
+def test_a_name_that_is_of_nothing_is_refused_in_the_words_of_the_commands():
+    """People know TPUs and VMs; a node is the API's word."""
+    lab = a_lab()
+    with pytest.raises(LocalCloudError, match="nosuch: no such TPU or VM"):
+        lab.cloud.preempt("nosuch")

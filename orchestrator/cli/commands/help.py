@@ -66,7 +66,7 @@ def code_text(code: str) -> str:
     """Return the meaning of an error code, its exit code, and its section in docs/errors.md. Raise UsageError."""
     if code not in CODES:
         raise UsageError(
-            f"there is no error code {code}", hint=did_you_mean(code, CODES) or "the codes: docs/errors.md",
+            f"there is no error code {code}", hint="the codes: docs/errors.md",
             changed="nothing was changed", code="TPU-101",
         )  # fmt: skip
     kind, meaning = CODES[code]

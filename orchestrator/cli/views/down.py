@@ -23,9 +23,9 @@ def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
         }
         print_json("down", body)
     elif not down.leftovers:
-        if down.idle_cloud_stopped:
-            talk("the local cloud had nothing left to do and was stopped")
         where = f"; data is kept in gs://{down.remaining_bucket}" if down.remaining_bucket else ""
         say(f"nothing is left of {down.name}{where}", style="green")
         if down.spent is not None:
             say(spent_text(down.spent, unbilled=unbilled))
+        if down.idle_cloud_stopped:
+            talk("the local cloud had nothing left to do and was stopped")

@@ -167,10 +167,10 @@ def show_down(down: FleetDown, *, as_json: bool) -> None:
     if as_json:
         print_json("fleet-down", {"name": down.name, "left": down.leftovers, "data_kept": bool(down.bucket)})
     elif not down.leftovers:
-        if down.idle_cloud_stopped:
-            talk("the local cloud had nothing left to do and was stopped")
         where = f"; data is kept in gs://{down.bucket}" if down.bucket else ""
         say(f"nothing is left of {down.name} and its {down.nodes} nodes{where}", style="green")
+        if down.idle_cloud_stopped:
+            talk("the local cloud had nothing left to do and was stopped")
 
 
 def show_submitted(done: Submitted, *, as_json: bool) -> None:

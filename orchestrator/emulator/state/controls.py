@@ -134,7 +134,7 @@ class Controls:
     def _find(self, name: str) -> Node | Instance:
         state = self._kernel.state
         known: list[Node | Instance] = [*state.nodes.values(), *state.instances.values()]
-        return the_one(known, name, "node or VM")
+        return the_one(known, name, "TPU or VM")
 
 
 def _seconds(state: str) -> float:
