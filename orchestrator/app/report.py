@@ -1,6 +1,7 @@
 """Collect a deployment's report in one observation, and write it as an HTML page."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.pricing.cost_so_far import spent
 from orchestrator.pricing.spending import spending
-from orchestrator.report.curve import FEW, Losses, PrintedLines, losses
+from orchestrator.report.curve import FEW, Losses, PrintedLines, losses, with_printed_steps
 from orchestrator.report.page import PageFacts, page
 from orchestrator.report.summary import Summary, summarise
 
@@ -63,6 +64,10 @@ class ReportMemory:
         self.printed = PrintedLines()
         self._saved: tuple[float, tuple[tuple[int, float], ...]] = (0.0, ())
 
+    def read_log(self, progress: str) -> None:
+        """Read what was added to the log, parsed by the setting *progress* of the job."""
+        self.printed.add(((incarnation, line) for incarnation, _, line in self.log.new_lines()), progress)
+
     def checkpoints(self, session: Session) -> tuple[tuple[int, float], ...]:
         """Return step and time of each complete checkpoint; manifests are read at most every SAVES_SECONDS."""
         observed_at, found = self._saved
@@ -94,14 +99,14 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
         )  # fmt: skip
     memory = memory or ReportMemory(session.store)
     found = memory.heartbeats.read(None)
-    beats = found.value if isinstance(found, Present) else ()
     points = read_curve(session.store)
+    beats = _with_printed_steps(session, found.value if isinstance(found, Present) else (), memory, points)
     return PageFacts(
         status=status_of(session, observation, holder_of(session, world)),
         record=record,
         beats=beats,
         events=read_events(session.store),
-        summary=summary_of(session, memory.heartbeats),
+        summary=_summary(session, beats),
         spending=spending(session.spec, session.catalog, record, beats, world.observed_at),
         losses=_losses(session, beats, memory, points),
         points=points,
@@ -111,15 +116,29 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     )
 
 
-def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
-    """
-    Return the figures of a run from what the bucket holds.
-
-    *reports* are heartbeats read before, which are not read again.
-    """
-    record = session.records.current
-    found = (reports or Heartbeats(session.cloud.store)).read(None)
+def summary_of(session: Session) -> Summary:
+    """Return the figures of a run from what the bucket holds."""
+    memory = ReportMemory(session.cloud.store)
+    found = memory.heartbeats.read(None)
     beats = found.value if isinstance(found, Present) else ()
+    return _summary(session, _with_printed_steps(session, beats, memory, read_curve(session.cloud.store)))
+
+
+def _with_printed_steps(
+    session: Session, beats: Sequence[Heartbeat], memory: ReportMemory, points: Sequence[Point]
+) -> tuple[Heartbeat, ...]:
+    """Return the last reports; the log is read only for a lost machine whose report has no step."""
+    mine = [beat for beat in beats if beat.worker == 0]
+    newest = max((beat.incarnation for beat in mine), default=0)
+    if any(beat.step is None and beat.incarnation < newest for beat in mine):
+        # Without the log the reports alone are shown: the figures of an end must not fail for it.
+        with suppress(TpuctlError):
+            memory.read_log(progress_text(session.spec))
+    return with_printed_steps(beats, memory.printed, points)
+
+
+def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
+    record = session.records.current
     # Up to the last report instead of now, so that a report made days later shows the same cost.
     ended = max((b.updated for b in beats), default=session.clock.now())
     spec = session.spec
@@ -146,5 +165,5 @@ def _losses(
     """Return the loss by step; the log is read only if the watcher recorded few *points*."""
     if len(points) >= FEW:
         return losses(points, beats)
-    lines = ((incarnation, line) for incarnation, _, line in memory.log.new_lines())
-    return losses(points, beats, lines, progress_text(session.spec), memory.printed)
+    memory.read_log(progress_text(session.spec))
+    return losses(points, beats, before=memory.printed)

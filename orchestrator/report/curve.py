@@ -1,13 +1,14 @@
 """Compute the loss of a job by step, from the watcher's points, the job's log, and the last reports."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.contract.agent_lines import begins_attempt
 from orchestrator.contract.printed.choose import Output
 from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.printed.stream import Stream
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.pricing.spending import BEFORE
 
 FEW = 30
 """Points of the watcher below which the job's log is read as well."""
@@ -26,6 +27,11 @@ class PrintedLines:
     points: dict[int, dict[int, float | None]] = field(default_factory=dict)
     outputs: dict[int, Output] = field(default_factory=dict)
 
+    def add(self, lines: Iterable[tuple[int, str]], progress: str = "auto") -> None:
+        """Add what (incarnation, line) of the log show, parsed as in the agent, by the setting *progress*."""
+        for incarnation, step, loss in printed(lines, progress, self.outputs):
+            self.points.setdefault(incarnation, {})[step] = loss
+
 
 def losses(
     observed: Iterable[tuple[float, int, float | None, int]], beats: Sequence[Heartbeat],
@@ -38,8 +44,7 @@ def losses(
     later calls need new lines only.
     """
     before = PrintedLines() if before is None else before
-    for incarnation, step, loss in printed(lines, progress, before.outputs):
-        before.points.setdefault(incarnation, {})[step] = loss
+    before.add(lines, progress)
     found: dict[int, dict[int, float]] = {}
 
     def add(incarnation: int, step: int, loss: float | None) -> None:
@@ -76,6 +81,31 @@ def printed(
         now = output.now()
         if now.step is not None and now != before:
             yield incarnation, now.step, now.loss
+
+
+def with_printed_steps(
+    beats: Sequence[Heartbeat],
+    before: PrintedLines,
+    observed: Iterable[tuple[float, int, float | None, int]] = (),
+) -> tuple[Heartbeat, ...]:
+    """
+    Return the reports, each without a step with the furthest step that was printed or observed there.
+
+    A machine that was lost soon after its job began had no time to report; its log came to the bucket.
+    """
+    furthest = {incarnation: max(points) for incarnation, points in before.points.items() if points}
+    for _, step, _, incarnation in observed:
+        furthest[incarnation] = max(step, furthest.get(incarnation, 0))
+    return tuple(_trained(beat, furthest.get(beat.incarnation)) for beat in beats)
+
+
+def _trained(beat: Heartbeat, step: int | None) -> Heartbeat:
+    if step is None or beat.step is not None or beat.worker:
+        return beat
+    # Lines have no times: it trained at some time after what it reported last.
+    began = beat.timings.get("first_step", beat.timings.get("spawned", beat.updated))
+    phase = Phase.RUN if beat.phase in BEFORE else beat.phase
+    return replace(beat, step=step, phase=phase, timings={**beat.timings, "first_step": began})
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:

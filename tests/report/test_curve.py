@@ -5,10 +5,18 @@ from math import inf, nan
 
 import pytest
 
+from orchestrator.cli.views.summary import redone_text
 from orchestrator.domain.observation import Heartbeat, Phase
-from orchestrator.report.curve import losses
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.record import Span
+from orchestrator.pricing.spending import Use
+from orchestrator.report.curve import PrintedLines, losses, with_printed_steps
 from orchestrator.report.drawing import curve
+from orchestrator.report.summary import summarise
+from orchestrator.report.timeline import timeline
 from tests.agent.printed_lines import SAMPLES
+
+T = 1_800_000_000.0
 
 
 def test_the_curve_has_what_a_program_printed():
@@ -90,3 +98,33 @@ def test_hostile_lines_of_a_log_cost_little(line):
     began = time.process_time()
     losses([], [], [(1, line)] * 20)
     assert time.process_time() - began < 1.0
+
+
+def test_what_a_lost_machine_printed_counts_without_a_report_of_it():
+    """It was lost at step 70, soon after its last report, while it restored: the next one made all of it again."""
+    lost = Heartbeat(1, 0, Phase.RESTORE, T + 20)
+    after = Heartbeat(2, 0, Phase.DONE, T + 90, step=100, timings={"first_step": T + 60})
+    before = PrintedLines()
+    before.add((1, f"step {step} loss 2.0") for step in range(10, 80, 10))
+    beats = with_printed_steps((lost, after), before)
+    assert [beat.step for beat in beats] == [70, 100]
+    found = summarise(beats, (), preemptions=1, wall=90, cost_usd=1.0, ondemand_usd=3.0)
+    assert (found.steps_redone, redone_text(found)) == (
+        70,
+        "70 known, and maybe more: a lost TPU made no last report",
+    )
+    spans = [Span(Kind.NODE, f"a-tpu-g{n}", "z", T + 40 * n - 40, T + 40 * n) for n in (1, 2)]
+    lane = timeline(spans, beats, (), T + 90).lanes[0]
+    assert [(bar.use, bar.until - bar.since) for bar in lane.bars] == [(Use.STARTING, 20), (Use.LOST, 20)]
+    assert lane.steps == "steps 0 to 70"
+
+
+def test_a_point_of_the_watcher_counts_as_a_printed_step():
+    """The agent was started again, and its newest report has no step yet."""
+    beats = (
+        Heartbeat(1, 0, Phase.SETUP, T),
+        Heartbeat(1, 1, Phase.SETUP, T, workers=2),
+        Heartbeat(2, 0, Phase.RUN, T),
+    )
+    found = with_printed_steps(beats, PrintedLines(), [(T, 30, None, 1), (T + 1, 40, 0.5, 1)])
+    assert [beat.step for beat in found] == [40, None, None]

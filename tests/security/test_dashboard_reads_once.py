@@ -3,6 +3,8 @@
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from orchestrator.app import report
 from orchestrator.domain.ports import StoredObject
 from tests.planning.planning_kit import make_spec
@@ -52,3 +54,19 @@ def test_log_and_reports_leave_the_bucket_once():
     assert shelf.bytes_read == all_of_it + 2 * len(b"step 2 loss 0.25\n"), (
         "for the curve, and for the last lines"
     )
+
+
+@pytest.mark.parametrize(("phase", "step"), [("restore", 70), ("run", None)], ids=["lost", "newest"])
+def test_the_log_is_read_for_a_lost_machine_without_a_reported_step(phase, step):
+    """Its job trained before the next report; the log of the newest machine is not needed for the figures."""
+    beat = {"incarnation": 1, "worker": 0, "workers": 1, "phase": phase}
+    held = {".tpuctl/heartbeat/1/0": beat, "logs/g1/w0/000001.log": None}
+    if step is not None:
+        held[".tpuctl/heartbeat/2/0"] = {**beat, "incarnation": 2, "phase": "run", "step": 100}
+    shelf = Shelf(
+        **{n: b"step 70 loss 0.5\n" if b is None else json.dumps(b).encode() for n, b in held.items()}
+    )
+    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportMemory(shelf)
+    beats = memory.heartbeats.read(None).value
+    found = report._with_printed_steps(session, beats, memory, ())
+    assert found[0].step == step
