@@ -17,7 +17,7 @@ from orchestrator.engine.records.capacity_memory import CapacityMemory
 from orchestrator.errors import UNFORESEEN, Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken
-from orchestrator.planning.news import news, preemption, start_from_zero
+from orchestrator.planning.news import news, preemption, start_from_zero, with_loss
 from orchestrator.planning.termination import expiry
 from orchestrator.planning.tpu.create_budget import CreateBudget
 from orchestrator.planning.update_record import not_older, update_record
@@ -98,7 +98,7 @@ class Reconciler:
         if lost is not None:
             events.append(lost)
             # Counted with its event, in the one pass that first observes the loss, so never twice.
-            after = replace(after, node=replace(after.node, preemptions=after.node.preemptions + 1))
+            after = with_loss(after)
         for event in events:
             self._sink(event)
         return world, updated(after, expires_at=expiry(spec, after))

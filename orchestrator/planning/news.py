@@ -1,6 +1,7 @@
 """Derive the events of a pass from the record before and after it. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.first_seen import Sign, of_node
@@ -52,6 +53,11 @@ def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event
     work = TASK_GOES_ON if fleet_of(spec) else lost_text(spec.job.checkpoint, world, record)
     text = f"TPU {node.name} {what}{f'; {work}' if work else ''}"
     return Event(world.observed_at, EventKind.PREEMPTED, text, {"incarnation": node.incarnation})
+
+
+def with_loss(record: Record) -> Record:
+    """Return the record with one preemption more."""
+    return replace(record, node=replace(record.node, preemptions=record.node.preemptions + 1))
 
 
 def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:

@@ -236,6 +236,24 @@ def test_a_push_without_a_tpu_leaves_the_code_for_the_next_one(cloud, user):
     assert worker.env["TPUCTL_BUNDLE"] == said.document["bundle"]
 
 
+def test_without_a_watcher_the_loss_and_the_checkpoint_are_shown(cloud, user):
+    """The loss counts when it is seen; with the TPU gone the newest checkpoint is in the bucket all the same."""
+    user.watch(300)
+    assert user.run("status", "--json").document["checkpoint"]
+    cloud.model.preempt("demo-tpu-g1")
+    cloud.wait(120)
+    lost = user.type("status", "demo", "--fresh").out
+    assert lost.startswith("demo  TPU #1, 1 preemption\n"), lost
+    cloud.change(stockouts=frozenset({"europe-west4-b", "europe-west4-a", "europe-west4-c"}))
+    user.watch(60)
+    found = user.run("status", "--fresh", "--json").document
+    assert found["preemptions"] == 1
+    assert found["resumes_from"], (found["state"], found["workers"], found["resources"])
+    text = user.type("status", "demo", "--fresh").out
+    assert "in the bucket: the job resumes from it" in " ".join(text.split()), text
+    assert f"step {found['resumes_from']} is in the bucket" in user.type("explain", "demo").out
+
+
 def test_a_push_needs_a_job_that_runs(cloud):
     """Before `up`, and after the end."""
     one = User(cloud)

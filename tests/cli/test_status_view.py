@@ -139,6 +139,25 @@ def test_the_last_report_of_a_lost_tpu_is_no_progress(state, step, meaning):
     assert not any("━" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    "workers", [[], [worker(checkpoint=None, step=None, loss=None)]], ids=["none", "new"]
+)
+@pytest.mark.parametrize("state", ["tpu-lost", "replacing", "resuming"])
+def test_the_checkpoint_of_a_job_without_a_tpu_is_the_one_it_resumes_from(state, workers):
+    """No worker reports it, and it is what a person who finds no TPU asks for first."""
+    found = body(state=state, resumes_from=150, workers=workers)
+    lines = status_lines(found, unbilled=False, width=0)
+    saved = [line for line in lines if line.startswith("checkpoint ")]
+    assert saved == ["checkpoint   step 150, in the bucket: the job resumes from it"]
+    assert checkpoint_text(found, step="") == "150"
+
+
+def test_a_last_report_without_a_step_says_so():
+    """An empty text after `last report` looks like a fault."""
+    found = body(state="tpu-lost", workers=[worker(step=None, loss=None)])
+    assert job_text(found) == "last report, no step reported yet"
+
+
 def test_the_reason_of_an_end_is_with_the_state():
     """A failure without its reason sends people to the log."""
     found = body(state="failed", outcome="failed", reason="worker 0: it left with status 1", loop=None)

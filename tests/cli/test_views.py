@@ -94,6 +94,12 @@ def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
     assert lines(capsys) == ["last report of the job, step 278 of 400, loss 2.206, 0.1000 USD, TPU #1"]
 
 
+def test_a_last_report_without_a_step_says_so(capsys):
+    """A text that is followed by the cost alone looks as if something were missing."""
+    ProgressLine(EventPrinter(), SPEC).show(observed(T0, GOES), 0.1, 0.2)
+    assert lines(capsys) == ["last report of the job: no step reported yet, 0.1000 USD, TPU #1"]
+
+
 def test_the_report_of_a_tpu_that_is_gone_is_its_last_also_while_the_next_one_has_to_wait(capsys):
     """Quota may hold the next create back; nothing runs meanwhile."""
     gone = Node("demo-tpu-g1", "us-central1-a", NodeState.PREEMPTED, 1)

@@ -202,7 +202,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     # The loop's own decision function, because a second implementation could differ from what is done.
     step = decide_job(facts.spec, facts.world, facts.record)
     evidence = (*(_beat(beat) for beat in beats), *journal_of(facts, "job", "bundle"))
-    state = ", ".join(sorted({beat.phase.value for beat in beats})) or "not heard of"
+    state = ", ".join(sorted({beat.phase.value for beat in beats})) or _without_report(facts)
     if step.changes:
         why, nexts = step.changes[0].why, steps_text(step.changes)
         you = "" if next_pass(facts) else "tpuctl watch"
@@ -216,6 +216,11 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     if step.settled:
         return ExplainedPart("job", state, _runs(beats), step.rule, evidence, calm=True)
     return _waits(facts, state, step, evidence)
+
+
+def _without_report(facts: DeploymentFacts) -> str:
+    step = facts.record.deadline.progress.step
+    return f"no TPU reports it; step {step} is in the bucket" if step else "not heard of"
 
 
 def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evidence, ...]) -> ExplainedPart:

@@ -34,6 +34,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.dead_man import auto_delete_text
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state
+from orchestrator.planning.news import preemption, with_loss
 from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.tpu.on_demand import deadline_status
@@ -65,9 +66,12 @@ def observe_now(session: Session) -> Observation:
 
 def judged(session: Session, world: World) -> Observation:
     """Return *world* with its cost and what a pass would do about it."""
-    record = update_record(session.records.current, world)
+    before, spec = session.records.current, session.spec
+    record = update_record(before, world)
+    # As the pass that first observes it will count it: until then the record has a preemption less than the list.
+    record = with_loss(record) if preemption(spec, before, record, world) else record
     usd, most = session.costs(record, world.observed_at)
-    return Observation(world, record, usd, most, decide(session.spec, world, record, most))
+    return Observation(world, record, usd, most, decide(spec, world, record, most))
 
 
 def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Session:

@@ -3,6 +3,9 @@
 from orchestrator.domain.status import DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import rate_text, span_text
 
+NO_STEP = "no step reported yet"
+RESUMES = ", in the bucket: the job resumes from it"
+
 
 def state_text(status: DeploymentStatus) -> str:
     """Return the state's phrase and what it means for the job, or the reason of an end."""
@@ -28,7 +31,7 @@ def job_text(status: DeploymentStatus) -> str:
     if slowest is None:
         return ""
     if status.state.without_tpu:
-        return ", ".join(filter(None, ("last report", step_text(status), _loss(slowest))))
+        return ", ".join(filter(None, ("last report", step_text(status) or NO_STEP, _loss(slowest))))
     parts = ["runs" if slowest.phase == "run" else slowest.phase, step_text(status)]
     parts.append(_loss(slowest))
     if slowest.phase == "run" and slowest.rate:
@@ -75,8 +78,14 @@ def share_done(status: DeploymentStatus) -> float | None:
 
 
 def checkpoint_text(status: DeploymentStatus, *, step: str = "step ") -> str:
-    """Return the newest checkpoint with a part of every worker and its age, "" without one."""
+    """
+    Return the newest checkpoint with a part of every worker and its age, "" without one.
+
+    Of a job without a running TPU that no worker reports it is the one from which the job goes on.
+    """
     found = _newest_of_all(status)
+    if found is None and status.resumes_from is not None:
+        return f"{step}{status.resumes_from}" + (RESUMES if step else "")
     if found is None:
         return ""
     # If that is older than what each worker has committed last, no worker reports its age.

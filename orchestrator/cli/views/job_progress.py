@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from orchestrator.app.status.text import NO_STEP
 from orchestrator.cli.graceful_stop import graceful_stop
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.events import Event, EventKind
@@ -169,7 +170,9 @@ def _eta(beat: Heartbeat, spec: Spec) -> str:
 
 
 def _phase(beat: Heartbeat, *, lost: bool) -> str:
-    return "last report of the job" if lost else WORDS[beat.phase]
+    if not lost:
+        return WORDS[beat.phase]
+    return "last report of the job" + (f": {NO_STEP}" if beat.step is None else "")
 
 
 def _figures(beat: Heartbeat, spec: Spec, *, of_bar: bool = True) -> dict[str, str]:

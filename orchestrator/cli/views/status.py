@@ -182,6 +182,8 @@ def _job(status: DeploymentStatus) -> list[Field]:
         of_format = f" (format {', '.join(formats)})" if formats else ""
         lines.append(Field("checkpoint", f"{checkpoint_text(status) or 'none yet'}{of_format}"))
         lines += [Field("saving", status.saves.text)] if status.saves else []
+    elif found := checkpoint_text(status):
+        lines.append(Field("checkpoint", found))
     # More than one image, briefly, after a push.
     images = sorted({w.image for w in status.workers if w.image})
     lines += [
