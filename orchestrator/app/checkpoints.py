@@ -36,7 +36,8 @@ class CheckpointListing:
     """
     The checkpoints of a deployment at the time *now*, and the files that no checkpoint contains.
 
-    *deleted* says in words that its data was deleted on purpose, "" if it was not.
+    *deleted* says in words that its data was deleted on purpose, "" if it was not. *keep* is how many complete
+    ones the agent keeps in the bucket, 0 if it deletes none.
     """
 
     name: str
@@ -44,6 +45,7 @@ class CheckpointListing:
     unclaimed: tuple[UnclaimedFiles, ...]
     now: float
     deleted: str = ""
+    keep: int = 0
 
     @property
     def faulty(self) -> bool:
@@ -73,7 +75,10 @@ def list_checkpoints(choice: Choice, reporter: Reporter, *, verify: bool) -> Che
     rows = tuple(_rows(found, faults, verify=verify))
     bill = None if rows or unclaimed else last_bill(session, session.records.current)
     deleted = bill.deleted_text if bill else ""
-    return CheckpointListing(session.spec.name, rows, unclaimed, session.clock.now(), deleted)
+    saving = session.spec.job.checkpoint
+    # With `dir: bucket` the job writes there itself, and the agent deletes nothing.
+    keep = 0 if saving.dir == "bucket" else saving.keep
+    return CheckpointListing(session.spec.name, rows, unclaimed, session.clock.now(), deleted, keep)
 
 
 def _verified(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 
 import pytest
 
@@ -92,3 +93,24 @@ def test_the_list_fits_eighty_columns_whatever_the_age(capsys):
     assert "47 h 59 min" in lines[0]
     assert max(map(len, (head, *lines))) <= 80
     assert all(line.index("accelerate") == head.index("format") for line in lines)
+
+
+@pytest.mark.parametrize(("keep", "said"), [(2, True), (3, False), (0, False)])
+def test_a_list_with_gaps_says_how_many_stay(keep, said, capsys):
+    """Who sees 450, 400 and 300 asks what has become of the others."""
+    found = [StoredCheckpoint(step, 1, 1, 4000, 0.0, True, "") for step in (450, 300)]
+    rows = tuple(Row(one, resumes=False, verified=None, faults=()) for one in found)
+    show(CheckpointListing("mine", rows, (), 60.0, keep=keep))
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 3
+    assert err == f"only the newest {keep} are kept (job.checkpoint.keep); older ones are deleted\n" * said
+
+
+def test_a_date_is_not_broken_at_the_edge_of_a_terminal(capfd, monkeypatch):
+    """A terminal breaks a line where it is full."""
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    why = "`tpuctl down --delete-data` deleted the data of mine on 2027-01-15"
+    for more in range(12):
+        show(CheckpointListing("mine", (), (), 60.0, deleted=why.replace("mine", "m" * (4 + more))))
+        err = capfd.readouterr().err
+        assert any("2027-01-15" in err[at : at + 80] for at in range(0, len(err), 80)), err

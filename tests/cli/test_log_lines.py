@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orchestrator.agent.interrupts import EndingKind
-from orchestrator.cli.views.logs import JobLines
+from orchestrator.cli.views.logs import JobLines, show_event
 from orchestrator.contract.agent_lines import (
     ENDINGS,
     agent_line,
@@ -15,6 +15,7 @@ from orchestrator.contract.agent_lines import (
     ends_agent,
     is_agent_line,
 )
+from orchestrator.domain.events import Event
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
@@ -106,3 +107,18 @@ def test_logs_before_up_name_what_is_missing(words, tmp_path):
         said = User(cloud).run("logs", *words)
     assert (said.code, "TPU-130" in said.err, "is not up: it has no log" in said.err) == (2, True, True)
     assert "404" not in said.err
+
+
+@pytest.mark.parametrize("width", ["80", ""], ids=["terminal", "file"])
+def test_an_event_is_broken_between_words_on_a_terminal_only(width, capsys, monkeypatch):
+    """What reads a file or a pipe gets one line for each event."""
+    monkeypatch.setenv("COLUMNS", width)
+    text = (
+        f"Creating TPU {'a' * 30} (v5litepod-1) in us-central1-a: there is none yet, and a bucket before it"
+    )
+    show_event(Event(1_800_000_000.0, "node-create", text), as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(line.strip() for line in lines).endswith(f"  {text}")
+    assert (max(map(len, lines)) <= 80) == bool(width)
+    assert all(line.startswith(" " * 21) for line in lines[1:])
+    assert len(lines) == (2 if width else 1)

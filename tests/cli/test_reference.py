@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+import click
 import pytest
 
 from orchestrator.config.setting_types import settings
@@ -26,6 +27,14 @@ def test_a_page_is_made_from_the_commands(path):
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         (ROOT / path).write_text(text)
     assert (ROOT / path).read_text() == text
+
+
+def test_every_help_fits_eighty_columns():
+    """Also a block of columns, which click prints as it stands."""
+    for words, command in reference.commands():
+        context = click.Context(command, info_name=" ".join(("tpuctl", *words)), terminal_width=80)
+        wide = [line for line in command.get_help(context).splitlines() if len(line) > 80]
+        assert not wide, words
 
 
 def test_every_setting_has_its_paragraph():

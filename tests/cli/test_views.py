@@ -92,10 +92,6 @@ def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
     """A TPU that is being replaced is not said to run its job."""
     ProgressLine(EventPrinter(), SPEC).show(observed(T0, GOES, step=278, loss=2.206), 0.1, 0.2)
     assert lines(capsys) == ["last report of the job, step 278 of 400, loss 2.206, 0.1000 USD, TPU #1"]
-
-
-def test_a_last_report_without_a_step_says_so(capsys):
-    """A text that is followed by the cost alone looks as if something were missing."""
     ProgressLine(EventPrinter(), SPEC).show(observed(T0, GOES), 0.1, 0.2)
     assert lines(capsys) == ["last report of the job: no step reported yet, 0.1000 USD, TPU #1"]
 

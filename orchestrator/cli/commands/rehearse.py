@@ -40,9 +40,12 @@ def command(
     Run your deployment on a local cloud of its own, inject failures, and judge whether the job recovers.
 
     \b
-    notice   a preemption with its warning       kill     SIGKILL without one
-    save     SIGKILL while it saves              restore  SIGKILL again while it restores
-    twice    SIGKILL again as soon as it trains  vm       the VM is stopped from outside
+    notice   a preemption with its warning
+    kill     SIGKILL without one
+    save     SIGKILL while it saves
+    restore  SIGKILL again while it restores
+    twice    SIGKILL again as soon as it trains
+    vm       the VM is stopped from outside
 
     Without --at, a failure comes at a step where the job reports steps, else after a checkpoint, else after a
     part of the undisturbed run's time. checkpoint, time and log count on the machine that is taken away.

@@ -4,7 +4,7 @@ import click
 
 from orchestrator.app.checkpoints import CheckpointListing, Row
 from orchestrator.app.fetch import Fetched
-from orchestrator.cli.console import print_json, put, say
+from orchestrator.cli.console import print_json, put, say, talk
 from orchestrator.domain.text.amounts import size_text, span_text
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.bucket.checkpoints import StoredCheckpoint
@@ -16,8 +16,9 @@ def show(listing: CheckpointListing) -> None:
     """Print a table of the checkpoints, and the files that no checkpoint contains."""
     if listing.rows:
         _table(listing)
+        _say_retention(listing)
     else:
-        click.echo(f"no checkpoint: {listing.deleted}" if listing.deleted else "no checkpoint yet", err=True)
+        say(f"no checkpoint: {listing.deleted}" if listing.deleted else "no checkpoint yet")
     for one in listing.unclaimed:
         first = cut(one.parts[0].files[0].name, 200) if one.parts[0].files else ""
         more = "" if one.count == 1 else f" and {one.count - 1} more"
@@ -27,6 +28,12 @@ def show(listing: CheckpointListing) -> None:
         )
     if listing.unclaimed:
         click.echo("get them with: tpuctl checkpoints fetch --unclaimed")
+
+
+def _say_retention(listing: CheckpointListing) -> None:
+    """Say that older ones are deleted, once there are as many as are kept."""
+    if 0 < listing.keep <= sum(row.stored.complete for row in listing.rows):
+        talk(f"only the newest {listing.keep} are kept (job.checkpoint.keep); older ones are deleted")
 
 
 def _table(listing: CheckpointListing) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import click
 
-from orchestrator.cli.console import put
+from orchestrator.cli.console import columns, put, wrapped
 from orchestrator.contract.agent_lines import agent_line, begins_attempt, ends_agent
 from orchestrator.domain.events import Event
+from orchestrator.domain.text.clean_text import clean
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,15 @@ class JobLines:
 
 def show_event(event: Event, *, as_json: bool) -> None:
     """Print an event with date and time."""
+    if as_json:
+        put(event.to_json().decode())
+        return
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
-    put(event.to_json().decode() if as_json else f"{stamp}  {event.text}")
+    # Cleaned first: a line feed in a text of the cloud would be taken for a blank.
+    for line in wrapped(
+        [clean(f"{stamp}  {event.text}")], columns(), " " * (len(stamp) + 2), break_long=False
+    ):
+        put(line)
 
 
 def parts_of(line: str) -> list[str]:
