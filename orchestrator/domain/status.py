@@ -169,7 +169,8 @@ class DeploymentStatus:
     The status of a deployment; the order of the fields is that of the keys in JSON.
 
     *checkpoint* is the newest one with a part of every worker, *resumes_from* the step from which a job without
-    a running TPU goes on. Fields with a default are those that an earlier release did not publish.
+    a running TPU goes on. *waits* says that *next_steps* are not changes but what is waited for. Fields with a
+    default are those that an earlier release did not publish.
     """
 
     name: str
@@ -193,6 +194,7 @@ class DeploymentStatus:
     watcher: WatcherStatus | None
     auto_delete: str
     next_steps: tuple[str, ...]
+    waits: bool = False
     look_in_s: float | None
     target_steps: int | None
     eta_s: float | None = None

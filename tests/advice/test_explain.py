@@ -10,6 +10,7 @@ from rich.console import Console
 from orchestrator.advice.explain.explain import RULES, explain, manual
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
 from orchestrator.cli.views.explain import render
+from orchestrator.domain.machines.capacity import after_grant
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.observation import (
     Absent,
@@ -257,6 +258,13 @@ def test_the_headline_is_what_needs_the_user_most():
     assert lost.headline == "replacing its TPU: demo-tpu-g1 is PREEMPTED"
     alone = explain(observed(watching=None, **lately(NodeState.PREEMPTED)))
     assert alone.headline == "TPU lost, no watcher: demo-tpu-g1 is PREEMPTED"
+    assert part("deployment", alone).why.startswith("it is not over: the job is not done")
+    assert part("deployment", lost).why.startswith("it is kept up: the job is not done")
+    job = part("job", alone)
+    assert job.state == "last report: run", "no machine runs it"
+    assert job.evidence[0].text.startswith("worker 0, last report: run, step 10")
+    job = part("job", explain(observed()))
+    assert (job.state, job.evidence[0].text[:13]) == ("run", "worker 0: run")
     assert explain(observed()).headline == "running: it is at step 10"
     assert explain(observed(watching=None)).headline.endswith(", and no watcher runs")
     assert explain(CASES["end.spent"][1]).headline.startswith("budget or ttl used up: the time to live of")
@@ -315,7 +323,8 @@ def test_a_quota_that_the_old_tpu_holds_is_explained_as_the_wait_that_it_is():
 def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     """Between the end of the deletion and the next request only the refusal is left, which is no news."""
     full = Refusal(NOW - 1, "us-central1-a", Retry.QUOTA, "Quota limit", hint="request more", beside=True)
-    was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,))
+    granted = after_grant((), "us-central1-a", spec().tpu.type, NOW - 900)
+    was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,), zone_memories=granted)
     shown = observed(was, wants=ONE_ZONE, **NO_NODE)
     found = part("TPU", explain(shown))
     assert (found.rule, found.why) == (
@@ -325,6 +334,9 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     assert (found.next, found.you) == ("ask again in us-central1-a", "nothing; that is an ordinary wait")
     assert found.when == pytest.approx(NOW + shown.plan.wake_in)
     assert found.when < NOW + 10, "when the wait is over, not at the next poll of 15 s"
+    texts = [one.text for one in found.evidence]
+    assert "refused in us-central1-a (quota, held by a TPU of this deployment): Quota limit" in texts
+    assert "us-central1-a: 1 granted" in texts, "no `0 refused` beside a refusal"
     # The same refusal without a TPU of ours is one of a quota that is too small.
     small = replace(was, refusals=(replace(full, beside=False),))
     refused = part("TPU", explain(observed(small, wants=ONE_ZONE, **NO_NODE)))

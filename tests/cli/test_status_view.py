@@ -137,6 +137,9 @@ def test_the_last_report_of_a_lost_tpu_is_no_progress(state, step, meaning):
     job = [line for line in lines if line.startswith("job ")]
     assert job == ["job          last report, step 120 of 400 (30%), loss 2.31"] * len(workers)
     assert not any("━" in line for line in lines)
+    reports = [line for line in lines if line.startswith("worker 0")]
+    assert all(line.startswith("worker 0     last report: run, step 120") for line in reports)
+    assert len(reports) == len(workers)
 
 
 @pytest.mark.parametrize(
@@ -194,16 +197,34 @@ def test_wide_has_a_line_for_each_worker():
     """Of many workers the default shows counts and the one with the oldest report."""
     few, wide = (status_lines(LOST, unbilled=True, wide=wide) for wide in (False, True))
     (line,) = [line for line in few if line.startswith("worker")]
-    assert line.startswith("workers      1 run, 7 stopped; oldest report: worker 0")
+    assert line.startswith("workers      last reports: 1 run, 7 stopped; oldest report: worker 0")
     assert len([line for line in wide if line.startswith("worker ")]) == 8
 
 
 def test_a_wait_that_names_its_end_has_no_second_number():
     """The watcher looks earlier than it asks again; only the latter is of interest."""
-    lines = status_lines(body(next=["TPU: next try in 45 s"], look_in_s=15.0), unbilled=False, width=0)
-    assert "next         TPU: next try in 45 s" in lines
-    lines = status_lines(body(next=["TPU: CREATING"], look_in_s=15.0), unbilled=False, width=0)
-    assert "next         TPU: CREATING (in 15 s)" in lines
+    waits = {"waits": True, "look_in_s": 15.0}
+    lines = status_lines(body(next=["TPU: next try in 45 s"], **waits), unbilled=False, width=0)
+    assert "waiting      TPU: next try in 45 s" in lines
+
+
+@pytest.mark.parametrize(
+    ("look", "shown"),
+    [
+        (15.0, "checked again in 15 s"),
+        (0.0, "checked again now"),
+        (None, "checked again when tpuctl watch runs"),
+    ],
+)
+def test_what_is_waited_for_is_no_next_step(look, shown):
+    """A TPU that is CREATING now will not be CREATING in 15 s; a change is still to come."""
+    found = body(next=["TPU: CREATING"], waits=True, look_in_s=look)
+    assert f"waiting      TPU: CREATING ({shown})" in status_lines(found, unbilled=False, width=0)
+    assert news_line(found).endswith(", waiting: TPU: CREATING")
+    change = body(next=["create TPU g4: it is PREEMPTED"], look_in_s=15.0)
+    assert "next         create TPU g4: it is PREEMPTED (in 15 s)" in status_lines(
+        change, unbilled=False, width=0
+    )
 
 
 def test_ages_go_on_while_a_published_status_lies_there():

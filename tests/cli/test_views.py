@@ -142,9 +142,9 @@ def test_the_live_line_counts_down_between_two_passes():
     """As `status` does, which may be asked at any moment."""
     printer = EventPrinter()
     printer.waiting(("TPU: next try in 40 s",), T0)
-    assert printer.line_text(T0 + 12) == "TPU: next try in 28 s (12 s)"
+    assert printer.line_text(T0 + 12) == "TPU: next try in 28 s (12 s so far)"
     printer.waiting(("TPU: next try in 20 s",), T0 + 20)
-    assert printer.line_text(T0 + 50) == "TPU: next try in 0 s (50 s)"
+    assert printer.line_text(T0 + 50) == "TPU: next try in 0 s (50 s so far)"
 
 
 def test_a_failure_that_repeats_is_one_line_with_a_counter(capsys):
@@ -166,7 +166,10 @@ def test_the_live_line_counts_what_is_waited_for(capsys):
     assert printer.line_text(T0) == "checking the cloud"
     printer.waiting(("TPU: CREATING",), T0)
     printer.waiting(("TPU: CREATING", "job: starts when the TPU is READY"), T0 + 60)
-    assert printer.line_text(T0 + 65) == "TPU: CREATING (1 min 5 s), job: starts when the TPU is READY (5 s)"
+    assert (
+        printer.line_text(T0 + 65)
+        == "TPU: CREATING (1 min 5 s so far), job: starts when the TPU is READY (5 s so far)"
+    )
     printer.waiting((), T0 + 70)
     printer.now("job runs, step 3", T0 + 70)
     assert printer.line_text(T0 + 3800) == "job runs, step 3, last heartbeat 1 h 2 min ago"

@@ -105,7 +105,9 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
         )
     ttl = record.started_at + facts.spec.watch.ttl if record.started_at else None
     nexts = f"it ends when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
-    why = "it is kept up: the job is not done, and neither ttl nor budget is used up"
+    # Without a watcher it is not kept up, though it is not over.
+    going_on = "it is kept up" if next_pass(facts) else "it is not over"
+    why = f"{going_on}: the job is not done, and neither ttl nor budget is used up"
     return ExplainedPart(
         "deployment", facts.state.phrase, why, LoopRule.END_NONE, _limits(facts), nexts, ttl, calm=True
     )
@@ -201,8 +203,11 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     beats = observed.value if isinstance(observed, Present) else ()
     # The loop's own decision function, because a second implementation could differ from what is done.
     step = decide_job(facts.spec, facts.world, facts.record)
-    evidence = (*(_beat(beat) for beat in beats), *journal_of(facts, "job", "bundle"))
-    state = ", ".join(sorted({beat.phase.value for beat in beats})) or _without_report(facts)
+    # What a machine that is gone reported last is not what it does.
+    last = "last report: " if facts.state.without_tpu else ""
+    evidence = (*(_beat(beat, last) for beat in beats), *journal_of(facts, "job", "bundle"))
+    phases = ", ".join(sorted({beat.phase.value for beat in beats}))
+    state = f"{last}{phases}" if phases else _without_report(facts)
     if step.changes:
         why, nexts = step.changes[0].why, steps_text(step.changes)
         you = "" if next_pass(facts) else "tpuctl watch"
@@ -244,8 +249,8 @@ def _runs(beats: tuple[Heartbeat, ...]) -> str:
     return f"it is at step {min(steps)}" if steps else "its workers report"
 
 
-def _beat(beat: Heartbeat) -> Evidence:
-    parts = [f"worker {beat.worker}: {beat.phase.value}"]
+def _beat(beat: Heartbeat, last: str) -> Evidence:
+    parts = [f"worker {beat.worker}{', ' if last else ': '}{last}{beat.phase.value}"]
     parts += [f"step {beat.step}"] if beat.step is not None else []
     parts += [f"checkpoint at {checkpoint_name(beat)}"] if beat.committed_step is not None else []
     parts += [f"start {beat.starts}"] if beat.starts > 1 else []

@@ -176,9 +176,13 @@ def _asked_for(
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[Evidence, ...]:
     return tuple(
-        Evidence("record", r.at, f"refused{f' in {r.zone}' if r.zone else ''} ({r.retry.value}): {r.text}")
+        Evidence("record", r.at, f"refused{f' in {r.zone}' if r.zone else ''} ({_class_of(r)}): {r.text}")
         for r in refused[-LAST_REFUSALS:]
     )
+
+
+def _class_of(refusal: Refusal) -> str:
+    return "quota, held by a TPU of this deployment" if refusal.full else refusal.retry.value
 
 
 def _refused(

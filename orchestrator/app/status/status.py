@@ -162,6 +162,7 @@ def status_of(session: Session, found: Observation, watcher: WatcherStatus | Non
         watcher=watcher,
         auto_delete=auto_delete_text(spec, record.started_at),
         next_steps=steps or tuple(plan.waiting),
+        waits=bool(plan.waiting) and not steps,
         look_in_s=min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
         target_steps=spec.job.target_steps,
         # The rate of a machine that is gone promises nothing.

@@ -195,7 +195,7 @@ class EventPrinter(Reporter):
         parts = [
             f"failing for {span_text(at - wait.since)}, {wait.text}" if key == FAILING
             # The duration in front, since the line is cut at the terminal's edge.
-            else f"{counted_down(wait.text, at - wait.at)} ({span_text(at - wait.since)})"
+            else f"{counted_down(wait.text, at - wait.at)} ({span_text(at - wait.since)} so far)"
             for key, wait in self._waits.items()
         ]  # fmt: skip
         return ", ".join(parts)

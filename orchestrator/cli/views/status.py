@@ -240,16 +240,19 @@ def _deadline(status: DeploymentStatus) -> list[Field]:
 
 def _workers(status: DeploymentStatus, *, wide: bool) -> list[Field]:
     workers = status.workers
+    # What a machine that is gone reported last is not what it does.
+    lost = status.state.without_tpu
     if wide or len(workers) <= FEW:
-        return [_worker(worker) for worker in workers]
+        return [_worker(worker, lost=lost) for worker in workers]
     phases = ", ".join(f"{count} {phase}" for phase, count in Counter(w.phase for w in workers).items())
     last = _worker(max(workers, key=lambda w: w.heartbeat_age_s or 0.0))
-    return [Field("workers", f"{phases}; oldest report: {last.label}: {last.text}")]
+    reported = "last reports: " if lost else ""
+    return [Field("workers", f"{reported}{phases}; oldest report: {last.label}: {last.text}")]
 
 
-def _worker(worker: WorkerStatus) -> Field:
+def _worker(worker: WorkerStatus, *, lost: bool = False) -> Field:
     """Return one field with a worker's phase, step, loss, checkpoint, last heartbeat and message."""
-    parts = [worker.phase]
+    parts = [f"last report: {worker.phase}" if lost else worker.phase]
     if worker.step is not None:
         parts.append(f"step {worker.step}")
     if worker.loss is not None:
@@ -286,14 +289,17 @@ def _end(status: DeploymentStatus) -> list[Field]:
         lines.append(Field("auto-delete", status.auto_delete))
     when = status.look_in_s
     wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
-    after = f" ({wait})" if wait else " (when tpuctl watch runs)" if not status.outcome else ""
+    when_text = wait or ("when tpuctl watch runs" if not status.outcome else "")
+    # What is waited for is the case already: only the next look at it is to come.
+    label, again = ("waiting", "checked again ") if status.waits else ("next", "")
+    after = f" ({again}{when_text})" if when_text else ""
     # A wait that names its own seconds ends then; the next look comes earlier, and would only be a second number.
     lines += [
-        Field("next", line if wait and counts_down(line) else f"{line}{after}") for line in status.next_steps
+        Field(label, line if wait and counts_down(line) else f"{line}{after}") for line in status.next_steps
     ]
     if not status.next_steps and not status.outcome:
-        again = f"; checks again {wait}" if wait else ""
-        does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{again}"
+        checks = f"; checks again {wait}" if wait else ""
+        does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{checks}"
         lines.append(Field("next", does))
     if status.outcome in {"done", "unclaimed"} and not status.next_steps:
         lines += _after(status.resources, unclaimed=status.outcome == "unclaimed")

@@ -190,7 +190,9 @@ def passed_over(
 def zone_summary(one: ZoneMemory) -> str:
     """Return what is remembered of a zone, in words."""
     lives = f", {one.lives} lost after {_span(one.lived / one.lives)} on average" if one.lives else ""
-    return f"{one.granted} granted, {one.refused} refused{lives}"
+    # No "0 refused": a refusal for the quota that our own TPU holds is not counted, and is shown beside this.
+    refused = f", {one.refused} refused" if one.refused else ""
+    return f"{one.granted} granted{refused}{lives}"
 
 
 def _fault(one: ZoneMemory, now: float) -> str:
