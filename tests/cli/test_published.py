@@ -8,6 +8,7 @@ import pytest
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
+from orchestrator.app.status.text import checkpoint_text, saved_text
 from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.contract.bucket.object_names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.domain.checksum import verified, with_checksum
@@ -15,7 +16,7 @@ from orchestrator.domain.lease import Holder
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.publish.published_copy import published_here
 from orchestrator.engine.publish.published_status import Publisher
-from tests.cli.test_status_view import body
+from tests.cli.test_status_view import body, worker
 from tests.kit.cloud import Cloud
 from tests.kit.user import Process, User
 
@@ -317,3 +318,11 @@ def test_a_record_of_a_computer_without_the_key_is_asked_about_once(cloud, user)
     assert forged.code == 0
     assert user.run("down", "--yes").code == 0
     assert not cloud.nodes()
+
+
+def test_the_checkpoint_of_a_gang_is_the_one_that_all_workers_have():
+    """What each has committed last may be another step for each of them; its age is nobody's then."""
+    workers = [worker(0, checkpoint=60), worker(1, checkpoint=50)]
+    assert saved_text(body(workers=workers)) == "step 50", "as an earlier release published it"
+    assert checkpoint_text(body(workers=workers, checkpoint=20)) == "step 20"
+    assert checkpoint_text(body(workers=workers, checkpoint=None)) == ""

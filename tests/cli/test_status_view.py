@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.app.status.text import checkpoint_text, saved_text
+from orchestrator.app.status.text import checkpoint_text
 from orchestrator.app.status.top import DeploymentRow
 from orchestrator.app.this_computer.quick_status import aged
 from orchestrator.cli.views.event_lines import wanted
@@ -438,14 +438,9 @@ def test_what_a_job_does_not_report_is_said_once_it_has_saved():
 
     assert "progress     the job prints no loss that tpuctl knows; job.progress" in said(loss=None)
     assert "prints neither step nor loss" in said(loss=None, step=None)
-    restored = {"loss": None, "step": None, "checkpoint_age_s": None}
-    for known in ({}, restored, {"loss": None, "phase": "done"}):
+    for known in (
+        {},
+        {"loss": None, "step": None, "checkpoint_age_s": None},
+        {"loss": None, "phase": "done"},
+    ):
         assert "progress  " not in said(**known)
-
-
-def test_the_checkpoint_of_a_gang_is_the_one_that_all_workers_have():
-    """What each has committed last may be another step for each of them; its age is nobody's then."""
-    workers = [worker(0, checkpoint=60), worker(1, checkpoint=50)]
-    assert saved_text(body(workers=workers)) == "step 50", "as an earlier release published it"
-    assert checkpoint_text(body(workers=workers, checkpoint=20)) == "step 20"
-    assert checkpoint_text(body(workers=workers, checkpoint=None)) == ""

@@ -24,7 +24,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Heartbeat, Node, NodeState, Phase, Present, World
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.status import ResourceStatus
-from orchestrator.domain.text.amounts import saved_text, span_text
+from orchestrator.domain.text.amounts import saved_text
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, QuotaError, RemoteError
 from orchestrator.planning.tpu.next_zone import quota_wait
@@ -427,14 +427,6 @@ def test_times_never_run_backwards(capsys):
         printer(Event(at, "waiting", f"event {at - T0:g}"))
     stamps = [line.split()[0] for line in capsys.readouterr().err.splitlines()]
     assert stamps[0] == stamps[1] < stamps[2]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (125, "2 min 5 s"), (3840, "1 h 4 min"), (604740, "6 d 23 h")]
-)
-def test_a_duration_is_printed_in_two_units(seconds, text):
-    """Nobody reckons with 167 hours."""
-    assert span_text(seconds) == text
 
 
 def test_what_is_said_while_a_line_is_drawn_stands_above_it(monkeypatch):
