@@ -3,6 +3,7 @@
 import http.client
 import urllib.error
 import urllib.request
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,8 @@ def test_what_a_pass_has_observed_can_be_read(served):
     assert found['tpuctl_passes_total{deployment="mine"}'] == "2.0"
     assert found['tpuctl_failures_total{deployment="mine"}'] == "2.0"
     assert found['tpuctl_pending_changes{deployment="mine"}'] == "2.0"
+    one.update(replace(LOST, waits=True), 1030.0, failures=0)
+    assert read()['tpuctl_pending_changes{deployment="mine"}'] == "0.0", "what is waited for is no change"
     names = {key.partition("{")[0] for key in found}
     assert names - {f"{name.removesuffix('_total')}_created" for name in COUNTERS} <= {*GAUGES, *COUNTERS}
 
