@@ -57,7 +57,7 @@ def test_a_tpu_made_by_gcloud_is_adopted_trains_and_is_given_back(stage, tmp_pat
     watch = stage.start("watch")
     stage.tpuctl("local", "preempt", "first")
     stage.wait_for("incarnation 2", lambda: stage.at(8, incarnation=2))
-    assert "resume from step" in stage.logs(2)
+    stage.wait_for("its log", lambda: "resume from step" in stage.logs(2))
     stage.hurry()
     stage.end(watch)
     stage.tpuctl("down", "--yes", "--delete-data")
