@@ -31,7 +31,7 @@ def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
             code = error.code
         finally:
             # Also after Ctrl-C: the machines are processes of this computer and would keep running.
-            leftovers = [] if keep else stage.clear()
+            leftovers = stage.keep() if keep else stage.clear()
     if code:
         return code
     if keep:

@@ -9,6 +9,8 @@ import platformdirs
 
 from orchestrator.private_folders import own_folder, private_file
 
+OWNER = "owner.json"
+"""File of a local cloud that must not outlive one process: a demo's or a rehearsal's."""
 PREFIX = "/_local"
 """Path prefix of the daemon's own routes."""
 CONTROL, STORAGE = "control.sock", "storage.sock"
@@ -78,6 +80,26 @@ def write_address(folder: Path, address: Address) -> None:
     """Publish the daemon's address atomically."""
     # Only the owner may write it, since `local stop` kills the process that it names.
     private_file(folder / "daemon.json", json.dumps(asdict(address)).encode())
+
+
+def own(folder: Path) -> None:
+    """Bind the local cloud of *folder* to this process: it ends with it, however the process ends."""
+    pid = os.getpid()
+    private_file(folder / OWNER, json.dumps({"pid": pid, "started": start_of(pid)}).encode())
+
+
+def disown(folder: Path) -> None:
+    """Let the local cloud of *folder* outlive its owner."""
+    (folder / OWNER).unlink(missing_ok=True)
+
+
+def owner_ended(folder: Path) -> bool:
+    """Say whether the local cloud of *folder* has an owner, and that has ended."""
+    try:
+        owner = json.loads((folder / OWNER).read_text())
+        return start_of(int(owner["pid"])) != int(owner["started"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def start_of(pid: int) -> int:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
 import signal
 import sys
 import threading
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.clock import SystemClock
-from orchestrator.emulator.address import CONTROL, STORAGE, Address, start_of, write_address
+from orchestrator.emulator.address import CONTROL, STORAGE, Address, owner_ended, start_of, write_address
 from orchestrator.emulator.http.admin import admin_routes
 from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.http.asgi import App, asgi_app, server
@@ -94,6 +95,7 @@ class Daemon:
         self._saving = threading.Lock()
         self._saved = -1
         self._halt = asyncio.Event()
+        self._orphaned = False
         settings, clock = options.cloud_settings(), SystemClock()
         self._certificates = certificates(folder / "tls")
         self._hosts = make_hosts(options.hosts, self._host_settings(settings.latency.notice))
@@ -236,6 +238,9 @@ class Daemon:
         """Run the model's events when they are due."""
         while not self._over.is_set():
             try:
+                if owner_ended(self._folder) and not self._orphaned:
+                    self._orphaned = True
+                    self.halt()
                 self.cloud.tick()
                 self._save()
                 due = self.cloud.next_due()
@@ -276,12 +281,15 @@ class Daemon:
         self._wake.set()
         # First the events, then the machines: an event due meanwhile could boot a machine again.
         await asyncio.to_thread(time.join)
-        await asyncio.to_thread(self._hosts.reap_all)
+        await asyncio.to_thread(self._hosts.reap_all, disks=self._orphaned)
         # After the machines: a guest whose metadata server closes concludes that the daemon is dead.
         await self._machines.metadata.close()
         await self._proxy.close()
         await self._relay.close()
         (self._folder / "daemon.json").unlink(missing_ok=True)
+        if self._orphaned:
+            # The demo or rehearsal that would have cleaned up was killed.
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _address(self) -> Address:
         options, pid = self._options, os.getpid()

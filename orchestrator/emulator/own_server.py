@@ -51,7 +51,7 @@ class _Connection(HTTPConnection):
         while (ours := held_for_us(self.sock)) is None:
             if time.monotonic() > end:
                 raise NewConnectionError(self, f"the local cloud does not answer at port {self.port}")
-            time.sleep(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)  # Another process accepts, without a notification.
         if not ours:
             raise TransientError(
                 f"the local cloud has ended, and another user of this computer has its port {self.port}",

@@ -97,7 +97,7 @@ def rehearse(
             # If the job fails by itself, its logs are the only way to find out why.
             keep = keep or verdict.crash is not None
         finally:
-            leftovers = [] if keep else stage.clear()
+            leftovers = stage.keep() if keep else stage.clear()
     return Rehearsed(verdict, leftovers, stage.cloud, stage.work, keep)
 
 

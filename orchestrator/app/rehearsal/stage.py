@@ -22,10 +22,11 @@ from orchestrator.clock import SystemClock, wait_until
 from orchestrator.config.load import FILE_NAME
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.emulator import control
-from orchestrator.emulator.address import Address
+from orchestrator.emulator.address import Address, disown, own
 from orchestrator.emulator.machines import start_module
 from orchestrator.errors import LocalCloudError, TpuctlError
 from orchestrator.google.lean_imports import client_class
+from orchestrator.private_folders import private_folder
 
 POLL_SECONDS = 5.0
 """Seconds between two checks, during a command, that the local cloud still runs."""
@@ -61,6 +62,9 @@ class Stage:
             del os.environ[name]
         os.environ.update(TPUCTL_LOCAL_DIR=str(self.cloud), TPUCTL_CLOUD="local", TPUCTL_UNTOLD="1")
         self.address: Address | None = None
+        private_folder(self.cloud)
+        # After a SIGKILL of this process `clear` does not run.
+        own(self.cloud)
 
     @property
     def cloud(self) -> Path:
@@ -221,6 +225,11 @@ class Stage:
             hint="run it again with --keep and look at `tpuctl logs`",
             changed="all that was made here is removed again",
         )
+
+    def keep(self) -> list[str]:
+        """Let the local cloud outlive this process; return what `clear` would have left behind: nothing."""
+        disown(self.cloud)
+        return []
 
     def clear(self) -> list[str]:
         """Remove the local cloud, its machines and the folder; report and return what is left."""
