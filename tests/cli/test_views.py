@@ -90,7 +90,7 @@ def test_phases_machines_and_the_first_checkpoint_of_each_are_said_at_once(capsy
 
 def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
     """A TPU that is being replaced is not said to run its job."""
-    ProgressLine(EventPrinter(), SPEC).show(observed(T0, GOES, step=278, loss=2.206), 0.1, 0.2)
+    ProgressLine(EventPrinter(), SPEC).show(observed(T0, GOES, step=278, loss=2.206, rate=20.0), 0.1, 0.2)
     assert lines(capsys) == ["last report of the job, step 278 of 400, loss 2.206, 0.1000 USD, TPU #1"]
     ProgressLine(EventPrinter(), SPEC).show(observed(T0, GOES), 0.1, 0.2)
     assert lines(capsys) == ["last report of the job: no step reported yet, 0.1000 USD, TPU #1"]

@@ -76,6 +76,8 @@ class ProgressLine:
         lost = slowest.phase is Phase.RUN and (
             any(change.asks_for_tpu for change in result.plan.changes) or _is_gone(slowest, result.world)
         )
+        if lost:
+            slowest = replace(slowest, rate=None)  # Nothing runs at it any more, so no time is left either.
         text = progress_text(slowest, self._spec, usd, lost=lost)
         text_now, *shorter = live_texts(slowest, self._spec, usd, most_usd, lost=lost)
         self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec), shorter)
