@@ -30,7 +30,6 @@ def test_no_module_of_the_project_is_imported_by_a_rehearsal(project, tmp_path, 
     """Its commands run in the folder of the project, as the user would run them."""
     with mock.patch.dict(os.environ):
         stage = Stage(tmp_path / "stage", project, Reporter())
-        stage.folder.mkdir()
         assert stage.call("--version") == 0
         stage.run_beside("local", "status")
         stage.clear()
