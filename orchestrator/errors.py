@@ -46,10 +46,11 @@ class TpuctlError(Exception):
     An error for the user: where, what, what was changed, and the next step.
 
     *code* is `TPU-nnn`, *exit_code* the status of the process, *hint* the next command or step, *changed*
-    what was and was not changed.
+    what was and was not changed. *usual_step* is the next step of a class of errors, for those without a hint.
     """
 
     code = "TPU-000"
+    usual_step = ""
     exit_code = 1
     retry = Retry.PERMANENT
 
@@ -61,6 +62,11 @@ class TpuctlError(Exception):
         if code:
             self.code = code
 
+    @property
+    def next_step(self) -> str:
+        """Return what a user does next: the error's own hint, else the usual step of its class."""
+        return self.hint or self.usual_step
+
     def as_dict(self) -> dict[str, object]:
         """Return the error as `--json` prints it."""
         return {
@@ -69,7 +75,7 @@ class TpuctlError(Exception):
             "retry": self.retry.value,
             "message": self.message,
             "changed": self.changed,
-            "hint": self.hint,
+            "hint": self.next_step,
             "help": f"tpuctl help {self.code}",
         }
 
@@ -114,6 +120,7 @@ class TransientError(TpuctlError):
     """Report a failure that may not occur again when the same call is repeated."""
 
     code = "TPU-400"
+    usual_step = "run the same command again"
     retry = Retry.TRANSIENT
 
 
@@ -125,18 +132,21 @@ class DiskError(TransientError):
     """
 
     code = "TPU-450"
+    usual_step = "free space there, or correct its owner; then run the same command again"
 
 
 class NotFoundError(TpuctlError):
     """Report that the API says that the resource does not exist."""
 
     code = "TPU-404"
+    usual_step = "see what exists: tpuctl status --fresh"
 
 
 class ConflictError(TpuctlError):
     """Report a taken name or a lost race; *aborted* means "busy now, try again"."""
 
     code = "TPU-409"
+    usual_step = "run the same command again: it begins with what exists now"
 
     def __init__(self, message: str, *, aborted: bool = False, **kwargs: str) -> None:
         super().__init__(message, **kwargs)
@@ -155,6 +165,7 @@ class UnknownCloudError(TpuctlError):
     """Report an answer of the cloud that none of our rules covers."""
 
     code = "TPU-499"
+    usual_step = "see what exists: tpuctl status --fresh; then report the message: tpuctl support"
     retry = Retry.UNKNOWN
 
 
@@ -162,6 +173,7 @@ class RemoteError(TpuctlError):
     """Report that a machine could not be reached or refused a command."""
 
     code = "TPU-500"
+    usual_step = "see whether the machine is there: tpuctl status --fresh; then run the same command again"
     retry = Retry.TRANSIENT
 
 
@@ -183,6 +195,7 @@ class DamagedRecordError(TpuctlError):
     """Report a deployment record whose checksum is wrong."""
 
     code = "TPU-610"
+    usual_step = "it is rebuilt from the journal and from what exists; see the result: tpuctl status"
 
 
 class LeftoverError(TpuctlError):

@@ -142,3 +142,23 @@ def test_what_was_changed_is_said_in_one_form():
         if (text[0].isupper() and text.split()[0] not in {"TPU", "VM", "TPUs", "Slurm"}) or text.endswith(".")
     }
     assert found == {}
+
+
+def without_next_step():
+    """Yield the place of each error that is made without a hint, and whose class has no usual step."""
+    need_one = {c.__name__ for c in CLASSES if not c.usual_step}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in need_one:
+                given = {word.arg: word.value for word in node.keywords}
+                hint = given.get("hint")
+                if None not in given and (hint is None or (isinstance(hint, ast.Constant) and not hint.value)):
+                    yield f"{path.relative_to(PACKAGE)}:{node.lineno}"
+
+
+def test_every_error_says_what_to_do_next():
+    """Its own hint comes first; a class whose errors have one cure says it once."""
+    assert list(without_next_step()) == []
+    assert errors.TransientError("it failed").next_step == errors.TransientError.usual_step
+    assert errors.TransientError("it failed", hint="wait").next_step == "wait"
+    assert errors.TransientError("it failed").as_dict()["hint"] == errors.TransientError.usual_step

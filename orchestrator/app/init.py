@@ -167,7 +167,10 @@ def write_converted(folder: Path, other: Path, name: str | None) -> tuple[Path, 
     try:
         # Reading a device or a pipe might never end.
         if not other.is_file():
-            raise UsageError(f"{other} is not a file", changed="nothing was written", code="TPU-112")
+            raise UsageError(
+                f"{other} is not a file", hint="name the other tool's file", changed="nothing was written",
+                code="TPU-112",
+            )  # fmt: skip
         with other.open("rb") as file:
             raw = file.read(LARGEST_BYTES + 1)
     except OSError as error:

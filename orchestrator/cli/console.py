@@ -153,8 +153,8 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
     say(masked(indented(f"error {error.code}: {error.message.rstrip()}", WIDTH)), style="bold red")
     if error.changed:
         say(masked(indented(f"  state: {error.changed}", WIDTH)))
-    if error.hint:
-        say(masked(indented(f"  next:  {error.hint}", WIDTH)))
+    if error.next_step:
+        say(masked(indented(f"  next:  {error.next_step}", WIDTH)))
     say(f"  more:  tpuctl help {error.code}")
 
 

@@ -36,7 +36,8 @@ class SecretManager:
         """Add a version, creating the secret if needed; return the version's number."""
         if not 0 < len(value) <= LARGEST:
             text = f"secret {name}: a value has 1 to {LARGEST:,} bytes, not {len(value):,}"
-            raise UsageError(text, changed="nothing was stored")
+            hint = "put larger data into job.data, or into a bucket" if value else "give the value on stdin"
+            raise UsageError(text, hint=hint, changed="nothing was stored")
         what = f"store secret '{name}'"
         # 409: it exists, perhaps from our own call whose answer was lost. A version is added either way.
         self._call("POST", f"?secretId={name}", what, {"replication": {"automatic": {}}}, fine=409)
@@ -73,7 +74,8 @@ class SecretManager:
             hint = f"give this login {ACCESS_ROLE} on secret {ref.name}"
             raise AuthError(f"{ref.text} may not be read", hint=hint, code="TPU-251") from error
         except UnicodeDecodeError:
-            raise AuthError(f"{ref.text} is not text", code="TPU-250") from None
+            hint = f"store it as UTF-8 text: tpuctl secret set {ref.name}"
+            raise AuthError(f"{ref.text} is not text", hint=hint, code="TPU-250") from None
 
     def readers(self, name: str) -> tuple[str, ...]:
         """Return who may read a secret by a grant on the secret itself, such as `serviceAccount:a@b`."""

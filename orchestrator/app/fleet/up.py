@@ -64,7 +64,7 @@ def fleet_up(
         if held.going and name in wanted:
             slurm.undrain(name)
     for error in fleet.submit_missing(slurm).values():
-        reporter.say(f"{error.message}; {error.hint}", style="warning")
+        reporter.say(f"{error.message}; {error.next_step}", style="warning")
     missing = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
     there = tuple(name for name in wanted if name not in missing)
     return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm, others)

@@ -206,7 +206,7 @@ class FleetWatch(WatchAll[Reporter]):
 
     def _complain(self, wrong: Mapping[str, TpuctlError]) -> None:
         """Say once what is wrong with a job; all others go on."""
-        now = {name: f"{error.message}; {error.hint}" for name, error in wrong.items()}
+        now = {name: f"{error.message}; {error.next_step}" for name, error in wrong.items()}
         for name, text in now.items():
             if self._wrong.get(name) != text:
                 self._reporter.say(text, style="warning")

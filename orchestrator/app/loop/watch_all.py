@@ -106,7 +106,9 @@ class WatchAll(Generic[R]):
             except FileNotFoundError:
                 continue  # Only its spec exists so far, or it is being deleted.
             except OSError as error:
-                self.ended.append(Ended(path.parent.name, error=UsageError(f"its record: {error}")))
+                hint = f"it is not watched; correct this, then run: tpuctl watch {path.parent.name}"
+                unread = UsageError(f"its record: {error}", hint=hint)
+                self.ended.append(Ended(path.parent.name, error=unread))
             except TpuctlError:
                 found.append(path)  # The bucket's copy may be readable.
             else:

@@ -76,7 +76,7 @@ def download_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
             uv_program.packed(machine, folder)
         except TpuctlError as error:
             reporter.say(
-                f"warning: {error.message}. Jobs that use tpuctl-venv will fail; {error.hint}",
+                f"warning: {error.message}. Jobs that use tpuctl-venv will fail; {error.next_step}",
                 style="warning",
             )
 

@@ -32,7 +32,10 @@ def command(
     from orchestrator.cli.views import status as view
 
     if everything and (name or choice.file or choice.settings or wide or fresh):
-        raise UsageError("--all takes no NAME, --file, --set, --wide or --fresh: it shows what is up")
+        raise UsageError(
+            "--all takes no NAME, --file, --set, --wide or --fresh: it shows what is up",
+            hint="run: tpuctl status --all",
+        )
     unbilled = choice.cloud == "local"
     # With --set the deployment differs from the published one.
     asked = watch or everything or fresh or choice.settings

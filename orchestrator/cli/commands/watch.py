@@ -37,7 +37,10 @@ def command(
     check_stop(stop=stop, on_vm=on_vm)
     if everything:
         if on_vm or metrics or choice.file or choice.settings:
-            raise UsageError("--all takes no --file, --set, --on-vm or --metrics: it watches what is up")
+            raise UsageError(
+                "--all takes no --file, --set, --on-vm or --metrics: it watches what is up",
+                hint="run: tpuctl watch --all",
+            )
         watching = WatchAll(
             choice,
             lambda name: NamedPrinter(name, as_json=choice.as_json),

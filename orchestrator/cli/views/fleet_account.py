@@ -138,7 +138,7 @@ def _restarts(account: Account, job: JobRow, task: TaskRow) -> int:
 
 
 def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> list[str]:
-    unread = [f"{error.message}; {error.hint}" for error in found.unread.values()]
+    unread = [f"{error.message}; {error.next_step}" for error in found.unread.values()]
     if not found.jobs and not unread:
         return ["no job was submitted yet; next: tpuctl fleet submit JOB.yaml"]
     lines = [_sum_line(found, account)]

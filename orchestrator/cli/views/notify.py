@@ -17,5 +17,5 @@ def show(errors: Mapping[str, TpuctlError | None], *, as_json: bool) -> None:
     for name, error in errors.items():
         # Receivers by number, since an address may be a secret; errors do not repeat it either.
         put(f"{name}: {'delivered' if error is None else f'not delivered: {error.message}'}")
-        if error is not None and error.hint:
-            put(f"  next:  {error.hint}")
+        if error is not None and error.next_step:
+            put(f"  next:  {error.next_step}")

@@ -224,7 +224,10 @@ def finish(draft: Draft, default_name: str) -> Conversion:
             _drop(draft, error.complaints[0])
         else:
             return Conversion(draft.tool, text, tuple(_tidy(row) for row in draft.rows))
-    raise UsageError("too much in this file is not possible here", changed="nothing was written")
+    raise UsageError(
+        "too much in this file is not possible here", hint="write the file by hand; begin with: tpuctl init",
+        changed="nothing was written",
+    )  # fmt: skip
 
 
 def _complete(draft: Draft) -> None:
