@@ -28,7 +28,9 @@ The code is the class's own; one error may carry a more exact one of the same hu
 The loop reads the `retry` class only, never a message.
 """
 
+import errno
 from enum import Enum
+from pathlib import PurePath
 
 
 class Retry(Enum):
@@ -243,6 +245,25 @@ UNFORESEEN = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError
 )  # fmt: skip
 """Exceptions that a bug of ours raises for an unexpected value; they end only one part of a pass."""
+
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+NO_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EIO}
+
+
+def disk_trouble(error: OSError, path: PurePath | None = None) -> DiskError | None:
+    """Return the DiskError for an *error* of this computer's disk (full, read-only, quota), else None."""
+    where = path or error.filename
+    full = error.errno in NO_ROOM
+    if not full and not (where and error.errno in NO_WAY):
+        return None
+    what = "written" if full else "read or written"
+    return DiskError(
+        f"{where or 'a file of this computer'} cannot be {what}: {(error.strerror or str(error)).lower()}",
+        hint="make room, or let this user read and write there; then run the same command again "
+        "(TPUCTL_STATE_DIR names another folder for what tpuctl remembers)",
+        changed="what was made or deleted before this is so still; `tpuctl status` shows it",
+    )
 
 
 class Interrupted(BaseException):

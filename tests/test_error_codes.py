@@ -152,7 +152,9 @@ def without_next_step():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in need_one:
                 given = {word.arg: word.value for word in node.keywords}
                 hint = given.get("hint")
-                if None not in given and (hint is None or (isinstance(hint, ast.Constant) and not hint.value)):
+                if None not in given and (
+                    hint is None or (isinstance(hint, ast.Constant) and not hint.value)
+                ):
                     yield f"{path.relative_to(PACKAGE)}:{node.lineno}"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.fleet.figures import Figure, load
 from benchmarks.fleet.grant import Step, redone
 from benchmarks.fleet.market import WORKS, Lives, recorded
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.errors import RemoteError

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 
 SSHD = "/usr/sbin/sshd"
 

@@ -12,7 +12,7 @@ from getpass import getuser
 from pathlib import Path
 
 from orchestrator.cli.main import ALLOCATIONS
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.ssh.bundle import build
 from orchestrator.ssh.remote import Ssh, SshSettings
 

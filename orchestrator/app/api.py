@@ -36,8 +36,8 @@ from orchestrator.app.status.status import newest, open_for_status
 from orchestrator.app.up import UpOptions, bring_up
 from orchestrator.domain.events import Event
 from orchestrator.domain.job_progress import common_step, seconds_remaining
+from orchestrator.domain.one_pass import Pass
 from orchestrator.engine.fleet import job_store
-from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.deployments import unfinished
 from orchestrator.planning.fleet.fleet_bill import by_user

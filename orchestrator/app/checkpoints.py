@@ -9,8 +9,9 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import last_bill
 from orchestrator.app.deployment.session import Session
 from orchestrator.domain.ports import Store
+from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.domain.text.amounts import size_text
-from orchestrator.engine.bucket.checkpoints import StoredCheckpoint, faults_of, read_checkpoints
+from orchestrator.engine.bucket.checkpoints import faults_of, read_checkpoints
 from orchestrator.engine.bucket.unclaimed import UnclaimedFiles, read_unclaimed
 from orchestrator.errors import NotFoundError
 

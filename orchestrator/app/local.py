@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.emulator import control
@@ -14,11 +14,21 @@ from orchestrator.errors import UsageError
 from orchestrator.scripts import uv_program
 
 
-def start_local(named: Mapping[str, Any], *, other_ports: bool) -> tuple[Address, bool]:
+@dataclass(frozen=True)
+class LocalStart:
+    """Where the local cloud runs and what its machines are; without *fresh* it ran already, as it was."""
+
+    endpoint: str
+    project: str
+    hosts: str
+    fresh: bool
+
+
+def start_local(named: Mapping[str, Any], *, other_ports: bool) -> LocalStart:
     """
     Start the local cloud with the options in *named*; other options stay as at the last start.
 
-    Return its address and whether it was started now; a running one keeps its settings. Raise UsageError.
+    A running one keeps its settings. Raise UsageError.
     """
     python, here = named.get("python"), interpreters(os.environ)
     if python and python not in here:
@@ -29,7 +39,8 @@ def start_local(named: Mapping[str, Any], *, other_ports: bool) -> tuple[Address
         )
     options = replace(load_options(local_folder()), **named)
     # Options not given stay, because existing disks and buckets were made with them.
-    return ensure_running(without_ports(options) if other_ports else options)
+    address, fresh = ensure_running(without_ports(options) if other_ports else options)
+    return LocalStart(address.endpoint, address.project, address.hosts, fresh)
 
 
 def ensure_running(options: Options | None = None) -> tuple[Address, bool]:

@@ -25,6 +25,7 @@ from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.domain import names
 from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import Absent, Present, VmState
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import MAKING, FailedChange, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
@@ -32,7 +33,6 @@ from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.endings import raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.engine.loop.loop import OUTAGE, Watcher
-from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
 from orchestrator.planning.drift import drift_notes

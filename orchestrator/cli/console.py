@@ -18,8 +18,7 @@ import click
 from orchestrator import __version__
 from orchestrator.contract.secrets.redaction import masked
 from orchestrator.domain.text.clean_text import clean, indented
-from orchestrator.engine.records.atomic_files import disk_trouble
-from orchestrator.errors import TpuctlError
+from orchestrator.errors import TpuctlError, disk_trouble
 
 if TYPE_CHECKING:
     from rich.console import Console

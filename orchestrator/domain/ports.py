@@ -23,7 +23,7 @@ from orchestrator.domain.observation import (
     OperationResult,
     Vm,
 )
-from orchestrator.domain.remote_script import RemoteScript
+from orchestrator.domain.remote import Remote
 
 
 @dataclass(frozen=True)
@@ -295,67 +295,6 @@ class Store(Protocol):
 
         Without *patient*, a refusal because of the object's rate limit is raised at once, not retried.
         """
-
-
-@dataclass(frozen=True)
-class Iap:
-    """Name an instance for Google's Identity-Aware Proxy; *relay* is a local cloud's address, else empty."""
-
-    project: str
-    zone: str
-    instance: str
-    relay: str = ""
-
-
-@dataclass(frozen=True)
-class Host:
-    """
-    Describe where a machine listens for SSH, which host keys it must show, and its route.
-
-    With *via* it is reached through that machine, with *iap* through Identity-Aware Proxy, else directly.
-    """
-
-    name: str
-    address: str
-    host_keys: tuple[str, ...]
-    port: int = 22
-    via: "Host | None" = None
-    iap: Iap | None = None
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """Hold exit code and output of a remote command."""
-
-    exit_code: int
-    stdout: str = ""
-    stderr: str = ""
-
-
-@dataclass(frozen=True)
-class PushResult:
-    """Hold the result of a push on one machine; *sent_bytes* is 0 if it had the bundle already."""
-
-    host: str
-    sent_bytes: int
-    seconds: float
-    error: str = ""
-
-
-class Remote(Protocol):
-    """Run commands and copy files over SSH, on all machines in parallel, each step with a deadline."""
-
-    def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[PushResult]:
-        """Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host, atomically. Raise RemoteError."""
-
-    def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int) -> None:
-        """Put a small file at *target* below the machine folder of every host, atomically. Raise RemoteError."""
-
-    def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
-        """Run a shell command on every host; a lost connection raises RemoteError, it is never success."""
-
-    def run_elevated(self, hosts: Sequence[Host], script: RemoteScript, deadline: float) -> list[RunResult]:
-        """Run a script, with sudo if the machine folder needs it; `$1` is that folder. Raise RemoteError."""
 
 
 @dataclass(frozen=True)

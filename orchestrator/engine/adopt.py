@@ -25,8 +25,8 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.record import next_incarnation
+from orchestrator.domain.remote import Host, RunResult
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.engine.deliver import START_SECONDS, node_hosts
 from orchestrator.engine.deployment import Deployment

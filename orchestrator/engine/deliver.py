@@ -2,8 +2,9 @@
 
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.plan import Change, Verb
-from orchestrator.domain.ports import Cloud, Host
+from orchestrator.domain.ports import Cloud
 from orchestrator.domain.record import Record
+from orchestrator.domain.remote import Host
 from orchestrator.engine.artifacts import Artifacts
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys

@@ -2,9 +2,10 @@
 
 from orchestrator.domain.first_seen import BUCKET_ABSENT
 from orchestrator.domain.observation import Absent
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
-from orchestrator.engine.reconcile import Pass, blind
+from orchestrator.engine.reconcile import blind
 from orchestrator.error_codes import CODES
 from orchestrator.errors import (
     AuthError,

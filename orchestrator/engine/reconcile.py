@@ -1,11 +1,12 @@
 """Run one pass: observe, update the record, decide, apply."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import Present, Unknown, World
-from orchestrator.domain.plan import FailedChange, Kind, Outcome, Plan
+from orchestrator.domain.one_pass import Pass
+from orchestrator.domain.plan import Kind, Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.updated import updated
 from orchestrator.engine.apply import Actor
@@ -21,15 +22,6 @@ from orchestrator.planning.news import news, preemption, start_from_zero, with_l
 from orchestrator.planning.termination import expiry
 from orchestrator.planning.tpu.create_budget import CreateBudget
 from orchestrator.planning.update_record import not_older, update_record
-
-
-@dataclass(frozen=True)
-class Pass:
-    """Hold the observation, the plan and the failures of one pass."""
-
-    world: World
-    plan: Plan
-    failures: tuple[FailedChange, ...] = ()
 
 
 class Reconciler:

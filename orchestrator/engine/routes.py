@@ -3,7 +3,8 @@
 from enum import Enum
 
 from orchestrator.domain.observation import Absent, Node, Present, Vm, VmState, Worker, World
-from orchestrator.domain.ports import Cloud, Host, Iap
+from orchestrator.domain.ports import Cloud
+from orchestrator.domain.remote import Host, Iap
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.errors import AuthError, RemoteError
 

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from orchestrator.domain.names import bucket_name, memory_prefix_of, prefix_of
-from orchestrator.domain.ports import Cloud, CloudAccount, Remote
+from orchestrator.domain.ports import Cloud, CloudAccount
+from orchestrator.domain.remote import Remote
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import MissingPermissionError
 from orchestrator.google.buckets import GcsBuckets

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.contract.replacing import replacing
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.ssh.pinned_keys import pinned

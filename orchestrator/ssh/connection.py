@@ -10,7 +10,7 @@ from typing import Any
 import fabric
 import paramiko
 
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError, TpuctlError
 from orchestrator.ssh.bounded_transport import FloodError, open_transport
 from orchestrator.ssh.pinned_keys import pinned, refusal

@@ -12,7 +12,7 @@ import weakref
 from pathlib import Path
 from typing import IO
 
-from orchestrator.domain.ports import Iap
+from orchestrator.domain.remote import Iap
 from orchestrator.errors import NoGcloudError
 from orchestrator.private_folders import private_folder
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 
 IDLE_SECONDS = 30.0
 """Seconds that an unused connection to a jump host stays open; one pass connects several times."""

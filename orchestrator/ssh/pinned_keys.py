@@ -12,7 +12,7 @@ from urllib.parse import quote
 import paramiko
 
 from orchestrator.contract.replacing import replacing
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.errors import HostKeyError
 from orchestrator.private_folders import private_folder
 

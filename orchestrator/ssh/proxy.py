@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.jumps import Jump
 from orchestrator.ssh.route import Route, patience

@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from orchestrator.domain.ports import Host, PushResult, RunResult
+from orchestrator.domain.remote import CommandAnswer, Host, PushResult, RunResult
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.errors import HostKeyError, RemoteError
 from orchestrator.ssh.elevate import elevated
-from orchestrator.ssh.run import CommandAnswer, answer_of, follow, run_one
+from orchestrator.ssh.run import answer_of, follow, run_one
 from orchestrator.ssh.ssh_settings import SshSettings
 from orchestrator.ssh.terminal import shell
 from orchestrator.ssh.upload import map_file, push_one, put_one

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError
 from orchestrator.ssh import iap
 from orchestrator.ssh.jumps import Jump

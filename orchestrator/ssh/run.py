@@ -4,10 +4,9 @@ import codecs
 import contextlib
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator.domain.ports import RunResult
+from orchestrator.domain.remote import CommandAnswer, RunResult
 from orchestrator.errors import RemoteError
 
 if TYPE_CHECKING:
@@ -22,17 +21,6 @@ MOST_OUTPUT = 64 << 20
 """Bytes of each output stream that are kept in memory."""
 LONGEST_LINE = 1 << 20
 """Characters after which a line without an end is yielded in parts."""
-
-
-@dataclass(frozen=True)
-class CommandAnswer:
-    """Output and exit code of one machine; without an exit code, *fault* has the error."""
-
-    host: str
-    exit_code: int | None
-    stdout: str
-    stderr: str
-    fault: RemoteError | None = None
 
 
 def answer_of(connection: "Connection", command: str) -> CommandAnswer:

@@ -127,7 +127,9 @@ def _refuse(source: Path, refused: Sequence[UsageError]) -> None:
         for error in refused:
             raise error
         return
-    shown = [f"- {error.message}. {error.next_step}" for error in sorted(refused, key=lambda one: one.message)]
+    shown = [
+        f"- {error.message}. {error.next_step}" for error in sorted(refused, key=lambda one: one.message)
+    ]
     more = [f"- and {len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
     lines = "\n".join([*shown[:SHOWN], *more])
     raise UsageError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
-from orchestrator.domain.ports import PushResult
+from orchestrator.domain.remote import PushResult
 from orchestrator.errors import HostKeyError, RemoteError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated

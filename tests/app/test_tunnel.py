@@ -12,7 +12,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.machines import tunnel as tunnels
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
-from orchestrator.domain.ports import Host, RunResult
+from orchestrator.domain.remote import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError
 from orchestrator.ssh.pinned_keys import pinned
 

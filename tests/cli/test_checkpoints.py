@@ -12,7 +12,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.cli.views.checkpoints import show
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
-from orchestrator.engine.bucket.checkpoints import StoredCheckpoint
+from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from tests.cli.cli_kit import document, here
 
 FILE = """\

@@ -22,10 +22,10 @@ from orchestrator.cli.views.summary import redone_text, summary_lines
 from orchestrator.config.load import read
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Heartbeat, Node, NodeState, Phase, Present, World
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.status import ResourceStatus
 from orchestrator.domain.text.amounts import saved_text
-from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, QuotaError, RemoteError
 from orchestrator.planning.tpu.next_zone import quota_wait
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Recovery, Summary

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.contract.bucket import object_names
-from orchestrator.domain.ports import PushResult, RunResult
+from orchestrator.domain.remote import PushResult, RunResult
 from orchestrator.emulator.state.values.machine import NoHosts
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import run
-from orchestrator.engine.records.atomic_files import append_synced, disk_trouble, write_private
-from orchestrator.errors import DiskError
+from orchestrator.engine.records.atomic_files import append_synced, write_private
+from orchestrator.errors import DiskError, disk_trouble
 
 PATH = Path("/somewhere/record.json")
 

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
 from orchestrator.domain.machines.scopes import CLOUD_PLATFORM, STORAGE
-from orchestrator.domain.ports import Host, RunResult
+from orchestrator.domain.remote import Host, RunResult
 from orchestrator.engine.loop import loop_on_vm
 from orchestrator.errors import RemoteError, UsageError
 from orchestrator.scripts.render import loop_script

@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.contract.bucket.object_names import HEARTBEAT
 from orchestrator.domain.observation import Absent, Node, NodeState, Present, Unknown, Vm, VmState, Worker
-from orchestrator.domain.ports import Host, Iap, StoredObject
+from orchestrator.domain.ports import StoredObject
+from orchestrator.domain.remote import Host, Iap
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import AuthError, NotFoundError, RemoteError
 

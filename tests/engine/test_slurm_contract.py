@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import VirtualClock
-from orchestrator.domain.ports import Host, RunResult
+from orchestrator.domain.remote import Host, RunResult
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.planning.fleet.deployments import After, Submission

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.domain.ports import Host, RunResult
+from orchestrator.domain.remote import Host, RunResult
 from orchestrator.engine.fleet.slurm import _WIDTHS, Slurm
 from orchestrator.planning.fleet.deployments import After
 

@@ -16,11 +16,10 @@ from orchestrator.contract.bucket.completeness import completed_by
 from orchestrator.contract.bucket.manifest import Manifest, file_name, manifest_name, parse, parse_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.domain.ports import PushResult, RunResult
+from orchestrator.domain.remote import CommandAnswer, PushResult, RunResult
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.run import CommandAnswer
 from tests.kit.fleet import STATE, FleetMachines
 from tests.kit.slurm import words_of
 

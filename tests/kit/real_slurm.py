@@ -12,7 +12,7 @@ import subprocess
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from orchestrator.domain.ports import RunResult
+from orchestrator.domain.remote import RunResult
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.engine.fleet.slurm import FOLDER
 from orchestrator.scripts.render import bash_word

@@ -6,10 +6,10 @@ import pytest
 
 from orchestrator.domain.job_progress import Progress, common_step
 from orchestrator.domain.observation import NodeState, Phase, Present
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.endings import raise_outcome
-from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import UnclaimedError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.news import preemption

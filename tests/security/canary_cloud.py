@@ -20,6 +20,7 @@ from unittest.mock import patch
 from apprise import apprise
 
 from orchestrator.contract.secrets.redaction import Redactor
+from orchestrator.domain.remote import CommandAnswer
 from orchestrator.emulator.client import shorten
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.http.secrets import secret_routes
@@ -27,7 +28,6 @@ from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.engine import artifacts
 from orchestrator.engine.records import journal, record_store
 from orchestrator.google.secret_manager import SecretManager
-from orchestrator.ssh.run import CommandAnswer
 from tests.crash.stage import storage_parts
 from tests.kit import cloud as clouds
 from tests.kit.cloud import PROJECT, Cloud

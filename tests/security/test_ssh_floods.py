@@ -10,7 +10,7 @@ import pytest
 from paramiko import common
 from paramiko.message import Message
 
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.keys import ensure_key

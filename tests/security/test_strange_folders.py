@@ -15,7 +15,7 @@ from orchestrator.app.this_computer import state_folders
 from orchestrator.cli import update
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.trusted_folder import untrusted
-from orchestrator.domain.ports import Iap
+from orchestrator.domain.remote import Iap
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address, start_of, write_address
 from orchestrator.emulator.start_options import load_options

@@ -19,7 +19,7 @@ from orchestrator.contract.bucket.completeness import disposable
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, manifest_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
 from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, ended_before
-from orchestrator.domain.ports import PushResult, RunResult
+from orchestrator.domain.remote import PushResult, RunResult
 from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.errors import RemoteError
 from orchestrator.scripts.shipped import begin_script

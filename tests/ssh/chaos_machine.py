@@ -20,7 +20,7 @@ import asyncssh
 
 from orchestrator.domain.observation import Absent
 from orchestrator.domain.plan import Verb
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.ssh_server import SshServer
 from orchestrator.engine.deliver import deliver

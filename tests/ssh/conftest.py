@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh, SshSettings
 from tests.kit.waiting import until

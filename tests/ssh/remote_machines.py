@@ -13,7 +13,7 @@ from pathlib import Path
 
 import asyncssh
 
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 
 
 async def _pump(process: "asyncssh.SSHServerProcess[bytes]", child: asyncio.subprocess.Process) -> None:

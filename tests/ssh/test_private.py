@@ -10,7 +10,7 @@ from getpass import getuser
 import asyncssh
 import pytest
 
-from orchestrator.domain.ports import Host, Iap
+from orchestrator.domain.remote import Host, Iap
 from orchestrator.emulator.machines.host_settings import GuestConfig, network_of
 from orchestrator.emulator.machines.ssh_server import SshServer
 from orchestrator.errors import HostKeyError, NoGcloudError, RemoteError

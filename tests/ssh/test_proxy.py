@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.proxy import ServerLine, hung_up
 

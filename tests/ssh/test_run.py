@@ -163,7 +163,7 @@ def test_following_ends_with_an_error_when_the_link_goes_silent(any_machine, set
 SHELL = """
 import sys
 from pathlib import Path
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.ssh.remote import Ssh, SshSettings
 user, key, name, address, pin, port, command = sys.argv[1:]
 ssh = Ssh(SshSettings(user, Path(key)))

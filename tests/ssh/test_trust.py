@@ -77,7 +77,7 @@ def test_a_pin_is_remembered_by_machine_name_when_the_attributes_cannot_be_read(
 
 def test_other_keys_of_a_machine_are_reported(tmp_path):
     """Not the first ones, not those that stay, not one more kind of key."""
-    from orchestrator.domain.ports import Host
+    from orchestrator.domain.remote import Host
 
     reported, folder, first = [], tmp_path / "pins", fresh_pin()
     for pins in [(first,), (first,), (first, fresh_pin("ecdsa-sha2-nistp256"))]:
@@ -108,7 +108,7 @@ def test_a_published_text_that_is_no_key_is_refused(line, machine, ssh):
 
 def test_names_cannot_leave_the_folder_of_pins(tmp_path):
     """A name is one file name, whatever is in it."""
-    from orchestrator.domain.ports import Host
+    from orchestrator.domain.remote import Host
 
     host = Host("../../evil", "127.0.0.1", (fresh_pin(),))
     pinned_keys.pinned(host, tmp_path / "pins")

@@ -19,13 +19,13 @@ from orchestrator.domain.observation import Unknown
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.observe import PASS_ERRORS, as_error
-from orchestrator.engine.records.atomic_files import disk_trouble, write_private
+from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.record_format import decode
-from orchestrator.errors import LeaseHeldError, TpuctlError
+from orchestrator.errors import LeaseHeldError, TpuctlError, disk_trouble
 
 # Most commands check for expired deployments and find none, so these imports come late.
 if TYPE_CHECKING:
-    from orchestrator.engine.reconcile import Pass
+    from orchestrator.domain.one_pass import Pass
 
 
 def remember(session: Session) -> None:

@@ -21,8 +21,8 @@ from orchestrator.contract.bucket.object_names import NODES, RECORD, SLURM
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.ports import Host
 from orchestrator.domain.record import Record
+from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.job_store import ReadSubmissions

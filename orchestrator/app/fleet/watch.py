@@ -16,12 +16,12 @@ from orchestrator.app.loop.watch import turn
 from orchestrator.app.loop.watch_all import WatchAll
 from orchestrator.domain import names
 from orchestrator.domain.events import Event, EventKind
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import FailedChange, Kind, Verb
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.loop.loop import run
 from orchestrator.engine.loop.many_loops import Chore, Member
 from orchestrator.engine.observe import PASS_ERRORS, as_error
-from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, RemoteError, TpuctlError
 from orchestrator.planning.fleet.deployments import Controller
 from orchestrator.planning.update_record import LACKING

@@ -16,7 +16,7 @@ from orchestrator.config.adapter import document_of
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
 from orchestrator.domain.observation import Present, VmState
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.lease.held import current
 from orchestrator.engine.loop import loop_on_vm

@@ -16,13 +16,13 @@ from orchestrator.app.report import summary_of
 from orchestrator.app.status.status import Observation, status_of, watcher_status
 from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holder
 from orchestrator.domain.observation import Present
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_hopeless, raise_outcome
 from orchestrator.engine.lease.held import current
 from orchestrator.engine.loop.loop import Passes, Pause, Watcher, run
 from orchestrator.engine.publish.published_status import Publisher, read_curve
-from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
 from orchestrator.report.summary import Summary
 

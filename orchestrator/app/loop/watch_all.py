@@ -13,11 +13,11 @@ from orchestrator.app.loop.watch import Screen, turn
 from orchestrator.app.this_computer.known import billed, spec_in
 from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.clock import SystemClock
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.loop.loop import Passes
 from orchestrator.engine.loop.many_loops import Chore, ManyLoops, Member
-from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.shared_lists import ZoneLists

@@ -9,7 +9,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import the_vm, worker_hosts
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.errors import RemoteError, UsageError
 from orchestrator.ssh.copy import NEW_FOLDER, fetch, send

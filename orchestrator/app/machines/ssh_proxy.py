@@ -8,7 +8,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.ssh_config import KNOWN_HOSTS
 from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, when_reached, worker_host_of
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.errors import HostKeyError, TransientError, UsageError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.client_config import note_keys

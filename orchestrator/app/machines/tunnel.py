@@ -19,7 +19,7 @@ from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, wor
 from orchestrator.clock import wait_until
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
-from orchestrator.domain.ports import Host
+from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.blueprint import ROOT

@@ -10,8 +10,8 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.clock import Clock
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.domain.observation import Node, World
-from orchestrator.domain.ports import Host
 from orchestrator.domain.record import TERMINAL, current_node
+from orchestrator.domain.remote import CommandAnswer, Host
 from orchestrator.engine.observe import observe as observe_world
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import (
@@ -27,7 +27,6 @@ from orchestrator.errors import (
 from orchestrator.planning.update_record import update_record
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
-from orchestrator.ssh.run import CommandAnswer
 
 T = TypeVar("T")
 PAUSES = Backoff(2.0, 2.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.advice.rehearsal.same_bytes import FilePrint, Prints
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.domain.ports import Store
-from orchestrator.engine.bucket.checkpoints import StoredCheckpoint
+from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 
 ARCHIVES = (".npz", ".pt", ".pth", ".pth.tar", ".keras", ".ckpt", ".zip", ".bin", ".pkl")
 NEWEST = 3

@@ -117,8 +117,7 @@ def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: ob
 
     # Only options given by the user: click's defaults would reset settings kept from the last start.
     named = {k: v for k, v in choices.items() if ctx.get_parameter_source(k) is not ParameterSource.DEFAULT}
-    address, fresh = start_local(named, other_ports=other_ports)
-    view.show_start(address, fresh=fresh, as_json=as_json)
+    view.show_start(start_local(named, other_ports=other_ports), as_json=as_json)
 
 
 @command.command("stop", cls=Command)

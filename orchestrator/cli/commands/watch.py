@@ -6,6 +6,8 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, deployment_options
 from orchestrator.errors import UsageError
 
+ALL_ALONE = "--all takes no --file, --set, --on-vm or --metrics: it watches what is up"
+
 
 @click.command("watch", cls=Command)
 @deployment_options
@@ -37,10 +39,7 @@ def command(
     check_stop(stop=stop, on_vm=on_vm)
     if everything:
         if on_vm or metrics or choice.file or choice.settings:
-            raise UsageError(
-                "--all takes no --file, --set, --on-vm or --metrics: it watches what is up",
-                hint="run: tpuctl watch --all",
-            )
+            raise UsageError(ALL_ALONE, hint="run: tpuctl watch --all")
         watching = WatchAll(
             choice,
             lambda name: NamedPrinter(name, as_json=choice.as_json),

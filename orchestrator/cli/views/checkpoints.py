@@ -5,9 +5,9 @@ import click
 from orchestrator.app.checkpoints import CheckpointListing, Row
 from orchestrator.app.fetch import Fetched
 from orchestrator.cli.console import print_json, put, say, talk
+from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.domain.text.amounts import size_text, span_text
 from orchestrator.domain.text.clean_text import cut
-from orchestrator.engine.bucket.checkpoints import StoredCheckpoint
 
 HEADS = ("step", "TPU", "workers", "size", "age", "format")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.cli.console import put
-from orchestrator.ssh.run import CommandAnswer
+from orchestrator.domain.remote import CommandAnswer
 
 
 def as_dict(answer: CommandAnswer) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.job_progress import common_step, last_step, seconds_remaining
 from orchestrator.domain.observation import Heartbeat, Phase, Present, World
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import rate_text, span_text, usd_text
-from orchestrator.engine.reconcile import Pass
 from orchestrator.planning.tpu.race import LOST
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted, uncommitted_text
 

@@ -5,18 +5,18 @@ from typing import Any
 
 import click
 
+from orchestrator.app.local import LocalStart
 from orchestrator.cli.console import print_json, say
-from orchestrator.emulator.address import Address
 
 
-def show_start(address: Address, *, fresh: bool, as_json: bool) -> None:
+def show_start(found: LocalStart, *, as_json: bool) -> None:
     """Print its address, and whether it already ran."""
     if as_json:
-        print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})
-    elif fresh:
-        say(f"the local cloud runs at {address.endpoint}, machines: {address.hosts}")
+        print_json("local", {"endpoint": found.endpoint, "project": found.project, "started": found.fresh})
+    elif found.fresh:
+        say(f"the local cloud runs at {found.endpoint}, machines: {found.hosts}")
     else:
-        say(f"it runs already at {address.endpoint}; its settings did not change (tpuctl local stop first)")
+        say(f"it runs already at {found.endpoint}; its settings did not change (tpuctl local stop first)")
 
 
 def show_status(body: dict[str, Any], *, as_json: bool) -> None:

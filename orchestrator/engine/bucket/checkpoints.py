@@ -8,7 +8,6 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 
 from orchestrator import threads
 from orchestrator.contract.bucket import limits
@@ -19,6 +18,7 @@ from orchestrator.contract.formats.base import Listing, StoredStep
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
+from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.engine.bucket.bounded_read import read_first
 
 PARALLEL = 8
@@ -30,28 +30,6 @@ _WHY_ASIDE = {
     "torn": "set aside: its bytes were not what its manifest says",
     "replaced": "set aside: single files, saved before the job's own format was recognised",
 }
-
-
-@dataclass(frozen=True)
-class StoredCheckpoint:
-    """
-    Describe one checkpoint in the bucket: size in bytes, *saved_at* by the bucket's clock.
-
-    *incarnation* is None if the job wrote to the bucket itself. *objects* maps each object name to its
-    sha256, empty if none was recorded. *format* is the format that was recognised. With *counted* the format
-    has no step numbers, and *step* counts saves.
-    """
-
-    step: int
-    incarnation: int | None
-    workers: int
-    size: int
-    saved_at: float
-    complete: bool
-    why: str
-    objects: tuple[tuple[str, str], ...] = ()
-    format: str = ""
-    counted: bool = False
 
 
 def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoint]:

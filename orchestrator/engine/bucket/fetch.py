@@ -14,7 +14,8 @@ from orchestrator.contract.bucket.manifest import folder_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, FETCHED
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.domain.ports import Store
-from orchestrator.engine.bucket.checkpoints import PARALLEL, StoredCheckpoint
+from orchestrator.domain.stored_checkpoint import StoredCheckpoint
+from orchestrator.engine.bucket.checkpoints import PARALLEL
 from orchestrator.errors import NotFoundError, TransientError, UsageError
 
 PART = ".part"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from orchestrator.domain.ports import Host, Remote
+from orchestrator.domain.remote import Host, Remote
 from orchestrator.domain.remote_script import MachinePath
 from orchestrator.errors import RemoteError
 from orchestrator.planning.fleet.deployments import After, Controller, Queued, Submission

@@ -11,13 +11,13 @@ from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.names import DEPLOYMENT_LABEL
 from orchestrator.domain.observation import Node, NodeState, Present
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.record import current_node
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_blind, raise_bucket_gone
 from orchestrator.engine.loop.wake_object import SHORT, WakeObject
 from orchestrator.engine.observe import unforeseen
-from orchestrator.engine.reconcile import Pass, Reconciler, blind
-from orchestrator.engine.records.atomic_files import disk_trouble
+from orchestrator.engine.reconcile import Reconciler, blind
 from orchestrator.engine.records.record_store import SPACING
 from orchestrator.errors import (
     UNFORESEEN,
@@ -25,6 +25,7 @@ from orchestrator.errors import (
     Retry,
     TpuctlError,
     TransientError,
+    disk_trouble,
 )
 from orchestrator.planning.calm import calm_until
 from orchestrator.planning.dead_man import auto_delete_text, legs

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from orchestrator.contract.program_state import ProgramState, program_state
 from orchestrator.domain.machines.scopes import CLOUD_PLATFORM
-from orchestrator.domain.ports import Host, Remote
+from orchestrator.domain.remote import Host, Remote
 from orchestrator.errors import RemoteError, UsageError
 from orchestrator.scripts.shipped import remote_script
 

@@ -11,9 +11,9 @@ from typing import Protocol
 from orchestrator.clock import Clock
 from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.events import Event, EventKind, Sink
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.ports import Store
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
 from orchestrator.planning.notifications import Notification, due, stopped
 

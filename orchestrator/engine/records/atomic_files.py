@@ -1,32 +1,13 @@
 """Replace or append to local files durably, and translate disk errors."""
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.contract.replacing import replacing, sync_folder
-from orchestrator.errors import DiskError
+from orchestrator.errors import disk_trouble
 from orchestrator.private_folders import private_folder
-
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
-NO_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EIO}
-
-
-def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
-    """Return the DiskError for an *error* of this computer's disk (full, read-only, quota), else None."""
-    where = path or error.filename
-    full = error.errno in NO_ROOM
-    if not full and not (where and error.errno in NO_WAY):
-        return None
-    what = "written" if full else "read or written"
-    return DiskError(
-        f"{where or 'a file of this computer'} cannot be {what}: {(error.strerror or str(error)).lower()}",
-        hint="make room, or let this user read and write there; then run the same command again "
-        "(TPUCTL_STATE_DIR names another folder for what tpuctl remembers)",
-        changed="what was made or deleted before this is so still; `tpuctl status` shows it",
-    )
 
 
 @contextmanager
