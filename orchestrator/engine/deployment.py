@@ -1,7 +1,7 @@
 """Bundle one deployment with the parts that act on it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.clock import Clock
@@ -52,3 +52,15 @@ class Deployment:
     def bucket(self) -> str:
         """Return the name of the deployment's bucket."""
         return self.blueprint.bucket
+
+    def lease_in_new_bucket(self) -> None:
+        """Take the lease as soon as the bucket exists; return if it is held. Raise what `Lease.acquire` raises."""
+        lease, records = self.lease, self.records
+        if lease.token is not None:
+            return
+        # The write is a compare-and-swap: of two first commands, only one comes past it.
+        if not records.in_bucket:
+            records.flush()
+        # From here on another computer could find the deployment in the bucket, so only the holder may act.
+        lease.acquire()
+        records.update_later(lambda record: replace(record, fence=lease.token or record.fence))

@@ -5,7 +5,6 @@ from orchestrator.domain.observation import Absent
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
-from orchestrator.engine.reconcile import blind
 from orchestrator.error_codes import CODES
 from orchestrator.errors import (
     AuthError,
@@ -25,7 +24,7 @@ from orchestrator.planning.unclaimed import FETCH, link_text
 
 def raise_blind(result: Pass) -> None:
     """Raise AuthError if the cloud permanently refuses to be observed."""
-    unseen = blind(result)
+    unseen = result.blind
     if unseen is not None:
         raise AuthError(
             unseen.why,

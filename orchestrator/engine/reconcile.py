@@ -1,26 +1,26 @@
 """Run one pass: observe, update the record, decide, apply."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.one_pass import Pass
-from orchestrator.domain.plan import Kind, Outcome, Plan
+from orchestrator.domain.plan import Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.updated import updated
+from orchestrator.engine.alarms import Alarms
 from orchestrator.engine.apply import Actor
 from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.race_claim import winner
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import WideList, observe, unforeseen
 from orchestrator.engine.records.capacity_memory import CapacityMemory
-from orchestrator.errors import UNFORESEEN, Retry
+from orchestrator.engine.shared_creates import share_stockouts, with_create_budget
+from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.news import news, preemption, start_from_zero, with_loss
 from orchestrator.planning.termination import expiry
-from orchestrator.planning.tpu.create_budget import CreateBudget
 from orchestrator.planning.update_record import not_older, update_record
 
 
@@ -35,9 +35,8 @@ class Reconciler:
         self._memory = CapacityMemory(deployment.cloud.memory)
         self._heartbeats = Heartbeats(deployment.cloud.store)
         self._wide = WideList()
-        self._alarms: set[str] = set()
+        self._alarms = Alarms(deployment.sink)
         self._stockouts_shared = 0.0
-        self._disk = ""
         self._from_zero = 0
 
     def one_pass(self) -> Pass:
@@ -50,7 +49,7 @@ class Reconciler:
         self._records.update_later(lambda _: after)
         # Before deciding: once a bucket exists, two computers without a lease might both decide.
         if isinstance(world.bucket, Present):
-            lease_in_new_bucket(self._deployment)
+            self._deployment.lease_in_new_bucket()
         record = self._records.current
         world, plan = self._decide(record, world)
         # Before the first change: an approved plan is compared with this one.
@@ -134,12 +133,8 @@ class Reconciler:
         if isinstance(world.heartbeats, Unknown) and isinstance(world.claim, Unknown):
             raise error
         text = unforeseen(error)
-        # Two faults may alternate; each one is reported once.
-        if text not in self._alarms:
-            self._alarms.add(text)
-            self._sink(
-                Event(world.observed_at, EventKind.FAILURE, f"the machines' reports are left out: {text}")
-            )
+        text_of_event = f"the machines' reports are left out: {text}"
+        self._alarms.fault(Event(world.observed_at, EventKind.FAILURE, text_of_event))
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
     def _guarded(self, plan: Plan, world: World, record: Record) -> Plan:
@@ -149,14 +144,12 @@ class Reconciler:
         if fault is None:
             return plan
         text = f"nothing is changed, because this tpuctl has a fault ({fault.text}); please report it"
-        if text not in self._alarms:
-            self._alarms.add(text)
-            self._sink(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": fault.text}))
+        self._alarms.fault(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": fault.text}))
         return Plan(waiting=(text,))
 
     def _close(self, record: Record, world: World, plan: Plan) -> None:
         """Store the results of this pass; flush at once if the deployment has ended."""
-        self._report_disk(world.observed_at)
+        self._alarms.disk(self._records.disk or self._deployment.journal.disk, world.observed_at)
         self._memory.keep(self._records.current.zone_memories, world.observed_at)
         # Both records: refusals of this pass, and those that operations showed at its beginning.
         records = (self._records.current, record)
@@ -168,59 +161,3 @@ class Reconciler:
             self._records.update(lambda record: replace(record, outcome=outcome, reason=plan.reason))
         elif not self._records.rest():
             self._records.flush()
-
-    def _report_disk(self, now: float) -> None:
-        """Emit an event when record and journal go to the bucket only, and when the local disk takes them again."""
-        trouble = self._records.disk or self._deployment.journal.disk
-        if bool(trouble) != bool(self._disk):
-            text = (
-                f"{trouble}; record and journal are kept in the bucket alone, all else continues"
-                if trouble
-                else "this computer's disk takes record and journal again"
-            )
-            self._sink(Event(now, EventKind.DISK, text))
-        self._disk = trouble
-
-
-def blind(result: Pass) -> Unknown | None:
-    """Return an observation that failed for a permanent reason, else None."""
-    observations = (result.world.nodes, result.world.vm, result.world.bucket)
-    return next((s for s in observations if isinstance(s, Unknown) and s.retry is Retry.PERMANENT), None)
-
-
-def with_create_budget(
-    world: World, create_budget: CreateBudget, zones: Sequence[str], tpu_type: str
-) -> World:
-    """Return the world with the held-back zones and the stockouts of *tpu_type* that other deployments met."""
-    held, stockouts = (
-        create_budget.held(zones, world.observed_at),
-        create_budget.stockouts(tpu_type, world.observed_at),
-    )
-    return replace(world, held=held, stockouts=stockouts) if held or stockouts else world
-
-
-def share_stockouts(create_budget: CreateBudget, records: Sequence[Record], shared_until: float) -> float:
-    """Share stockouts after *shared_until* with other deployments; return the time of the last one shared."""
-    new = {
-        (refusal.zone, refusal.at): record.node.type
-        for record in records
-        for refusal in record.refusals
-        if refusal.at > shared_until and refusal.kind is Kind.NODE and refusal.retry is Retry.CAPACITY
-        if not refusal.on_demand
-    }
-    for (zone, at), tpu_type in sorted(new.items()):
-        create_budget.refused(zone, tpu_type, at)
-    return max([shared_until, *(at for _, at in new)])
-
-
-def lease_in_new_bucket(deployment: Deployment) -> None:
-    """Take the lease as soon as the bucket exists; return if it is held. Raise what `Lease.acquire` raises."""
-    lease, records = deployment.lease, deployment.records
-    if lease.token is not None:
-        return
-    # The write is a compare-and-swap: of two first commands, only one comes past it.
-    if not records.in_bucket:
-        records.flush()
-    # From here on another computer could find the deployment in the bucket, so only the holder may act.
-    lease.acquire()
-    records.update_later(lambda record: replace(record, fence=lease.token or record.fence))

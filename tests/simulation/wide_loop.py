@@ -14,7 +14,7 @@ from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_bucket_gone, raise_hopeless
 from orchestrator.engine.lease.lease_object import Lease, claim_record
-from orchestrator.engine.loop.loop import BLIND_PASSES, Watcher, blind
+from orchestrator.engine.loop.loop import BLIND_PASSES, Watcher
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore
@@ -155,7 +155,7 @@ class Loop:
         if result.plan.outcome is None:
             raise_hopeless(record)
         raise_bucket_gone(result, record)
-        self._blind = self._blind + 1 if blind(result) else 0
+        self._blind = self._blind + 1 if result.blind else 0
         if self._blind >= BLIND_PASSES:
             raise TpuctlError("the cloud cannot be read")
         plan = result.plan

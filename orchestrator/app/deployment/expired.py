@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.app.context.reporter import Reporter, Style
 from orchestrator.app.deployment.session import Session
@@ -16,16 +15,13 @@ from orchestrator.config.adapter import dump, restore
 from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Unknown
+from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.observe import PASS_ERRORS, as_error
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import LeaseHeldError, TpuctlError, disk_trouble
-
-# Most commands check for expired deployments and find none, so these imports come late.
-if TYPE_CHECKING:
-    from orchestrator.domain.one_pass import Pass
 
 
 def remember(session: Session) -> None:
@@ -90,7 +86,7 @@ class Aside(Reporter):
         self._reporter.say(f"  {text}", style=style)
 
 
-def _one_try(session: Session) -> "Pass":
+def _one_try(session: Session) -> Pass:
     """Make one pass, without a retry, since the user's command waits. Raise the error of a broken pass."""
     from orchestrator.engine.endings import raise_bucket_gone
     from orchestrator.engine.reconcile import Reconciler
@@ -106,7 +102,7 @@ def _one_try(session: Session) -> "Pass":
     return result
 
 
-def _doubts(result: "Pass") -> list[str]:
+def _doubts(result: Pass) -> list[str]:
     """Return what prevented this pass from ending the deployment: unknowns and refusals."""
     observations = (result.world.nodes, result.world.vm)
     unseen = [observed.why for observed in observations if isinstance(observed, Unknown)]

@@ -17,7 +17,6 @@ from orchestrator.domain.ports import Store
 from orchestrator.domain.source.data_spec import bucket_sources
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.apply import Actor
-from orchestrator.engine.reconcile import lease_in_new_bucket
 from orchestrator.errors import TransientError, UsageError
 from orchestrator.google.project_probe import Probe
 from orchestrator.ssh.local_data import DataFile, DataSet, listing, missing, scan, send
@@ -132,4 +131,4 @@ def first_bucket(session: Session) -> None:
     for failure in Actor(parts).act(Plan((change,)), world):
         raise failure.error
     # The lease now, since the upload may take hours in which no other computer may start the same.
-    lease_in_new_bucket(parts)
+    parts.lease_in_new_bucket()

@@ -17,7 +17,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_blind, raise_bucket_gone
 from orchestrator.engine.loop.wake_object import SHORT, WakeObject
 from orchestrator.engine.observe import unforeseen
-from orchestrator.engine.reconcile import Reconciler, blind
+from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.records.record_store import SPACING
 from orchestrator.errors import (
     UNFORESEEN,
@@ -122,7 +122,7 @@ class Watcher:
             # After the pass was shown, so that the user sees the observation that ended the loop.
             raise_bucket_gone(result, self._records.current)
             # Several in a row, because a single refusal may be a passing fault of the service.
-            blind_passes = blind_passes + 1 if blind(result) else 0
+            blind_passes = blind_passes + 1 if result.blind else 0
             if blind_passes >= BLIND_PASSES:
                 raise_blind(result)
             ended = result.plan.outcome is not None and result.plan.settled

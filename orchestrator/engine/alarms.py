@@ -1,0 +1,31 @@
+"""Report what would come again in each pass once: faults of our own, and a disk that takes nothing."""
+
+from collections.abc import Callable
+
+from orchestrator.domain.events import Event, EventKind
+
+
+class Alarms:
+    """Emit each fault of ours once, and each change of this computer's disk."""
+
+    def __init__(self, sink: Callable[[Event], None]) -> None:
+        self._sink = sink
+        self._faults: set[str] = set()
+        self._disk = ""
+
+    def fault(self, event: Event) -> None:
+        """Emit *event* unless one with the same text was emitted; two faults may alternate."""
+        if event.text not in self._faults:
+            self._faults.add(event.text)
+            self._sink(event)
+
+    def disk(self, trouble: str, now: float) -> None:
+        """Emit an event when record and journal go to the bucket only, and when the disk takes them again."""
+        if bool(trouble) != bool(self._disk):
+            text = (
+                f"{trouble}; record and journal are kept in the bucket alone, all else continues"
+                if trouble
+                else "this computer's disk takes record and journal again"
+            )
+            self._sink(Event(now, EventKind.DISK, text))
+        self._disk = trouble
