@@ -202,7 +202,7 @@ MAY_IMPORT_LATE = {
     # rich: 40 ms; `status` and --json print without it. The folder names the story of a bug.
     "cli/console.py": ("rich", "orchestrator.app.this_computer.state_folders"),
     "cli/views/event_lines.py": ("orchestrator.cli.views.live_line",),  # rich, only where somebody looks
-    "ssh/remote.py": ("orchestrator.ssh.connection",),  # fabric: 300 ms; few commands reach a machine
+    "ssh/remote.py": ("orchestrator.ssh.connect.connection",),  # fabric: 300 ms; few commands reach a machine
     "config/adapter.py": ("pydantic",),  # 100 ms; a deployment that is watched is shown without
     "config/document.py": ("ruamel",),  # 60 ms, the same
     "domain/text/units.py": ("pydantic_core",),  # pydantic calls these methods, so it is there by then

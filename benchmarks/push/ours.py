@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from getpass import getuser
 from pathlib import Path
 
+from orchestrator.app.source.bundle import build
 from orchestrator.cli.main import ALLOCATIONS
 from orchestrator.domain.remote import Host
-from orchestrator.ssh.bundle import build
 from orchestrator.ssh.remote import Ssh, SshSettings
 
 

@@ -6,11 +6,11 @@ from orchestrator.advice.preflight.findings import Finding, SourceFacts
 from orchestrator.advice.preflight.rules import preflight
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
+from orchestrator.app.source.local_data import size_of
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.machines.image_python import python_text
-from orchestrator.ssh.local_data import size_of
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Literal
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.plan import project_offline
+from orchestrator.app.source.bundle import build
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec
@@ -20,7 +21,6 @@ from orchestrator.scripts.exports.lost import Loss, Target, lost, readme
 from orchestrator.scripts.exports.plain import export_files
 from orchestrator.scripts.exports.ray import ray_files, ray_steps
 from orchestrator.scripts.exports.skypilot import skypilot_files, skypilot_steps
-from orchestrator.ssh.bundle import build
 
 
 @dataclass(frozen=True)

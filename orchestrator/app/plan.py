@@ -14,9 +14,12 @@ from orchestrator.app.deployment.bills import every_bill
 from orchestrator.app.deployment.session import Session, read_spec
 from orchestrator.app.plan_file import foresee_now, write_plan
 from orchestrator.app.prices import catalog_for
+from orchestrator.app.source.bundle import build
 from orchestrator.app.source.job_data import check_sources, read_data, with_code
+from orchestrator.app.source.local_data import DataSet
 from orchestrator.app.source.sent import Sent, what_is_sent
 from orchestrator.app.source.source_facts import gather
+from orchestrator.app.source.source_files import PLAN_NAMES
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.status.status import holder_of, judged, state_of
 from orchestrator.app.this_computer.same_place import check_place
@@ -34,9 +37,6 @@ from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.whole_plan import plan_from_nothing
 from orchestrator.pricing.cost_so_far import newest_span
 from orchestrator.scripts import agent_zipapp
-from orchestrator.ssh.bundle import build
-from orchestrator.ssh.local_data import DataSet
-from orchestrator.ssh.source_files import PLAN_NAMES
 
 
 @dataclass(frozen=True)

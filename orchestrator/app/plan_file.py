@@ -9,6 +9,7 @@ from orchestrator import __version__
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
+from orchestrator.app.source.source_files import PLAN
 from orchestrator.app.source.wanted import as_wanted, trained, with_reported_end
 from orchestrator.config.adapter import dump, restore
 from orchestrator.config.shipped_catalog import load_catalog
@@ -23,7 +24,6 @@ from orchestrator.errors import UsageError
 from orchestrator.planning.approval import Approved, needs_same_cloud, observations_of, refuse_moved
 from orchestrator.planning.update_record import update_record
 from orchestrator.planning.whole_plan import whole_plan
-from orchestrator.ssh.source_files import PLAN
 
 
 def write_plan(path: Path, approved: Approved) -> None:

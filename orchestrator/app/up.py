@@ -20,6 +20,7 @@ from orchestrator.app.source.job_data import (
     send_data,
     warn_of_lost_saves,
 )
+from orchestrator.app.source.local_data import DataSet
 from orchestrator.app.source.wanted import as_wanted, build_artifacts, trained, with_reported_end
 from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.domain import names
@@ -41,7 +42,6 @@ from orchestrator.planning.job import NARROW_VM, RECREATE_VM
 from orchestrator.planning.vm import lacks_named_vm
 from orchestrator.pricing.cost import Hourly, Meter
 from orchestrator.pricing.cost_so_far import hourly_of, newest_span
-from orchestrator.ssh.local_data import DataSet
 
 STAYS = "what was requested is still being created, and is billed"
 UNTOUCHED = "no machine was requested; what exists stays as it is"

@@ -9,8 +9,8 @@ from orchestrator.contract.replacing import replacing
 from orchestrator.domain.remote import Host
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
-from orchestrator.ssh.pinned_keys import pinned
-from orchestrator.ssh.ssh_settings import SshSettings
+from orchestrator.ssh.connect.pinned_keys import pinned
+from orchestrator.ssh.connect.ssh_settings import SshSettings
 
 _SPECIAL = frozenset('"\\$%*?[]')
 """Characters that OpenSSH, or some version of it, interprets in a path of ssh_config."""

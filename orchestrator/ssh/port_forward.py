@@ -11,7 +11,7 @@ from orchestrator.errors import RemoteError, UsageError
 if TYPE_CHECKING:
     import paramiko
 
-    from orchestrator.ssh.connection import Connection
+    from orchestrator.ssh.connect.connection import Connection
 
 HERE = "127.0.0.1"
 _CHUNK = 64 * 1024

@@ -10,9 +10,9 @@ from typing import Any
 
 from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.jumps import Jump
-from orchestrator.ssh.route import Route, patience
-from orchestrator.ssh.ssh_settings import SshSettings
+from orchestrator.ssh.connect.jumps import Jump
+from orchestrator.ssh.connect.route import Route, patience
+from orchestrator.ssh.connect.ssh_settings import SshSettings
 
 _CHUNK = 64 * 1024
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 from orchestrator.domain.remote import CommandAnswer, Host, PushResult, RunResult
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.errors import HostKeyError, RemoteError
+from orchestrator.ssh.connect.ssh_settings import SshSettings
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import answer_of, follow, run_one
-from orchestrator.ssh.ssh_settings import SshSettings
 from orchestrator.ssh.terminal import shell
-from orchestrator.ssh.upload import map_file, push_one, put_one
+from orchestrator.ssh.transfer.upload import map_file, push_one, put_one
 
 if TYPE_CHECKING:
-    from orchestrator.ssh.connection import Connection
+    from orchestrator.ssh.connect.connection import Connection
 
 __all__ = ["Ssh", "SshSettings"]
 
@@ -31,7 +31,7 @@ class Ssh:
     def connect(self, host: Host, deadline: float | None = None) -> "Connection":
         """Return a connection to *host*, not opened yet. Every connection of this class comes from here."""
         # fabric and paramiko take 0.3 s, and most commands reach no machine.
-        from orchestrator.ssh.connection import Connection
+        from orchestrator.ssh.connect.connection import Connection
 
         self.settings.make_key()
         return Connection(host, self.settings, deadline)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import paramiko
 
-    from orchestrator.ssh.connection import Connection
+    from orchestrator.ssh.connect.connection import Connection
 
 _CHUNK = 64 * 1024
 MOST_OUTPUT = 64 << 20

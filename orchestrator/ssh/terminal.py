@@ -15,7 +15,7 @@ from orchestrator.ssh.run import exit_code, read
 if TYPE_CHECKING:
     import paramiko
 
-    from orchestrator.ssh.connection import Connection
+    from orchestrator.ssh.connect.connection import Connection
 
 _CHUNK = 32 * 1024
 

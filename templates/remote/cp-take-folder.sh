@@ -1,5 +1,5 @@
 # Unpack the tar on standard input as the new folder $2, or in the folder $2 as $3; $4 is the name of its last file.
-# Status 5 is THERE in ssh/copy.py.
+# Status 5 is THERE in ssh/transfer/copy.py.
 set -euo pipefail
 if [ -d "$1/current" ]; then cd "$1/current"; else cd "$1"; fi
 target=$2 name=$3 mark=$4

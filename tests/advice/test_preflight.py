@@ -8,10 +8,10 @@ import pytest
 
 from orchestrator.advice.preflight.findings import Level
 from orchestrator.advice.preflight.rules import RULES, preflight
+from orchestrator.app.source.local_data import size_of
 from orchestrator.app.source.source_facts import gather
 from orchestrator.config.load import load
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.ssh.local_data import size_of
 from tests.advice.preflight_cases import SAVES, SECRET
 from tests.advice.preflight_silent import SILENT
 from tests.advice.preflight_speak import SPEAK

@@ -14,7 +14,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.contract.program_state import ProgramPhase, ProgramState
 from orchestrator.domain.remote import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError
-from orchestrator.ssh.pinned_keys import pinned
+from orchestrator.ssh.connect.pinned_keys import pinned
 
 BODY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + os.urandom(32)).decode()
 KEY = f"ssh-ed25519 {BODY}"

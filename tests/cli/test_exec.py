@@ -137,7 +137,7 @@ def test_a_file_is_copied_whole_and_verified_or_not_at_all(cloud, tmp_path, monk
     assert cloud("cp", "-r", "w1:sub", "both/w1")[0] == 2, "it is there already"
     # What is cut under way has another checksum, and gets no name.
     with monkeypatch.context() as cut:
-        cut.setattr("orchestrator.ssh.copy.sha256_of", lambda _: "0" * 64)
+        cut.setattr("orchestrator.ssh.transfer.copy.sha256_of", lambda _: "0" * 64)
         assert cloud("cp", "big.bin", ":cut.bin")[0] == 1
     assert cloud("exec", "--json", "--", "ls")[1].count("cut.bin") == 0
 

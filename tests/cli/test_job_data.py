@@ -13,9 +13,9 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.job_data import first_bucket
+from orchestrator.app.source.local_data import missing, scan, send
 from orchestrator.contract.bucket.object_names import DATA, RECORD
 from orchestrator.errors import UsageError
-from orchestrator.ssh.local_data import missing, scan, send
 from tests.cli.cli_kit import document, environment, here, tpuctl
 from tests.cli.test_checkpoints import FILE, bucket
 from tests.kit.waiting import until

@@ -12,11 +12,11 @@ from paramiko.message import Message
 
 from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.connection import Connection
+from orchestrator.ssh.connect.connection import Connection
+from orchestrator.ssh.connect.ssh_settings import SshSettings
 from orchestrator.ssh.keys import ensure_key
 from orchestrator.ssh.run import run_one
-from orchestrator.ssh.ssh_settings import SshSettings
-from orchestrator.ssh.upload import push_one
+from orchestrator.ssh.transfer.upload import push_one
 
 FLOOD = 24 << 20
 """Bytes that the server sends beyond all windows; a real one would go on."""

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.machine import venv
 from orchestrator.app import local
+from orchestrator.app.source import bundle
 from orchestrator.app.this_computer import state_folders
 from orchestrator.cli import update
 from orchestrator.contract.machine_errors import AgentError
@@ -22,7 +23,7 @@ from orchestrator.emulator.start_options import load_options
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import own_folder
 from orchestrator.scripts import uv_program
-from orchestrator.ssh import bundle, iap
+from orchestrator.ssh.connect import iap
 
 NOBODY = 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

@@ -18,7 +18,7 @@ from orchestrator.errors import TransientError
 from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, observations
 from orchestrator.planning import calm, decide, termination, vm
 from orchestrator.planning.tpu import judgement, lifecycle, next_zone
-from orchestrator.ssh import watchdog
+from orchestrator.ssh.connect import watchdog
 from tests.kit.records import changed
 from tests.simulation import machines
 from tests.simulation.switch import Switch

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import asyncssh
 
+from orchestrator.app.source.bundle import build
 from orchestrator.domain.observation import Absent
 from orchestrator.domain.plan import Verb
 from orchestrator.domain.remote import Host
@@ -26,7 +27,6 @@ from orchestrator.emulator.machines.ssh_server import SshServer
 from orchestrator.engine.deliver import deliver
 from orchestrator.errors import TpuctlError
 from orchestrator.scripts.render import machine_scripts
-from orchestrator.ssh.bundle import build
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh, SshSettings
 from tests.kit.records import record_of

@@ -46,7 +46,7 @@ def ssh(settings: SshSettings) -> Ssh:
 @pytest.fixture
 def bundle_of(tmp_path: Path) -> Callable[..., tuple[Path, str]]:
     """Pack files given as name=content (main.py) with some ballast that does not compress."""
-    from orchestrator.ssh.bundle import build
+    from orchestrator.app.source.bundle import build
 
     def make(main: str, ballast: int = 0) -> tuple[Path, str]:
         source = tmp_path / f"source-{abs(hash((main, ballast)))}"

@@ -5,7 +5,7 @@ import paramiko
 import pytest
 
 from orchestrator.errors import HostKeyError, RemoteError, TpuctlError
-from orchestrator.ssh.connection import Connection
+from orchestrator.ssh.connect.connection import Connection
 
 ROOTS = (paramiko.SSHException, OSError, EOFError)
 BELOW = {"paramiko", "fabric", "builtins", "socket", "ssl", "io", "_io"}

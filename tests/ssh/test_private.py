@@ -14,7 +14,7 @@ from orchestrator.domain.remote import Host, Iap
 from orchestrator.emulator.machines.host_settings import GuestConfig, network_of
 from orchestrator.emulator.machines.ssh_server import SshServer
 from orchestrator.errors import HostKeyError, NoGcloudError, RemoteError
-from orchestrator.ssh import jumps
+from orchestrator.ssh.connect import jumps
 from orchestrator.ssh.remote import Ssh
 from tests.ssh.remote_machines import free_port, own_address
 

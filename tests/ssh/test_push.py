@@ -13,9 +13,9 @@ import pytest
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.errors import RemoteError
 from orchestrator.scripts.shipped import remote_script
-from orchestrator.ssh import upload
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.remote import Ssh
+from orchestrator.ssh.transfer import upload
 from tests.kit.waiting import until
 
 

@@ -13,7 +13,7 @@ from orchestrator.errors import RemoteError, TpuctlError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import run_on
-from orchestrator.ssh.tree import Incoming, fetch_tree, send_tree, stays_inside, unpack
+from orchestrator.ssh.transfer.tree import Incoming, fetch_tree, send_tree, stays_inside, unpack
 
 LONG = "n" * 200
 

@@ -11,7 +11,7 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import HostKeyError, Retry, UsageError
-from orchestrator.ssh import pinned_keys
+from orchestrator.ssh.connect import pinned_keys
 from orchestrator.ssh.keys import ensure_key, forget_key
 
 

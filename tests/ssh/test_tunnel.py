@@ -10,7 +10,7 @@ import pytest
 from paramiko import common
 
 from orchestrator.errors import UsageError
-from orchestrator.ssh.connection import Connection
+from orchestrator.ssh.connect.connection import Connection
 from orchestrator.ssh.port_forward import HERE, ForwardTarget, Tunnel, free_port, port_here
 
 

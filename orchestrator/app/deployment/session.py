@@ -42,9 +42,9 @@ from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.pricing.cost_so_far import spent
+from orchestrator.ssh.connect.ssh_settings import SshSettings
 from orchestrator.ssh.keys import KEY_FILE, DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh
-from orchestrator.ssh.ssh_settings import SshSettings
 
 # Every command makes a session, and most use few parts, so their imports come late.
 if TYPE_CHECKING:

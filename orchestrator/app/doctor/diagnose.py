@@ -10,6 +10,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.doctor.computer_facts import observe_computer, observe_local
 from orchestrator.app.doctor.google_facts import observe_google
+from orchestrator.app.source.source_files import survey
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.shipped_catalog import load_catalog
@@ -18,7 +19,6 @@ from orchestrator.emulator.control import reap
 from orchestrator.errors import UsageError
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.ssh.port_forward import free_port
-from orchestrator.ssh.source_files import survey
 
 NO_FILE = "TPU-111"
 

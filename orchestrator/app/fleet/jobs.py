@@ -7,6 +7,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.fleet.caller import caller, check_owner
 from orchestrator.app.fleet.queue import fleet_to_read, job_and_task, submitted_job, task_numbers
+from orchestrator.app.source.bundle import build
 from orchestrator.app.source.job_data import read_data, send_data, with_code
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.source.wanted import need_python
@@ -27,7 +28,6 @@ from orchestrator.planning.fleet.team import NORMAL
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.render import MachineTarget, task_script
-from orchestrator.ssh.bundle import build
 
 
 @dataclass(frozen=True)

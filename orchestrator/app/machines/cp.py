@@ -12,8 +12,8 @@ from orchestrator.app.machines.workers import the_vm, worker_hosts
 from orchestrator.domain.remote import Host
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.errors import RemoteError, UsageError
-from orchestrator.ssh.copy import NEW_FOLDER, fetch, send
-from orchestrator.ssh.tree import Progress, TreeCopied, fetch_tree, send_tree
+from orchestrator.ssh.transfer.copy import NEW_FOLDER, fetch, send
+from orchestrator.ssh.transfer.tree import Progress, TreeCopied, fetch_tree, send_tree
 
 _PLACE = re.compile(r"(?P<machine>w\d+|vm)?:(?P<path>.*)", re.DOTALL)
 UNTOUCHED = "nothing was copied"

@@ -39,7 +39,7 @@ from orchestrator.ssh.port_forward import HERE, ForwardTarget, Tunnel, port_here
 from orchestrator.ssh.run import run_on
 
 if TYPE_CHECKING:
-    from orchestrator.ssh.connection import Connection
+    from orchestrator.ssh.connect.connection import Connection
 
 PATIENCE = 180.0
 """Seconds for the first contact; booting a machine takes one or two minutes."""

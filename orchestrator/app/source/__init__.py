@@ -1,1 +1,1 @@
-"""Prepare what is sent to machines: code, data and agent."""
+"""Find, pack and upload what machines get: code, data and agent."""

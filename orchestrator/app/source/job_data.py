@@ -5,6 +5,7 @@ from pathlib import Path
 from orchestrator.advice.preflight.lost_writes import checkpoint_dir_unused
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.session import Session
+from orchestrator.app.source.local_data import DataFile, DataSet, listing, missing, scan, send
 from orchestrator.app.source.sent import what_is_sent
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
@@ -19,7 +20,6 @@ from orchestrator.domain.spec import Spec
 from orchestrator.engine.apply import Actor
 from orchestrator.errors import TransientError, UsageError
 from orchestrator.google.project_probe import Probe
-from orchestrator.ssh.local_data import DataFile, DataSet, listing, missing, scan, send
 
 SUMS = "data-sums.json"
 """Name of the file with checksums of data files, so that unchanged ones are not read again."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
+from orchestrator.app.source.local_data import DataSet
+from orchestrator.app.source.source_files import NotSent, SourceEntry, survey_all
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import size_text
-from orchestrator.ssh.local_data import DataSet
-from orchestrator.ssh.source_files import NotSent, SourceEntry, survey_all
 
 LARGEST = 5
 _GIB = 2**30

@@ -10,10 +10,10 @@ from stat import S_ISREG
 from orchestrator.advice.preflight.code import Code, read_code
 from orchestrator.advice.preflight.findings import AtHome, KeyFile, Line, Requirement, SourceFacts
 from orchestrator.advice.preflight.installs import requirement
+from orchestrator.app.source.ignore import IgnoreReason, named_like_a_key
+from orchestrator.app.source.source_files import SourceEntry, survey_all
 from orchestrator.domain.source.exposed_services import JUPYTER
 from orchestrator.domain.source.key_files import SMALL, keys_in
-from orchestrator.ssh.ignore import IgnoreReason, named_like_a_key
-from orchestrator.ssh.source_files import SourceEntry, survey_all
 
 FILE_BYTES = 1 << 20
 ALL_BYTES = 8 << 20

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
+from orchestrator.app.source.bundle import build
 from orchestrator.app.source.job_data import with_code
+from orchestrator.app.source.local_data import DataSet
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.observation import Heartbeat, Observed, Phase, Present
@@ -25,8 +27,6 @@ from orchestrator.planning.tpu.race import newest_refused
 from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp, uv_program
-from orchestrator.ssh.bundle import build
-from orchestrator.ssh.local_data import DataSet
 
 MOST_STARTS = 100
 """Starts of a deployment that are remembered; reports of older ones are not read."""

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import google_crc32c
 
+from orchestrator.app.source.ignore import named_like_a_key
 from orchestrator.contract.bucket.object_names import DATA
 from orchestrator.contract.replacing import replacing
 from orchestrator.domain.ports import Store
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
-from orchestrator.ssh.ignore import named_like_a_key
 
 MOST_FILES = 100_000
 """Limit for all data sets together: each file is an object and a line of the list that machines read."""

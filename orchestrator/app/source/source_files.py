@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from orchestrator.app.source.ignore import IgnoreReason, IgnoreVerdict, Rules, first_rules
 from orchestrator.contract.bucket.object_names import FETCHED
 from orchestrator.domain.source.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
-from orchestrator.ssh.ignore import IgnoreReason, IgnoreVerdict, Rules, first_rules
 
 LIMIT = 512 * 1024 * 1024
 COUNTED = 20_000

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.source.bundle import build
+from orchestrator.app.source.source_files import survey_all
 from orchestrator.contract.bucket.object_names import FETCHED
 from orchestrator.errors import UsageError
-from orchestrator.ssh.bundle import build
-from orchestrator.ssh.source_files import survey_all
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_changed_content_gives_another_digest(source, tmp_path):
 
 def test_a_folder_without_changes_is_not_packed_again(source, tmp_path, monkeypatch):
     """The second build only looks at the folder; a lost bundle is packed again."""
-    from orchestrator.ssh import bundle as module
+    from orchestrator.app.source import bundle as module
 
     monkeypatch.setattr(module, "_SETTLED", -60.0)  # what was written just now is settled already
     first = build(source, tmp_path / "out")
@@ -293,7 +293,7 @@ def test_an_unreadable_file_is_refused_by_name(source, tmp_path, monkeypatch):
 @pytest.mark.parametrize("change", ["grow", "shrink", "vanish"])
 def test_a_file_that_changes_while_it_is_read_is_refused(change, source, tmp_path, monkeypatch):
     """A torn file never gets a digest."""
-    from orchestrator.ssh import bundle as module
+    from orchestrator.app.source import bundle as module
 
     def survey(*args):
         found = original(*args)

@@ -11,10 +11,10 @@ from orchestrator.errors import RemoteError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import errors_of, exit_code, read, run_on
-from orchestrator.ssh.upload import map_file
+from orchestrator.ssh.transfer.upload import map_file
 
 if TYPE_CHECKING:
-    from orchestrator.ssh.connection import Connection
+    from orchestrator.ssh.connect.connection import Connection
 
 MISSING, THERE = 4, 5
 """Exit status of our scripts: what was to be read is missing; what was to be made is there already."""

@@ -17,14 +17,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 from orchestrator.errors import UNFORESEEN, RemoteError
 from orchestrator.scripts.shipped import remote_script
-from orchestrator.ssh.copy import failed
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import drain, exit_code, read
+from orchestrator.ssh.transfer.copy import failed
 
 if TYPE_CHECKING:
     import paramiko
 
-    from orchestrator.ssh.connection import Connection
+    from orchestrator.ssh.connect.connection import Connection
 
 _CHANGED = 1
 """Exit status of GNU tar if a file changed while it was read; all other files are whole."""

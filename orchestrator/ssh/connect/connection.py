@@ -12,11 +12,11 @@ import paramiko
 
 from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError, TpuctlError
-from orchestrator.ssh.bounded_transport import FloodError, open_transport
-from orchestrator.ssh.pinned_keys import pinned, refusal
-from orchestrator.ssh.route import Route, patience
-from orchestrator.ssh.ssh_settings import SshSettings
-from orchestrator.ssh.watchdog import Watchdog
+from orchestrator.ssh.connect.bounded_transport import FloodError, open_transport
+from orchestrator.ssh.connect.pinned_keys import pinned, refusal
+from orchestrator.ssh.connect.route import Route, patience
+from orchestrator.ssh.connect.ssh_settings import SshSettings
+from orchestrator.ssh.connect.watchdog import Watchdog
 
 # paramiko logs what we report as an error anyway.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())

@@ -21,7 +21,7 @@ from orchestrator.ssh.run import errors_of, exit_code, read, run_on
 if TYPE_CHECKING:
     import paramiko
 
-    from orchestrator.ssh.connection import Connection
+    from orchestrator.ssh.connect.connection import Connection
 
 Bundle: TypeAlias = "bytes | mmap.mmap"
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from orchestrator.app.source import local_data as module
+from orchestrator.app.source.local_data import listing, scan
 from orchestrator.errors import UsageError
-from orchestrator.ssh import local_data as module
-from orchestrator.ssh.local_data import listing, scan
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from orchestrator.app.source.source_files import LIMIT, KeyFound, SourceEntry, key_refusal, survey
 from orchestrator.contract.replacing import replacing
 from orchestrator.domain.source.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
-from orchestrator.ssh.source_files import LIMIT, KeyFound, SourceEntry, key_refusal, survey
 
 _CACHE = "bundle.json"
 _KEEP = 3

@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError
-from orchestrator.ssh import iap
-from orchestrator.ssh.jumps import Jump
-from orchestrator.ssh.ssh_settings import SshSettings
+from orchestrator.ssh.connect import iap
+from orchestrator.ssh.connect.jumps import Jump
+from orchestrator.ssh.connect.ssh_settings import SshSettings
 
 
 def patience(host: Host, connect: float) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.ssh.jumps import Jumps
+from orchestrator.ssh.connect.jumps import Jumps
 
 
 @dataclass(frozen=True)
