@@ -1,12 +1,8 @@
 """Write the agent's own lines in a job's log, and tell them from the job's."""
 
 import re
-import textwrap
-from typing import Tuple
 
 _FORM = "--- {} ---"
-WIDTH = 80
-"""Most columns of a line of the agent's, unless one word is longer."""
 ENDINGS = ("done", "unclaimed", "notice", "asked", "fenced", "cut off", "gave up")
 """First words of the line with which an agent ends."""
 # Agents of earlier releases called the TPU an incarnation, and buckets keep their logs.
@@ -15,15 +11,14 @@ _ENDING = re.compile(rf"--- (?:{'|'.join(ENDINGS)}): ")
 
 
 def agent_line(text: str) -> str:
-    """Return *text* as a line of the agent's."""
-    return _FORM.format(text)
+    """Return *text* as one line of the agent's, whatever line feeds it has."""
+    return _FORM.format(" ".join(text.split()))
 
 
-def agent_lines(text: str) -> Tuple[str, ...]:
-    """Return *text* as lines of the agent's, wrapped between words."""
-    room = WIDTH - len(agent_line(""))
-    parts = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
-    return tuple(agent_line(part) for part in parts)
+def agent_text(line: str) -> str:
+    """Return the text of a line of the agent's."""
+    before, after = _FORM.split("{}")
+    return line[len(before) : -len(after)]
 
 
 def attempt_text(incarnation: int, worker: int, attempt: int, origin: str, reason: str) -> str:

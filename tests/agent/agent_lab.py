@@ -84,11 +84,6 @@ class _MetadataRequests(BaseHTTPRequestHandler):
         """Keep the test's output clean."""
 
 
-def unwrapped(log: str) -> str:
-    """Return a job's log with each line of the agent as it was before it was wrapped."""
-    return log.replace(" ---\n--- ", " ")
-
-
 def lines_of_the_job(log: str) -> list[str]:
     """Return the lines of a log without those of the agent."""
     return [line for line in log.splitlines() if not line.startswith("--- ")]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.emulator.http.router import Request, Response
-from tests.agent.agent_lab import Lab, unwrapped
+from tests.agent.agent_lab import Lab
 
 
 def test_torn_local_checkpoint_is_never_committed(lab: Lab) -> None:
@@ -88,7 +88,7 @@ def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: Lab) 
     assert attempt["reason"] == (
         f"checkpoint complete: manifest; step 20 of TPU #1 is not complete: part/{lacks}"
     )
-    assert f"resume from step 10 ({attempt['reason']})" in unwrapped(lab.log(incarnation=2))
+    assert f"resume from step 10 ({attempt['reason']})" in lab.log(incarnation=2)
     assert lab.names("checkpoints/00000020/g1/") == before
 
 

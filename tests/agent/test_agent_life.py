@@ -7,7 +7,7 @@ import sys
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.agent_zipapp import build
-from tests.agent.agent_lab import Lab, is_alive, unwrapped
+from tests.agent.agent_lab import Lab, is_alive
 
 
 def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: Lab) -> None:
@@ -87,9 +87,7 @@ def test_killed_machine_resumes_from_the_committed_step(lab: Lab) -> None:
     beat = second.heartbeat()
     assert (beat["phase"], beat["resumed_from"], beat["attempt"]) == ("done", committed, 1)
     assert f"begin after {committed}, asked for {committed}" in lab.log(incarnation=2)
-    assert f"resume from step {committed} (checkpoint complete: manifest)" in unwrapped(
-        lab.log(incarnation=2)
-    )
+    assert f"resume from step {committed} (checkpoint complete: manifest)" in lab.log(incarnation=2)
 
 
 def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: Lab) -> None:

@@ -9,7 +9,6 @@ from orchestrator.cli.views.logs import JobLines, show_event
 from orchestrator.contract.agent_lines import (
     ENDINGS,
     agent_line,
-    agent_lines,
     attempt_text,
     begins_attempt,
     ends_agent,
@@ -47,18 +46,31 @@ def test_a_machine_is_called_as_everywhere():
     assert not begins_attempt("TPU #3, worker 0, attempt 1: printed by the job")
 
 
-def test_a_line_of_the_agent_fits_80_columns():
+@pytest.mark.parametrize("numbered", [False, True])
+def test_a_line_of_the_agent_fits_the_terminal(capsys, monkeypatch, numbered):
     """A long one goes on in the next line, and each part is the agent's; a path is never cut."""
     path = "/opt/" + "a" * 90
     for text in (
         attempt_text(12, 15, 3, "start from the beginning", "no checkpoint yet"),
         f"it is in {path} now",
     ):
-        lines = agent_lines(text)
-        assert " ".join(line[4:-4] for line in lines) == text
-        assert all(is_agent_line(line) for line in lines)
-        assert all(len(line) <= 80 or path in line for line in lines)
-    assert begins_attempt(agent_lines(attempt_text(12, 15, 3, "resume from step 7", "x" * 60))[0])
+        line = agent_line(text)
+        # Elsewhere it is one line, which a search for a sentence finds.
+        assert printed(capsys, (1, 0, line), numbered=numbered) == [f"w0 {line}" if numbered else line]
+        with monkeypatch.context() as context:
+            context.setenv("COLUMNS", "80")
+            shown = printed(capsys, (1, 0, line), (1, 0, "x" * 100), numbered=numbered)
+        assert shown.pop().endswith("x" * 100)
+        lines = [part.removeprefix("w0 ") for part in shown]
+        assert len(lines) > 1
+        assert " ".join(part[4:-4] for part in lines) == text
+        assert all(is_agent_line(part) for part in lines)
+        assert all(len(part) <= 80 or path in part for part in shown)
+
+
+def test_a_text_with_line_feeds_is_one_line_of_the_agent():
+    """A message of another program may have several."""
+    assert agent_line("gave up: first\n  second") == "--- gave up: first second ---"
 
 
 def test_each_way_in_which_an_agent_ends_is_known():

@@ -9,7 +9,7 @@ from typing import Callable, List, Optional, Tuple
 
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import FAST_HEARTBEAT, Settings
-from orchestrator.contract.agent_lines import agent_line, agent_lines
+from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.bucket.object_names import LOGS
 from orchestrator.contract.secrets.redaction import RedactedStream, Redactor
 
@@ -72,12 +72,11 @@ class JobLog:
             self.trouble = f"log/job.log cannot be written: {error}"
 
     def say(self, text: str) -> None:
-        """Append what the agent itself says, in lines of its own; it may precede output that is still held back."""
-        # Redacted as a whole, because a secret could be split between two lines.
-        lines = "\n".join(agent_lines(self._redactor.text(text)))
+        """Append what the agent itself says, as one line; it may precede output that is still held back."""
+        line = agent_line(self._redactor.text(text))
         with self._lock:
             self.last_at = time.monotonic()
-            self._keep(f"{lines}\n".encode("utf-8", "surrogateescape"))
+            self._keep(f"{line}\n".encode("utf-8", "surrogateescape"))
 
     def tail(self) -> bytes:
         """Return the end of the output since `begin_tail`."""

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 import click
 
 from orchestrator.cli.console import columns, put, wrapped
-from orchestrator.contract.agent_lines import agent_line, begins_attempt, ends_agent
+from orchestrator.contract.agent_lines import (
+    agent_line,
+    agent_text,
+    begins_attempt,
+    ends_agent,
+    is_agent_line,
+)
 from orchestrator.domain.events import Event
 from orchestrator.domain.text.clean_text import clean
 
@@ -51,7 +57,8 @@ class JobLines:
 
     def _print(self, worker: int, line: str) -> None:
         start = f"w{worker} " if self.numbered else ""
-        for part in [line] if self.raw else parts_of(line):
+        shown = fitted(line, columns() - len(start)) if is_agent_line(line) else parts_of(line)
+        for part in [line] if self.raw else shown:
             # Control characters pass only with --raw, the user's own wish.
             (click.echo if self.raw else put)(f"{start}{part}")
 
@@ -67,6 +74,12 @@ def show_event(event: Event, *, as_json: bool) -> None:
         [clean(f"{stamp}  {event.text}")], columns(), " " * (len(stamp) + 2), break_long=False
     ):
         put(line)
+
+
+def fitted(line: str, width: int) -> list[str]:
+    """Wrap a line of the agent's between words, each part as a line of its own; a width below 1 wraps nothing."""
+    room = width - len(agent_line(""))
+    return [agent_line(part) for part in wrapped([agent_text(line)], max(room, 0), "", break_long=False)]
 
 
 def parts_of(line: str) -> list[str]:
