@@ -216,6 +216,23 @@ def test_the_local_cloud_says_nothing_of_the_own_account(unbilled, title, capsys
     assert title in (" ".join(out.split()) if unbilled else out)
 
 
+def test_checks_with_the_same_unknown_answer_are_one_row(capsys):
+    """A screen of questions that nobody asked hides the one answer that matters; `--json` has each."""
+    why = "not asked: there is no login"
+    names = ("tpu-api", "compute-api", "zones")
+    found = [HealthFinding(name, Group.GOOGLE, Health.UNKNOWN, why) for name in names]
+    found.insert(1, HealthFinding("project", Group.GOOGLE, Health.BAD, "none", "name one"))
+    found += [HealthFinding(name, Group.COMPUTER, Health.OK, "there") for name in ("git", "ssh")]
+    show(found, (), as_json=False)
+    shown = capsys.readouterr().out
+    assert shown.count(why) == 1
+    assert f"unknown 3 checks        {why}: tpu-api, compute-api," in shown
+    assert [name for name in ("project", "git", "ssh") if f" {name} " not in shown] == []
+    assert shown.splitlines()[-1] == "2 passed, 1 failed, 3 unknown"
+    show(found, (), as_json=True)
+    assert len(json.loads(capsys.readouterr().out)["checks"]) == 6
+
+
 def test_on_a_terminal_it_names_the_encoding_of_the_terminal(folder, tmp_path):
     """The live line, which replaces the output stream while the checks run, is not taken for the terminal."""
     ours, theirs = pty.openpty()

@@ -1,6 +1,7 @@
 """Show the findings of `tpuctl doctor`, as text of at most 80 columns or as JSON."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
@@ -55,8 +56,23 @@ def render(
     console.print(", ".join(parts), style=style, markup=False, width=width)
 
 
-def _group(findings: Sequence[HealthFinding], console: Console, width: int) -> None:
+def together(findings: Sequence[HealthFinding]) -> list[HealthFinding]:
+    """Return the findings with those that have the same answer as one, in the place of the first of them."""
+    alike: dict[tuple[Health, str, str], list[HealthFinding]] = {}
     for finding in findings:
+        own = "" if finding.health is Health.UNKNOWN else finding.check
+        alike.setdefault((finding.health, finding.text, finding.fix + own), []).append(finding)
+    return [
+        replace(one, check=f"{len(same)} checks", text=f"{one.text}: {', '.join(f.check for f in same)}")
+        if len(same) > 1
+        else one
+        for same in alike.values()
+        for one in same[:1]
+    ]
+
+
+def _group(findings: Sequence[HealthFinding], console: Console, width: int) -> None:
+    for finding in together(findings):
         style = _STYLES[finding.health]
         head = f"  {finding.health.value:<7} {finding.check:<15} "
         # A path or the name of a quota is copied whole: if it has no room beside the check, it stands below.

@@ -18,7 +18,7 @@ def python_text(spec: Spec, catalog: Catalog, *, local: bool = False) -> str:
     known = _of_image(spec, catalog)
     if spec.job.python:
         return f"{spec.job.python} by job.python" + (f"; the image has {known}" if known else "")
-    here = "; on the local cloud: tpuctl local status" if local else ""
+    here = " (local machines: see tpuctl local status)" if local else ""
     return f"{known}, the image's{here}" if known else f"not known for this image{here}"
 
 
