@@ -66,7 +66,7 @@ def _compile_once():
 
 
 def _is_compiled(path):
-    """Say whether pytest has kept the compiled code of a test file since it was changed last."""
+    """Return whether pytest has kept the compiled code of a test file since it was changed last."""
     cache = Path(importlib.util.cache_from_source(str(path)))
     retained = cache.parent.glob(f"{cache.stem}-pytest-*.pyc")
     return any(one.stat().st_mtime >= path.stat().st_mtime for one in retained)

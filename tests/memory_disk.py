@@ -11,7 +11,7 @@ ROOM_FOR_ALL = 4 << 30
 
 
 def has_room(wanted=ROOM):
-    """Say whether files may be written there, programs among them be run, and so many bytes are free."""
+    """Return whether files may be written there, programs among them be run, and so many bytes are free."""
     if not os.access(PLACE, os.W_OK) or os.statvfs(PLACE).f_flag & os.ST_NOEXEC:
         return False
     return shutil.disk_usage(PLACE).free >= wanted

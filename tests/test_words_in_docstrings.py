@@ -55,7 +55,7 @@ def words_of(name: str) -> set[str]:
 
 
 def is_echo(name: str, docstring: str) -> bool:
-    """Say whether a docstring says no more than the name that it belongs to."""
+    """Return whether a docstring says no more than the name that it belongs to."""
     said = {word.rstrip("s") for word in re.findall(r"[a-z0-9]+", docstring.lower()) if word not in FILLERS}
     return said <= words_of(name)
 
@@ -71,6 +71,18 @@ def test_no_docstring_and_no_comment_hides_who_acts(room: str) -> None:
     """A reader must know whether a user, a machine or another process is meant."""
     found = [f"{file}: {text}" for file, code in files(room) for text in prose(code) if RIDDLES.search(text)]
     assert found == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_returns_yes_or_no_says_so_in_one_form(room: str) -> None:
+    """Two forms for one thing make a reader look for two things."""
+    named = (
+        f"{file}: {name}"
+        for file, code in files(room)
+        for name, text in named_docstrings(ast.parse(code))
+        if text.startswith("Say whether")
+    )
+    assert list(named) == []
 
 
 @pytest.mark.parametrize("room", ROOMS)

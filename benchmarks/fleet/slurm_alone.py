@@ -171,5 +171,5 @@ def figures(
 
 
 def overlaps(steps: list[Step]) -> bool:
-    """Say whether an older start has made a step after a newer one had made its first."""
+    """Return whether an older start has made a step after a newer one had made its first."""
     return any(a.start > b.start for a, b in pairwise(steps))

@@ -60,7 +60,7 @@ class Job:
         return self._price[zone][self.now]
 
     def up(self, zone: int) -> bool:
-        """Say whether a zone has a machine now."""
+        """Return whether a zone has a machine now."""
         return self._up[zone][self.now]
 
     def ask(self, zone: int) -> bool:

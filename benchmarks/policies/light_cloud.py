@@ -171,7 +171,7 @@ class LightCloud:
         return OperationResult(operation, True, Retry.CAPACITY, "TPU-429", "no capacity")
 
     def _gone(self, machine: Machine) -> bool:
-        """Say whether a machine is in no list any more: refused, or its deletion has ended."""
+        """Return whether a machine is in no list any more: refused, or its deletion has ended."""
         if machine.deleted is not None:
             return self.time >= self._gone_at(machine)
         return not machine.taken and self.time >= machine.ready
@@ -314,7 +314,7 @@ class LightCloud:
                 self._enter(machine)
 
     def _lost(self, machine: Machine) -> bool:
-        """Say whether a machine was in a race that another one has won, or nobody."""
+        """Return whether a machine was in a race that another one has won, or nobody."""
         number = names.round_of(machine.labels)
         won = self.claims.get(f"{object_names.CLAIM}{number}", b"{}")
         return number > 0 and json.loads(won).get("incarnation") != machine.incarnation

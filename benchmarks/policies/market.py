@@ -116,7 +116,7 @@ class Market:
         self._bill: list[list[float]] = np.pad(bill, ((0, 0), (1, 0))).tolist()
 
     def up(self, zone: int, at: float) -> bool:
-        """Say whether the zone has capacity."""
+        """Return whether the zone has capacity."""
         return bisect_right(self._edges[zone], at) % 2 == 1
 
     def changes(self, zone: int, at: float) -> float:

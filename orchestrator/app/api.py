@@ -212,7 +212,7 @@ class TpuFleet(_OfFile):
         return [dict(row) for row in results(self._choice, job, self._reporter).rows]
 
     def is_over(self, job: str) -> bool:
-        """Say whether every task of a job has ended, whatever its end, or was cancelled."""
+        """Return whether every task of a job has ended, whatever its end, or was cancelled."""
         store = fleet_to_read(self._choice, self._reporter).head.store
         return not unfinished(submitted_job(store, job), job_store.ended(store, job))
 

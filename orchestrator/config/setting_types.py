@@ -33,12 +33,12 @@ class Setting:
 
     @property
     def required(self) -> bool:
-        """Say whether the file must have the key."""
+        """Return whether the file must have the key."""
         return self.default is MISSING
 
     @property
     def optional(self) -> bool:
-        """Say whether the value may be null."""
+        """Return whether the value may be null."""
         return NoneType in get_args(self.type)
 
     @property
@@ -49,12 +49,12 @@ class Setting:
 
     @property
     def listed(self) -> bool:
-        """Say whether the value is a list."""
+        """Return whether the value is a list."""
         return get_origin(self.type) is tuple
 
     @property
     def mapped(self) -> bool:
-        """Say whether the value is a mapping with free names."""
+        """Return whether the value is a mapping with free names."""
         return get_origin(self.type) is Mapping
 
 

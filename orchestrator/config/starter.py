@@ -142,11 +142,11 @@ class _Draft:
     """Values that are shown as comments."""
 
     def shows(self, key: str) -> bool:
-        """Say whether a setting, or one of its section, is shown."""
+        """Return whether a setting, or one of its section, is shown."""
         return any(name == key or name.startswith(f"{key}.") for name in self.shown)
 
     def gives(self, key: str) -> bool:
-        """Say whether a setting, or one of its section, has a value of its own."""
+        """Return whether a setting, or one of its section, has a value of its own."""
         return any(name == key or name.startswith(f"{key}.") for name in self.values)
 
 

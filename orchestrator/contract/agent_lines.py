@@ -27,16 +27,16 @@ def attempt_text(incarnation: int, worker: int, attempt: int, origin: str, reaso
 
 
 def is_agent_line(line: str) -> bool:
-    """Say whether a line begins and ends as the agent's do."""
+    """Return whether a line begins and ends as the agent's do."""
     before, after = _FORM.split("{}")
     return line.startswith(before) and line.endswith(after)
 
 
 def begins_attempt(line: str) -> bool:
-    """Say whether the job starts after this line."""
+    """Return whether the job starts after this line."""
     return _ATTEMPT.match(line) is not None
 
 
 def ends_agent(line: str) -> bool:
-    """Say whether this is the line with which an agent ends."""
+    """Return whether this is the line with which an agent ends."""
     return _ENDING.match(line) is not None and is_agent_line(line)

@@ -16,7 +16,7 @@ def host_of(image: str) -> str:
 
 
 def is_googles(image: str) -> bool:
-    """Say whether the image is in Artifact Registry or gcr.io, where the machine's own account can log in."""
+    """Return whether the image is in Artifact Registry or gcr.io, where the machine's own account can log in."""
     host = host_of(image)
     return host.endswith(("-docker.pkg.dev", ".gcr.io")) or host == "gcr.io"
 

@@ -45,7 +45,7 @@ class Grant:
 
 
 def settling(granted_at: float, now: float) -> bool:
-    """Say whether a role given at *granted_at* may not be in force everywhere yet, which explains a refusal."""
+    """Return whether a role given at *granted_at* may not be in force everywhere yet, which explains a refusal."""
     return now - granted_at < GRANT_SETTLES
 
 
@@ -90,7 +90,7 @@ def vm_account(spec: Spec) -> str | None:
 
 
 def shares_account(spec: Spec) -> bool:
-    """Say whether job and loop run as the same account on the VM, so that the job may do what the loop may."""
+    """Return whether job and loop run as the same account on the VM, so that the job may do what the loop may."""
     return spec.watch.on_vm and (spec.job.run_on == "vm" or vm_account(spec) == spec.service_account)
 
 

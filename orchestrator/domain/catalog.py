@@ -158,7 +158,7 @@ class Catalog:
         return tuple(zone for zone, types in self.zones.items() if accelerator_type in types)
 
     def is_documented(self, accelerator_type: str, zone: str) -> bool:
-        """Say whether Google's documentation lists the type's generation as generally available in the zone."""
+        """Return whether Google's documentation lists the type's generation as generally available in the zone."""
         found = self.accelerators.get(accelerator_type)
         return found is not None and (zone, found.generation) in self.documented
 
@@ -327,7 +327,7 @@ def _listed(row: Mapping[str, str], accelerators: Iterable[Accelerator]) -> list
 
 
 def _literal(row: Mapping[str, str]) -> bool:
-    """Say whether the row names one runtime version, not a pattern or an image."""
+    """Return whether the row names one runtime version, not a pattern or an image."""
     return "(" not in row["generation"] and not re.search(r"[\s\[/]|x\.y\.z", row["runtime_version"])
 
 

@@ -49,7 +49,7 @@ def vm_name(spec: Spec) -> str:
 
 
 def takes_vm(spec: Spec) -> bool:
-    """Say whether the user provides the VM: tpuctl never creates it, and deletes it only on explicit request."""
+    """Return whether the user provides the VM: tpuctl never creates it, and deletes it only on explicit request."""
     return spec.vm != "none" and spec.vm.name is not None
 
 
@@ -100,5 +100,5 @@ def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:
 
 
 def is_given_back(resource_labels: Mapping[str, str]) -> bool:
-    """Say whether the labels are those of an adopted resource that `down` gives back by default."""
+    """Return whether the labels are those of an adopted resource that `down` gives back by default."""
     return resource_labels.get(ADOPTED_LABEL, "delete") != "delete"

@@ -136,7 +136,7 @@ class Change:
 
     @property
     def asks_for_tpu(self) -> bool:
-        """Say whether the change requests a TPU."""
+        """Return whether the change requests a TPU."""
         return (self.kind, self.verb) == (Kind.NODE, Verb.CREATE)
 
     @property
@@ -197,7 +197,7 @@ class Step:
 
     @property
     def settled(self) -> bool:
-        """Say whether the resource is as it should be: nothing to change, nothing to wait for."""
+        """Return whether the resource is as it should be: nothing to change, nothing to wait for."""
         return not self.changes and not self.waiting
 
 
@@ -217,12 +217,12 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Say whether the plan changes nothing."""
+        """Return whether the plan changes nothing."""
         return not self.changes
 
     @property
     def settled(self) -> bool:
-        """Say whether the pass has nothing to change and nothing to wait for."""
+        """Return whether the pass has nothing to change and nothing to wait for."""
         return not self.changes and not self.waiting
 
     def making(self, kinds: frozenset[Kind]) -> "Plan":

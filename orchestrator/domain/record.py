@@ -50,7 +50,7 @@ class Refusal:
 
     @property
     def full(self) -> bool:
-        """Say whether our own TPU may have used up the quota, so that the refusal says nothing about the zone."""
+        """Return whether our own TPU may have used up the quota, so the refusal says nothing about the zone."""
         return self.kind is Kind.NODE and self.retry is Retry.QUOTA and self.beside
 
 
@@ -318,14 +318,14 @@ def unrecorded_nodes(world: World, record: Record) -> tuple[Node, ...]:
 
 
 def lasted(record: Record, world: World, state: FirstSeen, seconds: float) -> bool:
-    """Say whether a doubtful state was observed at least twice, *seconds* apart, without a break."""
+    """Return whether a doubtful state was observed at least twice, *seconds* apart, without a break."""
     since = record.first_seen.get(state)
     return since is not None and world.observed_at - since >= seconds
 
 
 def surely_absent(record: Record, world: World, incarnation: int) -> bool:
     """
-    Say whether a requested TPU certainly does not exist: two complete lists, CONFIRMED_AFTER apart, lack it.
+    Return whether a requested TPU certainly does not exist: two complete lists, CONFIRMED_AFTER apart, lack it.
 
     One list may be older than the TPU, and a failed one (Unknown) is no evidence.
     """
@@ -343,7 +343,7 @@ def as_absent(record: Record, incarnation: int | None) -> Record:
 
 
 def has_successors(record: Record) -> bool:
-    """Say whether successors of the newest TPU were requested beside it, none of which has won yet."""
+    """Return whether successors of the newest TPU were requested beside it, none of which has won yet."""
     return 0 < record.node.incarnation < record.race.round and not record.race.claimed
 
 
@@ -365,7 +365,7 @@ def forgiven(record: Record, kind: Kind) -> Record:
 
 def finished(world: World) -> bool:
     """
-    Say whether every worker of the newest incarnation reports that it is done, with a committed checkpoint.
+    Return whether every worker of the newest incarnation reports that it is done, with a committed checkpoint.
 
     Without a checkpoint nothing proves the report, so no machine is deleted because of it.
     """

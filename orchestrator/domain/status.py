@@ -53,7 +53,7 @@ class DeploymentState(Enum):
 
     @property
     def without_tpu(self) -> bool:
-        """Say whether the job needs a TPU and has none, so that the last report says nothing about now."""
+        """Return whether the job needs a TPU and has none, so that the last report says nothing about now."""
         return self in {DeploymentState.TPU_LOST, DeploymentState.NO_TPU, DeploymentState.REPLACING}
 
 

@@ -38,5 +38,5 @@ def _priced_by(shape: Shape, span: Span) -> Span:
 
 
 def unwanted(record: Record) -> bool:
-    """Say whether the newest incarnation has another shape than the wanted one."""
+    """Return whether the newest incarnation has another shape than the wanted one."""
     return 0 < record.node.incarnation <= record.node.unwanted

@@ -94,7 +94,7 @@ def disown(folder: Path) -> None:
 
 
 def owner_ended(folder: Path) -> bool:
-    """Say whether the local cloud of *folder* has an owner, and that has ended."""
+    """Return whether the local cloud of *folder* has an owner, and that has ended."""
     try:
         owner = json.loads((folder / OWNER).read_text())
         return start_of(int(owner["pid"])) != int(owner["started"])

@@ -143,7 +143,7 @@ class Actor:
         return None
 
     def _held(self, change: Change) -> bool:
-        """Say whether the create budget is used up after all, by another deployment since the plan was made."""
+        """Return whether the create budget is used up after all, by another deployment since the plan was made."""
         if not change.asks_for_tpu:
             return False
         return self._deployment.create_budget.take(change.zone, self._clock.now()) > 0
@@ -256,7 +256,7 @@ class Actor:
 
     def _ours(self, name: str, zone: str) -> bool:
         """
-        Say whether the node of that name carries our label, so that a create whose answer was lost made it.
+        Return whether the node of that name carries our label, so that a create whose answer was lost made it.
 
         Raise TransientError if the node cannot be read. It is read by name, because a list may be older than
         it.

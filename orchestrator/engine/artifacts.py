@@ -48,7 +48,7 @@ def checked_digest(digest: str) -> str:
 
 
 def is_whole(path: Path, digest: str) -> bool:
-    """Say whether *path* is a plain file with this sha256."""
+    """Return whether *path* is a plain file with this sha256."""
     # A link could lead to any file of this user, which would then be sent to the machines.
     if path.is_symlink() or not path.is_file():
         return False

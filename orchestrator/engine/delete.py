@@ -306,7 +306,7 @@ class Deletion:
         return result.done and result.retry is None and not result.forgotten
 
     def _absent(self, operation: Operation) -> bool:
-        """Say whether the machine is not found by name: Google may report success for a deletion without effect."""
+        """Return whether the machine is not found by name: Google may report success without effect."""
         return isinstance(self._adapter(operation.kind).observe(operation.name, operation.zone), Absent)
 
     def _polled(self, operation: Operation) -> OperationResult:

@@ -137,7 +137,7 @@ class NodesInQueue:
         return replace(request, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
 
     def _lacks_reservation(self, code: str) -> bool:
-        """Say whether *code* means that our reservation is missing; for a request without one it is a stockout."""
+        """Return whether *code* means that our reservation is missing; without a reservation it is a stockout."""
         return self._spec.tpu.reservation is not None and code == NO_UNRESERVED
 
     def _no_reservation(self, zone: str) -> UsageError:

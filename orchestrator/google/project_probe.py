@@ -203,13 +203,13 @@ class Probe:
 
 
 def _covers(ranges: Iterable[str], source: str) -> bool:
-    """Say whether one of *ranges* contains all of *source*; an IPv6 range never does."""
+    """Return whether one of *ranges* contains all of *source*; an IPv6 range never does."""
     wanted = IPv4Network(source)
     return any(":" not in held and wanted.subnet_of(IPv4Network(held, strict=False)) for held in ranges)
 
 
 def _opens_ssh(allowed: object) -> bool:
-    """Say whether an `allowed` entry of a firewall rule admits TCP port 22."""
+    """Return whether an `allowed` entry of a firewall rule admits TCP port 22."""
     protocol, ports = getattr(allowed, "I_p_protocol", ""), list(getattr(allowed, "ports", ()))
     return protocol in {"tcp", "all"} and (not ports or any(_holds_22(text) for text in ports))
 

@@ -73,7 +73,7 @@ class Failure:
 
     @property
     def charged_elsewhere(self) -> bool:
-        """Say whether the call was charged to a project of Google's, in which a user cannot enable an API."""
+        """Return whether the call was charged to a project of Google's, in which a user cannot enable an API."""
         return self._consumer in GOOGLES_OWN
 
     @property
@@ -84,7 +84,7 @@ class Failure:
 
     @property
     def of_network(self) -> bool:
-        """Say whether the request was for a network, and not for a machine on one."""
+        """Return whether the request was for a network, and not for a machine on one."""
         return "networks/" in urlsplit(self.url).path
 
     @property

@@ -11,7 +11,7 @@ _STORAGE_SCOPES = (CLOUD_PLATFORM, STORAGE, "https://www.googleapis.com/auth/dev
 
 
 def is_adopted(spec: Spec, labels: Mapping[str, str]) -> bool:
-    """Say whether a resource with these labels belongs to the deployment; a pending adoption does not count."""
+    """Return whether a resource with these labels belongs to the deployment; a pending adoption does not count."""
     ours = labels.get(names.DEPLOYMENT_LABEL) == spec.name
     return ours and labels.get(names.ADOPTED_LABEL) != names.ADOPTING
 

@@ -39,7 +39,7 @@ def calm_until(
 
 
 def _nothing_to_do(spec: Spec, plan: Plan, record: Record) -> bool:
-    """Say whether nothing is requested, awaited or in doubt."""
+    """Return whether nothing is requested, awaited or in doubt."""
     # The absence of a VM that the file does not ask for is no doubt.
     unwanted = VM_ABSENT if spec.vm == "none" else None
     doubts = {key.state for key in record.first_seen if key != unwanted} - CALM_SIGNS
@@ -48,7 +48,7 @@ def _nothing_to_do(spec: Spec, plan: Plan, record: Record) -> bool:
 
 
 def _works(spec: Spec, world: World, record: Record, node: Node) -> bool:
-    """Say whether every resource that should exist works, and no other one exists."""
+    """Return whether every resource that should exist works, and no other one exists."""
     only_node = world.known_nodes == (node,) and node.zone == record.node.zone
     sound = node.state is NodeState.READY and node.healthy
     # Queue and deadline change the plan by time, and a preempted TPU may end at any moment.
@@ -66,7 +66,7 @@ def _works(spec: Spec, world: World, record: Record, node: Node) -> bool:
 
 
 def _trains(spec: Spec, world: World, node: Node) -> bool:
-    """Say whether every worker reports that its job runs, and none that its machine is being preempted."""
+    """Return whether every worker reports that its job runs, and none that its machine is being preempted."""
     beats = world.known_heartbeats
     running = [
         beat.worker

@@ -62,7 +62,7 @@ def _not_up(world: World, record: Record, plan: Plan, *, deleted: bool) -> Deplo
 
 
 def was_started(record: Record) -> bool:
-    """Say whether `up` has ever run; `down` keeps what was billed, and forgets the start."""
+    """Return whether `up` has ever run; `down` keeps what was billed, and forgets the start."""
     return bool(record.started_at or record.spans or record.starts)
 
 

@@ -42,7 +42,7 @@ def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
 
 
 def _address(vm: Vm) -> str:
-    """Say whether a VM has an external address; empty if the VM does not run, because it shows none then."""
+    """Return whether a VM has an external address; empty if the VM does not run, because it shows none then."""
     if vm.state is not VmState.RUNNING:
         return ""
     return "yes" if vm.external_ip else "no"

@@ -57,7 +57,7 @@ def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple
 
 
 def _is_theirs(spec: Spec, change: Change, world: World) -> bool:
-    """Say whether a change creates a VM that the user must provide, or deletes an adopted one."""
+    """Return whether a change creates a VM that the user must provide, or deletes an adopted one."""
     if change.verb is Verb.CREATE:
         return spec.vm != "none" and spec.vm.name is not None
     adopted = isinstance(world.vm, Present) and names.ADOPTED_LABEL in world.vm.value.labels
@@ -65,7 +65,7 @@ def _is_theirs(spec: Spec, change: Change, world: World) -> bool:
 
 
 def _unseen(change: Change, world: World) -> bool:
-    """Say whether the change is about a kind of resource that could not be observed."""
+    """Return whether the change is about a kind of resource that could not be observed."""
     observations = {Kind.NODE: world.nodes, Kind.VM: world.vm, Kind.BUCKET: world.bucket}
     return isinstance(observations.get(change.kind), Unknown)
 
@@ -91,7 +91,7 @@ def _second(
 
 
 def _competes(change: Change, node: Node, record: Record) -> bool:
-    """Say whether *node* is in the same race as the TPU to create, and no winner is known."""
+    """Return whether *node* is in the same race as the TPU to create, and no winner is known."""
     return 0 < change.round == names.round_of(node.labels) and not (
         record.race.claimed and record.race.round == change.round
     )
@@ -99,7 +99,7 @@ def _competes(change: Change, node: Node, record: Record) -> bool:
 
 def _works_on(spec: Spec, change: Change, node: Node, world: World, record: Record) -> bool:
     """
-    Say whether *node* may keep working while its successor is created: it is preempted, or a deadline pays for it.
+    Return whether *node* may keep working while its successor is created: preempted, or paid for by a deadline.
 
     The successor must belong to a later race, so that it starts its job only when named the winner.
     """
@@ -125,6 +125,6 @@ def _reused(spec: Spec, change: Change, record: Record) -> Iterator[tuple[str, s
 
 
 def _ours(spec: Spec, change: Change, world: World) -> bool:
-    """Say whether the node carries our label."""
+    """Return whether the node carries our label."""
     found = (node for node in world.known_nodes if node.name == change.name)
     return any(node.labels.get(names.DEPLOYMENT_LABEL) == spec.name for node in found)

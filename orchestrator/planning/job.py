@@ -219,7 +219,7 @@ def outdated(spec: Spec, world: World, record: Record, node: Node) -> Due | None
 
 
 def reports_other_code(world: World, record: Record) -> bool:
-    """Say whether a worker is at work with other code than was sent to it over SSH."""
+    """Return whether a worker is at work with other code than was sent to it over SSH."""
     at_work = (Phase.SETUP, Phase.RESTORE, Phase.RUN)
     others = (b for b in world.known_heartbeats if b.phase in at_work and b.bundle != record.job.bundle)
     sent = bool(record.job.bundle) and record.job.pushed.rpartition(":")[2] == record.job.bundle
@@ -228,7 +228,7 @@ def reports_other_code(world: World, record: Record) -> bool:
 
 
 def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> bool:
-    """Say whether every worker reports the wanted code, which it may have got from the bucket and not over SSH."""
+    """Return whether every worker reports the wanted code, perhaps got from the bucket and not over SSH."""
     holders = {b.worker for b in beats if b.bundle == record.job.bundle}
     return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
 
@@ -256,7 +256,7 @@ def silent_worker(
 
 
 def _of_use(spec: Spec, world: World, node: Node) -> bool:
-    """Say whether the machines of *node* can run a job."""
+    """Return whether the machines of *node* can run a job."""
     if node.state is NodeState.READY and node.healthy:
         return True
     # While the machines report, a state such as CREATING or unhealthy does not matter.
@@ -266,7 +266,7 @@ def _of_use(spec: Spec, world: World, node: Node) -> bool:
 
 def is_reporting(spec: Spec, world: World, node: Node) -> bool:
     """
-    Say whether a machine of *node* reports now: evidence that it is alive, whatever state the API shows.
+    Return whether a machine of *node* reports now: evidence that it is alive, whatever state the API shows.
 
     A job on the VM reports from there, which proves nothing about the TPU.
     """

@@ -146,7 +146,7 @@ def _unfinished(world: World, record: Record) -> tuple[Unfinished, ...]:
 
 
 def _surely_gone(world: World, record: Record) -> bool:
-    """Say whether an empty list is proven: by a finished deletion, or by two lists CONFIRMED_AFTER apart."""
+    """Return whether an empty list is proven: by a finished deletion, or by two lists CONFIRMED_AFTER apart."""
     asked_for = record.node.incarnation > 0 and record.node.requested_at > 0
     numbers = [
         *([record.node.incarnation] if asked_for else []),
@@ -156,7 +156,7 @@ def _surely_gone(world: World, record: Record) -> bool:
 
 
 def _on_its_way(world: World, record: Record) -> bool:
-    """Say whether a machine may still appear; an end that does not wait for it would leave it running."""
+    """Return whether a machine may still appear; an end that does not wait for it would leave it running."""
     vm = world.vm
     # A create under way cannot be cancelled: wait for it, then delete the machine.
     starting = isinstance(vm, Present) and vm.value.state in VM_STARTING

@@ -80,7 +80,7 @@ def checkpoint_name(beat: Heartbeat) -> str:
 
 
 def has_no_steps(saving: CheckpointSpec) -> bool:
-    """Say whether the format commits nothing before the job has ended."""
+    """Return whether the format commits nothing before the job has ended."""
     return format_of(saving.format, saving.marker).at_end
 
 

@@ -56,7 +56,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
 
 
 def lacks_named_vm(spec: Spec, world: World) -> bool:
-    """Say whether the VM of `vm.name` is absent; the user must create it, tpuctl does not."""
+    """Return whether the VM of `vm.name` is absent; the user must create it, tpuctl does not."""
     return names.takes_vm(spec) and isinstance(world.vm, Absent)
 
 

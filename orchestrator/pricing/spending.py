@@ -243,7 +243,7 @@ def _life(starts: Sequence[float], span: Span) -> int:
 
 
 def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
-    """Say whether a TPU never trained because another one won its race; its time is no time of the job."""
+    """Return whether a TPU never trained because another one won its race; its time is no time of the job."""
     beat = reports.get(incarnation_of(one.name, {}) or 0)
     if one.until is None or (beat is not None and "first_step" in beat.timings):
         return False

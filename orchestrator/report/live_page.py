@@ -116,7 +116,7 @@ class Dashboard:
         return None
 
     def _knows(self, request: Request) -> bool:
-        """Say whether the request has the token: in the first address, later in the cookie."""
+        """Return whether the request has the token: in the first address, later in the cookie."""
         given = [request.cookies.get(COOKIE.format(port=self.port), "")]
         if request.url.path == "/":
             given = parse_qs(request.url.query).get("token", [])

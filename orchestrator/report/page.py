@@ -210,7 +210,7 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
 
 
 def _trains(facts: PageFacts) -> bool:
-    """Say whether the newest TPU trains: every worker reports that its job runs."""
+    """Return whether the newest TPU trains: every worker reports that its job runs."""
     workers = facts.status.workers
     return bool(workers) and all(worker.phase == "run" for worker in workers)
 

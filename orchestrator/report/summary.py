@@ -142,13 +142,13 @@ def untold_text(summary: Summary) -> str:
 
 
 def counts(beat: Heartbeat) -> bool:
-    """Say whether a machine reported its steps while it trained, and not only through its saves."""
+    """Return whether a machine reported its steps while it trained, and not only through its saves."""
     return beat.step is not None and beat.progress_from != COMMITS
 
 
 def _started(beat: Heartbeat) -> bool:
     """
-    Say whether the job trained on this machine, as far as its last report tells.
+    Return whether the job trained on this machine, as far as its last report tells.
 
     One that gave up without a step has not: it failed at its imports, or at the first batch.
     """
@@ -158,12 +158,12 @@ def _started(beat: Heartbeat) -> bool:
 
 
 def _lost(started: Sequence[Heartbeat]) -> bool:
-    """Say whether a machine other than the newest has trained without reporting its steps."""
+    """Return whether a machine other than the newest has trained without reporting its steps."""
     return any(not counts(beat) for beat in started[:-1])
 
 
 def _trained_on(beat: Heartbeat) -> bool:
-    """Say whether a lost machine may have trained on after its last report."""
+    """Return whether a lost machine may have trained on after its last report."""
     # Asked to stop, with its newest step committed: the job has made its last save.
     saved = beat.phase is Phase.STOPPING and beat.committed_step is not None
     return beat.phase in LIVING and not (saved and beat.committed_step == beat.step)

@@ -48,7 +48,7 @@ def _result(table: ResultsTable) -> str | None:
 
 
 def _numeric(table: ResultsTable, column: str) -> bool:
-    """Say whether a column contains only numbers and unknown values."""
+    """Return whether a column contains only numbers and unknown values."""
     found = numbers(table.rows, column)
     given = [row.get(column) for row in table.rows]
     return any(one is not None for one in found) and all(
@@ -114,7 +114,7 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
 
 
 def _is_wide(values: Sequence[float]) -> bool:
-    """Say whether a logarithmic axis separates more of the values."""
+    """Return whether a logarithmic axis separates more of the values."""
     return min(values) > 0 and max(values) / min(values) >= WIDE_RANGE
 
 

@@ -29,7 +29,7 @@ TRAIN = Path(__file__).with_name("train_script.py")
 
 
 def is_alive(pid: int) -> bool:
-    """Say whether a process runs; a zombie that nobody has collected yet does not."""
+    """Return whether a process runs; a zombie that nobody has collected yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

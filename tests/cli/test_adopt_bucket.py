@@ -32,7 +32,7 @@ def labels(cloud, name=NAME):
 
 
 def granted(cloud, name=NAME):
-    """Say whether the machines may do anything with a bucket."""
+    """Return whether the machines may do anything with a bucket."""
     return cloud.storage.buckets.policy(name)["bindings"] != []
 
 

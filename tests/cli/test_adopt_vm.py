@@ -60,7 +60,7 @@ def vm(cloud, zone=ZONE):
 
 
 def is_as_before(cloud):
-    """Say whether the VM has its owner's labels and keys, and no others."""
+    """Return whether the VM has its owner's labels and keys, and no others."""
     one = vm(cloud)
     return one.labels == {"owner": "me"} and one.metadata["ssh-keys"] == MINE
 

@@ -62,7 +62,7 @@ def called_methods():
 
 
 def is_port(found):
-    """Say whether a class is one of the seams."""
+    """Return whether a class is one of the seams."""
     return getattr(found, "_is_protocol", False) and found.__module__ in SEAMS
 
 

@@ -32,7 +32,7 @@ class Project:
         self.storage.buckets.set_policy("bucket", {"bindings": bindings})
 
     def may(self, permission="storage.objects.get", who="a@b"):
-        """Say whether an account has a permission now."""
+        """Return whether an account has a permission now."""
         bucket = self.storage.buckets.get("bucket")
         try:
             check_access(bucket, self.storage.buckets.in_force(bucket), who, permission, "x")

@@ -110,7 +110,7 @@ class Lab:
         return Holder(str(len(self.processes)), who, "watch", self.clock.now(), yields=yields)
 
     def dead(self, other):
-        """Say whether a process is one of this computer that no longer runs."""
+        """Return whether a process is one of this computer that no longer runs."""
         return other.id in self.ended
 
     def controller(self, spec=None, state="state", **parts):

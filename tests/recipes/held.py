@@ -31,7 +31,7 @@ def number(variable: str, default: float) -> float:
 
 
 def waiting() -> bool:
-    """Say whether the script has to wait: it has reached the step, and no stop was requested."""
+    """Return whether the script has to wait: it has reached the step, and no stop was requested."""
     with contextlib.suppress(BlockingIOError):
         reported.extend(received.recv(4096))
     step, limit = number("TPUCTL_PROGRESS_FILE", 0), number("HELD_AT", float("inf"))

@@ -212,7 +212,7 @@ class World:
         return max(self.whole, default=(0, 0))
 
     def _is_hollow(self, name):
-        """Say whether a manifest names files that are not there any more."""
+        """Return whether a manifest names files that are not there any more."""
         held = self.held()
         root = name.removesuffix(".manifest.json")
         return any(f"{root}/{file['name']}" not in held for file in json.loads(held[name])["files"])

@@ -36,7 +36,7 @@ def ends(cloud):
 
 
 def all_deleted(cloud):
-    """Say whether no machine, no bucket and nothing in the queue is there, and no folder of a self-test."""
+    """Return whether no machine, no bucket and nothing in the queue is there, and no folder of a self-test."""
     cloud.model.tick()
     retained = list((cloud.users[0].state / "gcp" / "selftest").glob("*"))
     return (cloud.nodes(), cloud.vms(), cloud.buckets(), retained) == ({}, {}, [], [])

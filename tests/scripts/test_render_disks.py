@@ -41,7 +41,7 @@ def device(box: Box, number: int, *, formatted: bool = True) -> Path:
 
 
 def may_mount(folder: Path) -> bool:
-    """Say whether a file system in a file can be mounted here, out of sight of others."""
+    """Return whether a file system in a file can be mounted here, out of sight of others."""
     if not all(shutil.which(name) for name in ("mkfs.ext4", "unshare", "mountpoint")):
         return False
     image = folder / "try.img"

@@ -74,7 +74,7 @@ def forgeries():
 
 
 def fits(beat):
-    """Say whether a report holds only what the rest of tpuctl may reckon with."""
+    """Return whether a report holds only what the rest of tpuctl may reckon with."""
     numbers = [getattr(beat, f.name) for f in fields(beat)]
     plain = [n for n in numbers if isinstance(n, int | float)] + list(beat.timings.values())
     texts = [getattr(beat, f.name) for f in fields(beat) if isinstance(getattr(beat, f.name), str)]

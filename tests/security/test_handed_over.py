@@ -95,5 +95,5 @@ def test_init_writes_through_no_link(capsys, tmp_path, words, planted):
 
 
 def wanted(planted, words):
-    """Say whether `init` would write that file."""
+    """Return whether `init` would write that file."""
     return planted != "train.py" or bool(words)

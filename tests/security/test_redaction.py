@@ -41,7 +41,7 @@ def shapes(count: int = 200) -> list[str]:
 
 
 def hidden(token: str, shown: str) -> bool:
-    """Say whether nothing of a token that is worth anything is in a text."""
+    """Return whether nothing of a token that is worth anything is in a text."""
     return not any(token[at : at + 12] in shown for at in range(16, len(token) - 28)) and token not in shown
 
 

@@ -49,7 +49,7 @@ def locked(python):
 
 
 def holds(marker, python):
-    """Say whether a marker holds on that Python."""
+    """Return whether a marker holds on that Python."""
     return not marker or Marker(str(marker)).evaluate(system(python))
 
 

@@ -26,7 +26,7 @@ HARMLESS = ["\x1b[31mred\x1b[0m", "\x1b[1;38;5;208mbold\x1b[m", "\x1b[48:2:1:2:3
 
 
 def steers(text):
-    """Say whether a terminal would do more with a text than show it, in colours or not."""
+    """Return whether a terminal would do more with a text than show it, in colours or not."""
     for one in HARMLESS:
         text = text.replace(one, "")
     return any(

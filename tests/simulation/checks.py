@@ -74,7 +74,7 @@ class Checks:
         return [*nodes, *vms, *disks, *orders]
 
     def works(self, node):
-        """Say whether a node and its job are in order."""
+        """Return whether a node and its job are in order."""
         if node.state is not NodeState.READY or node.health is not Health.HEALTHY:
             return False
         running = self.world.cloud.kernel.state.flags
@@ -133,7 +133,7 @@ class Checks:
                 self._given_up.add(node.numeric_id)
 
     def _is_on_demand(self, node):
-        """Say whether a node is on demand for a deadline's sake: it may go as soon as spot is safe."""
+        """Return whether a node is on demand for a deadline's sake: it may go as soon as spot is safe."""
         spec = self.world.specs[node.body["labels"][names.DEPLOYMENT_LABEL]]
         return spec.watch.deadline is not None and spec.tpu.spot and not node.spot
 

@@ -187,6 +187,6 @@ class Story:
         return 24 * HOUR // tpu.max_run_duration + 1
 
     def _may_end(self, deployment):
-        """Say whether the day may bring the end of budget or time to live, or a change for a deadline."""
+        """Return whether the day may bring the end of budget or time to live, or a change for a deadline."""
         watch = self.world.specs[deployment].watch
         return watch.deadline is not None or watch.budget_usd is not None or watch.ttl < 7 * 86400

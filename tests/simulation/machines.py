@@ -125,7 +125,7 @@ class Gang:
         return reached if self.job.target is None else min(reached, self.job.target)
 
     def _frozen(self):
-        """Say whether the job hangs because a machine of the slice is dead."""
+        """Return whether the job hangs because a machine of the slice is dead."""
         return len(self.alive) < self.workers
 
     def _save(self, done=False):
@@ -216,7 +216,7 @@ class Gang:
         return self.over
 
     def _beaten(self):
-        """Say whether another TPU of the race has the job; who comes first is named."""
+        """Return whether another TPU of the race has the job; who comes first is named."""
         if not self.race:
             return False
         name = f"{object_names.CLAIM}{self.race}"

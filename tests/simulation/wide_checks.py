@@ -41,7 +41,7 @@ class WideChecks:
     # Facts.
 
     def works(self, node):
-        """Say whether a node and its job are in order."""
+        """Return whether a node and its job are in order."""
         if node.state is not NodeState.READY or node.health is not Health.HEALTHY:
             return False
         flags = self.world.cloud.kernel.state.flags
@@ -51,7 +51,7 @@ class WideChecks:
         return gang is not None and not gang.silent and gang.phase == "run" and not gang.over
 
     def works_well(self, deployment):
-        """Say whether all that the deployment has is in order."""
+        """Return whether all that the deployment has is in order."""
         nodes = self.world.nodes(deployment)
         return len(nodes) == 1 and self.works(nodes[0])
 

@@ -289,7 +289,7 @@ class Controller:
         return not self.world.quiet and self.world.random.random() < self.world.case.rates.ssh
 
     def _dead_here(self, holder):
-        """Say whether a holder was a process of this host that is dead, as its own kernel knows."""
+        """Return whether a holder was a process of this host that is dead, as its own kernel knows."""
         if holder.boot != self.process.host:
             return False
         alive = [p for p in self.world.processes if not (p.dead or p.ended)]

@@ -166,7 +166,7 @@ class ChaosMachine:
         self.loop.run(self.proxy.arm(toxic, moment, allowed))
 
     def struck(self) -> bool:
-        """Say whether the network has gone bad."""
+        """Return whether the network has gone bad."""
         return self.proxy.struck
 
     def heal(self) -> None:
@@ -214,7 +214,7 @@ class ChaosMachine:
         return self._processes("python3", "agent.pyz")
 
     def starting(self) -> bool:
-        """Say whether a start of the job is under way: it waits for nothing but its turn to run."""
+        """Return whether a start of the job is under way: it waits for nothing but its turn to run."""
         return not self.starts() or len(self._processes("flock", "job.lock")) > 1
 
     def _processes(self, program: str, file: str) -> list[int]:

@@ -62,7 +62,7 @@ def examine(facts: Facts) -> tuple[HealthFinding, ...]:
 
 
 def healthy(findings: Sequence[HealthFinding]) -> bool:
-    """Say whether nothing is wrong; warnings and unknown results do not count as wrong."""
+    """Return whether nothing is wrong; warnings and unknown results do not count as wrong."""
     return all(finding.health is not Health.BAD for finding in findings)
 
 

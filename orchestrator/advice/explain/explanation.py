@@ -22,7 +22,7 @@ class Watching:
 
     @property
     def alive(self) -> bool:
-        """Say whether the lease is still valid."""
+        """Return whether the lease is still valid."""
         return self.age < LIFE
 
 

@@ -223,7 +223,7 @@ def _is_plain(node: ast.expr) -> bool:
 
 
 def _trains(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """Say whether the loop itself contains a training step; a loop of epochs around it does not count."""
+    """Return whether the loop itself contains a training step; a loop of epochs around it does not count."""
     open_nodes: list[ast.AST] = [*loop.body]
     while open_nodes:
         node = open_nodes.pop()

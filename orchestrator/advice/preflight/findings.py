@@ -94,7 +94,7 @@ class SourceFacts:
     data_bytes: int = 0
 
     def uses(self, *modules: str) -> bool:
-        """Say whether any Python file imports one of the top-level *modules*."""
+        """Return whether any Python file imports one of the top-level *modules*."""
         return any(code.modules.intersection(modules) for code in self.code)
 
     def calls(self, names: Iterable[str] = (), methods: Iterable[str] = ()) -> Iterator[tuple[Code, Call]]:
@@ -111,7 +111,7 @@ class SourceFacts:
         return tuple(pin for pin in pins if pin)
 
     def pinned_below(self, version: tuple[int, ...], *names: str) -> bool:
-        """Say whether one of the packages is pinned, and each pin is older than *version*."""
+        """Return whether one of the packages is pinned, and each pin is older than *version*."""
         pins = self.pins(*names)
         return bool(pins) and all(pin < version for pin in pins)
 
@@ -230,7 +230,7 @@ def runs_fairseq(spec: Spec, facts: SourceFacts) -> str | None:
 
 
 def is_lost(path: str, committed: str = "") -> bool:
-    """Say whether a literal path is on the machine's disk, outside *committed* (what the agent commits)."""
+    """Return whether a literal path is on the machine's disk, outside *committed* (what the agent commits)."""
     plain = path.strip("\"'")
     # A path with a variable may lead anywhere, so it is not reported as lost.
     if not plain or "$" in plain or "://" in plain or plain.startswith(("-", "{")):

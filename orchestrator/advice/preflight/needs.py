@@ -180,7 +180,7 @@ def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 
 def is_unknown(one: Import, code: Code, facts: SourceFacts) -> bool:
-    """Say whether an import is of a package that none of these tables has."""
+    """Return whether an import is of a package that none of these tables has."""
     top = one.name.partition(".")[0]
     return top not in sys.stdlib_module_names and top not in PACKAGES and not is_local(one, code, facts)
 

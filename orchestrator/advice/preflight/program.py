@@ -91,7 +91,7 @@ def shell_texts(spec: Spec, facts: SourceFacts) -> list[tuple[str, str]]:
 
 
 def is_local(one: Import, code: Code, facts: SourceFacts) -> bool:
-    """Say whether an import is of a file or folder of the source."""
+    """Return whether an import is of a file or folder of the source."""
     folder = str(PurePosixPath(code.file).parent)
     top = one.name.partition(".")[0]
     roots = {*_ROOTS, "" if folder == "." else folder}

@@ -85,7 +85,7 @@ class Values:
         return "" if found is None else self.tail(found, depth + 1)
 
     def is_numpy(self, node: ast.AST) -> bool:
-        """Say whether an expression uses numpy or pandas, so that it runs on the host, with any shape."""
+        """Return whether an expression uses numpy or pandas, so that it runs on the host, with any shape."""
         for part in ast.walk(node):
             found = self._assigned.get(part.id) if isinstance(part, ast.Name) else part
             for inner in ast.walk(found) if found is not None else ():

@@ -160,7 +160,7 @@ def _may_save(job: Program) -> bool:
 
 
 def _is_repeated(job: Program, function: str, depth: int) -> bool:
-    """Say whether a function is called in a loop, or by one that is; a class or a callback may be as well."""
+    """Return whether a function is called in a loop, or by one that is; a class or a callback may be as well."""
     if not function:
         return False
     callers = [call for code in job.code for call in code.calls if call.method == function]

@@ -120,7 +120,7 @@ def _is_dynamic(code: Code, call: Call, *, torch: bool) -> bool:
 
 
 def _is_pipeline(code: Code, call: Call) -> bool:
-    """Say whether `.batch` belongs to a tf.data pipeline that ends; one with `.repeat` does not."""
+    """Return whether `.batch` belongs to a tf.data pipeline that ends; one with `.repeat` does not."""
     chained = any(part in call.name for part in _CHAIN) or call.name.split(".")[0] in ("dataset", "ds")
     known = set(call.keywords) <= {
         "batch_size",

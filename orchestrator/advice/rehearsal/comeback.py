@@ -152,7 +152,7 @@ def _parts(injection: Injection, after: Heartbeat, *, tells_steps: bool) -> dict
 
 
 def _trained(beat: Heartbeat) -> bool:
-    """Say whether a machine made a step, observed or shown by the save of a job that ended soon after."""
+    """Return whether a machine made a step, observed or shown by the save of a job that ended soon after."""
     saved = (beat.committed_step or 0) > (beat.resumed_from or 0)
     return "first_step" in beat.timings or (beat.phase is Phase.DONE and saved)
 

@@ -82,7 +82,7 @@ class RehearsedLife:
 
     @property
     def done(self) -> bool:
-        """Say whether the job reached its end."""
+        """Return whether the job reached its end."""
         return self.outcome is Outcome.DONE
 
     @property
@@ -92,12 +92,12 @@ class RehearsedLife:
 
     @property
     def tells_steps(self) -> bool:
-        """Say whether the job reported steps of its own, besides those of its checkpoints."""
+        """Return whether the job reported steps of its own, besides those of its checkpoints."""
         return any(b.progress_from not in UNTOLD for b in self.beats)
 
     @property
     def silent(self) -> bool:
-        """Say whether neither a step nor a checkpoint was ever observed."""
+        """Return whether neither a step nor a checkpoint was ever observed."""
         committed = any(b.committed_step is not None for b in self.beats)
         return not self.saves and not self.steps and not committed
 
@@ -199,7 +199,7 @@ class Shown:
 
 
 def come(moment: Moment, shown: Shown) -> bool:
-    """Say whether the machine has shown what *moment* waits for, so that the failure is injected now."""
+    """Return whether the machine has shown what *moment* waits for, so that the failure is injected now."""
     # A failure before the first checkpoint proves nothing about a resume.
     if moment.saved and shown.saved <= 0:
         return False

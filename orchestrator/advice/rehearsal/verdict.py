@@ -96,7 +96,7 @@ class RehearsalVerdict:
     @property
     def survives(self) -> bool:
         """
-        Say whether all failures were injected and the job resumed after each and reached its end.
+        Return whether all failures were injected and the job resumed after each and reached its end.
 
         False for a job that shows neither step nor checkpoint, because its end proves nothing.
         """
@@ -115,7 +115,7 @@ class RehearsalVerdict:
 
     @property
     def same_bytes(self) -> bool | None:
-        """Say whether both runs left the same checkpoint, None if not known."""
+        """Return whether both runs left the same checkpoint, None if not known."""
         if self.bytes is None or self.bytes.likeness is Likeness.UNKNOWN:
             return None
         return self.bytes.likeness is Likeness.SAME

@@ -144,7 +144,7 @@ class Fleet:
         return [name for name in found if re.fullmatch(rf"{re.escape(self.spec.name)}-\d{{3}}", name)]
 
     def there(self, name: str) -> bool:
-        """Say whether the bucket says that a node is up, or does not say that it is gone."""
+        """Return whether the bucket says that a node is up, or does not say that it is gone."""
         held = self.head.store.read(f"{NODES}{name}/{RECORD}")
         try:
             return held is not None and bool(decode(held.data, name).started_at)

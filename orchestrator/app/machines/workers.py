@@ -128,7 +128,7 @@ def when_reached(
 
 
 def booting(error: TpuctlError) -> bool:
-    """Say whether a boot may end the error: an unknown key stays refused, and gcloud does not install itself."""
+    """Return whether a boot may end the error: an unknown key stays refused, and gcloud does not install itself."""
     return isinstance(error, RemoteError | NotFoundError) and not isinstance(
         error, HostKeyError | NoGcloudError
     )

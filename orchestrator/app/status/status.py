@@ -120,7 +120,7 @@ def state_of(session: Session, found: Observation, watcher: WatcherStatus | None
 
 
 def carries_out(watcher: WatcherStatus | None, world: World) -> bool:
-    """Say whether *watcher* makes the next pass; the loop on a VM that does not run makes none."""
+    """Return whether *watcher* makes the next pass; the loop on a VM that does not run makes none."""
     if watcher is None or not watcher.alive:
         return False
     stopped = isinstance(world.vm, Present) and world.vm.value.state is not VmState.RUNNING

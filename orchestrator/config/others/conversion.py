@@ -327,12 +327,12 @@ def _file(draft: Draft) -> Iterator[str]:
 
 
 def _is_below(key: tuple[str, ...], above: tuple[str, ...]) -> bool:
-    """Say whether a setting is *above*, or an item of that mapping."""
+    """Return whether a setting is *above*, or an item of that mapping."""
     return key[: len(above)] == above
 
 
 def _is_in(tree: Any, key: tuple[str, ...]) -> bool:
-    """Say whether the file has the setting that a row is about, and so the row's comment."""
+    """Return whether the file has the setting that a row is about, and so the row's comment."""
     for part in key:
         if not isinstance(tree, dict) or part not in tree:
             return False
@@ -365,7 +365,7 @@ def _setting(draft: Draft, key: tuple[str, ...], value: Any, indent: str) -> Ite
 
 
 def fits_a_block(text: str) -> bool:
-    """Say whether YAML's literal block returns this text unchanged."""
+    """Return whether YAML's literal block returns this text unchanged."""
     plain = all(sign.isprintable() or sign in "\n\t" for sign in text)
     return "\n" in text and plain and text == text.strip() and not text.startswith(("%", "---", "..."))
 

@@ -26,7 +26,7 @@ _TRAINS = re.compile(r"(?:python[\d.]*|torchrun|accelerate|deepspeed)$")
 
 
 def is_call(words: list[str]) -> bool:
-    """Say whether these words call tpunicorn for a TPU."""
+    """Return whether these words call tpunicorn for a TPU."""
     verbs = ("create", "recreate", "babysit", "reimage")
     return Path(words[0]).name in ("pu", "tpunicorn") and any(verb in words[1:3] for verb in verbs)
 

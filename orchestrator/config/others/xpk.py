@@ -41,7 +41,7 @@ _FLAGS = dict.fromkeys((
 
 
 def is_create(words: list[str], what: str) -> bool:
-    """Say whether these are the words of `xpk workload create` (or of `cluster create`)."""
+    """Return whether these are the words of `xpk workload create` (or of `cluster create`)."""
     at = next((n for n, word in enumerate(words) if Path(word).name in ("xpk", "xpk.py")), None)
     inside = words[at + 1 :] if at is not None else []
     return inside[:1] == [what] and bool(inside[1:]) and inside[1].startswith("create")

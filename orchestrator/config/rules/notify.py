@@ -91,7 +91,7 @@ def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def is_reference(text: str) -> bool:
-    """Say whether an address is a reference to a secret or variable."""
+    """Return whether an address is a reference to a secret or variable."""
     return reference(text) is not None or _VARIABLE.fullmatch(text) is not None
 
 

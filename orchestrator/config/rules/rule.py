@@ -40,7 +40,7 @@ class SettingRule:
     find: Callable[[Spec, Catalog], Iterator[Problem]]
 
     def hindered_by(self, broken: Path) -> bool:
-        """Say whether this rule reads the *broken* setting, one below it, or the list that it is an item of."""
+        """Return whether this rule reads the *broken* setting, one below it, or the list that it is an item of."""
         return any(
             (bool(broken) and read[: len(broken)] == broken)
             or (broken[: len(read)] == read and isinstance(broken[len(read)], int))

@@ -130,5 +130,5 @@ def disposable(complete: Iterable[Checkpoint], keep: int) -> Tuple[int, ...]:
 
 
 def made_progress(newest: Optional[Checkpoint], resume_step: Optional[int]) -> bool:
-    """Say whether a gang that started from *resume_step* has since completed a checkpoint."""
+    """Return whether a gang that started from *resume_step* has since completed a checkpoint."""
     return newest is not None and (resume_step is None or newest.step > resume_step)

@@ -66,7 +66,7 @@ class Manifest:
 
     @property
     def proven(self) -> bool:
-        """Say whether the save itself shows its step."""
+        """Return whether the save itself shows its step."""
         return self.own_step == self.step
 
     def text(self) -> str:
@@ -201,7 +201,7 @@ def _within(number: N, most: float, otherwise: str) -> N:
 
 
 def is_plain(name: str) -> bool:
-    """Say whether a relative name stays inside its folder."""
+    """Return whether a relative name stays inside its folder."""
     # `.` and double slashes are normalised away, so only these three can lead out of a folder.
     parts = PurePosixPath(name).parts
     return bool(parts) and not name.startswith("/") and ".." not in parts and "\0" not in name

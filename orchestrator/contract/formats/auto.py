@@ -110,7 +110,7 @@ class Auto(Format):
         return judged
 
     def owns(self, unit: Unit) -> bool:
-        """Say whether *unit* counts; single files do not once a framework's format is chosen."""
+        """Return whether *unit* counts; single files do not once a framework's format is chosen."""
         return not (self._is_strong() and self._lower(unit)[0] is self._files)
 
     def closes(self, name: str) -> bool:

@@ -53,7 +53,7 @@ class Unit:
     leans: bool = False
 
     def holds(self, name: str) -> bool:
-        """Say whether a file, relative to the folder of all checkpoints, belongs to the unit."""
+        """Return whether a file, relative to the folder of all checkpoints, belongs to the unit."""
         start = "" if self.folder == "." else f"{self.folder}/"
         if self.files is None:
             return name.startswith(start)
@@ -160,7 +160,7 @@ class Format:
         """Continue in the format of the newest checkpoint, in folder *base*; only `auto` has a choice."""
 
     def owns(self, unit: Unit) -> bool:
-        """Say whether a unit counts after all were judged; `auto` finds units of several formats."""
+        """Return whether a unit counts after all were judged; `auto` finds units of several formats."""
         return True
 
     def find(self, root: Path) -> List[Unit]:
@@ -172,11 +172,11 @@ class Format:
         raise NotImplementedError
 
     def closes(self, name: str) -> bool:
-        """Say whether this file makes its unit complete, so that it must be uploaded last."""
+        """Return whether this file makes its unit complete, so that it must be uploaded last."""
         return False
 
     def follows(self, name: str) -> bool:
-        """Say whether every machine writes such a file beside worker 0's save, which is valid without it."""
+        """Return whether every machine writes such a file beside worker 0's save, which is valid without it."""
         return _RANDOM.fullmatch(name.rpartition("/")[2]) is not None
 
     def resume(self, root: str, unit: Unit) -> str:

@@ -182,7 +182,7 @@ def _step(root: Path, saves: Saves) -> Optional[int]:
 
 
 def _is_link_inside(root: Path, path: Path) -> bool:
-    """Say whether a path links to another file of the folder: such links are restored as links."""
+    """Return whether a path links to another file of the folder: such links are restored as links."""
     if not path.is_symlink():
         return False
     return os.path.realpath(str(path)).startswith(os.path.realpath(str(root)) + os.sep)

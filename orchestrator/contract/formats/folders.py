@@ -34,7 +34,7 @@ class StepFolders(Format):
     last = ""
 
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
-        """Say whether a folder of that name, with these names in it, is a step of this format."""
+        """Return whether a folder of that name, with these names in it, is a step of this format."""
         raise NotImplementedError
 
     def find(self, root: Path) -> List[Unit]:

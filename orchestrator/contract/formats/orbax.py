@@ -121,12 +121,12 @@ class Orbax(Format):
 
 
 def is_unnumbered(folder: Path) -> bool:
-    """Say whether a folder is a save without a number: `StandardCheckpointer.save(path, force=True)`."""
+    """Return whether a folder is a save without a number: `StandardCheckpointer.save(path, force=True)`."""
     return not folder.name[-1:].isdigit() and STAGING not in folder.name and (folder / METADATA).is_file()
 
 
 def _is_orbax(folder: Path) -> bool:
-    """Say whether a folder contains a file of Orbax, or is named like a staging folder."""
+    """Return whether a folder contains a file of Orbax, or is named like a staging folder."""
     return STAGING in folder.name or any((folder / sign).exists() for sign in _SIGNS)
 
 

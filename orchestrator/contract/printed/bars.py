@@ -80,7 +80,7 @@ class Bars(Reader):
         return b"", 0, 0, b""
 
     def _follow(self, key: Tuple[bytes, int], shows_loss: bool) -> bool:
-        """Say whether another bar replaces the one that was followed."""
+        """Return whether another bar replaces the one that was followed."""
         replaced = self.loss is None and (shows_loss or self._over) and not self.settled
         if self._key is not None and not replaced:
             return False

@@ -73,7 +73,7 @@ def after_full(memories: ZoneMemories, zone: str, tpu_type: str, at: float) -> Z
 
 
 def holds_one(memories: ZoneMemories, zone: str, tpu_type: str, now: float) -> bool:
-    """Say whether the zone's quota is known to have no room for a TPU beside one of ours."""
+    """Return whether the zone's quota is known to have no room for a TPU beside one of ours."""
     known = memory_of(memories, zone, tpu_type).full_at
     return known > 0 and now - known < FULL_FOR
 

@@ -51,13 +51,13 @@ def node_scopes(spec: Spec) -> tuple[str, ...]:
 
 
 def narrow(spec: Spec, role: str, scopes: tuple[str, ...]) -> bool:
-    """Say whether a machine of *role* ("tpu", "vm") with these *scopes* cannot read its job's secrets."""
+    """Return whether a machine of *role* ("tpu", "vm") with these *scopes* cannot read its job's secrets."""
     # Scopes that the API does not show are unknown, and no reason to replace a machine.
     return _reads_secrets(spec, role) and bool(scopes) and CLOUD_PLATFORM not in scopes
 
 
 def _reads_secrets(spec: Spec, role: str) -> bool:
-    """Say whether the machine runs a job with secrets; Secret Manager has no narrower scope."""
+    """Return whether the machine runs a job with secrets; Secret Manager has no narrower scope."""
     # Which tasks a node of a fleet will have is not known when it is made.
     asked = role == "tpu" and spec.tpu.scope == "cloud-platform"
     return asked or (bool(spec.job.secrets) and spec.job.run_on == role)

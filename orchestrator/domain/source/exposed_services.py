@@ -114,7 +114,7 @@ def _foreign(text: str, form: "re.Pattern[str]") -> bool:
 
 
 def _board(command: str) -> bool:
-    """Say whether a command opens TensorBoard with its options; values of other flags are ignored."""
+    """Return whether a command opens TensorBoard with its options; values of other flags are ignored."""
     start = _BOARD.search(command)
     if start is None or re.search(r"--[\w-]+[=\s]*$", command[: start.start()]):
         return False

@@ -23,7 +23,7 @@ def counted_down(text: str, seconds: float) -> str:
 
 
 def counts_down(text: str) -> bool:
-    """Say whether a text names the seconds until its own end."""
+    """Return whether a text names the seconds until its own end."""
     return _IN.search(text) is not None
 
 

@@ -45,7 +45,7 @@ class Parcel:
 
     @property
     def checked(self) -> bool:
-        """Say whether every file has a sha256."""
+        """Return whether every file has a sha256."""
         return bool(self.files) and all(digest for _, digest, _ in self.files)
 
 
@@ -199,7 +199,7 @@ def check_folder(folder: Path) -> Path:
 
 
 def _is_ours(part: Path) -> bool:
-    """Say whether *part* is a folder that only this user can write to, without links."""
+    """Return whether *part* is a folder that only this user can write to, without links."""
     found = part.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         return False

@@ -87,7 +87,7 @@ def winner(store: Store, record: Record, world: World) -> Observed[Claim]:
 
 
 def _last_save_is_due(record: Record, world: World) -> bool:
-    """Say whether the TPU before the successors still saves; a successor named now would resume from less."""
+    """Return whether the TPU before the successors still saves; a successor named now would resume from less."""
     if not has_successors(record):
         return False
     asked = min((one.requested_at for one in current_candidates(record)), default=world.observed_at)

@@ -30,7 +30,7 @@ class UnclaimedFiles:
 
     @property
     def complete(self) -> bool:
-        """Say whether every worker has uploaded all of its files."""
+        """Return whether every worker has uploaded all of its files."""
         workers = {one.worker for one in self.parts}
         return workers == set(range(self.parts[0].workers)) and all(one.complete for one in self.parts)
 

@@ -19,7 +19,7 @@ def release(store: Store, generation: int) -> None:
 
 
 def is_released(store: Store, lease: StoredObject) -> bool:
-    """Say whether the holder of *lease* has released it."""
+    """Return whether the holder of *lease* has released it."""
     note = store.read(LEASE_BACK, limit=SMALL)
     # Compare generations: a note about an earlier lease says nothing about this one.
     return note is not None and note.data == _note(lease.generation)

@@ -142,7 +142,7 @@ class Watcher:
             calm -= part
 
     def differs(self) -> bool:
-        """Say whether the list of TPUs differs from the one of the last pass; False if it cannot be read."""
+        """Return whether the list of TPUs differs from the one of the last pass; False if it cannot be read."""
         spec = self._deployment.spec
         observed = self._deployment.cloud.nodes.labelled(DEPLOYMENT_LABEL, spec.name, (self._zone,))
         return isinstance(observed, Present) and observed.value != self._listed
@@ -153,7 +153,7 @@ class Watcher:
         return float(self._deployment.spec.watch.listen)
 
     def woken(self, incarnation: int) -> bool:
-        """Say whether a worker of *incarnation* has written the wake object, or another command wants the lease."""
+        """Return whether a worker of *incarnation* has written the wake object, or a command wants the lease."""
         try:
             self._lease.step_aside()
         except LeaseHeldError:

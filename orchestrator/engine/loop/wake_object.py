@@ -51,7 +51,7 @@ class WakeObject:
         return False
 
     def written(self, incarnation: int) -> bool:
-        """Say whether a worker of *incarnation* has written the wake object since the last call."""
+        """Return whether a worker of *incarnation* has written the wake object since the last call."""
         name = f"{WAKE}{incarnation}"
         try:
             found = self._store.read(name, limit=limits.WAKE)
@@ -64,7 +64,7 @@ class WakeObject:
         return news
 
     def _fell_silent(self, incarnation: int) -> bool:
-        """Say whether a heartbeat is overdue; each heartbeat is reported once."""
+        """Return whether a heartbeat is overdue; each heartbeat is reported once."""
         try:
             beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MOST_WORKERS)
         # A missing list is no silence: Unknown is not absent.

@@ -32,7 +32,7 @@ class Receiver(Protocol):
         """Return the name to show to users; it contains no secret."""
 
     def wants(self, event: str) -> bool:
-        """Say whether this receiver is configured for events of that name."""
+        """Return whether this receiver is configured for events of that name."""
 
     def send(self, notification: Notification) -> None:
         """Send *notification* within seconds; raise TpuctlError, whose text contains no secret."""

@@ -50,7 +50,7 @@ class _Service:
     events: Collection[str]
 
     def wants(self, event: str) -> bool:
-        """Say whether this receiver gets events of that name."""
+        """Return whether this receiver gets events of that name."""
         return event in self.events
 
 
@@ -150,7 +150,7 @@ class Hook:
         return f"hook for {self.event}"
 
     def wants(self, event: str) -> bool:
-        """Say whether *event* is the one that this hook is configured for."""
+        """Return whether *event* is the one that this hook is configured for."""
         return event == self.event
 
     def send(self, notification: Notification) -> None:

@@ -182,7 +182,7 @@ class RecordStore:
 
     @property
     def in_bucket(self) -> bool:
-        """Say whether the bucket has a copy."""
+        """Return whether the bucket has a copy."""
         return self._generation is not None
 
     def update(self, change: Callable[[Record], Record]) -> Record:

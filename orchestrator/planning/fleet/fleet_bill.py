@@ -262,5 +262,5 @@ class Account:
 
     @property
     def incomplete(self) -> bool:
-        """Say whether a price or a node's record is missing, so that sums are lower bounds."""
+        """Return whether a price or a node's record is missing, so that sums are lower bounds."""
         return self.bill.unpriced or bool(self.unread)

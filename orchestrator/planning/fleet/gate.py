@@ -28,7 +28,7 @@ class Hold(Enum):
 @dataclass(frozen=True)
 class Gate:
     """
-    Say whether tasks of a job may start: not while it has a *hold*, and not before the jobs in *waits* have ended.
+    Return whether tasks of a job may start: not while it has a *hold*, and not before jobs in *waits* have ended.
 
     *cause* is the failed job, or the user over budget, that holds it.
     """

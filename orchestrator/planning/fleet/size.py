@@ -44,12 +44,12 @@ class SlurmNode:
 
     @property
     def has_task(self) -> bool:
-        """Say whether a task runs or completes on the node."""
+        """Return whether a task runs or completes on the node."""
         return bool(self.states & _WITH_TASK)
 
     @property
     def going(self) -> bool:
-        """Say whether the node was drained in order to be removed."""
+        """Return whether the node was drained in order to be removed."""
         return "DRAIN" in self.states and self.to_remove
 
 
@@ -71,7 +71,7 @@ class FleetNode:
 
     @property
     def has_task(self) -> bool:
-        """Say whether a task runs or completes on the node; False if Slurm does not know it."""
+        """Return whether a task runs or completes on the node; False if Slurm does not know it."""
         return self.slurm.has_task
 
 

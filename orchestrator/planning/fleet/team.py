@@ -26,7 +26,7 @@ class Team:
 
     @property
     def needs_database(self) -> bool:
-        """Say whether Slurm needs its database, without which it has neither shares nor priorities."""
+        """Return whether Slurm needs its database, without which it has neither shares nor priorities."""
         return bool(self.users or self.priorities)
 
     def options(self, submission: Submission) -> tuple[str, str]:

@@ -111,6 +111,6 @@ def gather(
 
 
 def _stands(node: FleetNode) -> bool:
-    """Say whether a node is in a zone that Slurm knows, and could have a task."""
+    """Return whether a node is in a zone that Slurm knows, and could have a task."""
     here = node.life is NodeLife.UP and not node.slurm.states & _ABSENT and not node.slurm.going
     return here and bool(node.slurm.zone)

@@ -66,7 +66,7 @@ class NodeJudgement:
 
     @property
     def silent(self) -> bool:
-        """Say whether the TPU is judged because its machines do not report."""
+        """Return whether the TPU is judged because its machines do not report."""
         return self.rule in {
             LoopRule.TPU_UNHEALTHY,
             LoopRule.TPU_UNREACHABLE,

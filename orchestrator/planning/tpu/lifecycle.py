@@ -117,7 +117,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
 
 
 def _overdue(node: Node, world: World, record: Record) -> bool:
-    """Say whether no successor has won within CREATE_DEADLINE, so that others may be requested."""
+    """Return whether no successor has won within CREATE_DEADLINE, so that others may be requested."""
     asked = (
         {one.incarnation: one.requested_at for one in current_candidates(record)}
         if has_successors(record)
@@ -225,7 +225,7 @@ def delete_node(node: Node, why: str) -> Change:
 
 def deleting(node: Node, world: World, record: Record) -> bool:
     """
-    Say whether the node's deletion is under way and not overdue.
+    Return whether the node's deletion is under way and not overdue.
 
     Only the node's state proves it: Google drops the deletion of a node that is being created, and its
     operation may still end successfully (docs/facts.md 1.3).

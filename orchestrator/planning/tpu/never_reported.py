@@ -72,17 +72,17 @@ class AllSilent(Enum):
 
 
 def nothing_reported(world: World) -> bool:
-    """Say whether neither a worker nor a startup script of the newest TPU is known to have reported."""
+    """Return whether neither a worker nor a startup script of the newest TPU is known to have reported."""
     return no_worker_reported(world) and not world.boots
 
 
 def no_worker_reported(world: World) -> bool:
-    """Say whether no agent of the newest TPU is known to have reported."""
+    """Return whether no agent of the newest TPU is known to have reported."""
     return isinstance(world.heartbeats, Present) and not world.heartbeats.value
 
 
 def often_silent(spec: Spec, record: Record, zone: str) -> bool:
-    """Say whether SILENT_TPUS of *zone* were given up without a report."""
+    """Return whether SILENT_TPUS of *zone* were given up without a report."""
     # A TPU without a span was never billed, and counts for every zone. Three silent TPUs in one zone point to the
     # zone or to our own script, and replacing more of them at once proves nothing.
     zones = {span.name: span.zone for span in record.spans if span.kind is Kind.NODE}
@@ -107,7 +107,7 @@ def late_to_report(spec: Spec, world: World, record: Record) -> LateReport | Non
 
 def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
     """
-    Say whether the silence of a startup script proves that it does not run.
+    Return whether the silence of a startup script proves that it does not run.
 
     It proves nothing for scripts of earlier versions of tpuctl, which report late; while a new role may not
     be in force everywhere; while the node's health is TIMEOUT, because it may be warming up; and in a zone

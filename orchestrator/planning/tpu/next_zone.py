@@ -109,7 +109,7 @@ def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:
 
 def quota_held(world: World, record: Record, zone: str) -> bool:
     """
-    Say whether one of our nodes that is being deleted in *zone* holds the quota for the next one.
+    Return whether one of our nodes that is being deleted in *zone* holds the quota for the next one.
 
     True if quota has refused the last create beside it, or one beside an earlier node, and the deletion is
     not overdue.

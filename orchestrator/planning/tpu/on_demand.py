@@ -135,7 +135,7 @@ def to_leave(spec: Spec, world: World, record: Record) -> ModeChoice | None:
 
 def wants_on_demand(spec: Spec, world: World, record: Record) -> bool:
     """
-    Say whether the next TPU is requested on demand although the file says spot.
+    Return whether the next TPU is requested on demand although the file says spot.
 
     If on demand is not available either, spot is requested as before.
     """
@@ -161,7 +161,7 @@ def of_mode(record: Record, *, on_demand: bool) -> Record:
 
 
 def wants_flex_start(spec: Spec, record: Record) -> bool:
-    """Say whether flex-start is tried before on demand: if the file allows it, and once for each need."""
+    """Return whether flex-start is tried before on demand: if the file allows it, and once for each need."""
     allowed = spec.watch.last_resort == "flex-start" and spec.watch.deadline is not None
     return allowed and not any(r.on_demand and r.kind is Kind.NODE for r in record.refusals)
 
@@ -235,7 +235,7 @@ def _in_vain(record: Record, spans: Sequence[Span]) -> int:
 
 
 def _barred(spec: Spec, world: World, record: Record, *, on_demand: bool) -> bool:
-    """Say whether no zone may be asked now."""
+    """Return whether no zone may be asked now."""
     known = of_mode(record, on_demand=on_demand)
     ours = replace(known, refusals=tuple(replace(r, on_demand=False) for r in known.refusals))
     if hopeless(ours) is not None:

@@ -10,14 +10,14 @@ _AT_REST = frozenset(map(Phase, AT_REST))
 
 
 def noticed(world: World, node: Node) -> bool:
-    """Say whether a worker of *node* has had a preemption notice within FRESH seconds."""
+    """Return whether a worker of *node* has had a preemption notice within FRESH seconds."""
     return any(
         b.notice and world.observed_at - b.updated < FRESH for b in world.heartbeats_of(node.incarnation)
     )
 
 
 def being_taken(world: World, node: Node) -> bool:
-    """Say whether a worker of *node* has recently reported its preemption; a notice alone may announce a reboot."""
+    """Return whether a worker of *node* has recently reported its preemption; a notice may announce a reboot."""
     return any(
         b.preempted and world.observed_at - b.updated < FRESH for b in world.heartbeats_of(node.incarnation)
     )
@@ -25,7 +25,7 @@ def being_taken(world: World, node: Node) -> bool:
 
 def stopped_for_good(spec: Spec, world: World, node: Node) -> bool:
     """
-    Say whether nothing trains on *node* any more, nor will again, so that a replacement cannot double it.
+    Return whether nothing trains on *node* any more, nor will again, so that a replacement cannot double it.
 
     For a job on the VM, its reports say nothing about the TPU.
     """
@@ -33,14 +33,14 @@ def stopped_for_good(spec: Spec, world: World, node: Node) -> bool:
 
 
 def workers_stopped(world: World, node: Node) -> bool:
-    """Say whether every worker of *node* is being preempted, has stopped its job and committed its checkpoints."""
+    """Return whether every worker of *node* is being preempted, has stopped its job and committed its saves."""
     at_rest = {b.worker for b in world.heartbeats_of(node.incarnation) if b.preempted and b.phase in _AT_REST}
     # Every worker: a gang must not lose a machine whose worker still saves.
     return bool(node.workers) and at_rest >= {w.index for w in node.workers}
 
 
 def still_saving(world: World, node: Node) -> bool:
-    """Say whether a worker of *node* that is being preempted has recently reported unfinished saving."""
+    """Return whether a worker of *node* that is being preempted has recently reported unfinished saving."""
     return any(
         b.preempted and b.phase not in _AT_REST and world.observed_at - b.updated < REPORT_COUNTS
         for b in world.heartbeats_of(node.incarnation)

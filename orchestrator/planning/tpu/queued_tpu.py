@@ -81,7 +81,7 @@ def _end(request: QueuedResource) -> NodeState:
 
 
 def has_failed(node: Node) -> bool:
-    """Say whether the queue dropped the request, which is a refusal and not the loss of a machine."""
+    """Return whether the queue dropped the request, which is a refusal and not the loss of a machine."""
     return node.queued is not None and node.queued.state is QueuedState.FAILED
 
 

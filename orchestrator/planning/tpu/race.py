@@ -48,17 +48,17 @@ REFUSING = frozenset({Retry.CAPACITY, Retry.QUOTA, Retry.PERMANENT})
 
 
 def races(spec: Spec) -> bool:
-    """Say whether TPUs are requested in several zones at once."""
+    """Return whether TPUs are requested in several zones at once."""
     return spec.tpu.strategy != "failover" and len(spec.tpu.zones) > 1
 
 
 def open_race(record: Record) -> bool:
-    """Say whether a race without a known winner is under way, for the newest TPU or for its successors."""
+    """Return whether a race without a known winner is under way, for the newest TPU or for its successors."""
     return record.race.round > 0 and not record.race.claimed
 
 
 def undecided(record: Record) -> bool:
-    """Say whether the newest TPU is in a race that it may still lose."""
+    """Return whether the newest TPU is in a race that it may still lose."""
     return open_race(record) and not has_successors(record)
 
 
@@ -69,7 +69,7 @@ def current_candidates(record: Record) -> tuple[Candidate, ...]:
 
 
 def may_win(node: Node, record: Record) -> bool:
-    """Say whether *node* is a candidate besides the newest TPU."""
+    """Return whether *node* is a candidate besides the newest TPU."""
     found = {r.incarnation for r in current_candidates(record)}
     return node.incarnation in found and node.state not in LOST
 
@@ -181,7 +181,7 @@ def _with_winner(record: Record, incarnation: int, listed: dict[int | None, Node
 
 def _newest_ended(record: Record, world: World) -> bool:
     """
-    Say whether the newest TPU, whose successors are requested, has certainly ended or is ending.
+    Return whether the newest TPU, whose successors are requested, has certainly ended or is ending.
 
     False in the pass that first observes its end: that pass still has to report and count the loss.
     """
@@ -213,7 +213,7 @@ def _readiness(one: Candidate, listed: dict[int | None, Node], *, lost: bool) ->
 
 
 def newest_refused(record: Record) -> bool:
-    """Say whether the newest TPU was clearly refused, so that it does not exist."""
+    """Return whether the newest TPU was clearly refused, so that it does not exist."""
     if record.node.accepted:
         return False
     here = [r for r in record.refusals if r.kind is Kind.NODE and r.zone == record.node.zone]
@@ -282,7 +282,7 @@ def beside(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, 
 
 
 def may_overlap(spec: Spec) -> bool:
-    """Say whether a TPU can be created while the one before it works."""
+    """Return whether a TPU can be created while the one before it works."""
     # A disk that the job writes to is free only after the TPU's deletion, and queued requests start at an unknown
     # time.
     apart = spec.tpu.request != "node" or any(disk.writable for disk in data_disks(spec))
@@ -322,7 +322,7 @@ def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
 
 
 def _coming(world: World, record: Record) -> bool:
-    """Say whether a TPU of the race is being created, for less than LATE seconds."""
+    """Return whether a TPU of the race is being created, for less than LATE seconds."""
     asked = {
         one.incarnation: one.requested_at
         for one in (_newest_as_candidate(record), *current_candidates(record))
@@ -335,7 +335,7 @@ def _coming(world: World, record: Record) -> bool:
 
 
 def _may_meet(spec: Spec, zone: str, other: str) -> bool:
-    """Say whether two zones may be in one race; zones of several regions only if the file allows it."""
+    """Return whether two zones may be in one race; zones of several regions only if the file allows it."""
     return spec.tpu.strategy == "race-regions" or region_of(zone) == region_of(other)
 
 

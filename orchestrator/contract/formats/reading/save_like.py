@@ -40,7 +40,7 @@ _FOLDER = re.compile(r"(?:\S*[-_.])?(?:checkpoint|ckpt|step|epoch|snapshot)s?[-_
 
 
 def save_like(name: str) -> bool:
-    """Say whether a file of that base name is likely to be a save."""
+    """Return whether a file of that base name is likely to be a save."""
     lower = name.lower()
     return (
         lower.endswith(ENDINGS)
@@ -51,19 +51,19 @@ def save_like(name: str) -> bool:
 
 
 def save_folder_like(name: str) -> bool:
-    """Say whether a folder of that name is likely to hold one save, whatever its files are called."""
+    """Return whether a folder of that name is likely to hold one save, whatever its files are called."""
     return _FOLDER.fullmatch(name.lower()) is not None
 
 
 def checkpoint_like(name: str) -> bool:
-    """Say whether a file of that name counts as a save in the checkpoint folder."""
+    """Return whether a file of that name counts as a save in the checkpoint folder."""
     lower = name.lower()
     return save_like(name) or (lower.endswith(_COMMON) and not is_log(name) and not _STATIC.search(lower))
 
 
 def maybe_save(name: str, size: int) -> bool:
     """
-    Say whether a file may be a save although nothing in its folder has the name of one; *size* in bytes.
+    Return whether a file may be a save although nothing in its folder has the name of one; *size* in bytes.
 
     xgboost writes `model.json`, LightGBM `model.txt`, spaCy `ner/model`. Any other text file, or one of a few
     bytes, may hold settings.
@@ -76,6 +76,6 @@ def maybe_save(name: str, size: int) -> bool:
 
 
 def is_log(name: str) -> bool:
-    """Say whether a file of that name is a log or a picture, from which no program resumes."""
+    """Return whether a file of that name is a log or a picture, from which no program resumes."""
     lower = name.lower()
     return _LOG.search(lower) is not None or lower.endswith(_MEDIA)

@@ -139,13 +139,13 @@ class _Leaders:
         self._leaders = sorted(((_second(one), one) for one in leaders), key=lambda pair: pair[0])
 
     def are_with(self, held: _Series) -> bool:
-        """Say whether a series was saved together with a leader and is older: it is of the same part of the job."""
+        """Return whether a series was saved together with a leader and is older: of the same part of the job."""
         late = max(one.at for one in held[max(held)])
         return any(late <= self._at[number] for number in held if number in self._at)
 
     def are_ahead(self, last: int, held: Sequence[Found]) -> bool:
         """
-        Say whether a series belongs to an ended part of the job, so that no file of it is to come.
+        Return whether a series belongs to an ended part of the job, so that no file of it is to come.
 
         A series that is saved together with a leader lacks at most its newest number, and its own last file
         is younger than those with smaller numbers.
@@ -211,20 +211,20 @@ def among(names: Iterable[str], about: About) -> Iterator[Found]:
 
 
 def _is_beside(folder: str, above: Set[str], known: bool) -> bool:
-    """Say whether a folder holds saves, or folders of saves; in an unknown layout all below belongs to it."""
+    """Return whether a folder holds saves, or folders of saves; in an unknown layout all below belongs to it."""
     parts = folder.split("/")[:-1]
     inside = any("/".join(parts[: n + 1]) + "/" in above for n in range(len(parts)))
     return folder in above or (not known and inside)
 
 
 def is_save(name: str, size: int) -> bool:
-    """Say whether a file of a commit is a save and not a side file."""
+    """Return whether a file of a commit is a save and not a side file."""
     base = base_of(name)
     return checkpoint_like(base) or maybe_save(base, size) or step_folder_of(name) != ""
 
 
 def replaced_in_place(names: Iterable[str]) -> bool:
-    """Say whether one of these files is a save without a number, which the next save overwrites."""
+    """Return whether one of these files is a save without a number, which the next save overwrites."""
     return any(one.number is None and not one.side for one in among(names, unknown))
 
 
