@@ -86,6 +86,19 @@ def test_what_returns_yes_or_no_says_so_in_one_form(room: str) -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
+def test_the_docstring_of_a_value_names_it(room: str) -> None:
+    """A class that holds something is that thing; only what acts has a verb."""
+    found = [
+        f"{file}: {node.name}"
+        for file, code in files(room)
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.ClassDef)
+        and re.match("(Hold|Describe|Name|Remember)s? ", ast.get_docstring(node) or "")
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
 def test_no_docstring_only_repeats_its_name(room: str) -> None:
     """It says a promise, a unit, an error or a source, or it is left out."""
     found = [

@@ -38,7 +38,7 @@ DEFAULT_ACCOUNT = "PROJECT_NUMBER-compute@developer.gserviceaccount.com"
 @dataclass(frozen=True)
 class Preview:
     """
-    Hold a plan with what it would create, where, as which account and at what price.
+    A plan with what it would create, where, as which account and at what price.
 
     *project* and *account* are None if only the cloud knows them; *scripts* maps names to texts. *egress*
     holds USD per GiB between the bucket and each other region, None if unknown. *saves* is the interval that
@@ -82,7 +82,7 @@ class Preview:
     @property
     def labels(self) -> dict[str, dict[str, str]]:
         """Return the labels by role; the node's are those of the one that is created, else of the first."""
-        made = [c.incarnation for c in self.plan.changes if c.asks_for_tpu]
+        made = [c.incarnation for c in self.plan.changes if c.requests_tpu]
         found = {
             "bucket": names.labels(self.spec, "bucket"),
             "tpu": names.labels(self.spec, "tpu", (made or [1])[0]),
@@ -178,7 +178,7 @@ def preview(
     Without either they are those of the first zone. *notes* are shown before the deployment file's own ones.
     *memories* is what is remembered of zones; *local* is true on the local cloud.
     """
-    made = next((c for c in plan.changes if c.asks_for_tpu), None)
+    made = next((c for c in plan.changes if c.requests_tpu), None)
     zone, kind = (made.zone, made.type) if made else (there.zone, there.type) if there else ("", "")
     return Preview(
         spec,

@@ -80,7 +80,7 @@ class JobProgress:
 
 
 class _OfFile:
-    """Hold the choice of one file, and who is told of events."""
+    """The choice of one file, and who is told of events."""
 
     def __init__(
         self, file: str | Path, *, cloud: Cloud = "gcp", settings: Mapping[str, object] | None = None,

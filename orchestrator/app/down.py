@@ -102,7 +102,7 @@ def take_down(
 @dataclass(frozen=True)
 class _Found:
     """
-    Hold what there is before anything goes, and what its end saves an hour, in USD.
+    What there is before anything goes, and what its end saves an hour, in USD.
 
     *strays* carry our label in zones that neither file nor record names. *spent* is None where it is not known.
     """

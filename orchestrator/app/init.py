@@ -38,7 +38,7 @@ _WHERE_TO_SAVE = tuple(
 @dataclass(frozen=True)
 class FirstFiles:
     """
-    Hold the path of the deployment file written, and the setup that it only shows as a comment, to be decided.
+    The path of the deployment file written, and the setup that it only shows as a comment, to be decided.
 
     *setup_to_check* is empty when there is nothing to decide.
     """

@@ -79,7 +79,7 @@ def check(session: Session, approved: Approved, bundle: str, agent: str) -> None
 @dataclass(frozen=True)
 class NextUp:
     """
-    Hold what `up` would do.
+    What `up` would do.
 
     *world* was observed with the record that `up` begins with; *as_is* is the same moment with the reports of the
     TPU that there is, since a reopened deployment ignores them.

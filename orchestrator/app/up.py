@@ -53,13 +53,13 @@ class Goal(Enum):
 
     JOB = "job"
     BUCKET_AND_VM = "bucket and VM"
-    TPU_ASKED = "TPU requested"
+    TPU_REQUESTED = "TPU requested"
 
     def reached(self, result: Pass) -> bool:
         """Return whether *result* has reached the goal."""
         plan, vm = result.plan, result.world.vm
-        if self is Goal.TPU_ASKED:
-            return any(change.asks_for_tpu for change in plan.changes)
+        if self is Goal.TPU_REQUESTED:
+            return any(change.requests_tpu for change in plan.changes)
         if self is Goal.BUCKET_AND_VM:
             made = isinstance(result.world.bucket, Present)
             runs = isinstance(vm, Absent) or (isinstance(vm, Present) and vm.value.state is VmState.RUNNING)

@@ -9,7 +9,7 @@ from orchestrator.errors import UsageError
 @dataclass(frozen=True)
 class Complaint:
     """
-    Describe one mistake: where, what, and what to do.
+    One mistake: where, what, and what to do.
 
     *file* is the file, or the flag or variable that set the value; then *line* is 0. *line* and *col* count
     from 1; *at* is the setting, with the index of an item.

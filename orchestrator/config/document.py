@@ -20,7 +20,7 @@ _TAG_PREFIX = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Mark:
-    """Hold the line and column, from 1, of a key (of a list's item: of the item) and of its value."""
+    """The line and column, from 1, of a key (of a list's item: of the item) and of its value."""
 
     key: tuple[int, int]
     value: tuple[int, int]
@@ -28,7 +28,7 @@ class Mark:
 
 @dataclass
 class Document:
-    """Hold the plain data of a file, the marks of its parts, and the complaints about its form."""
+    """The plain data of a file, the marks of its parts, and the complaints about its form."""
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)

@@ -36,7 +36,7 @@ _INTO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}\.csv")
 @dataclass(frozen=True)
 class JobFile:
     """
-    Hold a job as its file describes it; *parameters* has the variables of each task.
+    A job as its file describes it; *parameters* has the variables of each task.
 
     *collect* names small files of each task, whose values go *into* a table of that name. *after* maps the
     jobs to wait for to `ok` (they must succeed) or `any`. *slices* is the smallest and the largest number of

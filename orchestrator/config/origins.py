@@ -18,7 +18,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class ValueOrigin:
-    """Hold one setting's value and its origin."""
+    """One setting's value and its origin."""
 
     key: str
     value: Any

@@ -14,7 +14,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Setting:
-    """Describe one setting; *default* is MISSING if it is required, *section* has the keys below it."""
+    """One setting; *default* is MISSING if it is required, *section* has the keys below it."""
 
     path: tuple[str, ...]
     type: Any

@@ -133,7 +133,7 @@ def first_zone(tpu_type: str) -> str:
 
 @dataclass(frozen=True)
 class _Draft:
-    """Hold what the file says: the values given, the settings that are shown, and notes on some of them."""
+    """What the file says: the values given, the settings that are shown, and notes on some of them."""
 
     values: Mapping[str, Any]
     shown: Collection[str]

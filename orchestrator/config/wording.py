@@ -29,7 +29,7 @@ _EXAMPLES = {
 
 @dataclass(frozen=True)
 class Wording:
-    """Hold message and hint; *unknown* marks a superfluous key, *missing* an absent one."""
+    """Message and hint; *unknown* marks a superfluous key, *missing* an absent one."""
 
     message: str
     hint: str = ""

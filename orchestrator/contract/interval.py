@@ -20,7 +20,7 @@ RECENT = 20
 @dataclass(frozen=True)
 class Life:
     """
-    Hold one stretch of work: its length, and whether its end lost unsaved work.
+    One stretch of work: its length, and whether its end lost unsaved work.
 
     *ended* is false for the stretch under way.
     """
@@ -32,7 +32,7 @@ class Life:
 
 @dataclass(frozen=True)
 class ZoneLives:
-    """Hold the record of TPUs of one type in one zone: their total life in seconds, and how many were lost."""
+    """The record of TPUs of one type in one zone: their total life in seconds, and how many were lost."""
 
     lived: float = 0.0
     losses: int = 0

@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class ProgramPhase(Enum):
-    """Name what a program is at; OTHER is any word of a later or a strange machine, and none at all."""
+    """What a program is at; OTHER is any word of a later or a strange machine, and none at all."""
 
     STARTING = "starting"
     INSTALLING = "installing"
@@ -18,7 +18,7 @@ class ProgramPhase(Enum):
 
 @dataclass(frozen=True)
 class ProgramState:
-    """Hold the *phase*, and the *text* of the machine with its reason, for people."""
+    """The *phase*, and the *text* of the machine with its reason, for people."""
 
     phase: ProgramPhase = ProgramPhase.OTHER
     text: str = ""

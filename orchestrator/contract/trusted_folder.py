@@ -16,7 +16,7 @@ def users() -> FrozenSet[int]:
 
 
 class Untrusted(NamedTuple):
-    """Name the file or folder that another user may change, and its owner; None: every user may write to it."""
+    """The file or folder that another user may change, and its owner; None: every user may write to it."""
 
     path: Path
     owner: Optional[int]

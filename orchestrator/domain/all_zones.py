@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Placed)
 
 @dataclass(frozen=True)
 class Everywhere(Generic[T]):
-    """Hold what the list has found. What exists in the *unreachable* places is Unknown."""
+    """What the list has found. What exists in the *unreachable* places is Unknown."""
 
     found: tuple[T, ...]
     unreachable: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ DESCRIPTION = "Machines write neither records nor code."
 
 @dataclass(frozen=True)
 class Grant:
-    """Describe one role of one account on the bucket; without *expression* it covers every object."""
+    """One role of one account on the bucket; without *expression* it covers every object."""
 
     role: str
     account: str

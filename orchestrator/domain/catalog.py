@@ -34,7 +34,7 @@ _PLACEHOLDER = 700.0
 @dataclass(frozen=True)
 class Accelerator:
     """
-    Describe one accelerator type: *hosts* machines with *chips_per_host* chips each.
+    One accelerator type: *hosts* machines with *chips_per_host* chips each.
 
     *tpu_api* says whether the TPU API serves it; *runtime* is its usual software version, if known;
     *host_mem_gib* is the memory of one machine in GiB, 0 if not known.
@@ -74,7 +74,7 @@ class Accelerator:
 @dataclass(frozen=True)
 class TpuQuota:
     """
-    Describe the quota of a type: *id* as in Google's refusals, *fresh* the limit of a new project.
+    The quota of a type: *id* as in Google's refusals, *fresh* the limit of a new project.
 
     *unit* is what is counted, *per* says whether each zone or each region has a limit of its own
     (docs/facts.md 1.6).
@@ -88,7 +88,7 @@ class TpuQuota:
 
 @dataclass(frozen=True)
 class Price:
-    """Hold a price in USD, on demand and spot; None means unknown."""
+    """A price in USD, on demand and spot; None means unknown."""
 
     ondemand: float | None
     spot: float | None
@@ -111,7 +111,7 @@ UNKNOWN_PRICE = Price(None, None)
 @dataclass(frozen=True)
 class Catalog:
     """
-    Hold the parsed tables. *dates* says when each table's source was read.
+    The parsed tables. *dates* says when each table's source was read.
 
     *zones* maps a zone to the types that its TPU API lists, *documented* holds the (zone, generation) pairs
     of Google's documentation; *tpu_prices* is per chip-hour by (generation, zone, several hosts or one);

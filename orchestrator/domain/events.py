@@ -47,7 +47,7 @@ def change_word(kind: Kind, verb: Verb) -> str:
 @dataclass(frozen=True)
 class Event:
     """
-    Hold one event; *at* is in seconds since the epoch, *kind* an EventKind or a `change_word`.
+    One event; *at* is in seconds since the epoch, *kind* an EventKind or a `change_word`.
 
     Events that another version stored may have other words.
     """

@@ -8,7 +8,7 @@ from orchestrator.domain.plan import Kind
 
 
 class Sign(Enum):
-    """Name what can be observed of a resource besides its state; the values are stored in the record."""
+    """What can be observed of a resource besides its state; the values are stored in the record."""
 
     ABSENT = "absent"
     WORKERS_STOPPED = "left"
@@ -22,7 +22,7 @@ class Sign(Enum):
     QUEUE_FAILED = "queue-failed"
     MADE = "made"
     """Its time is the node's creation time, by the API's clock."""
-    DELETION_ASKED = "deleting"
+    DELETION_REQUESTED = "deleting"
     UNRECORDED = "stranger"
     LAST_CREATING = "creating"
     """Its time is that of the last observation of the node in CREATING."""
@@ -33,7 +33,7 @@ class Sign(Enum):
 @dataclass(frozen=True)
 class FirstSeen:
     """
-    Name one state of one resource.
+    One state of one resource.
 
     *id* is the incarnation of a TPU; its name if the number is ambiguous, because another computer's TPU may
     have the same number; empty if there is only one resource of that kind.

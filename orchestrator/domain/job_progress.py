@@ -14,7 +14,7 @@ LONGEST_REST = 1e9
 @dataclass(frozen=True)
 class Progress:
     """
-    Remember how far a job is and how fast. *step* is the newest that every worker has committed.
+    How far a job is and how fast. *step* is the newest that every worker has committed.
 
     *pace* is in seconds per step, *cold* the seconds from requesting the TPU to the job's first step, *loss*
     those between two commits; each is 0 while unknown. *spot_refused_at* is the time of the last spot

@@ -35,7 +35,7 @@ LARGEST = 16 << 10
 @dataclass(frozen=True)
 class Holder:
     """
-    Describe the process that holds a lease, for messages to others.
+    The process that holds a lease, for messages to others.
 
     *id* is unique for each process. *since* is in seconds since the epoch by the holder's clock. *boot* and
     *space* name the running system and its process namespace, in which alone *pid* is meaningful. *yields*

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Present(Generic[T]):
-    """Hold a state that the cloud has shown."""
+    """A state that the cloud has shown."""
 
     value: T
 
@@ -49,7 +49,7 @@ Observed = Present[T] | Absent | Unknown
 
 
 class NodeState(Enum):
-    """Name the states of a TPU node (tpu v2 Node.State); the values are the API's numbers."""
+    """The states of a TPU node (tpu v2 Node.State); the values are the API's numbers."""
 
     STATE_UNSPECIFIED = 0
     CREATING = 1
@@ -71,7 +71,7 @@ class NodeState(Enum):
 
 
 class VmState(Enum):
-    """Name the states of a Compute Engine VM."""
+    """The states of a Compute Engine VM."""
 
     PROVISIONING = "PROVISIONING"
     STAGING = "STAGING"
@@ -89,7 +89,7 @@ class VmState(Enum):
 
 @dataclass(frozen=True)
 class Worker:
-    """Describe one machine of a slice and its addresses."""
+    """One machine of a slice and its addresses."""
 
     index: int
     internal_ip: str
@@ -99,7 +99,7 @@ class Worker:
 @dataclass(frozen=True)
 class Node:
     """
-    Describe a TPU node of ours as the API shows it; *created_at* is in seconds since the epoch.
+    A TPU node of ours as the API shows it; *created_at* is in seconds since the epoch.
 
     *timed_out* is the health TIMEOUT, which may mean that the node is still warming up. *queued* is the
     queued resource that creates or created it, None for a direct request. Without *machine* only the queued
@@ -128,7 +128,7 @@ class Node:
 @dataclass(frozen=True)
 class ForeignNode:
     """
-    Describe a TPU that tpuctl did not create, as far as an adoption needs it.
+    A TPU that tpuctl did not create, as far as an adoption needs it.
 
     *account* and *scopes* are what its machines run as, *network* is the last part of its path, *in_queue*
     the name of its queued resource, empty without one.
@@ -147,7 +147,7 @@ class ForeignNode:
 @dataclass(frozen=True)
 class Vm:
     """
-    Describe a VM as the API shows it; *machine* and *scopes* are empty, *disk_gb* is 0 if not known.
+    A VM as the API shows it; *machine* and *scopes* are empty, *disk_gb* is 0 if not known.
 
     *scopes* limit what its accounts may be used for.
     """
@@ -167,7 +167,7 @@ class Vm:
 @dataclass(frozen=True)
 class ForeignVm:
     """
-    Describe a VM that tpuctl did not create, as far as an adoption needs it.
+    A VM that tpuctl did not create, as far as an adoption needs it.
 
     *os_login* says that keys in its metadata are ignored, *protected* that it cannot be deleted, *lasting*
     are the disks that outlive it. *version* is that of its labels.
@@ -184,7 +184,7 @@ class ForeignVm:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Describe a bucket as the API shows it; *location* is lower case."""
+    """A bucket as the API shows it; *location* is lower case."""
 
     name: str
     location: str
@@ -197,7 +197,7 @@ class Bucket:
 @dataclass(frozen=True)
 class ForeignBucket:
     """
-    Describe a bucket that tpuctl did not create, as far as an adoption needs it.
+    A bucket that tpuctl did not create, as far as an adoption needs it.
 
     *own_project* says that it is in the project's list, *retention* is how many seconds objects cannot be
     deleted or replaced, *deletes* says that a lifecycle rule deletes objects, *held* that new objects are
@@ -220,7 +220,7 @@ class ForeignBucket:
 
 class Phase(Enum):
     """
-    Name what an agent is doing. UNKNOWN stands for an unreadable report; no agent writes it.
+    What an agent is doing. UNKNOWN stands for an unreadable report; no agent writes it.
 
     ENDED: the job has exited with status 0, and its last save is being verified and uploaded. UNCLAIMED: what
     it has saved is no checkpoint.
@@ -241,7 +241,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """Hold one worker's last report, `.tpuctl/heartbeat/<incarnation>/<worker>`; times are in seconds."""
+    """One worker's last report, `.tpuctl/heartbeat/<incarnation>/<worker>`; times are in seconds."""
 
     incarnation: int
     worker: int
@@ -335,7 +335,7 @@ class Operation:
 @dataclass(frozen=True)
 class OperationResult:
     """
-    Hold the answer of one poll; *retry*, *message* and *hint* are set if the operation failed.
+    The answer of one poll; *retry*, *message* and *hint* are set if the operation failed.
 
     *forgotten* says that the service no longer knows it: it has ended, and only lists show how.
     """
@@ -351,7 +351,7 @@ class OperationResult:
 
 @dataclass(frozen=True)
 class Claim:
-    """Name the incarnation that has won a race (object `.tpuctl/claim/<round>`, written once)."""
+    """The incarnation that has won a race (object `.tpuctl/claim/<round>`, written once)."""
 
     round: int
     incarnation: int
@@ -360,7 +360,7 @@ class Claim:
 @dataclass(frozen=True)
 class World:
     """
-    Hold everything that one pass has observed.
+    Everything that one pass has observed.
 
     *nodes* holds all nodes with our label over every zone ever used; an empty tuple means that all of those
     zones answered completely and had none. *claim* names the winner of a race. *held* says until when the

@@ -9,7 +9,7 @@ from orchestrator.errors import Retry
 
 @dataclass(frozen=True)
 class Pass:
-    """Hold the observation, the plan and the failures of one pass."""
+    """The observation, the plan and the failures of one pass."""
 
     world: World
     plan: Plan

@@ -7,7 +7,7 @@ from orchestrator.errors import TpuctlError
 
 
 class Kind(Enum):
-    """Name the kind of resource that a change or an operation is about."""
+    """The kind of resource that a change or an operation is about."""
 
     BUCKET = "bucket"
     VM = "vm"
@@ -25,7 +25,7 @@ class Kind(Enum):
 
 
 class Verb(Enum):
-    """Name a change; the value is the sign that people see in a plan."""
+    """A change; the value is the sign that people see in a plan."""
 
     CREATE = "+"
     DELETE = "-"
@@ -45,7 +45,7 @@ MAKING = frozenset({Verb.CREATE, Verb.START})
 
 class Outcome(Enum):
     """
-    Name how a deployment can end.
+    How a deployment can end.
 
     UNCLAIMED: the job exited with status 0, but no complete checkpoint holds what it trained.
     """
@@ -59,7 +59,7 @@ class Outcome(Enum):
 
 class LoopRule(Enum):
     """
-    Name the rule that has decided about a resource or the deployment.
+    The rule that has decided about a resource or the deployment.
 
     Decisions return it, `explain` tells it; the value is what `explain --json` prints, so it never changes.
     """
@@ -112,7 +112,7 @@ class LoopRule(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """Describe one create, start, stop, update or delete."""
+    """One create, start, stop, update or delete."""
 
     kind: Kind
     verb: Verb
@@ -135,7 +135,7 @@ class Change:
     """The TPU before it keeps working until a successor is claimed."""
 
     @property
-    def asks_for_tpu(self) -> bool:
+    def requests_tpu(self) -> bool:
         """Return whether the change requests a TPU."""
         return (self.kind, self.verb) == (Kind.NODE, Verb.CREATE)
 
@@ -183,7 +183,7 @@ class FailedChange:
 @dataclass(frozen=True)
 class Step:
     """
-    Hold one resource's changes, or what it waits for and when to look again (seconds).
+    One resource's changes, or what it waits for and when to look again (seconds).
 
     *blocked* says that another resource has to be created first. *rule* is the one that decided; END_NONE, the
     general one, for code and sidecars, which have no rules of their own.
@@ -204,7 +204,7 @@ class Step:
 @dataclass(frozen=True)
 class Plan:
     """
-    Hold the changes of one pass; *waiting* says why there are none, or what is still under way.
+    The changes of one pass; *waiting* says why there are none, or what is still under way.
 
     *wake_in* is the number of seconds until the next pass is useful, None for the usual poll.
     """

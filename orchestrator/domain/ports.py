@@ -29,7 +29,7 @@ from orchestrator.domain.remote import Remote
 @dataclass(frozen=True)
 class NewBucket:
     """
-    Describe the bucket to create: private, deleted objects kept for *soft_delete* seconds.
+    The bucket to create: private, deleted objects kept for *soft_delete* seconds.
 
     TPUs run as the account *writer*, the VM as *vm* (empty: the same); with *loop* the VM runs the loop.
     """
@@ -45,7 +45,7 @@ class NewBucket:
 
 @dataclass(frozen=True)
 class NetworkInterface:
-    """Describe a machine's network: names or paths of network and subnetwork (may be empty), and network tags."""
+    """A machine's network: names or paths of network and subnetwork (may be empty), and network tags."""
 
     network: str = "default"
     subnetwork: str = ""
@@ -54,7 +54,7 @@ class NetworkInterface:
 
 @dataclass(frozen=True)
 class NewVm:
-    """Describe the VM to create. *ttl* in seconds becomes maxRunDuration: DELETE, or STOP for spot."""
+    """The VM to create. *ttl* in seconds becomes maxRunDuration: DELETE, or STOP for spot."""
 
     name: str
     zone: str
@@ -76,7 +76,7 @@ class NewVm:
 @dataclass(frozen=True)
 class NewNode:
     """
-    Describe the TPU node to create; *reservation* is the name or path of the one to use, or empty.
+    The TPU node to create; *reservation* is the name or path of the one to use, or empty.
 
     *run_seconds* makes it a flex-start TPU that Google ends after that time; 0 for all others.
     """
@@ -210,7 +210,7 @@ class Nodes(Protocol):
 
 @dataclass(frozen=True)
 class StoredObject:
-    """Describe one object of the bucket; *updated* is the bucket's time in seconds since the epoch."""
+    """One object of the bucket; *updated* is the bucket's time in seconds since the epoch."""
 
     name: str
     size: int
@@ -299,7 +299,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class CloudAccount:
-    """Name the project, and the account that machines run as by default."""
+    """The project, and the account that machines run as by default."""
 
     project: str
     default_service_account: str

@@ -27,7 +27,7 @@ TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 @dataclass(frozen=True)
 class Refusal:
     """
-    Remember a create or start that the cloud refused; *at* is in seconds since the epoch.
+    A create or start that the cloud refused; *at* is in seconds since the epoch.
 
     *on_demand* says that a TPU was requested on demand although the file says spot, *beside* that another TPU
     of the deployment was still in the zone.
@@ -57,7 +57,7 @@ class Refusal:
 @dataclass(frozen=True)
 class Span:
     """
-    Remember from when until when a resource existed, for the bill; *until* is None while it exists.
+    From when until when a resource existed, for the bill; *until* is None while it exists.
 
     *spot* is None for what the file says, False for a TPU that the deadline requested on demand. *type* is
     empty for what the file says; a TPU from before a change of the file keeps its own.
@@ -74,7 +74,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Remember a TPU that was requested in a race and is not the newest one."""
+    """A TPU that was requested in a race and is not the newest one."""
 
     incarnation: int
     zone: str
@@ -84,7 +84,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Shape:
-    """Hold the settings that a TPU cannot change while it exists."""
+    """The settings that a TPU cannot change while it exists."""
 
     type: str
     runtime: str
@@ -100,7 +100,7 @@ class Shape:
 @dataclass(frozen=True)
 class NodeRecord:
     """
-    Remember the newest TPU that was requested.
+    The newest TPU that was requested.
 
     *incarnation* is its number (0: none yet), *accepted* says that the cloud accepted its create;
     *requested_at* is 0 if it certainly does not exist: its create has failed, or its deletion is done.
@@ -123,7 +123,7 @@ class NodeRecord:
 
 @dataclass(frozen=True)
 class VmRecord:
-    """Remember whether the cloud has ever accepted the VM's create."""
+    """Whether the cloud has ever accepted the VM's create."""
 
     accepted: bool = False
 
@@ -131,7 +131,7 @@ class VmRecord:
 @dataclass(frozen=True)
 class BucketRecord:
     """
-    Remember the bucket; *ready* says that its *grants* are made too.
+    The bucket; *ready* says that its *grants* are made too.
 
     Roles take some minutes to come into force: *granted_at* is when they were last changed.
     """
@@ -145,7 +145,7 @@ class BucketRecord:
 @dataclass(frozen=True)
 class RaceRecord:
     """
-    Remember the race of the newest TPU, and whether it is known to have won.
+    The race of the newest TPU, and whether it is known to have won.
 
     *candidates* are the other TPUs that may exist. A *round* above the newest TPU is a race of its successors;
     the newest TPU works until one of them wins.
@@ -159,7 +159,7 @@ class RaceRecord:
 @dataclass(frozen=True)
 class JobRecord:
     """
-    Remember which code and settings the job should have.
+    Which code and settings the job should have.
 
     *uploaded* names the bundle and agent in the bucket, *pushed* the bundle that was copied to the machines
     over SSH. *settings* is the digest of the settings that `up` wants, *settings_due* says that the machines
@@ -176,7 +176,7 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class SshRecord:
-    """Remember since when SSH to the machines has failed, and when the next try is."""
+    """Since when SSH to the machines has failed, and when the next try is."""
 
     failed_since: float | None = None
     next_try_at: float = 0.0
@@ -184,7 +184,7 @@ class SshRecord:
 
 @dataclass(frozen=True)
 class DeadlineRecord:
-    """Remember what was requested because of the deadline."""
+    """What was requested because of the deadline."""
 
     on_demand: tuple[int, ...] = ()
     """Incarnations that were requested on demand because of the deadline."""
@@ -195,7 +195,7 @@ class DeadlineRecord:
 
 @dataclass(frozen=True)
 class SilenceRecord:
-    """Remember which TPUs have sent no heartbeat."""
+    """Which TPUs have sent no heartbeat."""
 
     never_reported: tuple[tuple[int, float], ...] = ()
     """TPUs that were given up in a row without any heartbeat, each with its time."""
@@ -205,7 +205,7 @@ class SilenceRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """Hold everything that is remembered of a deployment; times are in seconds since the epoch."""
+    """Everything that is remembered of a deployment; times are in seconds since the epoch."""
 
     serial: int = 0
     """The larger one is newer; decides between two copies."""
@@ -353,9 +353,9 @@ def race_to_win(record: Record, incarnation: int) -> int:
     return record.race.round if incarnation >= record.race.round else 0
 
 
-def deletion_asked(record: Record, name: str, now: float) -> Record:
+def deletion_requested(record: Record, name: str, now: float) -> Record:
     """Return the record with the time of the last request to delete a node."""
-    return replace(record, first_seen={**record.first_seen, of_name(name, Sign.DELETION_ASKED): now})
+    return replace(record, first_seen={**record.first_seen, of_name(name, Sign.DELETION_REQUESTED): now})
 
 
 def forgiven(record: Record, kind: Kind) -> Record:

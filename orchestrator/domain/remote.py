@@ -11,7 +11,7 @@ from orchestrator.errors import RemoteError
 
 @dataclass(frozen=True)
 class Iap:
-    """Name an instance for Google's Identity-Aware Proxy; *relay* is a local cloud's address, else empty."""
+    """An instance for Google's Identity-Aware Proxy; *relay* is a local cloud's address, else empty."""
 
     project: str
     zone: str
@@ -22,7 +22,7 @@ class Iap:
 @dataclass(frozen=True)
 class Host:
     """
-    Describe where a machine listens for SSH, which host keys it must show, and its route.
+    Where a machine listens for SSH, which host keys it must show, and its route.
 
     With *via* it is reached through that machine, with *iap* through Identity-Aware Proxy, else directly.
     """
@@ -37,7 +37,7 @@ class Host:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Hold exit code and output of a remote command."""
+    """Exit code and output of a remote command."""
 
     exit_code: int
     stdout: str = ""
@@ -57,7 +57,7 @@ class CommandAnswer:
 
 @dataclass(frozen=True)
 class PushResult:
-    """Hold the result of a push on one machine; *sent_bytes* is 0 if it had the bundle already."""
+    """The result of a push on one machine; *sent_bytes* is 0 if it had the bundle already."""
 
     host: str
     sent_bytes: int

@@ -20,7 +20,7 @@ EVENTS: tuple[EventName, ...] = ("up", "preempted", "resumed", "stalled", "budge
 
 @dataclass(frozen=True)
 class TpuSpec:
-    """Describe the TPU slice."""
+    """The TPU slice."""
 
     __pydantic_config__ = STRICT
 
@@ -56,7 +56,7 @@ class TpuSpec:
 
 @dataclass(frozen=True)
 class VmSpec:
-    """Describe the controller VM in the TPU's region."""
+    """The controller VM in the TPU's region."""
 
     __pydantic_config__ = STRICT
 
@@ -80,7 +80,7 @@ class VmSpec:
 
 @dataclass(frozen=True)
 class BucketSpec:
-    """Describe the bucket for checkpoints, bundles, journal and logs."""
+    """The bucket for checkpoints, bundles, journal and logs."""
 
     __pydantic_config__ = STRICT
 
@@ -98,7 +98,7 @@ class BucketSpec:
 
 @dataclass(frozen=True)
 class CheckpointSpec:
-    """Describe how the job saves its progress."""
+    """How the job saves its progress."""
 
     __pydantic_config__ = STRICT
 
@@ -121,7 +121,7 @@ class CheckpointSpec:
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """Describe how much the job needs, for `tpuctl check` only. Values that are missing are not checked."""
+    """How much the job needs, for `tpuctl check` only. Values that are missing are not checked."""
 
     __pydantic_config__ = STRICT
 
@@ -141,7 +141,7 @@ class MemorySpec:
 
 @dataclass(frozen=True)
 class ProgressSpec:
-    """Describe how the job's output shows its progress: Python regular expressions, each with one group."""
+    """How the job's output shows its progress: Python regular expressions, each with one group."""
 
     __pydantic_config__ = STRICT
 
@@ -155,7 +155,7 @@ class ProgressSpec:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """Describe the training job."""
+    """The training job."""
 
     __pydantic_config__ = STRICT
 
@@ -202,7 +202,7 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class WatchSpec:
-    """Describe how the deployment is watched and when it stops."""
+    """How the deployment is watched and when it stops."""
 
     __pydantic_config__ = STRICT
 
@@ -228,7 +228,7 @@ class WatchSpec:
 
 @dataclass(frozen=True)
 class TensorboardSpec:
-    """Describe the TensorBoard that shows the deployment's logs; open it with `tpuctl tunnel tensorboard`."""
+    """The TensorBoard that shows the deployment's logs; open it with `tpuctl tunnel tensorboard`."""
 
     __pydantic_config__ = STRICT
 
@@ -242,7 +242,7 @@ class TensorboardSpec:
 
 @dataclass(frozen=True)
 class JupyterSpec:
-    """Describe the JupyterLab of the deployment; open it with `tpuctl tunnel jupyter`."""
+    """The JupyterLab of the deployment; open it with `tpuctl tunnel jupyter`."""
 
     __pydantic_config__ = STRICT
 
@@ -254,7 +254,7 @@ class JupyterSpec:
 
 @dataclass(frozen=True)
 class NotifySpec:
-    """Describe who is notified of events. `tpuctl notify test` tests it."""
+    """Who is notified of events. `tpuctl notify test` tests it."""
 
     __pydantic_config__ = STRICT
 
@@ -270,7 +270,7 @@ class NotifySpec:
 
 @dataclass(frozen=True)
 class SidecarsSpec:
-    """Describe the sidecars. A failed sidecar never affects the job."""
+    """The sidecars. A failed sidecar never affects the job."""
 
     __pydantic_config__ = STRICT
 
@@ -282,7 +282,7 @@ class SidecarsSpec:
 
 @dataclass(frozen=True)
 class UserSpec:
-    """Describe what one user of a fleet may have."""
+    """What one user of a fleet may have."""
 
     __pydantic_config__ = STRICT
 
@@ -296,7 +296,7 @@ class UserSpec:
 
 @dataclass(frozen=True)
 class PrioritySpec:
-    """Describe one priority of a fleet's jobs."""
+    """One priority of a fleet's jobs."""
 
     __pydantic_config__ = STRICT
 
@@ -308,7 +308,7 @@ class PrioritySpec:
 
 @dataclass(frozen=True)
 class FleetSpec:
-    """Describe a fleet: TPUs of one kind that work on a queue of jobs. The file then has no job of its own."""
+    """A fleet: TPUs of one kind that work on a queue of jobs. The file then has no job of its own."""
 
     __pydantic_config__ = STRICT
 
@@ -326,7 +326,7 @@ class FleetSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """Hold one deployment file, validated and with defaults filled in."""
+    """One deployment file, validated and with defaults filled in."""
 
     __pydantic_config__ = STRICT
 

@@ -22,7 +22,7 @@ _KEYS = {
 
 class DeploymentState(Enum):
     """
-    Name the state of a deployment, which every command shows by the same `phrase`.
+    The state of a deployment, which every command shows by the same `phrase`.
 
     The value is what `--json` prints. TPU_LOST and NO_TPU: no watcher runs that would request one; REPLACING:
     one does. REMAINING: the deployment is not up, and machines of it exist. DOWN: it was up, and has none.

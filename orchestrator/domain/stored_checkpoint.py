@@ -6,7 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class StoredCheckpoint:
     """
-    Describe one checkpoint in the bucket: size in bytes, *saved_at* by the bucket's clock.
+    One checkpoint in the bucket: size in bytes, *saved_at* by the bucket's clock.
 
     *incarnation* is None if the job wrote to the bucket itself. *objects* maps each object name to its
     sha256, empty if none was recorded. *format* is the format that was recognised. With *counted* the format

@@ -32,7 +32,7 @@ from orchestrator.engine.deliver import START_SECONDS, node_hosts
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import RemoteError, TpuctlError, TransientError, UsageError
-from orchestrator.planning.tpu.race import accepted, asked_for
+from orchestrator.planning.tpu.race import accepted, with_request
 from orchestrator.scripts.render import Scripts, stop_seconds
 from orchestrator.scripts.shipped import begin_script, remote_script
 
@@ -197,7 +197,7 @@ class Adoption:
             now = deployment.clock.now()
             # Recorded before it is labelled: a labelled TPU that the record does not know would be deleted.
             deployment.records.update(
-                lambda r: accepted(asked_for(r, node.zone, number, 0, now, found.type), number)
+                lambda r: accepted(with_request(r, node.zone, number, 0, now, found.type), number)
             )
             labels = {**names.labels(deployment.spec, "tpu", number), names.ADOPTED_LABEL: at_down}
             settle(deployment, deployment.cloud.nodes.mark(node.name, node.zone, labels, self.ssh_key))

@@ -73,19 +73,19 @@ class Actor:
         # The VM will never come, so a TPU would be billed for nothing.
         final = next((f for f in failures if f.error.retry in {Retry.PERMANENT, Retry.QUOTA}), None)
         if final is not None:
-            tpus = [change for change in changes if change.asks_for_tpu]
-            failures += tuple(self._not_asked(change, final) for change in tpus)
+            tpus = [change for change in changes if change.requests_tpu]
+            failures += tuple(self._not_requested(change, final) for change in tpus)
             changes = [change for change in changes if change not in tpus]
         later = self._side_by_side(changes, world)
         return failures + tuple(_as_wait(failure, world) for failure in later)
 
     def _first_vm(self, changes: list[Change]) -> list[Change]:
         """Return the create of the deployment's first VM if the same plan requests a TPU, else an empty list."""
-        if self._records.current.vm.accepted or not any(change.asks_for_tpu for change in changes):
+        if self._records.current.vm.accepted or not any(change.requests_tpu for change in changes):
             return []
         return [change for change in changes if (change.kind, change.verb) == (Kind.VM, Verb.CREATE)]
 
-    def _not_asked(self, change: Change, cause: FailedChange) -> FailedChange:
+    def _not_requested(self, change: Change, cause: FailedChange) -> FailedChange:
         """Record that a TPU was not requested because the VM was refused, as a refusal of the TPU's zone."""
         error = cause.error
         why = type(error)(
@@ -144,7 +144,7 @@ class Actor:
 
     def _held(self, change: Change) -> bool:
         """Return whether the create budget is used up after all, by another deployment since the plan was made."""
-        if not change.asks_for_tpu:
+        if not change.requests_tpu:
             return False
         return self._deployment.create_budget.take(change.zone, self._clock.now()) > 0
 
@@ -355,7 +355,7 @@ def _as_wait(failure: FailedChange, world: World) -> FailedChange:
     """Return a TPU's refusal as an ordinary wait if a TPU of this deployment holds the zone's quota."""
     change, error = failure.change, failure.error
     held = any(node.zone == change.zone for node in world.known_nodes)
-    if not change.asks_for_tpu or error.retry is not Retry.QUOTA or not held:
+    if not change.requests_tpu or error.retry is not Retry.QUOTA or not held:
         return failure
     # Google's text asks for a higher limit, but the quota is free as soon as the deletion ends.
     text = quota_wait(change.zone)

@@ -20,7 +20,7 @@ LARGEST_CODE = 4 << 30
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Hold the files of one push: the code bundle and the agent."""
+    """The files of one push: the code bundle and the agent."""
 
     bundle: Path
     agent: Path

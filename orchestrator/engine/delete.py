@@ -71,7 +71,7 @@ def closed(record: Record, now: float) -> Record:
 
 @dataclass(frozen=True)
 class Leftover:
-    """Describe one resource that still exists, or one kind of resource that could not be listed."""
+    """One resource that still exists, or one kind of resource that could not be listed."""
 
     kind: str
     name: str
@@ -86,8 +86,8 @@ class Leftover:
 
 def _known_machines(spec: Spec, record: Record) -> set[str]:
     """Return the names of what exists by the record: a first list without it may be older than the machine."""
-    asked_for: tuple[NodeRecord | Candidate, ...] = (record.node, *record.race.candidates)
-    accepted = {names.node_name(spec, one.incarnation) for one in asked_for if one.accepted}
+    requested: tuple[NodeRecord | Candidate, ...] = (record.node, *record.race.candidates)
+    accepted = {names.node_name(spec, one.incarnation) for one in requested if one.accepted}
     accepted |= {names.vm_name(spec)} if record.vm.accepted and spec.vm != "none" else set()
     # A VM that is stopped has its disk.
     spans = (*record.spans, *record.disks)

@@ -24,7 +24,7 @@ def any_plan(_: Plan) -> None:
 @dataclass(frozen=True)
 class Deployment:
     """
-    Hold the parts that a pass needs.
+    The parts that a pass needs.
 
     *bundles* is the folder of built bundles and agents. *spent* returns the estimated cost in USD up to a
     time. *approve* raises if a plan must not be carried out. *create_budget* is shared with other

@@ -60,7 +60,7 @@ def _vm(world: World) -> Vm:
 
 
 class RouteKind(Enum):
-    """Name a kind of route: to the external or internal address, through the VM, or through Google's proxy."""
+    """A kind of route: to the external or internal address, through the VM, or through Google's proxy."""
 
     OUTSIDE = "external address"
     INSIDE = "internal address"

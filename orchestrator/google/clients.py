@@ -70,7 +70,7 @@ class CloudSettings:
 
 
 class Clients:
-    """Hold the clients of one cloud; safe to share between threads."""
+    """The clients of one cloud; safe to share between threads."""
 
     def __init__(self, settings: CloudSettings) -> None:
         self.settings = settings

@@ -35,7 +35,7 @@ _CONSTRAINT = re.compile(r"\b(?:c|customC)onstraints/([A-Za-z]+\.[A-Za-z0-9]+)")
 @dataclass(frozen=True)
 class Failure:
     """
-    Hold what is known of a refusal.
+    What is known of a refusal.
 
     *name* is the google.rpc name of the status, *reasons* the API's finer words, *details* the google.rpc
     detail objects as JSON. *in_operation* distinguishes the error of an operation from that of a call.

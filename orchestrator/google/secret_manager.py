@@ -20,7 +20,7 @@ LARGEST = 64 * 1024
 
 @dataclass(frozen=True)
 class Stored:
-    """Describe a secret without its value. *created* is an RFC 3339 time."""
+    """A secret without its value. *created* is an RFC 3339 time."""
 
     name: str
     created: str

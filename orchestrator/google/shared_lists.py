@@ -14,7 +14,7 @@ NEVER = float("-inf")
 
 @dataclass
 class _Zone:
-    """Hold the nodes of one zone, by label and value, and when they were listed."""
+    """The nodes of one zone, by label and value, and when they were listed."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     asked_at: float = NEVER

@@ -19,7 +19,7 @@ _STORED = {"observations": "sights"}
 @dataclass(frozen=True)
 class Approved:
     """
-    Hold a plan as `plan --out` writes it.
+    A plan as `plan --out` writes it.
 
     *spec* is the parsed deployment file, *file_digest* the digest of its bytes. *observations* describes in words
     what was observed; *changes* are those of the plan, in order. *path* is the file it was read from.

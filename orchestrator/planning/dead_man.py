@@ -9,7 +9,7 @@ from orchestrator.domain.spec import Spec
 
 @dataclass(frozen=True)
 class Leg:
-    """Describe one safety net: the resource it ends, whether it is armed, and in *text* when, or why not."""
+    """One safety net: the resource it ends, whether it is armed, and in *text* when, or why not."""
 
     name: str
     armed: bool

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.domain.record import Record, deletion_asked
+from orchestrator.domain.record import Record, deletion_requested
 from orchestrator.planning.tpu.never_reported import with_boot_report, with_silent_tpu
-from orchestrator.planning.tpu.race import asked_for
+from orchestrator.planning.tpu.race import with_request
 
 
 def intended(record: Record, changes: Sequence[Change], *, queued: bool, now: float) -> Record:
@@ -29,9 +29,9 @@ def _with_intent(record: Record, change: Change, *, queued: bool, now: float) ->
     if change.kind is not Kind.NODE:
         return record
     if change.verb is Verb.DELETE:
-        return with_silent_tpu(deletion_asked(record, change.name, now), change, now)
+        return with_silent_tpu(deletion_requested(record, change.name, now), change, now)
     number = change.incarnation or 0
-    asked = asked_for(record, change.zone, number, change.round, now, change.type, beside=change.beside)
+    asked = with_request(record, change.zone, number, change.round, now, change.type, beside=change.beside)
     on_demand = {*asked.deadline.on_demand, number} if change.on_demand else asked.deadline.on_demand
     flex = {*asked.deadline.flex_start, number} if change.flex_start else asked.deadline.flex_start
     asked = replace(

@@ -21,7 +21,7 @@ MOST_IN_A_RACE = 8
 
 @dataclass(frozen=True)
 class BrokenPromise:
-    """Hold a promise that a plan would break, and the change that breaks it, both in words."""
+    """A promise that a plan would break, and the change that breaks it, both in words."""
 
     promise: str
     change: str
@@ -80,7 +80,7 @@ def _second(
         if _competes(change, node, record) or _works_on(spec, change, node, world, record):
             continue
         # A TPU that certainly ends does not count as a second one.
-        going = node.state in GOING or of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
+        going = node.state in GOING or of_name(node.name, Sign.DELETION_REQUESTED) in record.first_seen
         if not going and node.name not in gone | asked:
             yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"
     twins = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]

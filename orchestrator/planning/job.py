@@ -56,7 +56,7 @@ _FIRST_SETTINGS = {
 
 
 class Due(Enum):
-    """Name what the machines have to be given."""
+    """What the machines have to be given."""
 
     SETTINGS = "settings"
     CODE = "code"
@@ -71,7 +71,7 @@ class Due(Enum):
 
 @dataclass(frozen=True)
 class SilentWorker:
-    """Name a worker that should report and does not: for how many *seconds*, None if it has never reported."""
+    """A worker that should report and does not: for how many *seconds*, None if it has never reported."""
 
     worker: int
     seconds: float | None
@@ -86,7 +86,7 @@ class SilentWorker:
 
 @dataclass(frozen=True)
 class Unreachable:
-    """Name a silent worker whose machine does not answer over SSH either."""
+    """A silent worker whose machine does not answer over SSH either."""
 
     worker: SilentWorker
 

@@ -24,7 +24,7 @@ BUDGET_WARNING = 0.8
 
 @dataclass(frozen=True)
 class Notification:
-    """Hold one notification; *id* is the same in every pass, *at* is in seconds since the epoch."""
+    """One notification; *id* is the same in every pass, *at* is in seconds since the epoch."""
 
     id: str
     event: str

@@ -17,7 +17,7 @@ ASSUMED = "assumed"
 @dataclass(frozen=True)
 class SaveInterval:
     """
-    Hold the *seconds* between two saves that the job is told; None if the job decides.
+    The *seconds* between two saves that the job is told; None if the job decides.
 
     *cost* is how many seconds a save stops the training, *cost_from* the source of that number (measured,
     reported, declared, assumed), *life* the seconds between two losses of work, *apart* the actual seconds

@@ -25,7 +25,7 @@ REQUIREMENTS = {
 
 @dataclass(frozen=True)
 class Sidecar:
-    """Hold one sidecar: *role* is the kind of machine that it runs on, *logdir* a gs:// address or empty."""
+    """One sidecar: *role* is the kind of machine that it runs on, *logdir* a gs:// address or empty."""
 
     name: str
     role: str

@@ -34,7 +34,7 @@ VM_LAST_WAKE = 5.0
 
 
 class Unfinished(Enum):
-    """Name what an end still waits for."""
+    """What an end still waits for."""
 
     UNKNOWN = "unknown"
     TPU = "tpu"
@@ -147,9 +147,9 @@ def _unfinished(world: World, record: Record) -> tuple[Unfinished, ...]:
 
 def _surely_gone(world: World, record: Record) -> bool:
     """Return whether an empty list is proven: by a finished deletion, or by two lists CONFIRMED_AFTER apart."""
-    asked_for = record.node.incarnation > 0 and record.node.requested_at > 0
+    requested = record.node.incarnation > 0 and record.node.requested_at > 0
     numbers = [
-        *([record.node.incarnation] if asked_for else []),
+        *([record.node.incarnation] if requested else []),
         *(r.incarnation for r in record.race.candidates),
     ]
     return all(surely_absent(record, world, number) for number in numbers)

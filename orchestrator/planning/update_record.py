@@ -227,7 +227,7 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
         gone = of_node(record.node.incarnation, Sign.WORKERS_STOPPED)
         (observed if node is not None and workers_stopped(world, node) else unobserved).add(gone)
         observed |= {of_name(n.name, Sign.UNRECORDED) for n in unrecorded_nodes(world, record)}
-        asked = {of_name(n.name, Sign.DELETION_ASKED): n.state for n in world.nodes.value}
+        asked = {of_name(n.name, Sign.DELETION_REQUESTED): n.state for n in world.nodes.value}
         observed |= {key for key, state in asked.items() if state is NodeState.DELETING}
         unobserved |= asked.keys()
     else:

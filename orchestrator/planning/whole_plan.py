@@ -24,7 +24,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import push_mark
 from orchestrator.planning.sidecars import with_settings
-from orchestrator.planning.tpu.race import accepted, asked_for
+from orchestrator.planning.tpu.race import accepted, with_request
 from orchestrator.planning.update_record import update_record
 
 PASSES = 10
@@ -85,7 +85,7 @@ def _succeed(
     if change.kind is Kind.NODE:
         workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
         number = change.incarnation or 0
-        record = asked_for(
+        record = with_request(
             record, change.zone, number, change.round, world.observed_at, change.type, beside=change.beside
         )
         record = accepted(record, number)

@@ -18,7 +18,7 @@ DISK_TYPE = "pd-standard"
 
 
 class Meter(Enum):
-    """Name the condition under which a price applies."""
+    """The condition under which a price applies."""
 
     NODE = "node"
     VM = "vm"
@@ -28,7 +28,7 @@ class Meter(Enum):
 @dataclass(frozen=True)
 class PriceLine:
     """
-    Hold one priced item in USD per hour; *billed_usd* is the price for the requested capacity.
+    One priced item in USD per hour; *billed_usd* is the price for the requested capacity.
 
     A disk or an address is *minor*: one price, for spot and on demand alike, of cents a day. *most_usd* is
     the highest price in any source for the requested capacity.
@@ -57,7 +57,7 @@ class PriceLine:
 @dataclass(frozen=True)
 class Hourly:
     """
-    Hold the price per hour in one zone; *dates* says when the sources of the price tables were read.
+    The price per hour in one zone; *dates* says when the sources of the price tables were read.
 
     *storage_usd_gib_month* is separate, because it depends on what the job saves.
     """
@@ -102,7 +102,7 @@ class Hourly:
 @dataclass(frozen=True)
 class Estimate:
     """
-    Hold the cost of a stretch of time; *usd* is None if a part that ran has no known price.
+    The cost of a stretch of time; *usd* is None if a part that ran has no known price.
 
     *known_usd* is the sum of the known parts, *unknown* names the others. *most_usd* is that sum at the
     highest prices of any source.

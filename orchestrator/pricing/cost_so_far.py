@@ -38,7 +38,7 @@ def hourly_of(spec: Spec, plan: Plan, catalog: Catalog, there: Span | None = Non
 
     Without either it is that of the first zone.
     """
-    made = [c for c in plan.changes if c.asks_for_tpu and c.zone]
+    made = [c for c in plan.changes if c.requests_tpu and c.zone]
     if made:
         wanted = replace(spec, tpu=replace(spec.tpu, type=made[0].type or spec.tpu.type))
         return hourly(wanted, catalog, made[0].zone)

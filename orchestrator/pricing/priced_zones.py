@@ -11,7 +11,7 @@ from orchestrator.domain.names import region_of
 @dataclass(frozen=True)
 class PricedZones:
     """
-    Hold the zones of one region that offer types of one generation at the same price.
+    The zones of one region that offer types of one generation at the same price.
 
     Prices are in USD per chip and hour, those of the smallest of the *types*; *spot_most* is the highest of any
     source. Zones in *unlisted* are not in Google's public list, so some projects cannot use them.

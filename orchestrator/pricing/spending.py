@@ -23,7 +23,7 @@ from orchestrator.pricing.cost_so_far import metered, priced_as, spent
 
 
 class Use(Enum):
-    """Name what time on machines was used for; the value is the word for people."""
+    """What time on machines was used for; the value is the word for people."""
 
     TRAINING = "training"
     LOST = "lost"
@@ -43,7 +43,7 @@ BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
 
 @dataclass(frozen=True)
 class Stretch:
-    """Hold a stretch of time, in seconds since the epoch, and its use."""
+    """A stretch of time, in seconds since the epoch, and its use."""
 
     since: float
     until: float
@@ -53,7 +53,7 @@ class Stretch:
 @dataclass(frozen=True)
 class StoredAmount:
     """
-    Hold GiB in the bucket and since when, in seconds since the epoch.
+    GiB in the bucket and since when, in seconds since the epoch.
 
     *cache* says that a machine has saved them for later ones.
     """
@@ -65,7 +65,7 @@ class StoredAmount:
 
 @dataclass(frozen=True)
 class Item:
-    """Hold one priced item in one zone: number of machines, seconds, and cost."""
+    """One priced item in one zone: number of machines, seconds, and cost."""
 
     what: str
     zone: str
@@ -78,7 +78,7 @@ class Item:
 @dataclass(frozen=True)
 class Spending:
     """
-    Hold the spending so far.
+    The spending so far.
 
     *unknown* names items without a known price, which the sums leave out. *most_usd* is the machines' sum at
     the highest prices, at which a budget stops. *rate_usd* is per hour of what exists now. *to_ttl_usd* is

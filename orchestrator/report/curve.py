@@ -22,7 +22,7 @@ Losses = dict[int, list[tuple[int, float]]]
 
 @dataclass
 class PrintedLines:
-    """Hold what the lines of a log have shown so far, by incarnation, and the parser for the next ones."""
+    """What the lines of a log have shown so far, by incarnation, and the parser for the next ones."""
 
     points: dict[int, dict[int, float | None]] = field(default_factory=dict)
     outputs: dict[int, Output] = field(default_factory=dict)

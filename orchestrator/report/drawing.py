@@ -32,7 +32,7 @@ _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 @dataclass(frozen=True)
 class Tick:
-    """Hold one mark of an axis: *at* in percent, *anchor* as SVG wants it."""
+    """One mark of an axis: *at* in percent, *anchor* as SVG wants it."""
 
     at: float
     text: str
@@ -41,7 +41,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """Hold the two ends of an axis, which always differ, and the round numbers on it."""
+    """The two ends of an axis, which always differ, and the round numbers on it."""
 
     low: float
     high: float

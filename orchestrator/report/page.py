@@ -36,7 +36,7 @@ BAD = frozenset({"failed", "unclaimed", "spent", "refused"})
 @dataclass(frozen=True)
 class PageFacts:
     """
-    Hold the content of the page; *now* is the end of the account.
+    The content of the page; *now* is the end of the account.
 
     *points* are the watcher's (time, step, loss, incarnation), *checkpoints* (step, time) of those in the
     bucket.
@@ -58,7 +58,7 @@ class PageFacts:
 @dataclass(frozen=True)
 class LiveFacts:
     """
-    Hold what only the dashboard shows: the end of the job's *log*, and this computer's *deployments*.
+    What only the dashboard shows: the end of the job's *log*, and this computer's *deployments*.
 
     Those are the rows of `tpuctl status --all -w`; *shown* is the name of the page's own deployment.
     """

@@ -23,7 +23,7 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class ResultsTable:
-    """Hold rows by column, the task number first; *parameters* and *collected* are names of columns."""
+    """Rows by column, the task number first; *parameters* and *collected* are names of columns."""
 
     job: str
     columns: tuple[str, ...]

@@ -31,7 +31,7 @@ LEGEND = (
 @dataclass(frozen=True)
 class Recovery:
     """
-    Hold one recovery, in seconds by part.
+    One recovery, in seconds by part.
 
     detect: from the last sign of life until the preemption is observed; decide: until the create call;
     create: until the first line of the new machine's startup script (the cloud's part); fetch: agent and
@@ -54,7 +54,7 @@ class Recovery:
 @dataclass(frozen=True)
 class Summary:
     """
-    Hold the figures of one deployment; *goodput* is the share of wall-clock time spent on steps that counted.
+    The figures of one deployment; *goodput* is the share of wall-clock time spent on steps that counted.
 
     *redone_at_least* says that a machine was lost without a last report, so more steps may have been
     repeated: up to *redone_at_most* in all, an estimate. None means unknown: for a job whose steps are known

@@ -22,7 +22,7 @@ class MarkKind(Enum):
 
 @dataclass(frozen=True)
 class TimelineMark:
-    """Hold a moment on a machine's lane."""
+    """A moment on a machine's lane."""
 
     at: float
     kind: MarkKind
@@ -31,7 +31,7 @@ class TimelineMark:
 @dataclass(frozen=True)
 class Lane:
     """
-    Hold the lane of one machine; a VM has no *number*, and its bars only show that it runs.
+    The lane of one machine; a VM has no *number*, and its bars only show that it runs.
 
     *steps* says in words which steps it trained, *lives* that it exists.
     """
@@ -47,7 +47,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Hold all lanes and the time that they cover."""
+    """All lanes and the time that they cover."""
 
     since: float
     until: float

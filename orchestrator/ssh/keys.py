@@ -17,7 +17,7 @@ KEY_FILE = "id_ed25519"
 
 @dataclass(frozen=True)
 class DeploymentKey:
-    """Hold the path of the private key and the public key (`ssh-ed25519 AAAA...`, without comment)."""
+    """The path of the private key and the public key (`ssh-ed25519 AAAA...`, without comment)."""
 
     path: Path
     public: str

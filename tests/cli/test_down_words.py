@@ -70,8 +70,8 @@ def test_the_data_goes_for_the_name(user, monkeypatch):
     """Who types the name of the deployment means it, and knows by then what else needs the data."""
     said = typed(monkeypatch, user, "demo", "--delete-data")
     assert said.code == 0
-    told = said.err + said.out
-    assert told.index("`tpuctl report` needs these data") < told.index("Type 'demo' to confirm")
+    shown = said.err + said.out
+    assert shown.index("`tpuctl report` needs these data") < shown.index("Type 'demo' to confirm")
     assert (user.cloud.in_use(), user.cloud.buckets()) == ([], [])
 
 

@@ -83,7 +83,7 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
     assert earlier.deadline == DeadlineRecord(progress=reached)
     assert earlier.silence == SilenceRecord(reports_at_boot=(3, 4))
     assert earlier.first_seen == {
-        of_name("lm-tpu-g1", Sign.DELETION_ASKED): REQUESTED,
+        of_name("lm-tpu-g1", Sign.DELETION_REQUESTED): REQUESTED,
         of_node(1, Sign.MADE): 1795477712.469566,
         of_node(1, NodeState.PREEMPTED): LOST,
         VM_HAS_RUN: VM_OBSERVED,

@@ -19,7 +19,7 @@ from orchestrator.domain.tpu_shape import reshaped, unwanted
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken
-from orchestrator.planning.tpu.race import asked_for, current_candidates, undecided, width
+from orchestrator.planning.tpu.race import current_candidates, undecided, width, with_request
 from orchestrator.planning.update_record import update_record
 from orchestrator.planning.whole_plan import plan_from_nothing
 from tests.kit.records import changed
@@ -86,11 +86,11 @@ def test_the_record_finds_every_candidate_in_whatever_order_they_were_asked_for(
     for order in ((1, 2, 3), (3, 1, 2)):
         made = record(incarnation=0, zone="", accepted=False)
         for number in order:
-            made = asked_for(made, ZONES[number - 1], number, 1, NOW)
+            made = with_request(made, ZONES[number - 1], number, 1, NOW)
         assert made.node.incarnation == order[0]
         assert {made.node.incarnation, *(c.incarnation for c in current_candidates(made))} == {1, 2, 3}
         assert newest_incarnation(made) == 3
-    assert current_candidates(asked_for(made, ZONES[0], 4, 4, NOW)) == ()
+    assert current_candidates(with_request(made, ZONES[0], 4, 4, NOW)) == ()
 
 
 def test_nothing_is_deleted_nor_pushed_before_the_winner_is_known():

@@ -16,7 +16,7 @@ from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.tpu.race import asked_for
+from orchestrator.planning.tpu.race import with_request
 from orchestrator.planning.tpu.tpu_types import next_type
 from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.cost_so_far import spent
@@ -70,7 +70,7 @@ def test_refusals_lead_to_the_second_type_and_the_plan_says_so():
     assert creates(plan) == [(ZONE, SECOND)]
     change = next(c for c in plan.changes if c.type)
     assert change.as_dict()["type"] == SECOND
-    asked = asked_for(made, change.zone, change.incarnation, change.round, NOW, change.type)
+    asked = with_request(made, change.zone, change.incarnation, change.round, NOW, change.type)
     assert asked.node.type == SECOND
     again = decide(BOTH, now, replace(asked, refusals=()))
     assert creates(again) == [(ZONE, SECOND)]

@@ -79,7 +79,7 @@ def _usual_price(price):
 
 def _asked_is_gone(node, world, record):
     del world
-    return of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
+    return of_name(node.name, Sign.DELETION_REQUESTED) in record.first_seen
 
 
 def _asked_once(self, item, ask=Deletion._delete):

@@ -22,7 +22,7 @@ NOT_ASKED = Unknown("nobody asked")
 
 @dataclass(frozen=True)
 class KnownDeployment:
-    """Describe a deployment that this computer remembers; *overdue* says that it is billed beyond its ttl."""
+    """A deployment that this computer remembers; *overdue* says that it is billed beyond its ttl."""
 
     name: str
     readable: bool = True
@@ -32,7 +32,7 @@ class KnownDeployment:
 @dataclass(frozen=True)
 class Computer:
     """
-    Describe this computer.
+    This computer.
 
     *libraries* and *programs* map names to versions, None if not installed. *diverting* names variables that
     redirect Google's clients, *colours* those that control colour. *state* is the folder of the deployments,
@@ -59,7 +59,7 @@ class Computer:
 @dataclass(frozen=True)
 class File:
     """
-    Describe the deployment file.
+    The deployment file.
 
     Without a file *path* is empty; *problem* says what is wrong with a refused one. *source_bytes* is the
     size of a push, *taken* maps sidecars to ports that another program uses. *catalog* describes the types in
@@ -80,7 +80,7 @@ class File:
 @dataclass(frozen=True)
 class Local:
     """
-    Describe the local cloud of this computer.
+    The local cloud of this computer.
 
     *chosen* says that the deployment uses it. *missing* names Python packages and *programs* programs that
     are not installed, *namespace* says why machines in namespaces cannot run, empty if they can. *daemon* is
@@ -99,7 +99,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Login:
-    """Describe application default credentials: their *kind*, path, and owner, if known."""
+    """Application default credentials: their *kind*, path, and owner, if known."""
 
     kind: str
     path: str
@@ -109,7 +109,7 @@ class Login:
 @dataclass(frozen=True)
 class Google:
     """
-    Describe what Google showed, or the local cloud in its place.
+    What Google showed, or the local cloud in its place.
 
     *offers* maps a zone to whether it lists the type, *runtimes* to whether it lists the runtime. *ahead* is
     by how many seconds this computer's clock is ahead of the service's. *lacking* names permissions on the
@@ -150,7 +150,7 @@ class Google:
 
 @dataclass(frozen=True)
 class Facts:
-    """Hold everything that the checks examine."""
+    """Everything that the checks examine."""
 
     computer: Computer = field(default_factory=Computer)
     file: File = field(default_factory=File)
@@ -168,7 +168,7 @@ class Health(Enum):
 
 
 class Group(Enum):
-    """Name the subject of a check; the value is its heading."""
+    """The subject of a check; the value is its heading."""
 
     COMPUTER = "This computer"
     FILE = "Deployment file"
@@ -178,7 +178,7 @@ class Group(Enum):
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    """Hold the grade, what was found, and what to do if it is not fine."""
+    """The grade, what was found, and what to do if it is not fine."""
 
     health: Health
     text: str
@@ -207,7 +207,7 @@ def unknown(text: str, fix: str) -> ProbeAnswer:
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """Hold the answer of one check, with its id and group."""
+    """The answer of one check, with its id and group."""
 
     check: str
     group: Group

@@ -13,7 +13,7 @@ from orchestrator.domain.status import DeploymentState
 
 @dataclass(frozen=True)
 class Watching:
-    """Describe the lease's holder, and the seconds since the last renewal."""
+    """The lease's holder, and the seconds since the last renewal."""
 
     who: str
     command: str
@@ -28,7 +28,7 @@ class Watching:
 
 @dataclass(frozen=True)
 class Entry:
-    """Hold one change of the intent journal; *outcome* is empty while no result is known."""
+    """One change of the intent journal; *outcome* is empty while no result is known."""
 
     at: float
     kind: str
@@ -41,7 +41,7 @@ class Entry:
 @dataclass(frozen=True)
 class DeploymentFacts:
     """
-    Hold everything that an explanation uses: what `status` reads, and this computer's journal.
+    Everything that an explanation uses: what `status` reads, and this computer's journal.
 
     *usd* is the cost so far, *most_usd* that by the highest prices, by which a budget ends. *deleted* says in
     words that its data was deleted on purpose, "" if it was not.
@@ -61,7 +61,7 @@ class DeploymentFacts:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Hold one observation: where it comes from (*source*), when (None: no time is recorded), and what."""
+    """One observation: where it comes from (*source*), when (None: no time is recorded), and what."""
 
     source: str
     at: float | None
@@ -90,7 +90,7 @@ class ExplainedPart:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hold the state of the deployment, its parts, and in *headline* the most important sentence."""
+    """The state of the deployment, its parts, and in *headline* the most important sentence."""
 
     name: str
     state: DeploymentState

@@ -68,7 +68,7 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
         you = "tpuctl down --delete-data, then tpuctl up, to start over"
         return ExplainedPart("bucket", "gone", step.waiting, step.rule, gone, you=you)
-    return _asked_for("bucket", "absent", step, facts, Kind.BUCKET, asked)
+    return _explained_request("bucket", "absent", step, facts, Kind.BUCKET, asked)
 
 
 def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
@@ -81,13 +81,13 @@ def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
     step = decide_vm(facts.spec, facts.world, facts.record)
     evidence = (_observation_of(names.vm_name(facts.spec), observed, now), *journal_of(facts, "vm"))
     if isinstance(observed, Absent):
-        return _asked_for("VM", "absent", step, facts, Kind.VM, evidence)
+        return _explained_request("VM", "absent", step, facts, Kind.VM, evidence)
     state = observed.value.state
     if state is VmState.RUNNING:
         return ExplainedPart(
             "VM", state.value, "it runs", step.rule, evidence[:1], you=_differing(facts), calm=True
         )
-    return _asked_for("VM", state.value, step, facts, Kind.VM, evidence)
+    return _explained_request("VM", state.value, step, facts, Kind.VM, evidence)
 
 
 def _differing(facts: DeploymentFacts) -> str:
@@ -112,7 +112,7 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
         return ExplainedPart(
             "TPU", state, f"its workers report, so {shown} alone changes nothing", step.rule, evidence
         )
-    return _asked_for("TPU", state, step, facts, Kind.NODE, evidence, judgement.why)
+    return _explained_request("TPU", state, step, facts, Kind.NODE, evidence, judgement.why)
 
 
 def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence, ...]:
@@ -154,7 +154,7 @@ def _observation_of(name: str, observed: Observed[Bucket] | Observed[Vm], now: f
     return Evidence("cloud", now, f"{name} is {held.state.value if isinstance(held, Vm) else 'there'}")
 
 
-def _asked_for(
+def _explained_request(
     what: str, state: str, step: Step, facts: DeploymentFacts, kind: Kind,
     evidence: tuple[Evidence, ...], why: str = "",
 ) -> ExplainedPart:  # fmt: skip

@@ -16,7 +16,7 @@ _COMPARED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 @dataclass(frozen=True)
 class Call:
     """
-    Describe one call; *name* is dotted with import aliases resolved (`tensorflow.unique`), *method* its last part.
+    One call; *name* is dotted with import aliases resolved (`tensorflow.unique`), *method* its last part.
 
     Values are literals, or UNKNOWN; of a composed text the literal beginning is known. *spread* says that
     more arguments come from `*` or `**`; *scope* numbers the enclosing function; *every_step* says that a
@@ -54,7 +54,7 @@ class Call:
 @dataclass(frozen=True)
 class Import:
     """
-    Describe one import: the full *name*, with *level* dots for `from . import x`.
+    One import: the full *name*, with *level* dots for `from . import x`.
 
     *sure* says that it always runs: neither in a function nor below an `if` or a `try`.
     """
@@ -68,7 +68,7 @@ class Import:
 @dataclass(frozen=True)
 class Code:
     """
-    Describe one Python file.
+    One Python file.
 
     *modules* are top-level names of imports, *names* full names with their first line, *masks* the lines that
     select elements by a comparison, such as `x[labels >= 0]`. *texts* are its short strings.

@@ -96,7 +96,7 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     """
     fix = "keep it in Secret Manager (tpuctl secret set, job.secrets)"
     for one in facts.keys:
-        if one.asked_for:
+        if one.allowed:
             message = f"is sent to every machine of the job and holds {one.kind}: a rule of yours asks for it"
             yield Hit(one.path, message, fix, Level.WARN)
         else:

@@ -15,7 +15,7 @@ from orchestrator.domain.spec import Spec
 
 @dataclass(frozen=True)
 class Line:
-    """Hold one line of a script or a settings file; lines continued by a backslash are joined."""
+    """One line of a script or a settings file; lines continued by a backslash are joined."""
 
     file: str
     number: int
@@ -30,7 +30,7 @@ class Line:
 @dataclass(frozen=True)
 class Requirement:
     """
-    Hold what one place asks for: the *name* in lower case with `_` as `-`, and the *pin* after `==`.
+    What one place asks for: the *name* in lower case with `_` as `-`, and the *pin* after `==`.
 
     The place is a *file* and its *line*, or the setting `job.setup`, whose lines are not counted.
 
@@ -52,7 +52,7 @@ class Requirement:
 @dataclass(frozen=True)
 class AtHome:
     """
-    Describe a file, or a *folder* (its path ends in "/"), that is not sent.
+    A file, or a *folder* (its path ends in "/"), that is not sent.
 
     *is_key* says that its name is that of a key; otherwise *rule* is the place of the user's rule, for people.
     """
@@ -65,17 +65,17 @@ class AtHome:
 
 @dataclass(frozen=True)
 class KeyFile:
-    """Describe a file that is sent although it is a key by name or content; *asked_for* if a `!` rule allows it."""
+    """A file that is sent although it is a key by name or content; *allowed* if a `!` rule allows it."""
 
     path: str
     kind: str
-    asked_for: bool
+    allowed: bool
 
 
 @dataclass(frozen=True)
 class SourceFacts:
     """
-    Hold one examination of the source folder.
+    One examination of the source folder.
 
     *text_bytes* is the size of training text in it, *variables* the TPUCTL_ names anywhere in its programs,
     *projects* the words of files like pyproject.toml, which name packages, *unread* the programs that were
@@ -158,7 +158,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Hit:
-    """Hold one result of a rule's function; *level* defaults to the rule's first one."""
+    """One result of a rule's function; *level* defaults to the rule's first one."""
 
     where: str
     message: str

@@ -84,7 +84,7 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
 @dataclass(frozen=True)
 class Missing:
     """
-    Hold *where* each package is imported that nothing installs, and the *command* that would install them.
+    *where* each package is imported that nothing installs, and the *command* that would install them.
 
     *strange* are the modules, with their place, of which no table has the package. *installs* says that the
     job's shell lines install anything, *unsure* that one of these packages is unknown here and may bring the

@@ -25,7 +25,7 @@ _ROOTS: Final = ("", "src", "lib")
 
 @dataclass(frozen=True)
 class Program:
-    """Hold the files that run; *whole* says that every file in the command was found and read."""
+    """The files that run; *whole* says that every file in the command was found and read."""
 
     code: tuple[Code, ...]
     whole: bool

@@ -30,7 +30,7 @@ _TRAINERS: Final = (
 
 @dataclass(frozen=True)
 class MachineCapacity:
-    """Hold disk and memory of the machine that runs the job; 0 if not known."""
+    """Disk and memory of the machine that runs the job; 0 if not known."""
 
     name: str
     disk_gb: float

@@ -20,7 +20,7 @@ PARTS = {
 
 class Fault(Enum):
     """
-    Name what a job did instead of resuming from its newest checkpoint.
+    What a job did instead of resuming from its newest checkpoint.
 
     BACK is IGNORED or ANEW if it is unknown which: it returned to steps below the restored one.
     """
@@ -36,7 +36,7 @@ class Fault(Enum):
 @dataclass(frozen=True)
 class Comeback:
     """
-    Describe how the job resumed after one failure; None means unknown.
+    How the job resumed after one failure; None means unknown.
 
     *ignored* says that it did not read its checkpoint, *redone* counts repeated steps, *seconds* is the time
     to the next step, divided into *parts*. *warm_saved* are the seconds by which setup and first step were

@@ -15,7 +15,7 @@ UNTOLD = frozenset({"", "commits"})
 
 
 class Kill(Enum):
-    """Name how a rehearsal takes machines away."""
+    """How a rehearsal takes machines away."""
 
     NOTICE = "notice"
     KILL = "kill"
@@ -28,7 +28,7 @@ class Kill(Enum):
 @dataclass(frozen=True)
 class Injection:
     """
-    Describe one injected failure, and what the job had reported before it.
+    One injected failure, and what the job had reported before it.
 
     *step* is the last reported step, *committed* the newest committed checkpoint; *at* is in seconds since
     the epoch.
@@ -43,7 +43,7 @@ class Injection:
 
 @dataclass(frozen=True)
 class Save:
-    """Name a complete checkpoint and the incarnation that made it."""
+    """A complete checkpoint and the incarnation that made it."""
 
     step: int
     incarnation: int
@@ -51,7 +51,7 @@ class Save:
 
 @dataclass(frozen=True)
 class SavePace:
-    """Hold the pace of an undisturbed run: its last step, number of checkpoints, and the job's run time."""
+    """The pace of an undisturbed run: its last step, number of checkpoints, and the job's run time."""
 
     last_step: int | None
     saves: int
@@ -61,7 +61,7 @@ class SavePace:
 @dataclass(frozen=True)
 class RehearsedLife:
     """
-    Hold what one run has shown; *beats* are the last reports of all incarnations.
+    What one run has shown; *beats* are the last reports of all incarnations.
 
     *saves* are complete in the bucket, *written* also those observed only on a machine's disk, both in the
     order of observation. *steps* are all reported steps, *losses* (step, loss) by incarnation. *prints* are
@@ -131,7 +131,7 @@ class RehearsedLife:
 
 
 class LifeSign(Enum):
-    """Name what a moment is recognised by: a step, a checkpoint, elapsed time, or a line of the log."""
+    """What a moment is recognised by: a step, a checkpoint, elapsed time, or a line of the log."""
 
     STEP = "step"
     CHECKPOINT = "checkpoint"
@@ -142,7 +142,7 @@ class LifeSign(Enum):
 @dataclass(frozen=True)
 class Moment:
     """
-    Describe one moment; *number* is the step, the count of checkpoints, or seconds; *pattern* belongs to LOG.
+    One moment; *number* is the step, the count of checkpoints, or seconds; *pattern* belongs to LOG.
 
     A step counts over the whole job; all else counts on the machine that is taken away. *saved* requires a
     complete checkpoint of the job.
@@ -184,7 +184,7 @@ class Moment:
 @dataclass(frozen=True)
 class Shown:
     """
-    Hold what the machine to be taken away has shown so far.
+    What the machine to be taken away has shown so far.
 
     *step* is the newest reported or committed one, *saves* counts the checkpoints that this machine
     completed, *saved* is the step of the job's newest checkpoint (0 means nothing to lose); *seconds* have

@@ -19,7 +19,7 @@ STAMPED = frozenset({"metadata.json"})
 
 @dataclass(frozen=True)
 class FilePrint:
-    """Hold the fingerprint of one file: its sha256, and for a zip archive (npz, pt, keras) each member's CRC-32."""
+    """The fingerprint of one file: its sha256, and for a zip archive (npz, pt, keras) each member's CRC-32."""
 
     sha256: str
     members: Mapping[str, int] | None = None
@@ -29,7 +29,7 @@ Prints = Mapping[str, FilePrint]
 
 
 class Likeness(Enum):
-    """Name the result of comparing two checkpoints."""
+    """The result of comparing two checkpoints."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -38,7 +38,7 @@ class Likeness(Enum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold the result: the number of *files* of *step*, and those that *differ*."""
+    """The result: the number of *files* of *step*, and those that *differ*."""
 
     likeness: Likeness
     step: int

@@ -14,7 +14,7 @@ SAME_LOSS = 1e-6
 
 
 class Cause(Enum):
-    """Name why a rehearsal did not end as it should."""
+    """Why a rehearsal did not end as it should."""
 
     SILENT = "nothing-seen"
     TOO_SHORT = "too-short"
@@ -31,7 +31,7 @@ class Cause(Enum):
 
 
 class Word(Enum):
-    """Name the verdict that people read first."""
+    """The verdict that people read first."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
     FAIL = "FAIL"
@@ -39,7 +39,7 @@ class Word(Enum):
 
 
 class RehearsedRun(Enum):
-    """Name the two runs of a rehearsal."""
+    """The two runs of a rehearsal."""
 
     UNBROKEN = "unbroken"
     BROKEN = "broken"
@@ -47,7 +47,7 @@ class RehearsedRun(Enum):
 
 @dataclass(frozen=True)
 class Crash:
-    """Describe how a run failed: the exit status of the job, None if there is none, and its last lines."""
+    """How a run failed: the exit status of the job, None if there is none, and its last lines."""
 
     run: RehearsedRun
     outcome: Outcome | None
@@ -71,7 +71,7 @@ class Parting:
 @dataclass(frozen=True)
 class RehearsalVerdict:
     """
-    Hold the result of a rehearsal; *same_loss* is None without an undisturbed run to compare with.
+    The result of a rehearsal; *same_loss* is None without an undisturbed run to compare with.
 
     *missed* counts the failures that came too late, after the job's end; *silent* says that neither a step
     nor a checkpoint was observed.

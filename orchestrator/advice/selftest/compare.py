@@ -14,7 +14,7 @@ SECONDS = 10.0
 
 
 class Topic(Enum):
-    """Name what a difference is about. Different times do not make two clouds different."""
+    """What a difference is about. Different times do not make two clouds different."""
 
     FIELDS = "fields and types"
     STATUS = "status"
@@ -25,7 +25,7 @@ class Topic(Enum):
 
 @dataclass(frozen=True)
 class Difference:
-    """Hold one difference: both sides, in the words of the recordings."""
+    """One difference: both sides, in the words of the recordings."""
 
     topic: Topic
     where: str

@@ -33,7 +33,7 @@ class RecordedCall:
 
 @dataclass
 class Recording:
-    """Hold a whole run: *head* says what ran where, *steps* how each step ended, *machines* the machines' facts."""
+    """A whole run: *head* says what ran where, *steps* how each step ended, *machines* the machines' facts."""
 
     head: dict[str, Any]
     entries: dict[tuple[str, str, int], RecordedCall] = field(default_factory=dict)

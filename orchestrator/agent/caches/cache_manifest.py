@@ -30,7 +30,7 @@ _NAME = re.compile(rf"{CACHES}([a-z]+(?:-[0-9a-f]{{16}})?)/([0-9a-f]{{32}})\.jso
 
 @dataclass(frozen=True)
 class Piece:
-    """Describe one archive: its sha256 in hex, size in bytes, content and compression."""
+    """One archive: its sha256 in hex, size in bytes, content and compression."""
 
     sha256: str
     size: int
@@ -47,7 +47,7 @@ class Piece:
 @dataclass(frozen=True)
 class CacheManifest:
     """
-    Describe one cache as it was on the machine that saved it.
+    One cache as it was on the machine that saved it.
 
     *places* maps the first part of a member's name to a folder; *facts* are what another machine must have in
     common. *removed* are files of the image that no longer exist. *naming* are text files that contain a path

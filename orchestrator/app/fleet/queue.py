@@ -23,7 +23,7 @@ NO_JOB = "see: tpuctl fleet queue"
 @dataclass(frozen=True)
 class Queue:
     """
-    Hold the jobs; *trouble* is why Slurm did not answer: what runs is not known then.
+    The jobs; *trouble* is why Slurm did not answer: what runs is not known then.
 
     *unread* are jobs that cannot be read, each with its error. *lacks* says of jobs of several slices what nodes
     they wait for.

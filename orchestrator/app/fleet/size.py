@@ -33,7 +33,7 @@ class NodeWatch(Protocol):
 
 @dataclass(frozen=True)
 class Load:
-    """Hold for how many nodes tasks wait, how each node is, and which *tasks* of several slices have none."""
+    """For how many nodes tasks wait, how each node is, and which *tasks* of several slices have none."""
 
     waiting: int
     observations: dict[str, SlurmNode]

@@ -21,7 +21,7 @@ from orchestrator.planning.fleet.team import team_of
 
 @dataclass(frozen=True)
 class FleetUp:
-    """Hold which nodes are up, of the others why they are not, and why nodes are *remaining* that are too many."""
+    """Which nodes are up, of the others why they are not, and why nodes are *remaining* that are too many."""
 
     name: str
     bucket: str

@@ -13,7 +13,7 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.app.loop.hand_over import over
 from orchestrator.app.loop.metrics import Metrics
 from orchestrator.app.report import summary_of
-from orchestrator.app.status.status import Observation, status_of, watcher_status
+from orchestrator.app.status.status import JudgedDeployment, status_of, watcher_status
 from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holder
 from orchestrator.domain.observation import Present
 from orchestrator.domain.one_pass import Pass
@@ -100,7 +100,7 @@ class Publication:
     def after(self, result: Pass) -> None:
         """Publish one pass: its status, the points of the curve, and the metrics."""
         session, record, world = self._session, self._session.records.current, result.world
-        observation = Observation(world, record, *session.costs(record, world.observed_at), result.plan)
+        observation = JudgedDeployment(world, record, *session.costs(record, world.observed_at), result.plan)
         status = status_of(session, observation, watcher_status(session.holder, 0.0))
         # Do not write to an Unknown bucket: each try would delay the pass by its timeout.
         usable = record.bucket.observed and isinstance(world.bucket, Present)

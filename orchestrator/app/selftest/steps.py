@@ -317,7 +317,7 @@ class Run:
     def _early(self) -> None:
         """Request a TPU and delete it while it is being created."""
         self._do("down", "--yes")
-        bring_up(Choice(self.file, (), self.cloud), Reporter(), UpOptions(Goal.TPU_ASKED))
+        bring_up(Choice(self.file, (), self.cloud), Reporter(), UpOptions(Goal.TPU_REQUESTED))
         self._do("down", "--yes")
 
     def _queued(self) -> None:

@@ -179,7 +179,7 @@ def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[KeyFound]
                 if entry.size <= SMALL:
                     # One read serves both the search for keys and the archive, so both see the same bytes.
                     data = file.read(entry.size)
-                    found = [] if entry.asked_for else keys_in(data)[:1]
+                    found = [] if entry.allowed else keys_in(data)[:1]
                     tar.addfile(info, io.BytesIO(data))
                 else:
                     tar.addfile(info, file)

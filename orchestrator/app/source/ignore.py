@@ -50,7 +50,7 @@ class IgnoreVerdict:
     line: RuleLine | None = None
 
     @property
-    def asked_for(self) -> bool:
+    def allowed(self) -> bool:
         """Return whether a `!` rule of the user includes the path."""
         return not self.home and self.why is IgnoreReason.USER
 

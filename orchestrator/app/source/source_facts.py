@@ -59,10 +59,10 @@ def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFile]:
         if entry.size <= SMALL:
             with contextlib.suppress(OSError):
                 kinds = keys_in((root / entry.path).read_bytes())
-        if not kinds and entry.asked_for and named_like_a_key(entry.path):
+        if not kinds and entry.allowed and named_like_a_key(entry.path):
             kinds = ["a key, by its name"]
         if kinds:
-            yield KeyFile(entry.path, kinds[0], entry.asked_for)
+            yield KeyFile(entry.path, kinds[0], entry.allowed)
 
 
 class _Reader:

@@ -30,7 +30,7 @@ class SourceEntry:
     """
     One path to send: *mode* has its type, *size* is in bytes, *link* is the target of a symlink.
 
-    *stamp* changes whenever the content may have changed (inode, times in nanoseconds). *asked_for* means
+    *stamp* changes whenever the content may have changed (inode, times in nanoseconds). *allowed* means
     that a `!` rule of the user includes it.
     """
 
@@ -39,7 +39,7 @@ class SourceEntry:
     size: int
     link: str
     stamp: tuple[int, int, int]
-    asked_for: bool = False
+    allowed: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _surveyed(source: Path, limit: int, written: Sequence[str], *, homes: bool) 
 
 @dataclass(frozen=True)
 class KeyFound:
-    """Name a file that holds a key, and of what kind the key is."""
+    """A file that holds a key, and of what kind the key is."""
 
     path: str
     kind: str
@@ -141,7 +141,7 @@ def _refuse(source: Path, refused: Sequence[UsageError]) -> None:
 
 def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFound]:
     for entry in entries:
-        if stat.S_ISREG(entry.mode) and entry.size <= SMALL and not entry.asked_for:
+        if stat.S_ISREG(entry.mode) and entry.size <= SMALL and not entry.allowed:
             with contextlib.suppress(OSError):
                 kinds = keys_in((root / entry.path).read_bytes())
                 yield from (KeyFound(entry.path, kind) for kind in kinds[:1])
@@ -189,7 +189,7 @@ def _walk(
         except UsageError as error:
             into.refused.append(error)
             continue
-        into.entries.append(replace(entry, asked_for=verdict.asked_for))
+        into.entries.append(replace(entry, allowed=verdict.allowed))
         if is_folder:
             _walk(root, Path(item.path), path + "/", inner, into, homes=homes)
 

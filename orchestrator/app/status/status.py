@@ -44,7 +44,7 @@ from orchestrator.planning.update_record import update_record
 
 
 @dataclass(frozen=True)
-class Observation:
+class JudgedDeployment:
     """
     The observation of a deployment at one moment, and what a pass would do about it.
 
@@ -58,20 +58,20 @@ class Observation:
     plan: Plan
 
 
-def observe_now(session: Session) -> Observation:
+def observe_now(session: Session) -> JudgedDeployment:
     """Observe once, as a pass does, and change nothing."""
     record, bucket = session.records.current, session.blueprint.bucket
     return judged(session, observe(session.cloud, session.spec, record, bucket, session.clock.now()))
 
 
-def judged(session: Session, world: World) -> Observation:
+def judged(session: Session, world: World) -> JudgedDeployment:
     """Return *world* with its cost and what a pass would do about it."""
     before, spec = session.records.current, session.spec
     record = update_record(before, world)
     # As the pass that first observes it will count it: until then the record has a preemption less than the list.
     record = with_loss(record) if preemption(spec, before, record, world) else record
     usd, most = session.costs(record, world.observed_at)
-    return Observation(world, record, usd, most, decide(spec, world, record, most))
+    return JudgedDeployment(world, record, usd, most, decide(spec, world, record, most))
 
 
 def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Session:
@@ -110,7 +110,7 @@ def status_now(session: Session) -> DeploymentStatus:
     return status_of(session, found, holder_of(session, found.world))
 
 
-def state_of(session: Session, found: Observation, watcher: WatcherStatus | None) -> DeploymentState:
+def state_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus | None) -> DeploymentState:
     """Return the state of the deployment for one observation."""
     deleted = last_bill(session, found.record) is not None
     watched = carries_out(watcher, found.world)
@@ -127,7 +127,7 @@ def carries_out(watcher: WatcherStatus | None, world: World) -> bool:
     return watcher.where != "vm" or not stopped
 
 
-def status_of(session: Session, found: Observation, watcher: WatcherStatus | None) -> DeploymentStatus:
+def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus | None) -> DeploymentStatus:
     """Return the status for one observation."""
     world, record, plan, spec = found.world, found.record, found.plan, session.spec
     steps = tuple(
@@ -176,7 +176,7 @@ def status_of(session: Session, found: Observation, watcher: WatcherStatus | Non
     )
 
 
-def _resumes_from(state: DeploymentState, found: Observation) -> int | None:
+def _resumes_from(state: DeploymentState, found: JudgedDeployment) -> int | None:
     """Return the step from which a job without a running TPU goes on, None if it runs or nothing is saved."""
     if not (state.without_tpu or state is DeploymentState.RESUMING):
         return None

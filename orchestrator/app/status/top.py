@@ -37,7 +37,7 @@ def means_all(choice: Choice) -> bool:
 
 @dataclass(frozen=True)
 class DeploymentRow:
-    """Hold the last *status* of a deployment; None if a *problem* prevented it."""
+    """The last *status* of a deployment; None if a *problem* prevented it."""
 
     name: str
     project: str

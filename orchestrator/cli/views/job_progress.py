@@ -74,7 +74,7 @@ class ProgressLine:
         slowest = replace(slowest, committed_step=common_step(beats))
         # The heartbeat of a lost machine remains, and would show a running job.
         lost = slowest.phase is Phase.RUN and (
-            any(change.asks_for_tpu for change in result.plan.changes) or _is_gone(slowest, result.world)
+            any(change.requests_tpu for change in result.plan.changes) or _is_gone(slowest, result.world)
         )
         if lost:
             slowest = replace(slowest, rate=None)  # Nothing runs at it any more, so no time is left either.

@@ -62,7 +62,7 @@ class Converted:
 
 @dataclass(frozen=True)
 class Conversion:
-    """Hold the deployment file and its rows, in the order of the other file."""
+    """The deployment file and its rows, in the order of the other file."""
 
     tool: str
     text: str

@@ -60,7 +60,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 class Variables:
-    """Hold the plain assignments of a script."""
+    """The plain assignments of a script."""
 
     def __init__(self, words: list[list[str]]) -> None:
         self.held: dict[str, str] = {}

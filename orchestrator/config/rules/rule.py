@@ -11,7 +11,7 @@ from orchestrator.domain.spec import Spec
 @dataclass(frozen=True)
 class Problem:
     """
-    Describe what is wrong with a *setting* and what to do; without *fatal* it is a warning.
+    What is wrong with a *setting* and what to do; without *fatal* it is a warning.
 
     The setting is given by its name, or a part of it by its path, as in `at("tpu.zones", 0)`.
     """

@@ -11,7 +11,7 @@ from orchestrator.contract.machine_errors import TornError
 
 @dataclass(frozen=True, order=True)
 class Checkpoint:
-    """Name a complete checkpoint; *incarnation* is -1 if the framework wrote it to the bucket itself."""
+    """A complete checkpoint; *incarnation* is -1 if the framework wrote it to the bucket itself."""
 
     step: int
     incarnation: int = -1

@@ -27,7 +27,7 @@ N = TypeVar("N", int, float)
 @dataclass(frozen=True)
 class StoredFile:
     """
-    Describe one file of a checkpoint: path relative to its folder, size in bytes, sha256 in hex.
+    One file of a checkpoint: path relative to its folder, size in bytes, sha256 in hex.
 
     *modified* is in nanoseconds since the epoch, None in old manifests. It is restored, because Lightning,
     for example, resumes from the younger of `last.ckpt` and `last-v1.ckpt`.
@@ -42,7 +42,7 @@ class StoredFile:
 @dataclass(frozen=True)
 class Manifest:
     """
-    Describe what one worker committed.
+    What one worker committed.
 
     *folder* is the local folder's name, `.` if the files lie directly in the folder of all checkpoints; *at*
     is by the worker's clock. *attempt* separates two tries of one incarnation at the same step. *format* is

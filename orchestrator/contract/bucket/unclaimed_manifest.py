@@ -27,7 +27,7 @@ _NAME = re.compile(rf"{UNCLAIMED}g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
 
 class Why(enum.Enum):
     """
-    Name the moment at which files were uploaded.
+    The moment at which files were uploaded.
 
     ENDED: the job exited with status 0 and nothing was committed. BESIDE: it is done, and these files lay
     beside its checkpoints. FAILED: it was given up. NOTICE: the machine was preempted.
@@ -41,7 +41,7 @@ class Why(enum.Enum):
 
 class SavedPlace(enum.Enum):
     """
-    Name where a file lay; the value is the first folder of its name.
+    Where a file lay; the value is the first folder of its name.
 
     QUARANTINE is where doubtful checkpoints are moved, WORK the job's working folder, HOME its home.
     """
@@ -53,7 +53,7 @@ class SavedPlace(enum.Enum):
 
 
 class Skip(enum.Enum):
-    """Name why a file was not uploaded."""
+    """Why a file was not uploaded."""
 
     SYMLINK = "symlink"
     SPECIAL = "special"
@@ -66,7 +66,7 @@ class Skip(enum.Enum):
 @dataclass(frozen=True)
 class UnclaimedFile:
     """
-    Describe one file by place and path, with its size in bytes, its sha256 in hex and its object.
+    One file by place and path, with its size in bytes, its sha256 in hex and its object.
 
     *sha256* is empty for an object that the job wrote to the bucket itself.
     """
@@ -79,7 +79,7 @@ class UnclaimedFile:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Name a file that was not uploaded."""
+    """A file that was not uploaded."""
 
     name: str
     why: Skip
@@ -88,7 +88,7 @@ class Skipped:
 @dataclass(frozen=True)
 class Unclaimed:
     """
-    Describe what one worker has uploaded; *format* is the one in the deployment file.
+    What one worker has uploaded; *format* is the one in the deployment file.
 
     *complete* is False while files may be missing. *bundle* and *settings* identify the job; *attempt* is the
     gang's, *at* is by the worker's clock.

@@ -35,7 +35,7 @@ class SavedState(enum.Enum):
 @dataclass(frozen=True)
 class Unit:
     """
-    Name the files of one step, relative to the folder of all checkpoints.
+    The files of one step, relative to the folder of all checkpoints.
 
     *folder* is `.` if the files lie beside those of other steps. *files* are relative to it; None means
     everything below it. Of two units of one step the higher *rank* is preferred. The files of a *live* unit
@@ -100,7 +100,7 @@ class Listing:
 @dataclass(frozen=True)
 class StoredStep:
     """
-    Name a step that the job wrote to the bucket itself; *why* says what makes it complete, or what is missing.
+    A step that the job wrote to the bucket itself; *why* says what makes it complete, or what is missing.
 
     *name* is a folder, an object or a common prefix of several; *objects* names them in the last case.
     """
@@ -133,7 +133,7 @@ def unfinished(why: str) -> Judgement:
 
 
 class Format:
-    """Describe how one framework lays out its checkpoints. Subclasses override what differs."""
+    """How one framework lays out its checkpoints. Subclasses override what differs."""
 
     name = ""
     may_change = False

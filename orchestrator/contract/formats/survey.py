@@ -34,7 +34,7 @@ _FOLDERS = (Accelerate(), Distributed(), Levanter())
 
 @dataclass(frozen=True)
 class FolderSurvey:
-    """Hold the folders with saves of each format, the folders that are saves, and the files."""
+    """The folders with saves of each format, the folders that are saves, and the files."""
 
     bases: Dict[str, Set[str]]
     claimed: AbstractSet[str]

@@ -23,7 +23,7 @@ _WORDS = (b"loss", b"epoch", b"%|", b"progress on", b"train-", b"training's ", b
 @dataclass(frozen=True)
 class Printed:
     """
-    Hold the progress from the output so far; *source* is the reader's name, *exact* as in `Reader`.
+    The progress from the output so far; *source* is the reader's name, *exact* as in `Reader`.
 
     *loss* is NaN if the job printed NaN, None if it printed none.
     """

@@ -25,7 +25,7 @@ _KEY = "private key"
 @dataclass(frozen=True)
 class SecretShape:
     """
-    Describe tokens that begin with *start*, followed by at least *least* characters of the set *more*.
+    Tokens that begin with *start*, followed by at least *least* characters of the set *more*.
 
     A *sure* shape cannot mean anything else.
     """
@@ -94,7 +94,7 @@ def masked(text: str) -> str:
 
 class Redactor:
     """
-    Hold the secrets of one machine, safe for use from any thread.
+    The secrets of one machine, safe for use from any thread.
 
     *forms* maps everything to look for to the secret's name, *lookers* find the next place of each.
     """

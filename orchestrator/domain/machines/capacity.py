@@ -24,7 +24,7 @@ FULL_FOR = 24 * HOUR
 @dataclass(frozen=True)
 class ZoneMemory:
     """
-    Remember one zone for one TPU type; times are in seconds since the epoch.
+    One zone for one TPU type; times are in seconds since the epoch.
 
     *out_since* and *out_at* are the first and the last sign (refusal or preemption) of the present outage, 0
     without one. *hours* holds (hour of the day in UTC, times granted, times out). *full_at* is when quota

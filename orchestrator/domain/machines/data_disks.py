@@ -10,7 +10,7 @@ WRITES, READS = "read-write", "read-only"
 
 @dataclass(frozen=True)
 class DataDisk:
-    """Describe one disk of `tpu.disks`; *writable* says that only this TPU may use it."""
+    """One disk of `tpu.disks`; *writable* says that only this TPU may use it."""
 
     name: str
     writable: bool = False

@@ -16,7 +16,7 @@ ONGOING = "ONGOING"
 @dataclass(frozen=True)
 class Maintenance:
     """
-    Describe a maintenance; times are in seconds since the epoch, 0 if the API names none.
+    A maintenance; times are in seconds since the epoch, 0 if the API names none.
 
     *status* is PENDING or ONGOING, *kind* SCHEDULED or UNSCHEDULED, in the API's words.
     """

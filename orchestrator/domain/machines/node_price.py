@@ -29,7 +29,7 @@ _CONTINENTS = {
 
 @dataclass(frozen=True)
 class Prices:
-    """Hold USD per hour of a TPU by (type, zone), and USD per GiB between a zone and the bucket."""
+    """USD per hour of a TPU by (type, zone), and USD per GiB between a zone and the bucket."""
 
     tpus: Mapping[tuple[str, str], Price] = field(default_factory=dict)
     egress: Mapping[str, float | None] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from orchestrator.errors import Retry
 
 
 class QueuedState(Enum):
-    """Name the states of a queued resource (tpu v2 QueuedResourceState.State)."""
+    """The states of a queued resource (tpu v2 QueuedResourceState.State)."""
 
     STATE_UNSPECIFIED = 0
     CREATING = 1
@@ -42,7 +42,7 @@ LONGEST_RUN = 7 * 86400.0
 @dataclass(frozen=True)
 class QueuedResource:
     """
-    Describe an observed queued resource; *labels* are those of its node, which *nodes* names.
+    An observed queued resource; *labels* are those of its node, which *nodes* names.
 
     In every state it holds quota until it is deleted. *by_user* says that the node of a SUSPENDING or
     SUSPENDED one was deleted by a user. A FAILED one has the reason in *message*, *code*, *retry*, *hint*.

@@ -10,7 +10,7 @@ _INSTEAD = {"us-central2": ("e2-", "n1-standard-1")}
 
 @dataclass(frozen=True)
 class CpuQuota:
-    """Hold limit and use of CPUS in the region, and how many the VM takes."""
+    """Limit and use of CPUS in the region, and how many the VM takes."""
 
     limit: float
     usage: float

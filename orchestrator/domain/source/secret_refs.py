@@ -18,7 +18,7 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True)
 class SecretRef:
-    """Name one secret of the deployment's project in Secret Manager; *version* is a number or `latest`."""
+    """One secret of the deployment's project in Secret Manager; *version* is a number or `latest`."""
 
     name: str
     version: str = "latest"

@@ -21,7 +21,7 @@ def _core_schema_of(parse: Callable[[object], Any]) -> Any:
 
 
 class Duration(float):
-    """Hold seconds, written as `15s`, `60m`, `12h` or `7d`."""
+    """Seconds, written as `15s`, `60m`, `12h` or `7d`."""
 
     @classmethod
     def parse(cls, text: object) -> "Duration":
@@ -53,7 +53,7 @@ class Duration(float):
 
 
 class Until(str):
-    """Hold a point in time: a duration such as `36h`, or a date with time and time zone."""
+    """A point in time: a duration such as `36h`, or a date with time and time zone."""
 
     __slots__ = ()
 

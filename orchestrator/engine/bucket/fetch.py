@@ -25,7 +25,7 @@ PART = ".part"
 @dataclass(frozen=True)
 class Parcel:
     """
-    Describe a download: *files* by object name, each with its sha256 (empty: none recorded) and target path.
+    A download: *files* by object name, each with its sha256 (empty: none recorded) and target path.
 
     *what* names it for people (*several* says that this is a plural), *details* is stored beside the files,
     *again* says what to do if it is damaged.

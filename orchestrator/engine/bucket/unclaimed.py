@@ -23,7 +23,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class UnclaimedFiles:
-    """Hold the unclaimed files of one incarnation, from all of its workers."""
+    """The unclaimed files of one incarnation, from all of its workers."""
 
     incarnation: int
     parts: tuple[Unclaimed, ...]

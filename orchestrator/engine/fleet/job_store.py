@@ -53,7 +53,7 @@ def read(store: Store, name: str) -> Submission | None:
 
 @dataclass(frozen=True)
 class ReadSubmissions:
-    """Hold the *jobs* that can be read; *unread* are the others by name, each with what is wrong with it."""
+    """The *jobs* that can be read; *unread* are the others by name, each with what is wrong with it."""
 
     jobs: tuple[Submission, ...]
     unread: Mapping[str, TpuctlError] = field(default_factory=dict)

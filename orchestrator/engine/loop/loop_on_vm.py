@@ -28,7 +28,7 @@ NO_SCOPE = 78
 
 @dataclass(frozen=True)
 class Packed:
-    """Hold the tar of one loop, and its sha256 in hex."""
+    """The tar of one loop, and its sha256 in hex."""
 
     data: bytes
     digest: str

@@ -30,7 +30,7 @@ CHANGED, WOKEN, DUE = range(3)
 
 
 class Member:
-    """Hold one of many deployments: its passes, and when the next one is due."""
+    """One of many deployments: its passes, and when the next one is due."""
 
     def __init__(self, name: str, passes: Passes) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Member:
 
 @dataclass
 class Chore:
-    """Describe work beside the passes: call *work* every *seconds*, and at once when *wake* is set."""
+    """Work beside the passes: call *work* every *seconds*, and at once when *wake* is set."""
 
     work: Callable[[], None]
     seconds: float

@@ -40,7 +40,7 @@ class Receiver(Protocol):
 
 @dataclass
 class _Waiting:
-    """Hold a notification, the receivers that still lack it, and the time of the next try."""
+    """A notification, the receivers that still lack it, and the time of the next try."""
 
     notification: Notification
     receivers: dict[str, Receiver]

@@ -24,7 +24,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Hold a published status and its age in seconds."""
+    """A published status and its age in seconds."""
 
     status: DeploymentStatus
     age: float

@@ -43,7 +43,7 @@ def host_of(url: str) -> str:
 
 @dataclass(frozen=True)
 class _Service:
-    """Hold a secret address and the events that it receives; *label* tells several receivers apart."""
+    """A secret address and the events that it receives; *label* tells several receivers apart."""
 
     url: str
     label: str

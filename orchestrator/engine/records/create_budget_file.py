@@ -92,7 +92,7 @@ class CreateBudgetFile:
 
 
 class _Locked:
-    """Hold the file's lock for a block, or continue without it after LOCK_SECONDS."""
+    """The file's lock for a block, or continue without it after LOCK_SECONDS."""
 
     def __init__(self, path: Path) -> None:
         self._folder = path.parent

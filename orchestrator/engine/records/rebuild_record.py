@@ -17,7 +17,7 @@ from orchestrator.domain.record import BucketRecord, NodeRecord, Record, newest_
 from orchestrator.engine.bucket.heartbeats import worker_of
 from orchestrator.engine.records.record_limits import check_record
 from orchestrator.errors import UNFORESEEN
-from orchestrator.planning.tpu.race import accepted, asked_for
+from orchestrator.planning.tpu.race import accepted, with_request
 
 UNTOLD = 1000
 """Most TPUs that may have been requested beyond the journal's newest, if its last entries are lost."""
@@ -78,4 +78,4 @@ def _after(record: Record, entry: dict[str, Any]) -> Record:
     race = int(entry.get("round") or 0)
     number = incarnation if race else max(newest_incarnation(record), incarnation)
     kind, beside = str(entry.get("type") or ""), entry.get("beside") is True
-    return accepted(asked_for(record, zone, number, race, entry["at"], kind, beside=beside), number)
+    return accepted(with_request(record, zone, number, race, entry["at"], kind, beside=beside), number)

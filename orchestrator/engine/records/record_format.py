@@ -237,7 +237,7 @@ _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN)
 # Reads what `Shape.__str__` writes: change the two together, and keep reading the old form.
 _SHAPE = re.compile("(.*), (.*), (spot|on demand), external address (yes|no)", re.DOTALL)
 _CODE = re.compile(r"(TPU-\d{3})(?: (.*))?", re.DOTALL)
-_BY_NAME = frozenset({Sign.DELETION_ASKED.value, Sign.UNRECORDED.value, Sign.LAST_CREATING.value})
+_BY_NAME = frozenset({Sign.DELETION_REQUESTED.value, Sign.UNRECORDED.value, Sign.LAST_CREATING.value})
 # The state is the last part of a key: `creating` and `deleting` are states of an incarnation, but signs of a name.
 _STATES = {sign.value: sign for sign in Sign} | {state.name.lower(): state for state in NodeState}
 

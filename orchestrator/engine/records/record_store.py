@@ -37,7 +37,7 @@ NOT_LOGGED_IN = "TPU-201"
 
 class RecordStore:
     """
-    Hold the newest record; save a change before the caller continues, or with the next write.
+    The newest record; a change is saved before the caller continues, or with the next write.
 
     One object takes one change a second, so changes that belong together are one write: an intent is saved by
     `update` before the call that it covers; the result of a call goes with `update_later`, because a kill

@@ -79,7 +79,7 @@ def fleet_of(spec: Spec) -> str:
 @dataclass(frozen=True)
 class Submission:
     """
-    Hold one job of a fleet as it was submitted; *parameters* has the variables of each task.
+    One job of a fleet as it was submitted; *parameters* has the variables of each task.
 
     *script* is what Slurm runs, *bundle* the sha256 of the code. *cancelled* are task numbers. *collect*
     names the files whose values become columns of the results table, *into* is the file to write the table
@@ -125,7 +125,7 @@ def grid(matrix: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, str], ...]:
 
 @dataclass(frozen=True, order=True)
 class After:
-    """Name a dependency in Slurm's words: *how*, such as `afterok`, and the id of an *array*."""
+    """A dependency in Slurm's words: *how*, such as `afterok`, and the id of an *array*."""
 
     how: str
     array: str
@@ -137,7 +137,7 @@ class After:
 @dataclass(frozen=True)
 class Queued:
     """
-    Hold one task as Slurm's queue shows it; *node* is empty while the task waits.
+    One task as Slurm's queue shows it; *node* is empty while the task waits.
 
     *array* is the id of its Slurm array, which stands for all tasks of the array. *account* and *priority*
     are empty if Slurm has no database.
@@ -182,7 +182,7 @@ def cancelled(submissions: Iterable[Submission], queued: Iterable[Queued]) -> tu
 
 @dataclass(frozen=True)
 class TaskRow:
-    """Describe one task: waiting, running, done, failed, unclaimed or cancelled."""
+    """One task: waiting, running, done, failed, unclaimed or cancelled."""
 
     number: int
     state: str

@@ -17,7 +17,7 @@ from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, N
 @dataclass(frozen=True)
 class Amount:
     """
-    Hold node seconds and their cost in USD; *lost_usd* is the part whose work was lost with its machine.
+    Node seconds and their cost in USD; *lost_usd* is the part whose work was lost with its machine.
 
     *most_usd* is the cost at the highest prices of any source.
     """
@@ -32,7 +32,7 @@ class Amount:
 @dataclass(frozen=True)
 class Bill:
     """
-    Hold what a fleet has cost: by job, by task, by use for time without a task, and for the VM.
+    What a fleet has cost: by job, by task, by use for time without a task, and for the VM.
 
     The parts add up to the total. *unpriced* says that a machine's price is not known; the sums leave it out.
     """
@@ -237,7 +237,7 @@ def _changes(
 @dataclass(frozen=True)
 class Account:
     """
-    Hold what is known of a fleet at *now*. *unread* names nodes whose record could not be read and counts nowhere.
+    What is known of a fleet at *now*. *unread* names nodes whose record could not be read and counts nowhere.
 
     *eta* maps unfinished jobs to the seconds until they end, if that is known.
     *unread_jobs* are jobs that could not be read: what nodes did for them counts as idle.

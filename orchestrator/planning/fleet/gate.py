@@ -17,7 +17,7 @@ GOOD_ENDS = frozenset({"done", "unclaimed"})
 
 
 class Hold(Enum):
-    """Name why no task of a job may start."""
+    """Why no task of a job may start."""
 
     NONE = ""
     ASKED = "held"
@@ -77,7 +77,7 @@ def dependencies(held: Gate, queued: Iterable[Queued]) -> tuple[After, ...]:
 
 @dataclass(frozen=True)
 class Correction:
-    """Describe a correction of Slurm's *arrays*; with the verb `after` they get the dependencies *after*."""
+    """A correction of Slurm's *arrays*; with the verb `after` they get the dependencies *after*."""
 
     verb: Literal["hold", "release", "after"]
     arrays: tuple[str, ...]

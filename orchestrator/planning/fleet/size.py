@@ -20,7 +20,7 @@ _WITH_TASK = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 
 
 class NodeLife(Enum):
-    """Name the state of a node's deployment by its record."""
+    """The state of a node's deployment by its record."""
 
     UP = "up"
     LEAVING = "leaving"
@@ -31,7 +31,7 @@ class NodeLife(Enum):
 @dataclass(frozen=True)
 class SlurmNode:
     """
-    Hold what Slurm says of a node: *states* as in `scontrol show node`; *to_remove* says whose drain it is.
+    What Slurm says of a node: *states* as in `scontrol show node`; *to_remove* says whose drain it is.
 
     *busy_ago* is how many seconds before the reading its last task ended; None if not known.
     *zone* is where its machine is, or the last one was; "" before the first one has registered.
@@ -56,7 +56,7 @@ class SlurmNode:
 @dataclass(frozen=True)
 class FleetNode:
     """
-    Hold one node of a fleet; *free_since* is the time since which every pass has shown it without a task.
+    One node of a fleet; *free_since* is the time since which every pass has shown it without a task.
 
     *bound_to* is the only zone that its next machine may be in, empty for all of the file; *heading* is where its
     machine was asked for last.

@@ -19,7 +19,7 @@ NO_LOGINS = frozenset({SHARED, "root"})
 
 @dataclass(frozen=True)
 class Team:
-    """Hold who may use a fleet, and which priorities there are."""
+    """Who may use a fleet, and which priorities there are."""
 
     users: Mapping[str, UserSpec] = field(default_factory=dict)
     priorities: Mapping[str, PrioritySpec] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def below(priorities: Mapping[str, PrioritySpec], name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Words:
-    """Hold the arguments of one sacctmgr command; *may_fail* is set if it fails when its object already exists."""
+    """The arguments of one sacctmgr command; *may_fail* is set if it fails when its object already exists."""
 
     words: tuple[str, ...]
     may_fail: bool = False

@@ -24,7 +24,7 @@ OVER = frozenset({Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.
 
 
 class NodeUse(Enum):
-    """Name what a node's time was used for; the value is the word for people."""
+    """What a node's time was used for; the value is the word for people."""
 
     WORK = "working"
     BOOT = "booting"
@@ -36,7 +36,7 @@ class NodeUse(Enum):
 @dataclass(frozen=True)
 class Start:
     """
-    Hold one start of a task: its node, its time by the bucket's clock, and its last heartbeat *beat*.
+    One start of a task: its node, its time by the bucket's clock, and its last heartbeat *beat*.
 
     *beside* are the other nodes of a task of several slices.
     """
@@ -51,7 +51,7 @@ class Start:
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """Hold how (done, unclaimed, failed) and when a task ended."""
+    """How (done, unclaimed, failed) and when a task ended."""
 
     phase: str
     at: float
@@ -59,7 +59,7 @@ class TaskEnd:
 
 @dataclass(frozen=True)
 class JobHistory:
-    """Hold a job with all starts of its tasks in order, and the ends of those that have ended."""
+    """A job with all starts of its tasks in order, and the ends of those that have ended."""
 
     submission: Submission
     starts: Mapping[int, tuple[Start, ...]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ Rates = tuple[float | None, float | None, float | None]
 @dataclass(frozen=True)
 class NodeFacts:
     """
-    Hold one node: *spans* with a machine, and when the machine of each incarnation was *ready*.
+    One node: *spans* with a machine, and when the machine of each incarnation was *ready*.
 
     *rate* prices a span in USD per hour.
     """
@@ -101,7 +101,7 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class NodeStretch:
-    """Hold a stretch of a node's time; *job* and *task* are those that used it, even if their work was lost."""
+    """A stretch of a node's time; *job* and *task* are those that used it, even if their work was lost."""
 
     since: float
     until: float
@@ -115,7 +115,7 @@ class NodeStretch:
 
 @dataclass(frozen=True)
 class NodeLane:
-    """Hold the time of one node; *lives* says that it has a machine now."""
+    """The time of one node; *lives* says that it has a machine now."""
 
     name: str
     stretches: tuple[NodeStretch, ...]
@@ -124,7 +124,7 @@ class NodeLane:
 
 @dataclass(frozen=True)
 class _Run:
-    """Hold the time of a start: it counts until *saved*, ran until *reported*, and is followed by *then*."""
+    """The time of a start: it counts until *saved*, ran until *reported*, and is followed by *then*."""
 
     job: str
     start: Start

@@ -22,7 +22,7 @@ _ABSENT = frozenset(("DOWN", "UNKNOWN", "FUTURE"))
 
 @dataclass(frozen=True)
 class Wide:
-    """Name a task that waits for at least *least* nodes in one zone."""
+    """A task that waits for at least *least* nodes in one zone."""
 
     job: str
     number: int
@@ -31,7 +31,7 @@ class Wide:
 
 @dataclass(frozen=True)
 class Shortage:
-    """Hold a task that no zone has enough nodes for, and how many are in each."""
+    """A task that no zone has enough nodes for, and how many are in each."""
 
     task: Wide
     there: Mapping[str, int]

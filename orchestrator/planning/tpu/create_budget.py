@@ -57,7 +57,7 @@ class Unlimited:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Hold the creates of the last minute as (time, zone), and the stockouts of the last hour."""
+    """The creates of the last minute as (time, zone), and the stockouts of the last hour."""
 
     creates: tuple[tuple[float, str], ...] = ()
     stockouts: ZoneMemories = field(default_factory=tuple)

@@ -27,7 +27,7 @@ RETURN = 1 / 3
 
 
 class Mode(Enum):
-    """Name what a job runs on; WAIT is nothing."""
+    """What a job runs on; WAIT is nothing."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
@@ -37,7 +37,7 @@ class Mode(Enum):
 @dataclass(frozen=True)
 class Offer:
     """
-    Describe spot capacity in one zone.
+    Spot capacity in one zone.
 
     *up* says whether a node can be had now, None if no recent request tells. *share* is the fraction of time
     in which one could be had, *life* the seconds that a new node is expected to last; both are estimates from
@@ -54,7 +54,7 @@ class Offer:
 @dataclass(frozen=True)
 class Situation:
     """
-    Hold what a choice depends on; times in seconds, *done* and *work* in seconds of work.
+    What a choice depends on; times in seconds, *done* and *work* in seconds of work.
 
     *done* is the work in complete checkpoints, *unsaved* the work that a change would lose. *mode* and
     *zone* are those of the present node, also while it starts. *gap* is the average time without spot.

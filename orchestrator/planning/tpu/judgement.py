@@ -42,7 +42,7 @@ SICK_DEADLINE = 480.0
 
 class NodeVerdict(Enum):
     """
-    Name what happens to the current node.
+    What happens to the current node.
 
     CREATE repeats the request under the same name while nothing exists under it; REPLACE requests a TPU under
     a new name, whether or not the node still exists; OVERLAP does the same and keeps this one until the next
@@ -58,7 +58,7 @@ class NodeVerdict(Enum):
 
 @dataclass(frozen=True)
 class NodeJudgement:
-    """Hold a verdict on the current node, the rule that has reached it, and its reason in words."""
+    """A verdict on the current node, the rule that has reached it, and its reason in words."""
 
     verdict: NodeVerdict
     rule: LoopRule

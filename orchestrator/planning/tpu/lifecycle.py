@@ -230,7 +230,7 @@ def deleting(node: Node, world: World, record: Record) -> bool:
     Only the node's state proves it: Google drops the deletion of a node that is being created, and its
     operation may still end successfully (docs/facts.md 1.3).
     """
-    asked = record.first_seen.get(of_name(node.name, Sign.DELETION_ASKED), world.observed_at)
+    asked = record.first_seen.get(of_name(node.name, Sign.DELETION_REQUESTED), world.observed_at)
     if node.state is NodeState.DELETING:
         return world.observed_at - asked < DELETE_AGAIN
     pending = any(o.name == node.name and o.verb is Verb.DELETE for o in record.operations)

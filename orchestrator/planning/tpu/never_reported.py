@@ -32,7 +32,7 @@ SILENT_TIME = 3600.0
 @dataclass(frozen=True)
 class LateReport:
     """
-    Describe a READY TPU that is given up because no worker has reported in *seconds*.
+    A READY TPU that is given up because no worker has reported in *seconds*.
 
     *began* says that its startup script has reported.
     """
@@ -49,7 +49,7 @@ class LateReport:
 
 
 class AllSilent(Enum):
-    """Name why nothing is expected to report any more."""
+    """Why nothing is expected to report any more."""
 
     TPUS = "tpus"
     """SILENT_TPUS in a row have not."""

@@ -119,7 +119,7 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
     # Our own TPU holds the quota: until it is deleted, every request would only add a refusal.
     if old and refused[-1:] == [Retry.QUOTA]:
         return True
-    since = (record.first_seen.get(of_name(n.name, Sign.DELETION_ASKED), world.observed_at) for n in old)
+    since = (record.first_seen.get(of_name(n.name, Sign.DELETION_REQUESTED), world.observed_at) for n in old)
     going = any(world.observed_at - asked < LONGEST_GOING for asked in since)
     return going and holds_one(record.zone_memories, zone, record.node.type, world.observed_at)
 

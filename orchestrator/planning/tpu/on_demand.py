@@ -169,7 +169,7 @@ def wants_flex_start(spec: Spec, record: Record) -> bool:
 def as_on_demand(step: Step, *, flex: bool) -> Step:
     """Return the step with its TPUs requested on demand or, with *flex*, as flex-start."""
     changes = (
-        replace(change, on_demand=True, flex_start=flex) if change.asks_for_tpu else change
+        replace(change, on_demand=True, flex_start=flex) if change.requests_tpu else change
         for change in step.changes
     )
     return replace(step, changes=tuple(changes))
@@ -258,7 +258,7 @@ def share_in(one: ZoneMemory, granted: int, vain: int) -> float:
 
 @dataclass(frozen=True)
 class DeadlineRate:
-    """Hold USD per hour of a TPU in one zone, including the traffic to a bucket elsewhere."""
+    """USD per hour of a TPU in one zone, including the traffic to a bucket elsewhere."""
 
     spot: float
     on_demand: float

@@ -74,7 +74,7 @@ def may_win(node: Node, record: Record) -> bool:
     return node.incarnation in found and node.state not in LOST
 
 
-def asked_for(
+def with_request(
     record: Record,
     zone: str,
     incarnation: int,
@@ -188,7 +188,10 @@ def _newest_ended(record: Record, world: World) -> bool:
     number, node = record.node.incarnation, current_node(world, record)
     if node is None:
         return record.node.requested_at == 0 or surely_absent(record, world, number)
-    signs = {of_node(number, node.state), of_name(node.name, Sign.DELETION_ASKED)} & record.first_seen.keys()
+    signs = {
+        of_node(number, node.state),
+        of_name(node.name, Sign.DELETION_REQUESTED),
+    } & record.first_seen.keys()
     return node.state in LOST and bool(signs)
 
 

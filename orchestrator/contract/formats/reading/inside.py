@@ -27,7 +27,7 @@ _ERRORS = (ValueError, KeyError, TypeError, IndexError, AttributeError, zipfile.
 
 @dataclass(frozen=True)
 class Position:
-    """Hold the progress that a file contains: its step, and its epoch."""
+    """The progress that a file contains: its step, and its epoch."""
 
     step: Optional[int] = None
     epoch: Optional[int] = None

@@ -39,7 +39,7 @@ class NameKind(enum.IntEnum):
 @dataclass(frozen=True)
 class Numbered:
     """
-    Hold the number in a name, what it counts, and the name with `#` in its place.
+    The number in a name, what it counts, and the name with `#` in its place.
 
     *epoch* is set for a name that also has a step.
     """

@@ -33,7 +33,7 @@ _CURRENT = re.compile(r"last|latest|ckpt|checkpoint|snapshot|state|model")
 @dataclass(frozen=True)
 class Found:
     """
-    Describe a file that a program saved: its number, what that counts, and its series.
+    A file that a program saved: its number, what that counts, and its series.
 
     *side* says that it only lies beside saves. *at* is its modification time in seconds.
     """
@@ -51,7 +51,7 @@ class Found:
 @dataclass(frozen=True)
 class Saves:
     """
-    Hold the files of the newest save, which of them are numbered, and the files of older saves by number.
+    The files of the newest save, which of them are numbered, and the files of older saves by number.
 
     *missing* are series that have had the newest number in each save so far, and lack it now.
     """
@@ -128,7 +128,7 @@ def _gone_on(series: Mapping[str, _Series]) -> Set[str]:
 
 
 class _Leaders:
-    """Hold the series that have the newest number, so that a query costs little however many there are."""
+    """The series that have the newest number, so that a query costs little however many there are."""
 
     def __init__(self, leaders: List[_Series], top: int) -> None:
         self._at: Dict[int, float] = {}
