@@ -26,7 +26,7 @@ from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Span
 from orchestrator.domain.source.secret_refs import grant_line, job_secrets, secret_lines, secret_names
 from orchestrator.domain.spec import Spec, TpuSpec
-from orchestrator.planning.dead_man import legs
+from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.save_interval import SaveInterval, foreseen_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.pricing.cost import Hourly, most_to_ttl, to_budget, to_ttl
@@ -137,7 +137,7 @@ class Preview:
             "grants": [
                 grant_line(name, self._known_account or DEFAULT_ACCOUNT) for name in secret_names(spec)
             ],
-            "dead_man": [leg.as_dict() for leg in legs(spec)],
+            "dead_man": [leg.as_dict() for leg in safety_nets(spec)],
             "price": {
                 "zone": price.zone,
                 "lines": [line.as_dict() for line in price.lines],

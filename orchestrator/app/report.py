@@ -27,7 +27,7 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.pricing.cost_so_far import spent
 from orchestrator.pricing.spending import spending
-from orchestrator.report.curve import FEW, Losses, PrintedLines, losses, with_printed_steps
+from orchestrator.report.curve_points import FEW, Losses, PrintedLines, losses, with_printed_steps
 from orchestrator.report.page import PageFacts, page
 from orchestrator.report.summary import Summary, summarise
 

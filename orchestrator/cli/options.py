@@ -2,7 +2,6 @@
 
 import functools
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,6 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.questions import approved, forget_typed_ahead
 from orchestrator.errors import AuthError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -239,56 +237,4 @@ def output_option(default: str) -> Callable[[F], F]:
         "--output",
         type=click.Path(path_type=Path, dir_okay=False),
         help=f"Where to write.  [default: {default}]",
-    )
-
-
-DELETE_MACHINES = "Delete the machines?"
-DELETE_DATA = "The data cannot be brought back."
-
-
-def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
-    """Ask for a confirmation on the terminal; "no" exits with status 1."""
-    must_answer(yes=yes, flag=flag, asks=question)
-    if yes or approved(question):
-        return
-    click.echo("nothing was changed", err=True)
-    raise click.exceptions.Exit(1)
-
-
-def confirm_name(name: str, question: str, *, yes: bool) -> None:
-    """Ask on the terminal to type *name*, where a "yes" is too quick; any other text exits with status 1."""
-    must_answer(yes=yes, asks=question)
-    if yes:
-        return
-    forget_typed_ahead()
-    # No default, so that an empty line is a no.
-    asked = f"{question} Type '{name}' to confirm"
-    if click.prompt(asked, err=True, default="", show_default=False) == name:
-        return
-    click.echo(f"nothing was changed: the answer was not '{name}'", err=True)
-    raise click.exceptions.Exit(1)
-
-
-def confirm_deletion(*, yes: bool) -> Callable[[str, bool], None]:
-    """Return a function that asks before a deletion: for the name if data is deleted, else for a yes."""
-
-    def approve(name: str, data_goes: bool) -> None:
-        # The name instead of "yes": deleting checkpoints must not be a matter of habit.
-        if data_goes:
-            confirm_name(name, DELETE_DATA, yes=yes)
-        else:
-            confirm(DELETE_MACHINES, yes=yes)
-
-    return approve
-
-
-def must_answer(*, yes: bool, flag: str = "--yes", asks: str) -> None:
-    """Raise UsageError if the question *asks* will follow and there is no terminal to answer it."""
-    if yes or sys.stdin.isatty():
-        return
-    raise UsageError(
-        f"cannot ask without a terminal: {asks}",
-        hint=f"to answer yes, repeat the command with {flag}",
-        changed="nothing was changed",
-        code="TPU-102",
     )

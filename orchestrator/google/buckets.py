@@ -13,7 +13,7 @@ from orchestrator.domain.ports import NewBucket
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
-from orchestrator.google.observations import observed
+from orchestrator.google.unknown_on_error import observed
 
 OURS = (BUCKET_ROLE, READER_ROLE, WRITER_ROLE)
 BATCH = 100

@@ -29,14 +29,14 @@ from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
 from orchestrator.google.guest_host_keys import public_keys
 from orchestrator.google.hints import comparing_with_quota
-from orchestrator.google.observations import (
+from orchestrator.google.shared_lists import NEVER, ZoneLists
+from orchestrator.google.unknown_on_error import (
     OverAllZones,
     across_zones,
     observed,
     pages_with_gaps,
     whole_pages,
 )
-from orchestrator.google.shared_lists import NEVER, ZoneLists
 
 PAGE = 1000
 _SSH_KEYS = "ssh-keys"

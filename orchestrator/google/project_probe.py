@@ -11,9 +11,9 @@ from orchestrator.domain.ports import NetworkInterface
 from orchestrator.google.bodies import IMAGE_PROJECT, image_family
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
-from orchestrator.google.observations import observed
 from orchestrator.google.rest import Rest
 from orchestrator.google.secret_manager import SecretManager
+from orchestrator.google.unknown_on_error import observed
 
 T = TypeVar("T")
 

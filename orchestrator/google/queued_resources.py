@@ -18,7 +18,7 @@ from orchestrator.google.client_errors import translate_status, translated
 from orchestrator.google.clients import Clients
 from orchestrator.google.hints import comparing_with_quota
 from orchestrator.google.lean_imports import imported
-from orchestrator.google.observations import (
+from orchestrator.google.unknown_on_error import (
     OverAllZones,
     across_zones,
     observed,

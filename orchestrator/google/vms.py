@@ -21,8 +21,8 @@ from orchestrator.google.bodies import instance_body
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
 from orchestrator.google.guest_host_keys import public_keys
-from orchestrator.google.observations import across_zones, observed, surveyed
 from orchestrator.google.request_ids import RequestIds
+from orchestrator.google.unknown_on_error import across_zones, observed, surveyed
 
 # The most that the API puts on a page (docs/facts.md 2.1).
 PAGE = 500

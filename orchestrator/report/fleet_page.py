@@ -7,7 +7,7 @@ from orchestrator import __version__
 from orchestrator.domain.text.amounts import saved_text, span_text
 from orchestrator.planning.fleet.fleet_bill import Account, Amount, lost_steps, queue_curve, state_of
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
-from orchestrator.report import drawing
+from orchestrator.report import charts
 from orchestrator.report.page import UNKNOWN, asset, environment, style_hash, usd_shown
 from orchestrator.report.results_table import ResultsTable
 from orchestrator.report.sweep_plots import sweep
@@ -30,7 +30,7 @@ def fleet_page(account: Account, tables: Sequence[ResultsTable]) -> str:
     since, until = _time(account)
     values = {
         **_head(account), **_rows(account.lanes, kinds, since, until), **_money(account, kinds),
-        "times": drawing.time_ticks(since, until), "queue": _queue(account, since, until),
+        "times": charts.time_ticks(since, until), "queue": _queue(account, since, until),
         "jobs": [_job(account, job, kinds) for job in account.jobs],
         "sweeps": [sweep(table) for table in tables],
         # The only text that is not escaped, because it is our own file.
@@ -106,7 +106,7 @@ def _remaining_text(account: Account, counts: Sequence[Mapping[str, int]]) -> st
 
 def _rows(lanes: Sequence[NodeLane], kinds: Mapping[str, str], since: float, until: float) -> dict[str, Any]:
     pitch = next(size for most, size in PITCHES if len(lanes) <= most)
-    position = drawing.Axis(since, until, (), 1).position
+    position = charts.Axis(since, until, (), 1).position
     each = -(-WORDS_APART // pitch)
     common = _common([lane.name for lane in lanes])
     rows: list[dict[str, Any]] = []
@@ -156,7 +156,7 @@ def _add(bars: list[dict[str, Any]], part: NodeStretch, kinds: Mapping[str, str]
     if (
         last
         and last["kind"] == kind
-        and x - (last["x"] + last["width"]) < drawing.LEAST
+        and x - (last["x"] + last["width"]) < charts.LEAST
         and end - last["x"] < 1
     ):
         last["width"] = round(max(last["width"], end - last["x"]), 3)
@@ -164,7 +164,7 @@ def _add(bars: list[dict[str, Any]], part: NodeStretch, kinds: Mapping[str, str]
         if text != last["last"]:
             last["last"], last["text"] = text, f"{last['first']} to {text}"
         return
-    width = max(drawing.LEAST / 3, round(end - x, 3))
+    width = max(charts.LEAST / 3, round(end - x, 3))
     bars.append({
         "x": x, "width": width, "kind": kind, "text": text, "first": text, "last": text,
         "seconds": part.until - part.since,
@@ -175,19 +175,19 @@ def _queue(account: Account, since: float, until: float) -> dict[str, Any] | Non
     curve, unknown = queue_curve(account.jobs, account.lanes)
     if not curve:
         return None
-    across = drawing.Axis(since, until, (), 1)
-    upwards = drawing.axis(0.0, float(max(1, *(busy + idle for _, busy, idle in curve))))
+    across = charts.Axis(since, until, (), 1)
+    upwards = charts.axis(0.0, float(max(1, *(busy + idle for _, busy, idle in curve))))
     return {
         "running": _steps([(at, busy) for at, busy, _ in curve], across, upwards, until),
         "waiting": _steps([(at, busy + idle) for at, busy, idle in curve], across, upwards, until),
         "most_running": max(busy for _, busy, _ in curve), "most_waiting": max(idle for _, _, idle in curve),
-        "ys": [drawing.Tick(100 - upwards.position(v), upwards.text(v)) for v in upwards.values if v == int(v)],
-        "wide": drawing.WIDE, "high": drawing.LOW, "unknown": unknown,
+        "ys": [charts.Tick(100 - upwards.position(v), upwards.text(v)) for v in upwards.values if v == int(v)],
+        "wide": charts.WIDE, "high": charts.LOW, "unknown": unknown,
     }  # fmt: skip
 
 
 def _steps(
-    curve: Sequence[tuple[float, int]], across: drawing.Axis, upwards: drawing.Axis, until: float
+    curve: Sequence[tuple[float, int]], across: charts.Axis, upwards: charts.Axis, until: float
 ) -> str:
     """Return the corners of the area below a step curve, at most two for each unit of width."""
     corners: list[tuple[float, float]] = [(across.position(curve[0][0]), 100.0)]
@@ -196,7 +196,7 @@ def _steps(
         corners += [(x, corners[-1][1]), (x, y)]
     end = across.position(until)
     corners += [(end, corners[-1][1]), (end, 100.0)]
-    return " ".join(f"{x * drawing.WIDE / 100:.1f},{y * drawing.LOW / 100:.1f}" for x, y in corners)
+    return " ".join(f"{x * charts.WIDE / 100:.1f},{y * charts.LOW / 100:.1f}" for x, y in corners)
 
 
 def _job(account: Account, job: JobHistory, kinds: Mapping[str, str]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.amounts import rate_text, saved_text, span_text
 from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
-from orchestrator.report import drawing
-from orchestrator.report.curve import Losses
+from orchestrator.report import charts
+from orchestrator.report.curve_points import Losses
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Summary, untold_text
 from orchestrator.report.timeline import MarkKind, Timeline, timeline
 
@@ -238,25 +238,25 @@ def _bar(facts: PageFacts) -> dict[str, Any] | None:
 
 
 def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
-    lanes = drawing.lanes(drawn)
+    lanes = charts.lanes(drawn)
     shown = {(bar["kind"], bar["text"]) for lane in lanes for bar in lane["bars"]}
     order = [*(use.name.lower() for use in Use), "vm"]
     kinds = {mark.kind for lane in drawn.lanes for mark in lane.marks}
-    position = drawing.Axis(drawn.since, drawn.until, (), 1).position
+    position = charts.Axis(drawn.since, drawn.until, (), 1).position
     inside = [(step, at) for step, at in facts.checkpoints if drawn.since <= at <= drawn.until]
     return {
         "lanes": lanes,
-        "times": drawing.time_ticks(drawn.since, drawn.until),
+        "times": charts.time_ticks(drawn.since, drawn.until),
         "kinds": sorted(shown, key=lambda one: order.index(one[0])),
         "signs": [(sign, kind.value) for kind, sign in SIGNS.items() if kind in kinds],
         "lost_at": [(position(at), number) for number, at in drawn.losses.items()],
-        "progress": drawing.progress(facts.points, drawn, _target(facts)),
+        "progress": charts.progress(facts.points, drawn, _target(facts)),
         "saved_at": [(position(at), step) for step, at in inside],
     }
 
 
 def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
-    found = drawing.curve(facts.losses)
+    found = charts.curve(facts.losses)
     if found is None:
         return {"curve": None, "lost_by_step": [], "saved_by_step": []}
     reached = {number: part[-1][0] for number, part in facts.losses.items()}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 
-from orchestrator.report import drawing
+from orchestrator.report import charts
 from orchestrator.report.results_table import ResultsTable, Value, numbers
 
 MOST_ROWS, MOST_PLOTS, MOST_DOTS, BEST = 200, 6, 1000, 8
@@ -88,11 +88,11 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
         values = [float(words.index(one)) for one in given]
     inside = [one for one in values if one is not None]
     room = (max(inside) - min(inside)) * 0.06
-    across = drawing.axis(min(inside) - room, max(inside) + room, outwards=False)
+    across = charts.axis(min(inside) - room, max(inside) + room, outwards=False)
     reached = [one for one in heights if one is not None]
     steep = _is_wide(reached)
     tall = [None if one is None else log10(one) if steep else one for one in heights]
-    upwards = drawing.axis(*_ends([one for one in tall if one is not None]))
+    upwards = charts.axis(*_ends([one for one in tall if one is not None]))
     dots: list[dict[str, Any]] = [
         {"x": across.position(x), "y": round(100 - upwards.position(high), 3), "value": y,
          "text": f"task {number}: {parameter}={word}, {result} {y:.5g}"}
@@ -102,10 +102,10 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
     if not dots:
         return None
     return {
-        "title": result, "parameter": parameter, "logarithmic": logarithmic, "high": drawing.HIGH,
+        "title": result, "parameter": parameter, "logarithmic": logarithmic, "high": charts.HIGH,
         "steep": steep,
         "ys": [
-            drawing.Tick(100 - upwards.position(v), f"{10**v:.3g}" if steep else upwards.text(v))
+            charts.Tick(100 - upwards.position(v), f"{10**v:.3g}" if steep else upwards.text(v))
             for v in upwards.values
         ],
         "xs": _marks(values, given, across), "dots": dots[:MOST_DOTS],
@@ -122,7 +122,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     return min(values), max(values)
 
 
-def _marks(values: Sequence[float | None], words: Sequence[str], across: drawing.Axis) -> list[drawing.Tick]:
+def _marks(values: Sequence[float | None], words: Sequence[str], across: charts.Axis) -> list[charts.Tick]:
     """Return the marks of an axis: values of tasks, as written, as many as fit."""
     found = sorted(
         {(across.position(at), word) for at, word in zip(values, words, strict=True) if at is not None}
@@ -132,6 +132,6 @@ def _marks(values: Sequence[float | None], words: Sequence[str], across: drawing
         if not chosen or at - chosen[-1][0] >= 3.2 * max(4, min(len(word), 12)):
             chosen.append((at, word))
     return [
-        drawing.Tick(at, word[:12], "start" if at < 4 else "end" if at > 96 else "middle")
+        charts.Tick(at, word[:12], "start" if at < 4 else "end" if at > 96 else "middle")
         for at, word in chosen
     ]

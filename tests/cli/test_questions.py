@@ -11,8 +11,7 @@ import click
 import pytest
 
 import orchestrator.cli
-from orchestrator.cli.options import confirm, confirm_name
-from orchestrator.cli.questions import approved
+from orchestrator.cli.questions import approved, confirm, confirm_name
 from orchestrator.cli.views.event_lines import EventPrinter
 
 ASK = {
@@ -70,4 +69,4 @@ def test_every_question_of_the_command_line_discards_what_was_typed_before():
         if re.search(r"click\.(confirm|prompt)\(", path.read_text())
     }
     # A value that is asked for approves nothing.
-    assert asks == {"questions.py", "options.py", "commands/secret.py"}
+    assert asks == {"questions.py", "commands/secret.py"}

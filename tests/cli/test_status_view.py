@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.context.choice import Choice
+from orchestrator.app.status.all_deployments import DeploymentRow
 from orchestrator.app.status.text import checkpoint_text
-from orchestrator.app.status.top import DeploymentRow
 from orchestrator.app.this_computer.quick_status import aged
+from orchestrator.cli.views.all_deployments import TITLES, Browser, table
 from orchestrator.cli.views.event_lines import wanted
 from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, follow, news_key, news_line, repeat
 from orchestrator.cli.views.status import job_text, painted, show, status_rows
-from orchestrator.cli.views.top import TITLES, Browser, table
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.status import DeploymentState, DeploymentStatus, StatusSource
 from orchestrator.errors import AuthError, TransientError

@@ -9,7 +9,9 @@ from tests.conformance.ports_kit import CASES, WAYS, a_way
 @pytest.mark.parametrize("name", CASES)
 def test_requests_and_the_short_way_give_the_same(name, monkeypatch):
     """Answers, errors with their texts and hints, calls made, and the cloud that is left."""
-    monkeypatch.setattr("orchestrator.google.observations.PARALLEL", 1)  # so that zones are asked in order
+    monkeypatch.setattr(
+        "orchestrator.google.unknown_on_error.PARALLEL", 1
+    )  # so that zones are asked in order
     case = CASES[name]
     logs, states = {}, {}
     for label in WAYS:

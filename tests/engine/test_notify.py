@@ -17,7 +17,7 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.spec import EVENTS, NotifySpec
 from orchestrator.engine.publish import receivers
-from orchestrator.engine.publish.outbox import OUTBOX, PAUSES, SENT, Outbox, Postman
+from orchestrator.engine.publish.outbox import OUTBOX, PAUSES, SENT, Outbox, OutboxThread
 from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import PreconditionError, TransientError
 from orchestrator.planning.notifications import Notification, due, stopped
@@ -189,7 +189,7 @@ def test_a_slow_receiver_holds_no_pass_up():
             super().send(reported)
 
     slow = Slow()
-    postman = Postman(outbox(Shelf(), slow, clock=receivers_clock()))
+    postman = OutboxThread(outbox(Shelf(), slow, clock=receivers_clock()))
     postman.add([notification()])
     assert slow.received == []
     assert [remaining.id for remaining in postman.end(0.05)] in ([], ["d-done-1"])

@@ -9,7 +9,7 @@ from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.pricing.spending import spending
-from orchestrator.report.curve import losses
+from orchestrator.report.curve_points import losses
 from orchestrator.report.page import PageFacts
 from orchestrator.report.summary import summarise
 from tests.kit.records import record_of

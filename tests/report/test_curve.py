@@ -10,8 +10,8 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import Use
-from orchestrator.report.curve import PrintedLines, losses, with_printed_steps
-from orchestrator.report.drawing import curve
+from orchestrator.report.charts import curve
+from orchestrator.report.curve_points import PrintedLines, losses, with_printed_steps
 from orchestrator.report.summary import summarise
 from orchestrator.report.timeline import timeline
 from tests.agent.printed_lines import SAMPLES

@@ -11,8 +11,8 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import Use, stretches
-from orchestrator.report import drawing
-from orchestrator.report.curve import MOST, losses
+from orchestrator.report import charts
+from orchestrator.report.curve_points import MOST, losses
 from orchestrator.report.page import NEWEST, LiveFacts, page, style_hash
 from orchestrator.report.timeline import timeline
 from tests.kit.records import changed
@@ -213,7 +213,7 @@ def test_a_saving_that_is_not_known_is_not_claimed():
 @pytest.mark.parametrize("span", [1, 37, 600, 4000, 30_000, 90_000, 500_000, 9e6, 3e8])
 def test_an_axis_of_time_has_few_round_times(span):
     """Of a minute and of years; on a telephone they do not run into each other."""
-    marks = drawing.time_ticks(T + 17, T + 17 + span)
+    marks = charts.time_ticks(T + 17, T + 17 + span)
     assert len(marks) <= 6
     assert all(0 <= mark.at <= 100 for mark in marks)
     assert marks or span < 2
@@ -223,8 +223,8 @@ def test_bars_and_marks_stay_within_the_drawing():
     """Also for a machine that lived for a moment, and an event after its end."""
     spans = [G1, Span(Kind.NODE, "mine-tpu-g2", ZONE, T + 1200, T + 1200.01)]
     events = [Event(T + 9999, "preempted", "", {"incarnation": 1})]
-    for one in drawing.lanes(timeline(spans, [], events, T + 1300)):
-        assert all(0 <= bar["x"] <= 100 and bar["width"] >= drawing.LEAST for bar in one["bars"])
+    for one in charts.lanes(timeline(spans, [], events, T + 1300)):
+        assert all(0 <= bar["x"] <= 100 and bar["width"] >= charts.LEAST for bar in one["bars"])
         assert all(0 < mark["x"] < 100 for mark in one["marks"])
 
 
@@ -250,13 +250,13 @@ def test_a_long_curve_is_thinned_and_keeps_its_end():
 @pytest.mark.parametrize("values", [[1.0, 1.0], [0.0, 0.0], [1e-9, 2e-9], [-5.0, 1e9], [3.0, 2.99999]])
 def test_any_loss_can_be_drawn(values):
     """Equal, tiny and huge values have an axis with round numbers, and stay inside."""
-    found = drawing.curve({1: list(enumerate(values))})
+    found = charts.curve({1: list(enumerate(values))})
     for pair in found["lines"][0]["points"].split():
         x, y = map(float, pair.split(","))
-        assert 0 <= x <= drawing.WIDE
-        assert 0 <= y <= drawing.HIGH
+        assert 0 <= x <= charts.WIDE
+        assert 0 <= y <= charts.HIGH
     assert found["ys"]
-    assert drawing.curve({1: [(5, 1.0)]}) is None
+    assert charts.curve({1: [(5, 1.0)]}) is None
 
 
 def test_a_request_that_was_refused_counts_as_no_tpu():

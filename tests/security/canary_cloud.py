@@ -80,7 +80,7 @@ class CanaryCloud(Cloud):
                 *(patch.object(*change) for change in changes),
                 patch("orchestrator.app.secret.open_manager", self._manager),
                 patch("orchestrator.app.notify.open_manager", self._manager),
-                patch("orchestrator.engine.publish.outbox.Postman", Postman),
+                patch("orchestrator.engine.publish.outbox.Postman", OutboxThread),
             ]
             for one in patches:
                 one.start()
@@ -233,7 +233,7 @@ class SentScripts(Ssh):
         return super().run_elevated(hosts, script, deadline)
 
 
-class Postman:
+class OutboxThread:
     """Deliver at once what a thread would deliver beside the loop."""
 
     def __init__(self, outbox):

@@ -15,7 +15,7 @@ from orchestrator.engine.lease import lease_object
 from orchestrator.engine.loop import loop
 from orchestrator.engine.records import journal, record_store
 from orchestrator.errors import TransientError
-from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, observations
+from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, unknown_on_error
 from orchestrator.planning import calm, decide, termination, vm
 from orchestrator.planning.tpu import judgement, lifecycle, next_zone
 from orchestrator.ssh.connect import watchdog
@@ -188,7 +188,9 @@ MECHANISMS = {
     "I6 TPUs that never report are not paid for without end": Switch(
         ((termination, "all_silent", lambda *_: None),),
         ("tests/planning/test_never_reported.py::test_the_deployment_ends_after_three_of_them_and_an_hour",)),
-    "M7 errors are no absence": Switch(((observations, "listed", _errors_are_absence),), invariant="I7", seed=1),
+    "M7 errors are no absence": Switch(
+        ((unknown_on_error, "listed", _errors_are_absence),), invariant="I7", seed=1,
+    ),
     "M7 a list that is cut short is no absence": Switch(
         ((nodes, "whole_pages", lambda pager, what: pager.pages),),
         ("tests/google/test_node_lists.py::test_an_unreachable_place_on_an_early_page_makes_the_list_unknown",)),

@@ -54,7 +54,7 @@ def end_expired(session: Session) -> None:
             continue
         say(f"{spec.name}: its time to live of {spec.watch.ttl} is over; its machines are deleted now")
         try:
-            other = Session(session.choice, Aside(session.reporter), spec)
+            other = Session(session.choice, IndentedReporter(session.reporter), spec)
             # Under its lease: if a watcher holds it, here or elsewhere, that ends the deployment better.
             with other.holding_lease("expire"):
                 if not _over(spec, other.records.current, session.clock.now()):
@@ -71,7 +71,7 @@ def end_expired(session: Session) -> None:
             say(f"  not now: {as_error(fault).message}")
 
 
-class Aside(Reporter):
+class IndentedReporter(Reporter):
     """Reports about another deployment than the command's own, indented below its name."""
 
     def __init__(self, reporter: Reporter) -> None:

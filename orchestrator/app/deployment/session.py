@@ -73,7 +73,7 @@ def read_spec(choice: Choice, *, fleet: bool = False) -> tuple[Path, Spec]:
     return path, replace(spec, tpu=replace(spec.tpu, runtime=runtime))
 
 
-class Together:
+class SharedBudget:
     """The spending of several deployments with one budget, from the last figure of each."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Session:
     def __init__(
         self, choice: Choice, reporter: Reporter, spec: Spec | None = None, path: Path | None = None, *,
         forgiving: bool = False, only_observes: bool = False, lists: ZoneLists | None = None,
-        together: Together | None = None, clients: Clients | None = None,
+        together: SharedBudget | None = None, clients: Clients | None = None,
     ) -> None:  # fmt: skip
         self.choice = choice
         self.reporter = reporter

@@ -28,17 +28,17 @@ class Diagnosis:
     """The findings, and what was repaired before."""
 
     findings: Sequence[HealthFinding]
-    mended: Sequence[str] = ()
+    fixed: Sequence[str] = ()
 
 
 def diagnose(choice: Choice, *, fix: bool = False) -> Diagnosis:
     """Examine everything, after safe repairs with *fix*. Starts nothing."""
     facts = _gather(choice)
-    mended = _mend(facts) if fix else []
-    if mended:
+    fixed = _fix(facts) if fix else []
+    if fixed:
         # Observed again, so that a failed repair remains a finding.
         facts = replace(facts, computer=observe_computer(choice.cloud), local=observe_local(choice.cloud))
-    return Diagnosis(examine(facts), mended)
+    return Diagnosis(examine(facts), fixed)
 
 
 def _gather(choice: Choice) -> Facts:
@@ -71,7 +71,7 @@ def _size(path: Path, spec: Spec) -> tuple[int | None, str]:
         return None, error.message
 
 
-def _mend(facts: Facts) -> list[str]:
+def _fix(facts: Facts) -> list[str]:
     """Repair permissions of our own files and remove remains of a dead local cloud; return what was done."""
     done = []
     here = facts.computer

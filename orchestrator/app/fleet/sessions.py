@@ -12,7 +12,7 @@ from pathlib import Path
 from orchestrator import threads
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.session import Session, Together, read_spec
+from orchestrator.app.deployment.session import Session, SharedBudget, read_spec
 from orchestrator.app.machines.workers import booting, observe, the_vm, when_reached
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import SPEC_FILE, known_files, state_folder, state_path
@@ -99,7 +99,7 @@ class Fleet:
         self._forgiving, self._only_observes = forgiving, only_observes
         self.path, spec = read_spec(choice, fleet=True)
         self.spec = head_of(spec)
-        self.together = Together()
+        self.together = SharedBudget()
         self._lists = ZoneLists(LIST_SECONDS, SystemClock().monotonic)
         self.head = self._session(reporter, self.spec, None)
         self.bucket = self.head.blueprint.bucket

@@ -12,7 +12,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.report import ReportMemory, facts_of
-from orchestrator.app.status.top import Deployments
+from orchestrator.app.status.all_deployments import Deployments
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.errors import UsageError
 from orchestrator.report.page import LiveFacts, PageFacts, page

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.session import Session, Together
+from orchestrator.app.deployment.session import Session, SharedBudget
 from orchestrator.app.loop.watch import Screen, turn
 from orchestrator.app.this_computer.known import billed, spec_in
 from orchestrator.app.this_computer.state_folders import known_files
@@ -57,7 +57,7 @@ class WatchAll(Generic[R]):
         self._only, self._loop = only, loop
         clock = SystemClock()
         self._lists = ZoneLists(FRESH, clock.monotonic)
-        self._together: dict[str, Together] = {}
+        self._together: dict[str, SharedBudget] = {}
         self.ended: list[Ended] = []
         members = [Member(path.parent.name, self._life(path)) for path in self._open()]
         if not members and not self.ended:
@@ -121,7 +121,7 @@ class WatchAll(Generic[R]):
         while True:
             # Read again after a `push`, which may have changed the deployment file.
             spec = spec_in(path)
-            together = self._together.setdefault(fleet_of(spec), Together()) if fleet_of(spec) else None
+            together = self._together.setdefault(fleet_of(spec), SharedBudget()) if fleet_of(spec) else None
             session = Session(self._choice, reporter, spec, lists=self._lists, together=together)
             screen = self._screen_of(reporter, session)
             # The VM runs this loop, which must still see the other deployments end.

@@ -17,7 +17,7 @@ from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.errors import TpuctlError, TransientError
-from orchestrator.report.curve import losses
+from orchestrator.report.curve_points import losses
 
 PACE = 1.0
 """Seconds between two reads of heartbeats and checkpoints."""

@@ -31,10 +31,10 @@ from orchestrator.engine.observe import observe
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
 from orchestrator.engine.publish.published_status import published
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.dead_man import auto_delete_text
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state
 from orchestrator.planning.news import preemption, with_loss
+from orchestrator.planning.safety_nets import auto_delete_text
 from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.tpu.on_demand import deadline_status

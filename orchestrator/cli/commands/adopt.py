@@ -3,7 +3,8 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, confirm, deployment_options, must_answer, yes_option
+from orchestrator.cli.options import Command, deployment_options, yes_option
+from orchestrator.cli.questions import confirm, must_answer
 from orchestrator.domain.names import AT_DOWN
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm
 

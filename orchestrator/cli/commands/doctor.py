@@ -23,6 +23,6 @@ def command(choice: Choice, fix: bool) -> None:
 
     with EventPrinter():
         found = diagnose(choice, fix=fix)
-    doctor.show(found.findings, found.mended, as_json=choice.as_json, unbilled=choice.cloud == "local")
+    doctor.show(found.findings, found.fixed, as_json=choice.as_json, unbilled=choice.cloud == "local")
     if not healthy(found.findings):
         raise click.exceptions.Exit(1)

@@ -5,17 +5,8 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import (
-    DELETE_DATA,
-    DELETE_MACHINES,
-    Command,
-    confirm,
-    confirm_deletion,
-    deployment_options,
-    must_answer,
-    output_option,
-    yes_option,
-)
+from orchestrator.cli.options import Command, deployment_options, output_option, yes_option
+from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, confirm, confirm_deletion, must_answer
 from orchestrator.domain.text.units import Duration
 
 user_option = click.option(

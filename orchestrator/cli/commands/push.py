@@ -19,9 +19,9 @@ def command(choice: Choice, dry_run: bool) -> None:
     from orchestrator.app.push import push
     from orchestrator.cli.views import push as view
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.views.still import Still
+    from orchestrator.cli.views.still_waiting import StillWaiting
 
     printer = EventPrinter()
-    with Still(printer).working():
+    with StillWaiting(printer).working():
         pushed = push(choice, printer, dry_run=dry_run)
     view.show(pushed, as_json=choice.as_json)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import Command, cloud_option, confirm, json_option, must_answer, yes_option
+from orchestrator.cli.options import Command, cloud_option, json_option, yes_option
+from orchestrator.cli.questions import confirm, must_answer
 
 
 @click.command("selftest", cls=Command)

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, confirm, deployment_options, yes_option
+from orchestrator.cli.options import Command, deployment_options, yes_option
+from orchestrator.cli.questions import confirm
 from orchestrator.errors import UsageError
 
 

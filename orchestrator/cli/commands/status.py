@@ -44,13 +44,13 @@ def command(
         view.show(aged_status(found), unbilled=unbilled, wide=wide, as_json=choice.as_json)
         return
     # Imported late, since these modules are slow to import and a published status needs none of them.
+    from orchestrator.app.status.all_deployments import means_all
     from orchestrator.app.status.status import newest, open_for_status
-    from orchestrator.app.status.top import means_all
     from orchestrator.cli.views.event_lines import EventPrinter
 
     if everything or (name is None and means_all(choice)):
         # Imported late, since both need rich, which a single status does without.
-        from orchestrator.cli.views.top import show_all
+        from orchestrator.cli.views.all_deployments import show_all
 
         show_all(choice, watch=watch and not once)
         return

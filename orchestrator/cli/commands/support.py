@@ -7,15 +7,8 @@ import click
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.cli.console import print_json, say
-from orchestrator.cli.options import (
-    Command,
-    confirm,
-    deployment_options,
-    must_answer,
-    name_argument,
-    output_option,
-    yes_option,
-)
+from orchestrator.cli.options import Command, deployment_options, name_argument, output_option, yes_option
+from orchestrator.cli.questions import confirm, must_answer
 
 
 @click.command("support", cls=Command)

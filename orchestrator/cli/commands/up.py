@@ -8,7 +8,8 @@ import click
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.cli.console import say, talk
-from orchestrator.cli.options import Command, confirm, deployment_options, yes_option
+from orchestrator.cli.options import Command, deployment_options, yes_option
+from orchestrator.cli.questions import confirm
 from orchestrator.errors import UsageError
 
 
@@ -36,7 +37,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.views.job_progress import ProgressLine
-    from orchestrator.cli.views.still import Still
+    from orchestrator.cli.views.still_waiting import StillWaiting
     from orchestrator.cli.views.up import show, show_price
 
     if plan:
@@ -56,7 +57,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
 
     printer = EventPrinter()
     options = UpOptions(goal, wait, plan, price_first=asks)
-    still = Still(printer)
+    still = StillWaiting(printer)
     with still.working():
         done = bring_up(
             choice,

@@ -13,7 +13,7 @@ from orchestrator.domain.names import home_region
 from orchestrator.domain.plan import Change, Plan, Verb
 from orchestrator.domain.text.amounts import ttl_text
 from orchestrator.domain.text.suggest import join
-from orchestrator.planning.dead_man import legs
+from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.pricing.cost import most_to_ttl, to_budget
 
 WIDTH = 80
@@ -236,7 +236,9 @@ def _for_next_machine(preview: Preview) -> list[str]:
 
 def _without_tpuctl(preview: Preview) -> list[str]:
     """Return lines about what stops the billing when tpuctl no longer runs."""
-    shown = [f"  {'on' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in legs(preview.spec)]
+    shown = [
+        f"  {'on' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in safety_nets(preview.spec)
+    ]
     return ["What ends the cost if no tpuctl runs any more:", *shown]
 
 

@@ -28,7 +28,7 @@ from orchestrator.errors import (
     disk_trouble,
 )
 from orchestrator.planning.calm import calm_until
-from orchestrator.planning.dead_man import auto_delete_text, legs
+from orchestrator.planning.safety_nets import auto_delete_text, safety_nets
 
 T = TypeVar("T")
 
@@ -227,7 +227,7 @@ class Watcher:
         often = f"{max(self._poll, LONGEST_REPAIR):.0f} s"
         until = "until it answers" if self._patience is None else f"for {self._patience / 60:.0f} min"
         ends = auto_delete_text(self._spec, self._records.current.started_at)
-        vm = legs(self._spec)[0]
+        vm = safety_nets(self._spec)[0]
         also = (f"; VM: {vm.text}" if vm.armed else "") + (f"; auto-delete: {ends}" if ends else "")
         return (
             f"trying again at least every {often}, {until}. Meanwhile tpuctl creates and deletes nothing, and "

@@ -155,7 +155,7 @@ class Outbox:
             self._waiting.pop(one.notification.id, None)
 
 
-class Postman:
+class OutboxThread:
     """Run an outbox in a thread of its own until `end`."""
 
     def __init__(self, outbox: Outbox) -> None:
@@ -208,7 +208,7 @@ class Notifier:
         self._deployment = deployment
         self._receivers = receivers
         self._talk = say
-        self._postman: Postman | None = None
+        self._postman: OutboxThread | None = None
         self._tried = False
 
     def __enter__(self) -> "Notifier":  # noqa: PYI034 (Self needs Python 3.11)
@@ -256,7 +256,7 @@ class Notifier:
         deployment = self._deployment()
         deployment.sink(Event(deployment.clock.now(), EventKind.FAILURE, text))
 
-    def _open(self) -> Postman | None:
+    def _open(self) -> OutboxThread | None:
         if self._tried:
             return self._postman
         self._tried = True
@@ -267,5 +267,7 @@ class Notifier:
             return None
         if found:
             deployment = self._deployment()
-            self._postman = Postman(Outbox(deployment.cloud.store, found, deployment.clock, deployment.sink))
+            self._postman = OutboxThread(
+                Outbox(deployment.cloud.store, found, deployment.clock, deployment.sink)
+            )
         return self._postman

@@ -53,22 +53,22 @@ def below(priorities: Mapping[str, PrioritySpec], name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Words:
+class SacctmgrCommand:
     """The arguments of one sacctmgr command; *may_fail* is set if it fails when its object already exists."""
 
     words: tuple[str, ...]
     may_fail: bool = False
 
 
-def accounts(cluster: str, team: Team) -> tuple[Words, ...]:
+def accounts(cluster: str, team: Team) -> tuple[SacctmgrCommand, ...]:
     """
     Return the sacctmgr commands for *team*; repeating them has no effect. `@me` stands for Slurm's Unix user.
 
     Nothing is removed, because tasks of a user who has left the file may still run.
     """
     names = tuple(dict.fromkeys((NORMAL, *team.priorities)))
-    found = [Words(("add", "cluster", cluster), may_fail=True)]
-    found += [Words(("add", "qos", name), may_fail=True) for name in names]
+    found = [SacctmgrCommand(("add", "cluster", cluster), may_fail=True)]
+    found += [SacctmgrCommand(("add", "qos", name), may_fail=True) for name in names]
     for name in names:
         # All preemption is cleared first: sacctmgr refuses a list that forms a circle with the stored ones, and it
         # takes an empty list for a circle.
@@ -77,18 +77,18 @@ def accounts(cluster: str, team: Team) -> tuple[Words, ...]:
             f"Priority={len(below(team.priorities, name)) + 1}",
             *([f"Preempt-={others}"] if others else []),
         )
-        found.append(Words(("modify", "qos", name, "set", *set_)))
+        found.append(SacctmgrCommand(("modify", "qos", name, "set", *set_)))
     for name in names:
         lower = below(team.priorities, name)
         if name in team.priorities and team.priorities[name].preempts:
-            found.append(Words(("modify", "qos", name, "set", f"Preempt={','.join(lower)}")))
-    found.append(Words(("modify", "cluster", cluster, "set", f"qos={','.join(names)}")))
+            found.append(SacctmgrCommand(("modify", "qos", name, "set", f"Preempt={','.join(lower)}")))
+    found.append(SacctmgrCommand(("modify", "cluster", cluster, "set", f"qos={','.join(names)}")))
     for login, user in {SHARED: UserSpec(), **team.users}.items():
         set_ = (f"Fairshare={user.share}", f"GrpTRES=node={-1 if user.nodes is None else user.nodes}")
         found += [
-            Words(("add", "account", login), may_fail=True),
-            Words(("modify", "account", login, "set", *set_)),
-            Words(("add", "user", "@me", f"account={login}"), may_fail=True),
+            SacctmgrCommand(("add", "account", login), may_fail=True),
+            SacctmgrCommand(("modify", "account", login, "set", *set_)),
+            SacctmgrCommand(("add", "user", "@me", f"account={login}"), may_fail=True),
         ]
     return tuple(found)
 

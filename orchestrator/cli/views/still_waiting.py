@@ -15,7 +15,7 @@ POLL_SECONDS = 1.0
 """Seconds between two looks at how long nothing was printed."""
 
 
-class Still:
+class StillWaiting:
     """Prints a line after each SILENCE in which *printer* printed none, but not while a question waits."""
 
     def __init__(self, printer: EventPrinter) -> None:

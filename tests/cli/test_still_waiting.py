@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from orchestrator.cli.views import still
+from orchestrator.cli.views import still_waiting
 from orchestrator.cli.views.event_lines import EventPrinter
-from orchestrator.cli.views.still import SILENCE, Still
+from orchestrator.cli.views.still_waiting import SILENCE, StillWaiting
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
@@ -26,7 +26,7 @@ def said(capsys):
 
 def test_after_a_silence_a_line_says_what_is_waited_for(printer, capsys):
     """And again after another one, not at each look."""
-    one, now = Still(printer), time.monotonic()
+    one, now = StillWaiting(printer), time.monotonic()
     for seconds in range(1, int(2 * SILENCE) + 3):
         one.remind(now + seconds)
     first, second = said(capsys)
@@ -40,7 +40,7 @@ def test_after_a_silence_a_line_says_what_is_waited_for(printer, capsys):
 
 def test_neither_beside_other_lines_nor_into_a_question(printer, capsys):
     """A line is news enough, and a prompt must stay the last thing on the screen."""
-    one, now = Still(printer), time.monotonic()
+    one, now = StillWaiting(printer), time.monotonic()
     printer.spoke_at = now + SILENCE
     one.remind(now + SILENCE + 1)
     with one.asking():
@@ -52,14 +52,14 @@ def test_neither_beside_other_lines_nor_into_a_question(printer, capsys):
 def test_without_a_wait_it_says_what_the_command_is_at(printer, capsys):
     """As `down`, which plans nothing and so waits for nothing by a plan."""
     printer.now("being deleted: TPU mine-tpu-g1 (DELETING)")
-    Still(printer).remind(time.monotonic() + SILENCE + 1)
+    StillWaiting(printer).remind(time.monotonic() + SILENCE + 1)
     assert said(capsys)[0].endswith("s: being deleted: TPU mine-tpu-g1 (DELETING)")
 
 
 def test_up_push_and_down_watch_over_their_own_silence(tmp_path, monkeypatch):
     """From the first call to the last, also without an event or a wait."""
-    monkeypatch.setattr(still, "POLL_SECONDS", 0.001)
-    monkeypatch.setattr(still, "SILENCE", -1.0)
+    monkeypatch.setattr(still_waiting, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(still_waiting, "SILENCE", -1.0)
     with Cloud(tmp_path).open() as cloud:
         user = User(cloud)
         said = user.up()

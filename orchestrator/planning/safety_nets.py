@@ -8,7 +8,7 @@ from orchestrator.domain.spec import Spec
 
 
 @dataclass(frozen=True)
-class Leg:
+class SafetyNet:
     """One safety net: the resource it ends, whether it is armed, and in *text* when, or why not."""
 
     name: str
@@ -20,36 +20,38 @@ class Leg:
         return asdict(self)
 
 
-def legs(spec: Spec) -> tuple[Leg, ...]:
+def safety_nets(spec: Spec) -> tuple[SafetyNet, ...]:
     """Return the safety nets for VM and TPU, and the clean-up by the next command on this computer."""
     return (_vm(spec), _node(spec), _next_command(spec))
 
 
-def _vm(spec: Spec) -> Leg:
+def _vm(spec: Spec) -> SafetyNet:
     if spec.vm == "none":
-        return Leg("VM", False, "there is no VM")
+        return SafetyNet("VM", False, "there is no VM")
     if takes_vm(spec):
-        return Leg("VM", False, "no limit at Google: it was adopted, not made by tpuctl")
+        return SafetyNet("VM", False, "no limit at Google: it was adopted, not made by tpuctl")
     more = " and an hour" if spec.watch.on_vm else ""
     verb = "stops" if spec.vm.spot else "deletes"
-    return Leg("VM", True, f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)")
+    return SafetyNet("VM", True, f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)")
 
 
-def _node(spec: Spec) -> Leg:
+def _node(spec: Spec) -> SafetyNet:
     if not spec.watch.self_delete:
         if spec.tpu.request == "flex-start":
-            return Leg("TPU", True, f"Google deletes it {_run(spec)} after it was given (flex-start)")
+            return SafetyNet("TPU", True, f"Google deletes it {_run(spec)} after it was given (flex-start)")
         # A spot or on-demand TPU has no end of its own; the text names the cost of a forgotten one.
-        return Leg("TPU", False, "it runs on until somebody deletes it (or set watch.self_delete)")
-    return Leg("TPU", True, f"deletes itself after {spec.watch.ttl} and at most ten minutes")
+        return SafetyNet("TPU", False, "it runs on until somebody deletes it (or set watch.self_delete)")
+    return SafetyNet("TPU", True, f"deletes itself after {spec.watch.ttl} and at most ten minutes")
 
 
 def _run(spec: Spec) -> str:
     return str(spec.tpu.max_run_duration or "7d")
 
 
-def _next_command(spec: Spec) -> Leg:
-    return Leg("all", True, f"deleted after {spec.watch.ttl}, by the next tpuctl command on this computer")
+def _next_command(spec: Spec) -> SafetyNet:
+    return SafetyNet(
+        "all", True, f"deleted after {spec.watch.ttl}, by the next tpuctl command on this computer"
+    )
 
 
 def auto_delete_text(spec: Spec, started_at: float) -> str:

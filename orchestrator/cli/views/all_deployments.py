@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.app.context.choice import Choice
+from orchestrator.app.status.all_deployments import DeploymentRow, Deployments
 from orchestrator.app.status.text import checkpoint_text, eta_text, job_text, phase_text, step_text
-from orchestrator.app.status.top import DeploymentRow, Deployments
 from orchestrator.cli.console import columns, print_json, put, say
 from orchestrator.cli.views.paint import END, colour_of, wants_colour
 from orchestrator.cli.views.redraw import EVERY, redraws, repeat

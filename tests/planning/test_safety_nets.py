@@ -10,7 +10,7 @@ from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.spec import VmSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.planning.dead_man import auto_delete_text, legs
+from orchestrator.planning.safety_nets import auto_delete_text, safety_nets
 from orchestrator.planning.termination import expiry
 from tests.planning.worlds import NOW, ZONE, record, spec
 
@@ -21,12 +21,12 @@ def test_the_plan_tells_each_leg_and_whether_it_is_armed():
     """VM by Google, TPU by itself, all by the next command."""
 
     def armed(wanted):
-        return {leg.name: leg.armed for leg in legs(wanted)}
+        return {leg.name: leg.armed for leg in safety_nets(wanted)}
 
     assert armed(spec()) == {"VM": True, "TPU": False, "all": True}
     assert armed(ARMED) == {"VM": True, "TPU": True, "all": True}
     assert armed(replace(ARMED, vm="none"))["VM"] is False
-    assert "Google stops it" in legs(replace(ARMED, vm=VmSpec(spot=True)))[0].text
+    assert "Google stops it" in safety_nets(replace(ARMED, vm=VmSpec(spot=True)))[0].text
     shown = preview(ARMED, Plan(()), load_catalog()).as_dict()["dead_man"]
     assert [leg["armed"] for leg in shown] == [True, True, True]
 
@@ -76,6 +76,6 @@ def test_a_flex_start_tpu_ends_by_itself():
     for run, life in ((None, "7d"), (Duration(7200), "2h")):
         tpu = replace(base.tpu, request="flex-start", spot=False, max_run_duration=run)
         wanted = replace(base, tpu=tpu)
-        (leg,) = [leg for leg in legs(wanted) if leg.name == "TPU"]
+        (leg,) = [leg for leg in safety_nets(wanted) if leg.name == "TPU"]
         assert (leg.armed, life in leg.text) == (True, True)
         assert f"{life} after it was given" in auto_delete_text(wanted, 1.0)

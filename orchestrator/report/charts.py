@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from math import ceil, floor, log10
 from typing import Any
 
-from orchestrator.report.curve import Losses
+from orchestrator.report.curve_points import Losses
 from orchestrator.report.timeline import Timeline
 
 LEAST = 0.3
