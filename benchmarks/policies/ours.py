@@ -21,9 +21,9 @@ from orchestrator.domain.record import Record, race_to_win
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec, WatchSpec
 from orchestrator.domain.text.units import Duration, Until
 from orchestrator.domain.updated import updated
-from orchestrator.engine import reconcile
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop.loop import Watcher
+from orchestrator.engine.reconcile import reconciler
 from orchestrator.threads import one_after_the_other
 from tests.kit.records import record_of
 
@@ -146,8 +146,8 @@ def light_looks() -> Iterator[None]:
         return cloud.world(record)
 
     with (
-        patch.object(reconcile, "observe", look),
-        patch.object(reconcile, "CapacityMemory", NoMemory),
+        patch.object(reconciler, "observe", look),
+        patch.object(reconciler, "CapacityMemory", NoMemory),
         one_after_the_other(),
     ):
         yield

@@ -22,7 +22,7 @@ from orchestrator.engine.bucket.unclaimed import read_unclaimed
 from orchestrator.engine.delete import Deletion, Leftover
 from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.observe import observe
+from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
 from orchestrator.planning.unclaimed import FETCH
 from orchestrator.pricing.cost_so_far import rate_now

@@ -18,7 +18,7 @@ from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
-from orchestrator.engine.observe import observe
+from orchestrator.engine.reconcile.observe import observe
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import UsageError
 from orchestrator.planning.approval import Approved, needs_same_cloud, observations_of, refuse_moved

@@ -19,9 +19,9 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome, Plan
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.loop.loop import OUTAGE
+from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.errors import AuthError, JobFailedError, UsageError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import NARROW, NARROW_VM, RECREATE_VM, job_digest, with_digest_of_today

@@ -28,8 +28,8 @@ from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import next_incarnation
 from orchestrator.domain.remote import Host, RunResult
 from orchestrator.domain.remote_script import RemoteScript
-from orchestrator.engine.deliver import START_SECONDS, node_hosts
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.reconcile.deliver import START_SECONDS, node_hosts
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import RemoteError, TpuctlError, TransientError, UsageError
 from orchestrator.planning.tpu.race import accepted, with_request

@@ -25,8 +25,8 @@ from orchestrator.domain.ports import Nodes, Vms
 from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, setting_aside
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.observe import PASS_ERRORS, as_error, poll, zones_to_observe
 from orchestrator.engine.queued_tpus import nodes_of
+from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error, poll, zones_to_observe
 from orchestrator.errors import (
     AuthError,
     LeaseHeldError,

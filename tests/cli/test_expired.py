@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.reconcile import Reconciler
+from orchestrator.engine.reconcile.reconciler import Reconciler
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 

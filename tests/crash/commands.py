@@ -14,7 +14,7 @@ from orchestrator.domain.names import DEPLOYMENT_LABEL, vm_name, vm_zone
 from orchestrator.domain.plan import Kind
 from orchestrator.engine.adopt import Adoption, take_bucket, take_vm
 from orchestrator.engine.loop.loop import Watcher
-from orchestrator.engine.observe import observe
+from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import LeaseHeldError
 from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles, vm_lines, vm_obstacles
 from tests.crash.oracle import asked

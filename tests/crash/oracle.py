@@ -7,7 +7,7 @@ from orchestrator.domain import names
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
-from orchestrator.engine.observe import zones_to_observe
+from orchestrator.engine.reconcile.observe import zones_to_observe
 from orchestrator.engine.records.record_format import decode
 from tests.kit.wire import clients
 from tests.simulation import invariants

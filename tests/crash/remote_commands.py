@@ -27,7 +27,7 @@ from orchestrator.app.this_computer.holder import process_ended, this_process
 from orchestrator.app.this_computer.process_lock import only_here
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.remote import PushResult, RunResult
-from orchestrator.engine import artifacts
+from orchestrator.engine.reconcile import artifacts
 from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud

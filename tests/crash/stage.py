@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 from orchestrator.emulator.state import call_gate
-from orchestrator.engine import artifacts
+from orchestrator.engine.reconcile import artifacts
 from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.threads import one_after_the_other
 from tests.crash.ports import Port, watched

@@ -20,7 +20,6 @@ from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.emulator.state.values.machine import NoHosts
-from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
@@ -28,7 +27,8 @@ from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.lease.lease_object import Lease, claim_record
 from orchestrator.engine.loop.loop import Watcher, run
 from orchestrator.engine.publish.event_log import EventLog
-from orchestrator.engine.reconcile import Reconciler
+from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
+from orchestrator.engine.reconcile.reconciler import Reconciler
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.engine import deliver
-from orchestrator.engine.apply import Actor
+from orchestrator.engine.reconcile import deliver
+from orchestrator.engine.reconcile.apply import Actor
 
 
 @pytest.mark.parametrize(

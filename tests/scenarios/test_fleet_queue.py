@@ -18,7 +18,8 @@ from tests.scenarios.test_fleet import ended
 
 CHANGES = {
     "orchestrator.advice", "orchestrator.app.source", "orchestrator.config.fleet_job",
-    "orchestrator.engine.reconcile", "orchestrator.report.fleet_page", "orchestrator.app.source.bundle", "pathspec",
+    "orchestrator.engine.reconcile.reconciler", "orchestrator.report.fleet_page", "orchestrator.app.source.bundle",
+    "pathspec",
 }  # fmt: skip
 """What jobs are sent and pages are made with; it took a third of the command's time."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.spec import CheckpointSpec, JupyterSpec, SidecarsSpec, TensorboardSpec
-from orchestrator.engine.deliver import START_SECONDS
+from orchestrator.engine.reconcile.deliver import START_SECONDS
 from orchestrator.errors import UsageError
 from orchestrator.scripts.render import (
     RAW_NAMES,

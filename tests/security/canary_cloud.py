@@ -25,7 +25,7 @@ from orchestrator.emulator.client import shorten
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.state.secrets import Secrets
-from orchestrator.engine import artifacts
+from orchestrator.engine.reconcile import artifacts
 from orchestrator.engine.records import journal, record_store
 from orchestrator.google.secret_manager import SecretManager
 from tests.crash.stage import storage_parts

@@ -19,11 +19,11 @@ from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.record import Candidate
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine import reconcile
 from orchestrator.engine.bucket.heartbeats import Heartbeats, _readers, parse_heartbeat, worker_of
 from orchestrator.engine.bucket.race_claim import read_claim
 from orchestrator.engine.loop.wake_object import WakeObject
 from orchestrator.engine.publish.published_status import read_curve
+from orchestrator.engine.reconcile import reconciler
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.spending import spending
@@ -185,7 +185,7 @@ def test_the_time_to_live_ends_a_deployment_whatever_its_machines_write(lab, for
 def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch, part):
     """Whatever no model has foreseen: the pass is made again without the reports."""
     controller = lab.up(a_spec(watch__ttl="1h"))
-    real = getattr(reconcile, part)
+    real = getattr(reconciler, part)
 
     def faulty(*arguments):
         world = next(a for a in arguments if hasattr(a, "heartbeats"))
@@ -193,7 +193,7 @@ def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch
             raise OverflowError("a fault of ours")
         return real(*arguments)
 
-    monkeypatch.setattr(reconcile, part, faulty)
+    monkeypatch.setattr(reconciler, part, faulty)
     lab.wait(60)
     result = controller.one_pass()
     assert isinstance(result.world.heartbeats, Unknown)
@@ -204,7 +204,7 @@ def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch
 
 def test_faults_that_alternate_are_each_reported_once(lab, monkeypatch):
     """Machines that take turns in two bad reports do not fill the log of events."""
-    controller, whole = lab.up(), reconcile.decide
+    controller, whole = lab.up(), reconciler.decide
     turns = itertools.cycle([OverflowError("one"), LookupError("another")])
 
     def faulty(spec, world, *more):
@@ -212,7 +212,7 @@ def test_faults_that_alternate_are_each_reported_once(lab, monkeypatch):
             raise next(turns)
         return whole(spec, world, *more)
 
-    monkeypatch.setattr(reconcile, "decide", faulty)
+    monkeypatch.setattr(reconciler, "decide", faulty)
     for _ in range(6):
         lab.wait(60)
         assert isinstance(controller.one_pass().world.heartbeats, Unknown)

@@ -9,8 +9,8 @@ from orchestrator.domain.checksum import Origin, origin_of, proven, with_checksu
 from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Span
-from orchestrator.engine.artifacts import bundle_file, find_artifacts
 from orchestrator.engine.delete import Deletion
+from orchestrator.engine.reconcile.artifacts import bundle_file, find_artifacts
 from orchestrator.engine.records import record_format
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.engine.records.record_store import RecordStore

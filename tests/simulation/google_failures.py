@@ -17,9 +17,10 @@ from orchestrator.config import starter
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.observation import Present
-from orchestrator.engine import apply, delete, observe, routes
+from orchestrator.engine import delete, routes
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.queued_tpus import NodesInQueue
+from orchestrator.engine.reconcile import apply, observe
 from orchestrator.errors import Retry
 from orchestrator.google import (
     answer_hooks,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.engine.observe import OWN_FAULT
+from orchestrator.engine.reconcile.observe import OWN_FAULT
 
 CREATES_AN_HOUR = 75
 """Asks for one kind in one zone that a process may make in an hour: the longest back-off is a minute."""

@@ -10,9 +10,10 @@ from orchestrator.contract.bucket import object_names
 from orchestrator.domain import names, record
 from orchestrator.domain.observation import Claim, Phase, Present
 from orchestrator.domain.plan import Plan
-from orchestrator.engine import apply, delete, observe, reconcile
+from orchestrator.engine import delete
 from orchestrator.engine.lease import lease_object
 from orchestrator.engine.loop import loop
+from orchestrator.engine.reconcile import apply, observe, reconciler
 from orchestrator.engine.records import journal, record_store
 from orchestrator.errors import TransientError
 from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, unknown_on_error
@@ -150,7 +151,7 @@ MECHANISMS = {
          (delete, "zones_to_observe", lambda spec, record: spec.tpu.zones)),
         (f"{ENGINE}down.py::test_down_looks_into_every_zone_ever_used",)),
     "M4 each pass looks again, whatever it was told": Switch(
-        ((reconcile, "observe", _first_look(reconcile.observe)),),
+        ((reconciler, "observe", _first_look(reconciler.observe)),),
         (f"{ENGINE}recover.py::test_a_node_deleted_by_hand_is_replaced",)),
     "M4 while a deployment is calm, the list shows its losses": Switch(
         ((loop.Watcher, "differs", lambda self: False),),
@@ -174,7 +175,7 @@ MECHANISMS = {
         ((attempts.AttemptStore, "newer_incarnation", lambda self, seconds=0.0: None),),
         ("tests/reliability/test_zombie.py",)),
     "M5 a race has one winner": Switch(
-        ((reconcile, "winner", _first_ready),),
+        ((reconciler, "winner", _first_ready),),
         (f"{ENGINE}race.py::test_the_controller_yields_to_a_machine_that_was_faster",)),
     "M6 the end deletes the machines": Switch(
         ((decide, "wind_down", lambda world, record, outcome, reason, **_: Plan((), (), outcome, reason)),),
@@ -220,7 +221,7 @@ MECHANISMS = {
         ((expired, "_expired", lambda folder, now: iter(())),),
         ("tests/cli/test_expired.py::test_the_next_command_ends_an_expired_deployment",)),
     "M10 the last look at a plan": Switch(
-        ((reconcile, "broken", lambda *_: None),),
+        ((reconciler, "broken", lambda *_: None),),
         (f"{ENGINE}guard.py::test_a_second_tpu_is_never_made_whatever_decides_it",)),
     "M11 classes of errors": Switch(
         ((client_errors, "to_error", _all_transient),),

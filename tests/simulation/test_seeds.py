@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.apply import Actor
+from orchestrator.engine.reconcile.apply import Actor
 from tests.kit.figures import record_figures
 from tests.simulation.life import live
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
-from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
 from tests.kit.figures import commit, record_figures
 from tests.kit.workers import workers

@@ -6,7 +6,7 @@ from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.emulator.state.values.instance import Status
 from orchestrator.emulator.state.values.node import DEAD, Health, NodeState
-from orchestrator.engine.observe import zones_to_observe
+from orchestrator.engine.reconcile.observe import zones_to_observe
 from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants
 from tests.simulation.invariants import Live, Violation

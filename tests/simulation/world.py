@@ -27,7 +27,6 @@ from orchestrator.domain.lease import RENEWAL, Holder
 from orchestrator.domain.ports import LARGEST, CloudAccount
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
-from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
@@ -36,6 +35,7 @@ from orchestrator.engine.lease.lease_object import Lease, claim_record
 from orchestrator.engine.loop import loop
 from orchestrator.engine.loop.loop import Watcher
 from orchestrator.engine.publish.event_log import EventLog
+from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_format import decode

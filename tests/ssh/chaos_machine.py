@@ -24,7 +24,7 @@ from orchestrator.domain.plan import Verb
 from orchestrator.domain.remote import Host
 from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.ssh_server import SshServer
-from orchestrator.engine.deliver import deliver
+from orchestrator.engine.reconcile.deliver import deliver
 from orchestrator.errors import TpuctlError
 from orchestrator.scripts.render import machine_scripts
 from orchestrator.ssh.keys import DeploymentKey, ensure_key

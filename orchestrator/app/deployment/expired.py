@@ -18,7 +18,7 @@ from orchestrator.domain.observation import Unknown
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.observe import PASS_ERRORS, as_error
+from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import LeaseHeldError, TpuctlError, disk_trouble
@@ -89,7 +89,7 @@ class IndentedReporter(Reporter):
 def _one_try(session: Session) -> Pass:
     """Make one pass, without a retry, since the user's command waits. Raise the error of a broken pass."""
     from orchestrator.engine.endings import raise_bucket_gone
-    from orchestrator.engine.reconcile import Reconciler
+    from orchestrator.engine.reconcile.reconciler import Reconciler
 
     try:
         result = Reconciler(session.deployment).one_pass()

@@ -15,7 +15,7 @@ from orchestrator.app.up import record_for_the_watch
 from orchestrator.contract.node_list import node_list
 from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.slurm import Slurm
-from orchestrator.engine.observe import PASS_ERRORS, as_error
+from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.planning.fleet.deployments import Controller, node_names
 from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode, free_since, nodes_missing, resize
 from orchestrator.planning.fleet.wide_tasks import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks

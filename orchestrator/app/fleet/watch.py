@@ -21,7 +21,7 @@ from orchestrator.domain.plan import FailedChange, Kind, Verb
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.loop.loop import run
 from orchestrator.engine.loop.many_loops import Chore, Member
-from orchestrator.engine.observe import PASS_ERRORS, as_error
+from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.errors import LeaseHeldError, RemoteError, TpuctlError
 from orchestrator.planning.fleet.deployments import Controller
 from orchestrator.planning.update_record import LACKING

@@ -23,7 +23,7 @@ from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.blueprint import ROOT
-from orchestrator.engine.deliver import deliver_sidecars
+from orchestrator.engine.reconcile.deliver import deliver_sidecars
 from orchestrator.errors import (
     UNFORESEEN,
     HostKeyError,

@@ -12,7 +12,7 @@ from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.record import TERMINAL, current_node
 from orchestrator.domain.remote import CommandAnswer, Host
-from orchestrator.engine.observe import observe as observe_world
+from orchestrator.engine.reconcile.observe import observe as observe_world
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import (
     HostKeyError,

@@ -17,7 +17,7 @@ from orchestrator.domain import names
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, VmState, World
 from orchestrator.domain.record import current_node
 from orchestrator.emulator import control
-from orchestrator.engine.observe import observe
+from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import TpuctlError
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.ports import Store
 from orchestrator.domain.source.data_spec import bucket_sources
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.apply import Actor
+from orchestrator.engine.reconcile.apply import Actor
 from orchestrator.errors import TransientError, UsageError
 from orchestrator.google.project_probe import Probe
 

@@ -18,8 +18,8 @@ from orchestrator.domain.record import Record, setting_aside
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.domain.tpu_shape import reshaped, shape_of
 from orchestrator.emulator.machines.machine_python import interpreters
-from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
+from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.bodies import ARM_MACHINES
 from orchestrator.planning.job import job_digest, with_digest_of_today

@@ -27,9 +27,9 @@ from orchestrator.domain.status import (
     WorkerStatus,
 )
 from orchestrator.engine.lease.held import current
-from orchestrator.engine.observe import observe
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
 from orchestrator.engine.publish.published_status import published
+from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state

@@ -13,7 +13,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.this_computer.known import billed_elsewhere
 from orchestrator.app.this_computer.login_here import account_here
 from orchestrator.app.this_computer.state_folders import RECORD_KEY
-from orchestrator.engine.artifacts import agent_file, is_whole
+from orchestrator.engine.reconcile.artifacts import agent_file, is_whole
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import UsageError

@@ -16,8 +16,8 @@ from orchestrator.domain.record import current_node
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_blind, raise_bucket_gone
 from orchestrator.engine.loop.wake_object import SHORT, WakeObject
-from orchestrator.engine.observe import unforeseen
-from orchestrator.engine.reconcile import Reconciler
+from orchestrator.engine.reconcile.observe import unforeseen
+from orchestrator.engine.reconcile.reconciler import Reconciler
 from orchestrator.engine.records.record_store import SPACING
 from orchestrator.errors import (
     UNFORESEEN,

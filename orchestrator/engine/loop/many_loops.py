@@ -16,7 +16,7 @@ from orchestrator import threads
 from orchestrator.clock import Clock
 from orchestrator.domain.one_pass import Pass
 from orchestrator.engine.loop.loop import Passes, Pause
-from orchestrator.engine.observe import PASS_ERRORS, as_error
+from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.errors import UNFORESEEN, TpuctlError
 
 AT_ONCE = 16

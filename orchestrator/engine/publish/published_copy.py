@@ -13,8 +13,8 @@ from orchestrator.domain.lease import Holder
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.errors import UNFORESEEN
 
-FRESH = 75.0
-"""Seconds for which a snapshot is current; the loop writes at least one a minute."""
+REWRITE, FRESH = 60.0, 75.0
+"""Seconds after which the loop writes a snapshot even without news, and for which one is current."""
 AHEAD = 5.0
 """Seconds that the bucket's clock may be ahead of ours; beyond that, ages by it mean nothing."""
 HERE = "status.json"

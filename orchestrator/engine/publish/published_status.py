@@ -17,12 +17,12 @@ from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.domain.ports import Store
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.engine.lease.held import current
-from orchestrator.engine.publish.published_copy import AHEAD, HERE, SCHEMA, Snapshot, counted
+from orchestrator.engine.publish.published_copy import AHEAD, HERE, REWRITE, SCHEMA, Snapshot, counted
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
 
-REWRITE, SPACING = 60.0, 5.0
-"""Longest and shortest time between two writes to the bucket, in seconds."""
+SPACING = 5.0
+"""Shortest time between two writes to the bucket, in seconds."""
 POINTS = 600
 """Most points of a curve; beyond that every second point is dropped."""
 Point = tuple[float, int, float | None, int]

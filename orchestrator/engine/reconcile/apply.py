@@ -15,11 +15,11 @@ from orchestrator.domain.observation import Absent, Node, Operation, Present, Un
 from orchestrator.domain.plan import MAKING, Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.ports import NewNode, Nodes, Vms
 from orchestrator.domain.record import Record, Refusal, current_node, forgiven
-from orchestrator.engine.artifacts import find_artifacts, upload
-from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.observe import PASS_ERRORS, as_error
 from orchestrator.engine.queued_tpus import nodes_of
+from orchestrator.engine.reconcile.artifacts import find_artifacts, upload
+from orchestrator.engine.reconcile.deliver import deliver, deliver_sidecars, node_hosts
+from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import (
     ConflictError,

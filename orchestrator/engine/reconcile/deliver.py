@@ -5,8 +5,8 @@ from orchestrator.domain.plan import Change, Verb
 from orchestrator.domain.ports import Cloud
 from orchestrator.domain.record import Record
 from orchestrator.domain.remote import Host
-from orchestrator.engine.artifacts import Artifacts
 from orchestrator.engine.blueprint import ROOT, Blueprint
+from orchestrator.engine.reconcile.artifacts import Artifacts
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import RemoteError
 from orchestrator.scripts.render import stop_seconds

@@ -8,14 +8,14 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.updated import updated
-from orchestrator.engine.alarms import Alarms
-from orchestrator.engine.apply import Actor
 from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.race_claim import winner
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.observe import WideList, observe, unforeseen
+from orchestrator.engine.reconcile.alarms import Alarms
+from orchestrator.engine.reconcile.apply import Actor
+from orchestrator.engine.reconcile.observe import WideList, observe, unforeseen
+from orchestrator.engine.reconcile.shared_creates import share_stockouts, with_create_budget
 from orchestrator.engine.records.capacity_memory import CapacityMemory
-from orchestrator.engine.shared_creates import share_stockouts, with_create_budget
 from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken

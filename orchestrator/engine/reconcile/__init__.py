@@ -1,0 +1,1 @@
+"""One pass over a deployment: observe, decide (in `planning`), apply."""
