@@ -21,6 +21,7 @@ from orchestrator.planning.fleet.deployments import (
     node_spec,
     rows,
     unfinished,
+    waiting_copies,
 )
 from tests.engine.engine_lab import a_spec
 from tests.kit.records import record_of
@@ -97,6 +98,17 @@ def test_what_has_neither_ended_nor_been_cancelled_must_be_in_the_queue():
     """Whatever Slurm says: it may have forgotten a task, or never have heard of it."""
     assert unfinished(a_submission(cancelled=(3,)), {0: "done"}) == (1, 2)
     assert unfinished(a_submission(), {}) == (0, 1, 2, 3)
+
+
+def test_a_copy_that_waits_of_a_task_that_has_ended_is_found():
+    """One that runs is left to the agent, which looks for the end; other jobs of Slurm are not ours."""
+    queued = [
+        Queued("sweep", 0, "RUNNING", "7", 1, "demo-001"),
+        Queued("sweep", 1, "PENDING", "7", 2, held=True),
+        Queued("sweep", 2, "PENDING", "7", 0),
+        Queued("other", 1, "PENDING", "8", 0),
+    ]
+    assert waiting_copies({"sweep": {0: "done", 1: "done"}}, queued) == (queued[1],)
 
 
 def test_the_mark_of_an_end_counts_more_than_the_queue():

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -155,6 +156,20 @@ def test_a_queue_that_slurm_has_forgotten_is_filled_again_by_the_watch(cloud, ow
     owner.run("watch", interrupt=2400, patience=7200)
     assert (ended(cloud), controller.tasks) == ([f"{number}.done" for number in range(5)], [])
     assert cloud.machines.fleet.book.verdict == []
+
+
+def test_a_held_copy_of_a_task_that_has_ended_leaves_the_queue(cloud, owner):
+    """Slurm lost sight of a node, queued its task again, was told to hold the job; the node went on to the end."""
+    owner.up("--yes")
+    owner.submit(tasks=2)
+    (controller,) = cloud.machines.fleet.controllers.values()
+    (first,) = [task for task in controller.tasks if task.number == 0]
+    owner.run("watch", interrupt=2400, patience=7200)
+    assert (ended(cloud), controller.tasks) == (["0.done", "1.done"], [])
+    controller.tasks.append(replace(first, node="", held=True))
+    owner.run("watch", interrupt=60)
+    assert controller.tasks == []
+    assert (ended(cloud), cloud.machines.fleet.book.verdict) == (["0.done", "1.done"], [])
 
 
 def test_the_budget_is_that_of_the_whole_fleet(cloud):

@@ -49,6 +49,7 @@ from orchestrator.planning.fleet.deployments import (
     node_names,
     node_spec,
     unfinished,
+    waiting_copies,
 )
 from orchestrator.planning.fleet.gate import Hold, corrections, dependencies, gate, strays
 from orchestrator.planning.fleet.size import NodeLife
@@ -312,9 +313,13 @@ class Fleet:
             if submission.cancelled and only in ("", submission.name)
         ]
         under = {name: team.options(submissions[name]) for name in gates}
-        queued = slurm.queue() if gates or dropped else ()
+        queued = slurm.queue() if gates or dropped or any(ended.values()) else ()
         # The `cancel` was killed before it told Slurm, or Slurm was told to queue them meanwhile.
         slurm.cancel(cancelled(dropped, queued))
+        if copied := {one.job for one in waiting_copies(ended, queued)}:
+            # Read once more: a `retry` since then has queued its tasks on purpose.
+            still = job_store.all_ended(self.head.store, [submissions[name] for name in copied])
+            slurm.cancel(waiting_copies(still, queued))
         if stray := strays(under, queued):
             # Queued before there were users or priorities; waiting tasks lose nothing by being queued again.
             slurm.cancel(stray)

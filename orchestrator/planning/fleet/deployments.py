@@ -180,6 +180,16 @@ def cancelled(submissions: Iterable[Submission], queued: Iterable[Queued]) -> tu
     return tuple(one for one in queued if one.number in numbers.get(one.job, ()))
 
 
+def waiting_copies(ended: Mapping[str, Collection[int]], queued: Iterable[Queued]) -> tuple[Queued, ...]:
+    """
+    Return the tasks that wait in Slurm although they have ended.
+
+    Slurm queues a task again when it loses sight of its machine, which may go on to the task's end; a copy that
+    is held would wait for ever. One that runs finds the end by itself.
+    """
+    return tuple(one for one in queued if one.state == "PENDING" and one.number in ended.get(one.job, ()))
+
+
 @dataclass(frozen=True)
 class TaskRow:
     """One task: waiting, running, done, failed, unclaimed or cancelled."""
