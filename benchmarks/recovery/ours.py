@@ -1,6 +1,7 @@
 """tpuctl as a user runs it: `up`, then `watch` with its usual poll, while machines are killed."""
 
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +39,8 @@ def watched(scene: Scene) -> Iterator[Path]:
     put_job(stage.work)
     (stage.work / "tpuctl.yaml").write_text(
         f"name: {NAME}\ntpu: {{type: v5litepod-8, zones: [europe-west4-b]}}\nvm: none\n"
-        f"job:\n  command: python3 job.py\n  env: {{BENCH_STEPS: {made}, NUMPY_LM_STEPS: '1000000',"
+        # This Python has numpy, which Google's images and the machines of a local cloud need not have.
+        f"job:\n  command: {sys.executable} job.py\n  env: {{BENCH_STEPS: {made}, NUMPY_LM_STEPS: '1000000',"
         f" NUMPY_LM_STEP_SECONDS: '0.1', NUMPY_LM_SAVE_EVERY: '10'}}\nwatch: {{poll: {POLL}s}}\n"
     )
     stage.tpuctl("up")
