@@ -69,6 +69,14 @@ class TpuctlError(Exception):
         """Return what a user does next: the error's own hint, else the usual step of its class."""
         return self.hint or self.usual_step
 
+    def explain(self, *, hint: str = "", changed: str = "") -> None:
+        """Replace what is given, where the caller knows more than the place that raised the error."""
+        self.hint, self.changed = hint or self.hint, changed or self.changed
+
+    def complete(self, *, hint: str, changed: str) -> None:
+        """Add what the place that raised the error did not say."""
+        self.hint, self.changed = self.hint or hint, self.changed or changed
+
     def as_dict(self) -> dict[str, object]:
         """Return the error as `--json` prints it."""
         return {

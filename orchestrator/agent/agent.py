@@ -161,8 +161,8 @@ class Agent:
                 parts.status.trouble("race", "")
                 return
             why = f"TPU #{winner} was first, this machine is not needed"
-            # Wait first: an earlier machine could forge a claim for later races, which the controller then
-            # replaces.
+            # Wait first: an earlier machine could forge a claim for later races, which the
+            # controller then replaces.
             if time.monotonic() - began >= BEATEN * settings.heartbeat:
                 parts.interrupts.end(EndingKind.FENCED, why)
             parts.status.trouble("race", why)

@@ -96,8 +96,7 @@ def adopt_vm(
         try:
             take_vm(session.deployment, found, at_down)
         except TpuctlError as error:
-            error.changed = error.changed or stays
-            error.hint = error.hint or f"run it again: {again}"
+            error.complete(hint=f"run it again: {again}", changed=stays)
             raise
         finally:
             session.deployment.store_events()
@@ -152,8 +151,7 @@ def adopt_bucket(
         try:
             take_bucket(session.deployment, found, at_down)
         except TpuctlError as error:
-            error.changed = error.changed or UNTOUCHED
-            error.hint = error.hint or f"run it again: tpuctl adopt --bucket {name}"
+            error.complete(hint=f"run it again: tpuctl adopt --bucket {name}", changed=UNTOUCHED)
             raise
     return found
 
@@ -206,10 +204,10 @@ def _take(session: Session, found: ForeignNode, at_down: str) -> int:
     try:
         return adoption.take(fresh, world, at_down)
     except TpuctlError as error:
-        if not error.changed:
-            error.changed = f"{fresh.node.name} may hold this deployment's SSH key; it is not deleted"
-        if not error.hint:
-            error.hint = f"run it again: tpuctl adopt {fresh.node.name} --zone {fresh.node.zone}"
+        error.complete(
+            hint=f"run it again: tpuctl adopt {fresh.node.name} --zone {fresh.node.zone}",
+            changed=f"{fresh.node.name} may hold this deployment's SSH key; it is not deleted",
+        )
         raise
     finally:
         session.deployment.store_events()

@@ -206,7 +206,9 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
         for failure in result.failures:
             if session.clock.monotonic() >= end:
                 # The record already names the new code, so giving up here loses nothing.
-                failure.error.changed = "the new code is recorded and in the bucket; the next watch brings it"
+                failure.error.explain(
+                    changed="the new code is recorded and in the bucket; the next watch brings it"
+                )
                 raise failure.error
             session.reporter.failure(failure, session.clock.now())
         session.reporter.waiting(result.plan.waiting, session.clock.now())

@@ -143,30 +143,12 @@ def bring_up(
     *show_price* gets the price before the first machine is created, and may raise to cancel if the price comes
     first. What *show_job* returns is called with each pass on the way.
     """
-    approved: Approved | None = None
+    session, approved = _opened(choice, reporter, options, session)
+    sets = _examined(session, options)
     goal = options.goal
-    if options.plan:
-        session, approved = open_approved(choice, options.plan, reporter)
-    else:
-        session = session or Session(choice, reporter)
-    end_expired(session)
-    sets = read_data(session.path, session.spec, choice.cloud, reporter)
-    # The code of a fleet's machines is ours, and says nothing of the jobs that will come.
-    own_job = not fleet_of(session.spec)
-    if own_job and options.says_what_is_sent:
-        say_what_is_sent(session, sets)
-    if own_job:
-        # Before the price and its question: a job whose steps are all lost in a preemption may not be worth it.
-        warn_of_lost_saves(session)
-    check_sources(session)
     if options.price_first and approved is None:
         show_price = _priced_first(session, sets, show_price, goal)
-    # Checked before the lease: uploading data to an existing bucket may take hours and must not block others.
-    bucket_first = bool(sets) and not bucket_is_there(session)
-    if sets and not bucket_first:
-        # Before the lease: an upload alone changes nothing, and a watch may run meanwhile.
-        with reporter:
-            send_data(session, sets)
+    bucket_first = _sent_before_the_lease(session, sets)
     only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.BUCKET_AND_VM else frozenset(Kind)
     approve = any_plan if approved is None else partial(refuse_others, approved)
     said = _Price(session, approve, show_price, only)
@@ -199,6 +181,42 @@ def bring_up(
         session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.reason,
         tuple(drift_notes(session.spec, result.world)), session.spec.watch.on_vm,
     )  # fmt: skip
+
+
+def _opened(
+    choice: Choice, reporter: Reporter, options: UpOptions, session: Session | None
+) -> tuple[Session, Approved | None]:
+    """Return the session, and what was approved if a plan file is carried out; end what is past its ttl."""
+    approved: Approved | None = None
+    if options.plan:
+        session, approved = open_approved(choice, options.plan, reporter)
+    else:
+        session = session or Session(choice, reporter)
+    end_expired(session)
+    return session, approved
+
+
+def _examined(session: Session, options: UpOptions) -> tuple[DataSet, ...]:
+    """Return the job's data, and say what will be sent and what the job may lose. Raise UsageError."""
+    sets = read_data(session.path, session.spec, session.choice.cloud, session.reporter)
+    # The code of a fleet's machines is ours, and says nothing of the jobs that will come.
+    if not fleet_of(session.spec):
+        if options.says_what_is_sent:
+            say_what_is_sent(session, sets)
+        # Before the price and its question: a job whose steps are all lost in a preemption may not be worth it.
+        warn_of_lost_saves(session)
+    check_sources(session)
+    return sets
+
+
+def _sent_before_the_lease(session: Session, sets: tuple[DataSet, ...]) -> bool:
+    """Upload the data to a bucket that exists; return whether bucket and data are still to come."""
+    # Before the lease: uploading may take hours and changes nothing else, and a watch may run meanwhile.
+    bucket_first = bool(sets) and not bucket_is_there(session)
+    if sets and not bucket_first:
+        with session.reporter:
+            send_data(session, sets)
+    return bucket_first
 
 
 def _require_adopted_vm(session: Session, result: Pass) -> None:
@@ -362,7 +380,7 @@ def _stop_on(failure: FailedChange, result: Pass, *, elsewhere: bool) -> None:
         made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]
         machines = [f"{c.kind.title} {c.name}" for c in made if c.kind in {Kind.NODE, Kind.VM}]
         if machines:
-            failure.error.changed = (
-                f"{', '.join(machines)}: requested, and billed; `tpuctl down` removes them"
+            failure.error.explain(
+                changed=f"{', '.join(machines)}: requested, and billed; `tpuctl down` removes them"
             )
         raise failure.error

@@ -120,7 +120,9 @@ def deployment_options(function: F) -> Callable[..., Any]:
 
                 name = on_local_cloud(choice, more.get("name"))
                 if name:
-                    error.hint = f"{name} is up on the local cloud: add --cloud local. Else: {error.hint}"
+                    error.explain(
+                        hint=f"{name} is up on the local cloud: add --cloud local. Else: {error.hint}"
+                    )
             raise
 
     return settings_options(cloud_option(json_option(override_option(chosen))))

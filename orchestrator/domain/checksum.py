@@ -23,8 +23,8 @@ class Origin(Enum):
 def checksum(body: Mapping[str, Any]) -> str:
     """Return the sha256 over everything but the checksum, independent of white space and the order of keys."""
     rest = {key: value for key, value in body.items() if key != CHECKSUM}
-    # The exact output of `json.dumps` is part of the stored format: other separators would invalidate every old
-    # file.
+    # The exact output of `json.dumps` is part of the stored format: other separators would invalidate
+    # every old file.
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 

@@ -79,8 +79,8 @@ class Holder:
     def checked(self) -> "Holder":
         """Return the holder with printable text; the unknown holder if a field has a wrong type."""
         texts = (self.id, self.who, self.command, self.boot, self.space, *self.yields)
-        # 4,194,304 is the largest process id of Linux; a signal to 0 or a negative number would reach a whole
-        # group.
+        # 4,194,304 is the largest process id of Linux; a signal to 0 or a negative number would reach
+        # a whole group.
         whole = isinstance(self.pid, int) and not isinstance(self.pid, bool) and 0 <= self.pid <= 1 << 22
         timed = isinstance(self.since, int | float) and 0 <= self.since <= LATEST_TIME
         if not whole or not timed or not all(isinstance(text, str) for text in texts):

@@ -193,8 +193,8 @@ def stop() -> bool:
     end = time.monotonic() + 20
     while start_of(address.pid) == address.started:
         if time.monotonic() > end:
-            # SIGKILL loses nothing, because every change is on disk before it is answered. `reap` ends the
-            # machines.
+            # SIGKILL loses nothing, because every change is on disk before it is answered. `reap`
+            # ends the machines.
             os.kill(address.pid, signal.SIGKILL)
             end += 5
         time.sleep(0.05)  # Another process, so this wait is real time.

@@ -64,8 +64,8 @@ class DataDeletion:
             try:
                 self._deployment.cloud.buckets.delete(bucket.name)
             except TransientError as error:
-                # Cloud Storage allows one change a second for each object, so an object just written refuses
-                # deletion.
+                # Cloud Storage allows one change a second for each object, so an object just
+                # written refuses deletion.
                 trouble = error
                 return False
             return True

@@ -153,8 +153,8 @@ class GcsBuckets:
             self._grant(new, tries - 1)
 
     def _grant_once(self, bucket: Any, wanted: tuple[Grant, ...], unwanted: tuple[Grant, ...] = ()) -> None:
-        # The policy's etag is sent back: if the policy has changed meanwhile, this raises ConflictError, and we
-        # read again.
+        # The policy's etag is sent back: if the policy has changed meanwhile, this raises ConflictError, and
+        # we read again.
         policy = bucket.get_iam_policy(requested_policy_version=3, **self._clients.reading)
         held = [{**binding, "members": set(binding["members"])} for binding in policy.bindings]
         fresh = with_grants(without_grants(held, unwanted), wanted)

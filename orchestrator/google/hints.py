@@ -137,7 +137,7 @@ def comparing_with_quota(accelerator_type: str, zone: str) -> Iterator[None]:
         # Only the text has the limit. It improves the hint and decides nothing.
         found = _LIMIT.search(error.message)
         hint = _comparison(accelerator_type, zone, int(found[1])) if found else ""
-        error.hint = f"{hint} {error.hint}" if hint else error.hint
+        error.explain(hint=f"{hint} {error.hint}" if hint else "")
         raise
 
 

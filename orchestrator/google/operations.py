@@ -56,8 +56,8 @@ def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> Op
 
     def read() -> OperationResult:
         if not _NAME.fullmatch(operation.id):
-            # The name comes from the record, which may be forged; the client would raise an error of its own for
-            # it.
+            # The name comes from the record, which may be forged; the client would raise an error of its
+            # own for it.
             raise NotFoundError(f"{described(operation)}: {operation.id[:80]!r} is not an operation")
         answer = client.get_operation({"name": operation.id}, **limits)
         if not answer.done:

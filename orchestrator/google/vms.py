@@ -73,8 +73,8 @@ class ComputeVms:
         """
         body = instance_body(new)
         answer = self._insert(new, body)
-        # Only for a VM that is certainly Absent: while it cannot be observed, a second insert might create a second
-        # VM.
+        # Only for a VM that is certainly Absent: while it cannot be observed, a second insert might create
+        # a second VM.
         if self._is_memory(answer, new):
             self._ids.spend(answer.name)
             answer = self._insert(new, body)

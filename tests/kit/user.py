@@ -185,8 +185,8 @@ class User:
         finally:
             process.over = True
             cloud.acting.remove(process)
-            # A killed command does not restore its handlers, and the next one's Ctrl-C would reach the wrong
-            # process.
+            # A killed command does not restore its handlers, and the next one's Ctrl-C would reach
+            # the wrong process.
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         if process.dead:

@@ -57,8 +57,8 @@ def _fields(recorded: Recording, here: Recording) -> Iterator[Difference]:
             if one is None or other is None or (_types(one) != _types(other)):
                 yield Difference(Topic.FIELDS, f"{call} {path}", _listed(one), _listed(other))
             elif one - other:
-                # States are passed through quickly: one that only the local cloud has shown proves nothing about
-                # Google.
+                # States are passed through quickly: one that only the local cloud has shown proves
+                # nothing about Google.
                 yield Difference(Topic.FIELDS, f"{call} {path}", _listed(one), _listed(other))
 
 

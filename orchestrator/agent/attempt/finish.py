@@ -102,8 +102,7 @@ class Finish:
         gone_by = (interrupts.ended_at or time.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - time.monotonic()) if notice else LONGEST
         why = Why.NOTICE if notice else Why.FAILED
-        # In a thread, because a call to the bucket cannot be interrupted and the machine may vanish at any
-        # time.
+        # In a thread, because a call to the bucket cannot be interrupted and the machine may vanish at any time.
         work = threading.Thread(
             target=self.rescue.in_time, name="rescue", daemon=True,
             args=(why, record.attempt, committed, record.trains_since, seconds),

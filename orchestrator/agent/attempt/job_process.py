@@ -80,8 +80,7 @@ class Job:
         """Kill all processes of the job; return the ids of those that survive."""
         living = clear(self._root, self.session)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            # Reap the leader: as a zombie it keeps its id and would count as the living leader of the
-            # session.
+            # Reap the leader: as a zombie it keeps its id and would count as the living leader of the session.
             self._process.wait(5)
         self._pump.join(5)
         return living

@@ -72,8 +72,8 @@ def restore_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Option
         try:
             restored = parts.patiently("restore", restore)
         except TornError:
-            # A failed comparison may be a bad download, so it is repeated once before the checkpoint counts
-            # as torn.
+            # A failed comparison may be a bad download, so it is repeated once before the checkpoint
+            # counts as torn.
             restored = parts.patiently("restore", restore)
     except TornError as error:
         parts.patiently("put the torn checkpoint aside", partial(parts.restorer.discard, attempt))

@@ -127,8 +127,8 @@ class Catalogue:
                 number = step_of(inner.rstrip("/").rsplit("/", 1)[-1])
                 if number is not None:
                     by_incarnation[number] = inner
-            # Two incarnations may have saved the same step; the later one resumed from the earlier, so it
-            # comes first.
+            # Two incarnations may have saved the same step; the later one resumed from the earlier, so
+            # it comes first.
             for number in sorted(by_incarnation, reverse=True):
                 verdict = self._verdict(by_incarnation[number], seconds)
                 lacks = f"step {step} of TPU #{number} is not complete: {verdict.why}"

@@ -256,8 +256,7 @@ class JobBucket:
             reply = self._call("GET", target, SECONDS + size / SLOWEST, sink=file, limit=size)
             file.flush()
             if durable:
-                # The caller renames the file; without fsync the name could survive a power loss and the bytes
-                # not.
+                # The caller renames the file; without fsync the name could survive a power loss and the bytes not.
                 os.fsync(file.fileno())
         if reply.status == 404:
             raise TornError(f"gs://{self.name}/{name} is not there")

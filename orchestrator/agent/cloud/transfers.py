@@ -68,8 +68,8 @@ class Streams:
         waiting: Deque[Future[T]] = deque()
         try:
             for number in range(count):
-                # A caller with a part in progress first yields it before waiting for room, which prevents a
-                # deadlock.
+                # A caller with a part in progress first yields it before waiting for room, which
+                # prevents a deadlock.
                 while not self._room.acquire(blocking=not waiting):
                     yield waiting[0].result()
                     self._let_out(waiting)

@@ -187,8 +187,8 @@ class Timer:
 
     def _let_the_job_go_on(self, why: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            # The job was stopped for a deletion that does not happen; without this file cron starts the agent
-            # again.
+            # The job was stopped for a deletion that does not happen; without this file cron starts
+            # the agent again.
             self._settings.layout.stop.unlink()
         say(f"this TPU is not deleted, because {why}; cron starts the job again")
 

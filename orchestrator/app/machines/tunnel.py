@@ -211,7 +211,7 @@ def _over(session: Session, service: Service) -> UsageError | None:
     if over is not None and session.records.current.outcome and service.name == "tensorboard":
         logs = log_folder(session.spec, session.blueprint.bucket)
         tools = REQUIREMENTS[service.name]
-        over.hint = f"here: pip install {tools}; tensorboard --load_fast=false --logdir {logs}"
+        over.explain(hint=f"here: pip install {tools}; tensorboard --load_fast=false --logdir {logs}")
     return over
 
 

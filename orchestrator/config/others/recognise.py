@@ -48,8 +48,10 @@ def _document(raw: bytes, name: str) -> Draft:
                 hint="put that one command into a file of its own: a call in quotes or by eval is not read",
                 changed="nothing was written", code="TPU-146",
             ) from error  # fmt: skip
-        error.changed = "Nothing was written."
-        error.hint = "the file must be a task of SkyPilot or dstack, or a script that calls xpk or tpunicorn"
+        error.explain(
+            hint="the file must be a task of SkyPilot or dstack, or a script that calls xpk or tpunicorn",
+            changed="nothing was written",
+        )
         raise
     if data.get("type") in dstack.KINDS:
         return dstack.convert(data)

@@ -75,8 +75,8 @@ class Keras(Format):
         """Put the older pair, if *chosen*, in the place of the damaged one."""
         if not chosen.name.endswith(BACKUP) or (root / WEIGHTS).exists():
             return []
-        # Weights first, as Keras does: after a kill between the two there is no metadata, so the pair does not
-        # count.
+        # Weights first, as Keras does: after a kill between the two there is no metadata, so the pair
+        # does not count.
         for name in (WEIGHTS, METADATA):
             copy_over(root / (name + BACKUP), root / name)
         return [f"{WEIGHTS} and {METADATA} were made from {BACKUP}"]

@@ -46,8 +46,8 @@ class NamespaceHosts(MachineHosts):
     def _command(self, machine: Machine, config: Path) -> list[str]:
         folder = self.settings.folder(machine.id)
         script = Path(__file__).with_name("namespace-init.sh")
-        # Killing unshare, whose pid we know, ends the machine (--kill-child); its mounts do not propagate to
-        # the computer.
+        # Killing unshare, whose pid we know, ends the machine (--kill-child); its mounts do not propagate
+        # to the computer.
         unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
         arguments = [str(folder), machine.name, str(machine.disk_bytes), sys.executable]
         arguments.append("gcloud" if GCLOUD in self.settings.absent else "")

@@ -186,8 +186,8 @@ class Lease:
     def _renew(self) -> None:
         started = self._clock.monotonic()
         try:
-            # By generation: if another process has taken the lease over, this write fails instead of taking it
-            # back.
+            # By generation: if another process has taken the lease over, this write fails instead of
+            # taking it back.
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=self._generation)
             self._renewed, self._refused = started, None
             if self._clock_set_at is None or started - self._clock_set_at >= CLOCK_VALID:

@@ -66,6 +66,7 @@ class Pause:
         self.watcher.wait(self)
 
 
+WHEN_IT_ANSWERS = "run the same command again when it answers"
 Passes = Generator[Pause, None, Pass]
 """A generator of passes: it yields the pauses between them and returns the last pass."""
 
@@ -89,7 +90,7 @@ class Watcher:
         self._records = deployment.records
         self._lease = deployment.lease
         self._poll = float(deployment.spec.watch.poll)
-        self._name, self._broken = deployment.spec.name, 0
+        self._name, self._broken, self._broken_since = deployment.spec.name, 0, 0.0
         self._faults: set[str] = set()
         self._wake_object = WakeObject(deployment.spec, deployment.cloud.store, deployment.clock)
         self._lets_calm_wait = calm
@@ -206,7 +207,7 @@ class Watcher:
     def _broken_off(self, error: TpuctlError) -> None:
         """Report why a pass failed; raise *error* if repeating the pass cannot help."""
         if error.retry is Retry.TRANSIENT and self.stop.is_set():
-            error.hint = "run the same command again when it answers"
+            error.explain(hint=WHEN_IT_ANSWERS)
         # Only a passing error is cured by waiting, and after Ctrl-C not even that one is waited for.
         if error.retry is not Retry.TRANSIENT or self.stop.is_set():
             raise error
@@ -214,7 +215,7 @@ class Watcher:
         if not self._broken:
             self._broken_since = now
         if self._patience is not None and now - self._broken_since >= self._patience:
-            error.hint = "run the same command again when it answers"
+            error.explain(hint=WHEN_IT_ANSWERS)
             raise error
         self._broken += 1
         counted = {"tries": self._broken, "since": self._broken_since}

@@ -108,8 +108,8 @@ class Outbox:
 
     def _write(self, notification: Notification) -> None:
         with contextlib.suppress(PreconditionError):
-            # With "must not exist": the id is the same in every pass, so a second loop finds the first one's
-            # object.
+            # With "must not exist": the id is the same in every pass, so a second loop finds the
+            # first one's object.
             self.store.write(OUTBOX + notification.id, notification.to_json(), 0)
         self._known.add(notification.id)
         self._keep(notification)
@@ -126,8 +126,8 @@ class Outbox:
             # Apprise is foreign code: no exception of it may end the thread that serves the other receivers.
             except Exception as error:
                 if one.tries == 0 or one.tries + 1 >= MOST_TRIES:
-                    # Of a foreign error only the type is shown: its text may contain the address, which is a
-                    # secret.
+                    # Of a foreign error only the type is shown: its text may contain the address, which
+                    # is a secret.
                     text = f"{name}: {type(error).__name__}"
                     why = error.message if isinstance(error, TpuctlError) else text
                     text = f"no notification of {one.notification.event} was sent: {why}"

@@ -237,8 +237,8 @@ class Actor:
             # Each incarnation has its own name, so repeating the call cannot create a second TPU.
             operation = self._nodes.create(new)
         except ConflictError as error:
-            # The name is taken. If that node has our label, our own earlier call created it and its answer was
-            # lost.
+            # The name is taken. If that node has our label, our own earlier call created it and its
+            # answer was lost.
             if error.aborted or not self._ours(change.name, change.zone):
                 raise
             operation = None
@@ -319,8 +319,8 @@ class Actor:
 
     def _remember(self, operation: Operation | None) -> None:
         if operation is not None:
-            # Durable in the record, so that the next process polls it too: only the operation says why a create
-            # failed.
+            # Durable in the record, so that the next process polls it too: only the operation says why
+            # a create failed.
             stamped = replace(operation, started_at=operation.started_at or self._clock.now())
             self._records.update_later(
                 lambda record: replace(record, operations=(*record.operations, stamped))
@@ -340,8 +340,7 @@ class Actor:
                 )
             )
         elif change.verb in MAKING:
-            retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
-            retry = refusal_of(retry, flex=change.flex_start)
+            retry = refusal_of(error.retry, flex=change.flex_start)
             # Not a refusal of the zone: the quota is still held by our own TPU, which is being deleted.
             beside = any(node.zone == change.zone for node in (world.known_nodes if world else ()))
             refusal = Refusal(

@@ -151,8 +151,8 @@ def _vm(cloud: Cloud, spec: Spec, record: Record) -> Observed[Vm]:
     earlier = (span.zone for span in record.spans if span.kind is Kind.VM)
     for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *record.zones_used)):
         observed = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
-        # An adoption that was not finished: the VM is not prepared, so it counts as absent except for giving it
-        # back.
+        # An adoption that was not finished: the VM is not prepared, so it counts as absent except for
+        # giving it back.
         if isinstance(observed, Present) and observed.value.labels.get(names.ADOPTED_LABEL) == names.ADOPTING:
             return Absent()
         if not isinstance(observed, Absent):

@@ -155,8 +155,8 @@ class RecordStore:
         """
         if token is None:
             return
-        # The previous holder released the lease, so no late write can come: the token goes with the first real
-        # write.
+        # The previous holder released the lease, so no late write can come: the token goes with the
+        # first real write.
         if not over and not self._damaged_copy:
             if self.current.bucket.observed:
                 self.update_later(lambda record: replace(record, fence=token))

@@ -74,25 +74,14 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     current = current_node(world, record)
     # A stale list may show a TPU of an earlier life under a larger number, so it counts from the second pass on.
     unknown = unrecorded_nodes(world, record)
-    superseded = [
-        n
-        for n in world.known_nodes
-        if n is not current and n not in unknown and (not may_win(n, record) or _overdue(n, world, record))
-    ]
     # Losers and leftovers are billed: delete them even while nothing else is decided.
-    old = [n for n in superseded if not deleting(n, world, record)]
-    removals = [delete_node(n, _why_old(n, record)) for n in old]
-    judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))
-    racing = undecided(record)
-    rule = LoopRule.TPU_RACE if racing and current_candidates(record) else judgement.rule
+    removals = [delete_node(n, _why_old(n, record)) for n in _superseded(world, record)]
+    judgement = _for_deadline(spec, world, record, judge_node(spec, current, world, record))
+    rule = LoopRule.TPU_RACE if undecided(record) and current_candidates(record) else judgement.rule
     if judgement.verdict is NodeVerdict.OVERLAP and not unknown:
         removals += _overlap(spec, world, record, judgement.why)
     if judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.OVERLAP}:
-        coming = has_successors(record) and bool(current_candidates(record))
-        closely = racing or coming or (current is not None and noticed(world, current))
-        waiting = NEXT_COMES if coming else "TPU: it has yet to win its race" if racing else ""
-        rule = LoopRule.TPU_NEXT if coming else rule
-        return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely else None, rule=rule)
+        return replace(_keep(world, record, rule), changes=tuple(removals))
     if judgement.verdict is NodeVerdict.WAIT:
         age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
@@ -116,6 +105,27 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     return replace(creation, changes=changes, rule=rule if changes else creation.rule)
 
 
+def _superseded(world: World, record: Record) -> list[Node]:
+    """Return the TPUs to delete that neither are the newest one nor may become it."""
+    current, unknown = current_node(world, record), unrecorded_nodes(world, record)
+    old = [node for node in world.known_nodes if node is not current and node not in unknown]
+    return [
+        node
+        for node in old
+        if (not may_win(node, record) or _overdue(node, world, record)) and not deleting(node, world, record)
+    ]
+
+
+def _keep(world: World, record: Record, rule: LoopRule) -> Step:
+    """Return what is waited for while the newest TPU stays: its race, or a successor."""
+    current, racing = current_node(world, record), undecided(record)
+    coming = has_successors(record) and bool(current_candidates(record))
+    closely = racing or coming or (current is not None and noticed(world, current))
+    waiting = NEXT_COMES if coming else "TPU: it has yet to win its race" if racing else ""
+    rule = LoopRule.TPU_NEXT if coming else rule
+    return Step((), waiting, wake_in=NOTICE_POLL if closely else None, rule=rule)
+
+
 def _overdue(node: Node, world: World, record: Record) -> bool:
     """Return whether no successor has won within CREATE_DEADLINE, so that others may be requested."""
     asked = (
@@ -134,7 +144,7 @@ def _why_old(node: Node, record: Record) -> str:
     return f"TPU #{node.incarnation} is not the newest"
 
 
-def _in_time(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> NodeJudgement:
+def _for_deadline(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> NodeJudgement:
     """Return the judgement; OVERLAP or REPLACE if a TPU that could stay is left for the deadline or for money."""
     # Not during a race, because it is not known yet which TPU is ours.
     stays = judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.WAIT} and not undecided(record)
@@ -152,9 +162,9 @@ def _create(spec: Spec, world: World, record: Record, judgement: NodeJudgement) 
     again = judgement.verdict is NodeVerdict.CREATE and record.node.incarnation > 0
     was = record.node.incarnation in record.deadline.on_demand
     on_demand = was if again else wants_on_demand(spec, world, record)
-    asked = _asked(spec, world, of_mode(record, on_demand=on_demand), judgement)
+    request = _request(spec, world, of_mode(record, on_demand=on_demand), judgement)
     flex = record.node.incarnation in record.deadline.flex_start if again else wants_flex_start(spec, record)
-    return as_on_demand(asked, flex=flex) if on_demand else asked
+    return as_on_demand(request, flex=flex) if on_demand else request
 
 
 def _overlap(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, ...]:
@@ -178,7 +188,7 @@ def _without_vm(spec: Spec, record: Record) -> Refusal | None:
     return next((r for r in final if r.kind is Kind.VM), None)
 
 
-def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
+def _request(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
     # Unknown after Absent still counts as absent here: without a bucket there is no lease.
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:

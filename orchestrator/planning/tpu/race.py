@@ -253,8 +253,8 @@ def _without_absent_candidates(record: Record, world: World) -> Record:
         return record
     # Any one of these means that it may be billed: listed, still able to win, or being created.
     here = {n.incarnation for n in world.known_nodes}
-    # Candidates stay until the race is decided, but a working TPU does not wait for a successor that was never
-    # created.
+    # Candidates stay until the race is decided, but a working TPU does not wait for a successor that
+    # was never created.
     racing = set() if has_successors(record) else {r.incarnation for r in current_candidates(record)}
     coming = {o.incarnation for o in record.operations if (o.kind, o.verb) == (Kind.NODE, Verb.CREATE)}
     candidates = tuple(
@@ -286,8 +286,8 @@ def beside(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, 
 
 def may_overlap(spec: Spec) -> bool:
     """Return whether a TPU can be created while the one before it works."""
-    # A disk that the job writes to is free only after the TPU's deletion, and queued requests start at an unknown
-    # time.
+    # A disk that the job writes to is free only after the TPU's deletion, and queued requests start at
+    # an unknown time.
     apart = spec.tpu.request != "node" or any(disk.writable for disk in data_disks(spec))
     return spec.job.run_on == "tpu" and not apart
 

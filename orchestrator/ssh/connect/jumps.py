@@ -68,8 +68,8 @@ class Jumps:
 
     def _expire(self, jump: Jump) -> None:
         with self._lock:
-            # `take` may run while this timer waits for the lock. It has then removed the timer, which must
-            # not close.
+            # `take` may run while this timer waits for the lock. It has then removed the timer, which
+            # must not close.
             if self._timers.get(jump) is threading.current_thread():
                 self._drop(jump)
 

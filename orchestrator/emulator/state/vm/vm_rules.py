@@ -19,8 +19,8 @@ _RUNS = frozenset(Status) - {Status.TERMINATED, Status.SUSPENDED}
 # Names of images end in a fixed date, since every local machine boots from the computer's files anyway.
 _STAMP = "v20260101"
 FAMILIES = {
-    # Debian 12 and older are out of support; a family whose images are all deprecated is not found
-    # (docs/facts.md 2.6).
+    # Debian 12 and older are out of support; a family whose images are all deprecated is not
+    # found (docs/facts.md 2.6).
     "debian-cloud": ("debian-13",),
     "ubuntu-os-cloud": ("ubuntu-2204-lts", "ubuntu-2404-lts-amd64", "ubuntu-2404-lts-arm64"),
     "ubuntu-os-accelerator-images": ("ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e",),
