@@ -321,13 +321,18 @@ def sleeps_without_a_reason(text):
     return [line for line in found if line not in notes and not notes.get(line - 1)]
 
 
-def test_a_test_that_sleeps_says_why():
-    """A fixed pause is too short on a busy computer and too long on any other; tests.kit.waiting.until waits."""
+def test_code_that_sleeps_says_why():
+    """
+    A fixed pause is too short on a busy computer and too long on any other.
+
+    The product waits for conditions by `polled` and `wait_until`, tests by tests.kit.waiting.until.
+    """
     assert sleeps_without_a_reason(
         "a()  # why\ntime.sleep(1)\n# why\ntime.sleep(2)\ntime.sleep(3)  # fmt: skip"
     ) == [2, 5]
     kit = ROOT / "tests" / "kit" / "waiting.py"
-    texts = {p: p.read_text() for p in PYTHON if p.is_relative_to(ROOT / "tests") and p != kit}
+    rooms = (ROOT / "tests", ROOT / "orchestrator")
+    texts = {p: p.read_text() for p in PYTHON if any(map(p.is_relative_to, rooms)) and p != kit}
     found = {
         str(path.relative_to(ROOT)): sleeps_without_a_reason(t) for path, t in texts.items() if ".sleep(" in t
     }

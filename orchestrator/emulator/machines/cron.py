@@ -69,6 +69,7 @@ class Cron:
                 self._spawn(self._start(job))
         minute = datetime.now().replace(second=0, microsecond=0)  # noqa: DTZ005 - cron knows local time only
         while True:
+            # Real time, as cron starts jobs by the clock of the wall.
             await asyncio.sleep(self._until_next())
             minute += timedelta(minutes=1)
             for job in self._jobs():

@@ -133,6 +133,7 @@ class Guest:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         while self._others():  # noqa: ASYNC110 - processes that end send no event here
+            # Other processes, which end without an event, so this wait is real time.
             await asyncio.sleep(0.2)
 
     def _others(self) -> set[int]:

@@ -34,6 +34,7 @@ async def connected(host: str, port: int) -> socket.socket:
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, (host, port))
         while (ours := held_for_us(connection)) is None:  # noqa: ASYNC110 - who accepts it sends no event here
+            # The kernel sends no event when the other end accepts.
             await asyncio.sleep(POLL_SECONDS)
     except BaseException:
         connection.close()
@@ -58,6 +59,7 @@ async def the_end(host: str, port: int) -> str:
             with connection:
                 # No request is sent, so no data arrives; the read returns when the daemon ends.
                 await asyncio.get_running_loop().sock_recv(connection, 1)
+            # The daemon may be on its way up again; a shorter pause would keep a processor busy.
             await asyncio.sleep(POLL_SECONDS)
             continue  # without the longer pause: another user may take the port now
         except ForeignServerError as error:
@@ -66,6 +68,7 @@ async def the_end(host: str, port: int) -> str:
             refused += 1
         except OSError:
             refused = 0
+        # As above, while no server listens.
         await asyncio.sleep(LIFELINE_SECONDS)
     return f"nobody serves at {host}:{port}"
 
@@ -116,6 +119,7 @@ class MetadataClient:
             with suppress(OSError):
                 path = f"instance/guest-attributes/{namespace}/{key}"
                 return (await self.call("PUT", path, value.encode())).status == 200
+            # The daemon may be starting; it sends nothing to a machine that it does not know yet.
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _patiently(self, path: str, seconds: float = 10.0) -> Answer:
@@ -125,6 +129,7 @@ class MetadataClient:
                 answer = await self.call("GET", path, seconds=seconds)
                 if answer.status < 500:
                     return answer
+            # As above.
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _exchange(self, request: bytes) -> Answer:

@@ -76,6 +76,7 @@ class SystemServices:
                 raise OSError(
                     f"sshd ended with status {self._children[0].returncode}; guest.log has its words"
                 )
+            # Another process, which listens without a notification.
             await asyncio.sleep(0.02)
 
     def _start(self, host_key: Path) -> None:
