@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
@@ -47,6 +47,19 @@ class Down:
     spent: Spending | None
     commands: tuple[str, ...]
     idle_cloud_stopped: bool
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the result as `--json` prints it."""
+        return {
+            "left": [asdict(item) for item in self.leftovers],
+            "data_kept": bool(self.remaining_bucket),
+            "saved_usd_hour": self.saved_usd_hour,
+            "usd": self.spent.usd if self.spent else None,
+            "ondemand_usd": self.spent.ondemand_usd if self.spent else None,
+            "saved_usd": self.spent.saved_usd if self.spent else None,
+            "least_saved_usd": self.spent.least_saved_usd if self.spent else None,
+            "unknown": list(self.spent.unknown) if self.spent else [],
+        }
 
     def raise_leftovers(self) -> None:
         """Raise LeftoverError if something is left."""

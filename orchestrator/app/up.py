@@ -273,9 +273,9 @@ class _Price:
     def judge(self, plan: Plan) -> None:
         """Check *plan* before its first change; raise what *approve* raises."""
         self._approve(plan)
-        if not self.making and _makes(plan.making(self._only)):
+        if not self.making and _makes(plan.creating_only(self._only)):
             self.making = True
-            self._show_price(_price(self._session, plan.making(self._only)))
+            self._show_price(_price(self._session, plan.creating_only(self._only)))
 
 
 def _makes(plan: Plan) -> bool:

@@ -225,13 +225,13 @@ class Plan:
         """Return whether the pass has nothing to change and nothing to wait for."""
         return not self.changes and not self.waiting
 
-    def making(self, kinds: frozenset[Kind]) -> "Plan":
+    def creating_only(self, kinds: frozenset[Kind]) -> "Plan":
         """Return the plan without creates and starts of other kinds; deletes and stops stay."""
         # A pass that may create nothing still ends what costs money, so that budget and ttl hold.
         ends = {Verb.DELETE, Verb.STOP}
         changes = tuple(c for c in self.changes if c.kind in kinds or c.verb in ends)
         return self if len(changes) == len(self.changes) else replace(self, changes=changes)
 
-    def leaving(self, kinds: frozenset[Kind]) -> "Plan":
+    def without(self, kinds: frozenset[Kind]) -> "Plan":
         """Return the plan without any change of these kinds."""
         return replace(self, changes=tuple(c for c in self.changes if c.kind not in kinds))

@@ -279,7 +279,7 @@ def current_node(world: World, record: Record) -> Node | None:
 
 def newest_incarnation(record: Record) -> int:
     """Return the largest number ever assigned to a TPU; the next TPU gets a larger one."""
-    candidates = (r.incarnation for r in record.race.candidates)
+    candidates = (candidate.incarnation for candidate in record.race.candidates)
     # Over everything that is known: with a reused number, an old TPU's report could pass for the new one's.
     return max(record.node.highest, record.node.incarnation, *candidates, 0)
 

@@ -126,7 +126,7 @@ class Reconciler:
             world = self._without_heartbeats(world, error)
             plan = decide(spec, world, record, spent)
         parts = self._deployment
-        return world, self._guarded(plan, world, record).making(parts.only).leaving(parts.stays)
+        return world, self._guarded(plan, world, record).creating_only(parts.only).without(parts.stays)
 
     def _without_heartbeats(self, world: World, error: Exception) -> World:
         """Return the world without what machines wrote, and report it once; raise *error* if it had none before."""

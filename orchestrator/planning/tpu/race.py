@@ -65,12 +65,12 @@ def undecided(record: Record) -> bool:
 def current_candidates(record: Record) -> tuple[Candidate, ...]:
     """Return the TPUs that may still win besides the newest one."""
     candidates = record.race.candidates if open_race(record) else ()
-    return tuple(r for r in candidates if r.incarnation >= record.race.round)
+    return tuple(candidate for candidate in candidates if candidate.incarnation >= record.race.round)
 
 
 def may_win(node: Node, record: Record) -> bool:
     """Return whether *node* is a candidate besides the newest TPU."""
-    found = {r.incarnation for r in current_candidates(record)}
+    found = {candidate.incarnation for candidate in current_candidates(record)}
     return node.incarnation in found and node.state not in LOST
 
 
@@ -117,7 +117,8 @@ def accepted(record: Record, incarnation: int) -> Record:
     if incarnation == record.node.incarnation:
         return replace(record, node=replace(record.node, accepted=True))
     candidates = (
-        replace(r, accepted=True) if r.incarnation == incarnation else r for r in record.race.candidates
+        replace(candidate, accepted=True) if candidate.incarnation == incarnation else candidate
+        for candidate in record.race.candidates
     )
     return replace(record, race=replace(record.race, candidates=tuple(candidates)))
 
@@ -149,8 +150,10 @@ def update_race(record: Record, world: World) -> Record:
     """Return the record whose newest TPU is the winner of the race or, without one, the best candidate."""
     listed = {n.incarnation: n for n in world.known_nodes}
     candidates = tuple(
-        r if r.accepted or r.incarnation not in listed else replace(r, accepted=True)
-        for r in record.race.candidates
+        candidate
+        if candidate.accepted or candidate.incarnation not in listed
+        else replace(candidate, accepted=True)
+        for candidate in record.race.candidates
     )
     record = updated(record, race=updated(record.race, candidates=candidates))
     if open_race(record):
@@ -172,7 +175,7 @@ def _with_winner(record: Record, incarnation: int, listed: dict[int | None, Node
     if incarnation != record.node.incarnation:
         observed = listed.get(incarnation)
         zone = observed.zone if observed else record.node.zone
-        known = {r.incarnation: r for r in record.race.candidates}
+        known = {candidate.incarnation: candidate for candidate in record.race.candidates}
         record = _with_newest(
             record, known.get(incarnation, Candidate(incarnation, zone, now, accepted=True))
         )
@@ -232,7 +235,9 @@ def _newest_as_candidate(record: Record) -> Candidate:
 
 
 def _with_newest(record: Record, one: Candidate, *, forget: bool = False) -> Record:
-    others = tuple(r for r in record.race.candidates if r.incarnation != one.incarnation)
+    others = tuple(
+        candidate for candidate in record.race.candidates if candidate.incarnation != one.incarnation
+    )
     return replace(
         record,
         node=replace(
@@ -255,12 +260,17 @@ def _without_absent_candidates(record: Record, world: World) -> Record:
     here = {n.incarnation for n in world.known_nodes}
     # Candidates stay until the race is decided, but a working TPU does not wait for a successor that
     # was never created.
-    racing = set() if has_successors(record) else {r.incarnation for r in current_candidates(record)}
+    racing = (
+        set()
+        if has_successors(record)
+        else {candidate.incarnation for candidate in current_candidates(record)}
+    )
     coming = {o.incarnation for o in record.operations if (o.kind, o.verb) == (Kind.NODE, Verb.CREATE)}
     candidates = tuple(
-        r
-        for r in record.race.candidates
-        if r.incarnation in here | racing | coming or not surely_absent(record, world, r.incarnation)
+        candidate
+        for candidate in record.race.candidates
+        if candidate.incarnation in here | racing | coming
+        or not surely_absent(record, world, candidate.incarnation)
     )
     return updated(record, race=updated(record.race, candidates=candidates))
 
