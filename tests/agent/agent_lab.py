@@ -89,7 +89,7 @@ def lines_of_the_job(log: str) -> list[str]:
     return [line for line in log.splitlines() if not line.startswith("--- ")]
 
 
-class Lab:
+class AgentLab:
     """Hold one bucket and the machines that use it."""
 
     def __init__(self, folder: Path, storage: Storage, metadata: MetadataStandIn) -> None:
@@ -170,7 +170,7 @@ class Machine:
         "FAILURES": 3, "GRACE_SECONDS": 5, "STALL_SECONDS": 60, "HEARTBEAT_SECONDS": 0.2, "SETUP": "",
     }  # fmt: skip
 
-    def __init__(self, lab: Lab, root: Path, changes: dict[str, object]) -> None:
+    def __init__(self, lab: AgentLab, root: Path, changes: dict[str, object]) -> None:
         self.lab = lab
         self.root = root
         self.root.mkdir(parents=True, exist_ok=True)
@@ -273,12 +273,12 @@ class Machine:
 
 
 @contextmanager
-def running_lab(folder: Path) -> Iterator[Lab]:
+def running_lab(folder: Path) -> Iterator[AgentLab]:
     """Yield a lab; whatever still runs at its end is killed."""
     storage = Storage(SystemClock())
     storage.buckets.create("p", {"name": BUCKET})
     metadata = MetadataStandIn()
-    lab = Lab(folder, storage, metadata)
+    lab = AgentLab(folder, storage, metadata)
     router = Router()
     storage_routes(router, storage)
     try:

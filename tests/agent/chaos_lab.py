@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.emulator.http.router import Request, Response, Router
-from tests.agent.agent_lab import Lab, Machine, running_lab
+from tests.agent.agent_lab import AgentLab, Machine, running_lab
 from tests.agent.chaos_script import after, files
 
 SCRIPT = Path(__file__).with_name("chaos_script.py")
@@ -24,7 +24,7 @@ STATES = [reduce(after, range(1, step + 1), "start") for step in range(TARGET + 
 MANIFEST = ".manifest.json"
 
 
-def whole_steps(lab: Lab) -> set[int]:
+def whole_steps(lab: AgentLab) -> set[int]:
     """Return the steps that are whole: manifests of all workers of one attempt, and every byte as they say."""
     with lab.storage.lock:
         objects = {name: lab.read(name) for name in lab.names("checkpoints/")}
@@ -48,7 +48,7 @@ def whole_steps(lab: Lab) -> set[int]:
 class Watch:
     """Look at the bucket after every write, and keep what must not be; *alone* is a slice of one worker."""
 
-    lab: Lab
+    lab: AgentLab
     alone: bool
     newest: int = max(STORED)
     wrong: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Watch:
 
     def answer(self, router: Router, request: Request) -> Response:
         """Answer as the lab does, then look."""
-        answer = Lab.answer(self.lab, router, request)
+        answer = AgentLab.answer(self.lab, router, request)
         name = request.query.get("name", request.path)
         ours = "checkpoints" in name or name.startswith(".tpuctl/gang/")
         if ours and request.method != "GET" and answer.status < 300:
@@ -102,7 +102,7 @@ class Life:
 class ChaosLab:
     """A deployment whose incarnation 1 has left two checkpoints; *workers* machines take over."""
 
-    def __init__(self, lab: Lab, workers: int) -> None:
+    def __init__(self, lab: AgentLab, workers: int) -> None:
         self.lab = lab
         self.workers = workers
         self.notes = lab.folder / "notes"

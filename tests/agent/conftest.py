@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.agent_lab import Lab, running_lab
+from tests.agent.agent_lab import AgentLab, running_lab
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def lab(tmp_path: Path) -> Iterator[AgentLab]:
     """Run a bucket, a metadata server and no machine yet."""
     with running_lab(tmp_path) as running:
         yield running

@@ -12,7 +12,7 @@ from orchestrator.agent.settings import read_settings
 from orchestrator.contract.bucket.object_names import GANG
 from orchestrator.contract.machine_errors import FencedError, TornError
 from orchestrator.emulator.http.router import Request
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 from tests.formats.layouts import npz, tf
 from tests.kit.waiting import until
 
@@ -34,7 +34,7 @@ while True:
 
 
 def test_workers_commit_the_same_steps_though_uploads_last_longer_than_saves_are_retained(
-    lab: Lab,
+    lab: AgentLab,
 ) -> None:
     """Both save at the same moments; one uploads for 1.6 s, the other for 2.4 s, a save stays for 1 s."""
 
@@ -61,7 +61,7 @@ def test_workers_commit_the_same_steps_though_uploads_last_longer_than_saves_are
     assert len(alone) <= 3, (sorted(parts[0]), sorted(parts[1]))
 
 
-def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: Lab) -> None:
+def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: AgentLab) -> None:
     """It is linked before, so a job that keeps few saves gets them into the bucket all the same."""
     machine = lab.machine()
     parts = wire(read_settings(machine.env), machine.env)
@@ -82,7 +82,7 @@ def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: Lab)
     assert not (machine.root / "copy").exists()
 
 
-def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab: Lab) -> None:
+def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab: AgentLab) -> None:
     """TensorFlow's index names its shards; of `model_10.npz` and `optimizer_10.npz` one may be gone already."""
     machine = lab.machine(CHECKPOINT_FORMAT="tf")
     parts = wire(read_settings(machine.env), machine.env)
@@ -112,7 +112,7 @@ def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab:
         local.link(older)
 
 
-def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: Lab) -> None:
+def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: AgentLab) -> None:
     """Its marker may be the last file to go; what is left of it then is no whole save."""
     machine = lab.machine()
     parts = wire(read_settings(machine.env), machine.env)
@@ -136,7 +136,7 @@ def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: Lab) -> 
     assert lab.manifests() == []
 
 
-def pair(lab: Lab) -> tuple[Parts, Parts]:
+def pair(lab: AgentLab) -> tuple[Parts, Parts]:
     """Return the parts of both workers of a slice, whose jobs have just been started."""
     both = []
     for worker in (0, 1):
@@ -163,7 +163,7 @@ def committed(parts: Parts) -> list[int]:
     return [step for step in parts.status.get("committed_steps") if step not in before]
 
 
-def test_all_workers_commit_their_first_save_from_the_named_step_on(lab: Lab) -> None:
+def test_all_workers_commit_their_first_save_from_the_named_step_on(lab: AgentLab) -> None:
     """Worker 0 names the next one before it exists: one that is there may be gone before others read its name."""
     zero, one = pair(lab)
     assert committed(zero) == []
@@ -182,7 +182,7 @@ def test_all_workers_commit_their_first_save_from_the_named_step_on(lab: Lab) ->
 class Gang:
     """What two workers of a gang agree on, in a time that the test sets."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: AgentLab) -> None:
         self.now = 100.0
         parts = pair(lab)
         self.poll = parts[0].settings.poll
@@ -195,7 +195,7 @@ class Gang:
         return self.workers[worker].step(floor, saves, lambda: None)
 
 
-def test_worker_0_waits_for_the_others_but_not_for_ever(lab: Lab) -> None:
+def test_worker_0_waits_for_the_others_but_not_for_ever(lab: AgentLab) -> None:
     """A worker that cannot commit a save takes part again in the next round."""
     gang = Gang(lab)
     assert gang.named(0, -1) == 0
@@ -210,7 +210,7 @@ def test_worker_0_waits_for_the_others_but_not_for_ever(lab: Lab) -> None:
     assert gang.named(1, -1, 10) == 11
 
 
-def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: Lab) -> None:
+def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: AgentLab) -> None:
     """It lies beyond what is saved until all workers have read its name, by the pace of the last saves."""
     gang = Gang(lab)
     assert gang.named(0, -1) == 0
@@ -227,7 +227,7 @@ def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: Lab) -> None:
     assert gang.named(0, 10, 31) == pytest.approx(32 + 5 * PATIENCE * gang.poll, abs=1), "5 steps a second"
 
 
-def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: Lab) -> None:
+def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: AgentLab) -> None:
     """The last save of a job that does not end, or the one before a long evaluation, is no less whole."""
     gang = Gang(lab)
     named = gang.named(0, -1, 10, 20)
@@ -238,7 +238,7 @@ def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: Lab) -> Non
     assert gang.named(1, -1, 10, 20) == 20
 
 
-def test_looks_are_quick_only_while_saves_come_quickly_and_the_named_one_is_awaited(lab: Lab) -> None:
+def test_looks_are_quick_only_while_saves_come_quickly_and_the_named_one_is_awaited(lab: AgentLab) -> None:
     """A save that the job deletes after a second must be found in that time; others cost no listing."""
     gang = Gang(lab)
     zero = gang.workers[0]
@@ -258,7 +258,7 @@ def test_looks_are_quick_only_while_saves_come_quickly_and_the_named_one_is_awai
     assert zero.pause is None, "none for 30 s"
 
 
-def test_a_fenced_worker_0_names_no_save(lab: Lab) -> None:
+def test_a_fenced_worker_0_names_no_save(lab: AgentLab) -> None:
     """Whatever a newer TPU has begun, this one writes nothing more to the bucket."""
     zero, _one = pair(lab)
     lab.put(".tpuctl/gang/2/000001.json", b"{}")
@@ -268,7 +268,7 @@ def test_a_fenced_worker_0_names_no_save(lab: Lab) -> None:
     assert lab.names(".tpuctl/gang/1/") == []
 
 
-def test_when_the_jobs_have_ended_the_last_two_saves_are_committed_newest_first(lab: Lab) -> None:
+def test_when_the_jobs_have_ended_the_last_two_saves_are_committed_newest_first(lab: AgentLab) -> None:
     """The jobs may have been killed while only one of them had written its last save."""
     zero, one = pair(lab)
     for step in (10, 20, 30):
@@ -288,7 +288,7 @@ def test_when_the_jobs_have_ended_the_last_two_saves_are_committed_newest_first(
     assert (committed(zero), committed(one)) == ([], [])
 
 
-def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_delays_no_worker(lab: Lab) -> None:
+def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_delays_no_worker(lab: AgentLab) -> None:
     """During a push the agents of a gang may differ for a moment."""
     _zero, one = pair(lab)
     save(10, one)
@@ -296,7 +296,7 @@ def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_delays_no_
     assert committed(one) == [20, 10]
 
 
-def test_a_file_that_is_replaced_before_its_copy_is_committed_as_what_was_copied(lab: Lab) -> None:
+def test_a_file_that_is_replaced_before_its_copy_is_committed_as_what_was_copied(lab: AgentLab) -> None:
     """The job may be writing the file while its step is read from it: then only the copy has one."""
     machine = lab.machine(CHECKPOINT_FORMAT="auto")
     parts = wire(read_settings(machine.env), machine.env)
@@ -316,7 +316,7 @@ def test_a_file_that_is_replaced_before_its_copy_is_committed_as_what_was_copied
     assert not parts.status.get("committed_counted")
 
 
-def test_a_worker_of_a_gang_does_not_commit_another_step_than_it_agreed_on(lab: Lab) -> None:
+def test_a_worker_of_a_gang_does_not_commit_another_step_than_it_agreed_on(lab: AgentLab) -> None:
     """The file is replaced while the agreement is read: the other workers have no part of the later step."""
     machine = lab.machine(CHECKPOINT_FORMAT="auto", WORKERS="2", WORKER_ID="1")
     parts = wire(read_settings(machine.env), machine.env)

@@ -20,7 +20,7 @@ from orchestrator.agent.settings import read_settings
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from orchestrator.scripts.uv_program import shared_folder
-from tests.agent.agent_lab import Lab, Machine
+from tests.agent.agent_lab import AgentLab, Machine
 from tests.agent.test_agent_venv import package
 
 SETUP = "python3 -m pip install -q --no-index --find-links {wheels} first_package"
@@ -35,7 +35,7 @@ def wheels(tmp_path: Path) -> Path:
     return tmp_path / "wheels"
 
 
-def warm(lab: Lab, wheels: Path, incarnation: int, *, empty: bool = True, **changes: object) -> Machine:
+def warm(lab: AgentLab, wheels: Path, incarnation: int, *, empty: bool = True, **changes: object) -> Machine:
     """Make a machine that keeps what it installs: the same paths as the one before, and an *empty* disk."""
     files = lab.folder / "files"
     if empty:
@@ -49,7 +49,7 @@ def warm(lab: Lab, wheels: Path, incarnation: int, *, empty: bool = True, **chan
     return lab.machine("m", **{**more, **changes})
 
 
-def retained(lab: Lab, cache: str = "environment") -> list[str]:
+def retained(lab: AgentLab, cache: str = "environment") -> list[str]:
     """Return the manifests of a cache."""
     return lab.names(f"caches/{cache}/")
 
@@ -60,7 +60,7 @@ def trained(machine: Machine) -> None:
     machine.kill_all()
 
 
-def first_life(lab: Lab, wheels: Path, **changes: object) -> None:
+def first_life(lab: AgentLab, wheels: Path, **changes: object) -> None:
     """Let a machine install, train and keep what it installed."""
     machine = warm(lab, wheels, 1, **changes).start()
     machine.until(lambda: retained(lab), "the packages are in the bucket")
@@ -70,7 +70,7 @@ def first_life(lab: Lab, wheels: Path, **changes: object) -> None:
 # What comes back.
 
 
-def test_packages_come_back_before_the_setup(lab: Lab, wheels: Path) -> None:
+def test_packages_come_back_before_the_setup(lab: AgentLab, wheels: Path) -> None:
     """The next machine finds them installed: its setup succeeds where the package cannot be had any more."""
     first_life(lab, wheels)
     shutil.rmtree(wheels)
@@ -82,7 +82,7 @@ def test_packages_come_back_before_the_setup(lab: Lab, wheels: Path) -> None:
     assert "Python packages of an earlier machine are back" in lab.log(2)
 
 
-def test_without_warm_start_nothing_is_stored(lab: Lab, wheels: Path) -> None:
+def test_without_warm_start_nothing_is_stored(lab: AgentLab, wheels: Path) -> None:
     """A user can turn it off: nothing is read or written."""
     machine = warm(lab, wheels, 1, WARM_START=0).start()
     machine.until(lambda: machine.heartbeat().get("committed_step"), "a save")
@@ -90,7 +90,7 @@ def test_without_warm_start_nothing_is_stored(lab: Lab, wheels: Path) -> None:
     assert lab.names("caches/") == []
 
 
-def test_another_setup_python_or_image_has_packages_of_its_own(lab: Lab, wheels: Path) -> None:
+def test_another_setup_python_or_image_has_packages_of_its_own(lab: AgentLab, wheels: Path) -> None:
     """The key changes with the command; a setup that finds nothing installed has to install."""
     first_life(lab, wheels)
     machine = warm(lab, wheels, 2, SETUP=f"true; {SETUP.format(wheels=wheels)}").start()
@@ -98,7 +98,7 @@ def test_another_setup_python_or_image_has_packages_of_its_own(lab: Lab, wheels:
     assert "are back" not in lab.log(2)
 
 
-def test_programs_that_were_compiled_come_back_and_new_ones_are_counted(lab: Lab, wheels: Path) -> None:
+def test_programs_that_were_compiled_come_back_and_new_ones_are_counted(lab: AgentLab, wheels: Path) -> None:
     """JAX and PyTorch/XLA get a folder that is kept, unless the user has named one."""
     folders = "$JAX_COMPILATION_CACHE_DIR $XLA_PERSISTENT_CACHE_PATH"
     compiles = f"for f in {folders}; do mkdir -p $f; touch $f/{{name}}; done; "
@@ -114,7 +114,7 @@ def test_programs_that_were_compiled_come_back_and_new_ones_are_counted(lab: Lab
     assert (beat["programs_back"], beat["programs_compiled"]) == (1, 2)
 
 
-def test_a_folder_of_the_user_grows_and_comes_back(lab: Lab, wheels: Path) -> None:
+def test_a_folder_of_the_user_grows_and_comes_back(lab: AgentLab, wheels: Path) -> None:
     """Only what is new is packed again; logins and links out of it stay where they are."""
     hub = lab.folder / "hub"
     makes = (
@@ -159,7 +159,7 @@ LIES: dict[str, Callable[[CacheManifest], CacheManifest]] = {
 }
 
 
-def parts_of(lab: Lab, name: str, *, moves: bool) -> Parts:
+def parts_of(lab: AgentLab, name: str, *, moves: bool) -> Parts:
     """Return the parts of an agent whose machine has folders in places of its own, as on a local cloud."""
     environ = lab.machine(name).env
     found = wire(read_settings(environ), environ)
@@ -174,7 +174,7 @@ def own_cache(folder: Path) -> Cache:
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_cache_that_does_not_fit_or_is_altered_is_not_restored(lab: Lab, lie: str) -> None:
+def test_a_cache_that_does_not_fit_or_is_altered_is_not_restored(lab: AgentLab, lie: str) -> None:
     """Nothing of it is on the disk, the reason is said, and what this machine makes takes its place."""
     one, two = (parts_of(lab, name, moves=False) for name in ("one", "two"))
     folder = lab.folder / "venvs"
@@ -196,7 +196,7 @@ def test_a_cache_that_does_not_fit_or_is_altered_is_not_restored(lab: Lab, lie: 
     assert [piece.unpacked for piece in parse(lab.read(name), name).pieces] == [1]
 
 
-def test_a_torn_piece_is_not_unpacked_and_all_is_installed(lab: Lab, wheels: Path) -> None:
+def test_a_torn_piece_is_not_unpacked_and_all_is_installed(lab: AgentLab, wheels: Path) -> None:
     """One changed byte of it is found before anything of it is on the disk; the log says once why."""
     first_life(lab, wheels)
     (piece,) = lab.names("caches/pieces/")
@@ -214,7 +214,9 @@ def test_the_largest_piece_is_unpacked_first() -> None:
     assert [number for number, _ in largest_first(pieces)] == [1, 3, 2, 0]
 
 
-def test_packages_with_which_the_setup_fails_are_removed_and_it_runs_again(lab: Lab, wheels: Path) -> None:
+def test_packages_with_which_the_setup_fails_are_removed_and_it_runs_again(
+    lab: AgentLab, wheels: Path
+) -> None:
     """What an earlier machine left is never why a deployment ends: not one attempt fails."""
     once = lab.folder / "fails-once"
     setup = f"{SETUP.format(wheels=wheels)} && if test -e {once}; then rm {once}; exit 3; fi"
@@ -228,7 +230,7 @@ def test_packages_with_which_the_setup_fails_are_removed_and_it_runs_again(lab: 
 
 @pytest.mark.parametrize("program", [False, True])
 def test_on_a_local_cloud_paths_are_changed_and_a_program_that_holds_one_is_not_used(
-    lab: Lab, program: bool
+    lab: AgentLab, program: bool
 ) -> None:
     """There each machine has a root of its own; a real one has the same everywhere, or the packages are left."""
     one, two, real = (parts_of(lab, name, moves=name != "real") for name in ("one", "two", "real"))
@@ -248,7 +250,7 @@ def test_on_a_local_cloud_paths_are_changed_and_a_program_that_holds_one_is_not_
 
 
 def test_a_cache_that_is_too_large_is_not_stored_and_the_report_says_it(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: AgentLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text names what there is and what may be; nothing is sent."""
     monkeypatch.setattr(keeper, "LARGEST", 10)
@@ -264,7 +266,7 @@ def test_a_cache_that_is_too_large_is_not_stored_and_the_report_says_it(
 
 
 def test_a_machine_that_is_lost_while_it_packs_or_sends_leaves_nothing_that_counts(
-    lab: Lab, wheels: Path
+    lab: AgentLab, wheels: Path
 ) -> None:
     """Killed before the manifest, which comes last: the next machine installs, and keeps it again."""
     for incarnation, line in (
@@ -282,7 +284,7 @@ def test_a_machine_that_is_lost_while_it_packs_or_sends_leaves_nothing_that_coun
 
 
 def test_a_machine_that_is_lost_while_packages_come_back_goes_on_with_whole_ones(
-    lab: Lab, wheels: Path
+    lab: AgentLab, wheels: Path
 ) -> None:
     """Killed before, while and after they are moved to their place; the same disk goes on."""
     first_life(lab, wheels)
@@ -299,7 +301,7 @@ def test_a_machine_that_is_lost_while_packages_come_back_goes_on_with_whole_ones
         assert not list((lab.folder / "files").rglob(".tpuctl-*"))
 
 
-def killed_at(lab: Lab, machine: Machine, line: str) -> None:
+def killed_at(lab: AgentLab, machine: Machine, line: str) -> None:
     """Start the agent, and wait until SIGKILL has met it where a step begins with *line*."""
     machine.env |= {
         "KILL_TRACE": str(lab.folder / f"trace-{line[:40].replace('/', '-')}"),
@@ -309,7 +311,7 @@ def killed_at(lab: Lab, machine: Machine, line: str) -> None:
     assert machine.start(KILLING).wait() == -9
 
 
-def test_two_that_keep_at_once_do_not_tear_each_other(lab: Lab, wheels: Path) -> None:
+def test_two_that_keep_at_once_do_not_tear_each_other(lab: AgentLab, wheels: Path) -> None:
     """The second meets the first one's manifest, believes neither half, and what stands is whole."""
     first = threading.Event()
 
@@ -335,7 +337,7 @@ def test_two_that_keep_at_once_do_not_tear_each_other(lab: Lab, wheels: Path) ->
 # What it costs.
 
 
-def test_old_keys_go_and_what_was_just_sent_stays(lab: Lab, wheels: Path) -> None:
+def test_old_keys_go_and_what_was_just_sent_stays(lab: AgentLab, wheels: Path) -> None:
     """Two keys of a cache stay; a piece that another machine has just sent is not taken from it."""
     for number in range(RETAINED + 2):
         lab.put(

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from orchestrator.emulator.http.router import Request, Response
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 
 
-def test_torn_local_checkpoint_is_never_committed(lab: Lab) -> None:
+def test_torn_local_checkpoint_is_never_committed(lab: AgentLab) -> None:
     """A folder without its marker is not uploaded, and is moved to quarantine before the next start."""
     command = (
         'if [ -e ../../again ]; then ls "$TPUCTL_CHECKPOINT_DIR"; exit 0; fi; touch ../../again; '
@@ -23,7 +23,7 @@ def test_torn_local_checkpoint_is_never_committed(lab: Lab) -> None:
     assert "\nstep-7\n" not in lab.log()
 
 
-def test_checkpoint_that_changes_during_the_upload_is_not_committed(lab: Lab) -> None:
+def test_checkpoint_that_changes_during_the_upload_is_not_committed(lab: AgentLab) -> None:
     """A file that is written while its folder is uploaded keeps the manifest away until the folder is at rest."""
     folder = lab.folder / "m0" / "checkpoints" / "step-000010"
     touched: list[str] = []
@@ -45,7 +45,7 @@ def test_checkpoint_that_changes_during_the_upload_is_not_committed(lab: Lab) ->
     assert "changed while" in machine.agent_log()
 
 
-def test_torn_upload_is_never_restored(lab: Lab) -> None:
+def test_torn_upload_is_never_restored(lab: AgentLab) -> None:
     """Files without a manifest do not exist: the older complete checkpoint is taken."""
     lab.machine("m0", _STEPS=20).run_to_end()
     for name in [name for name in lab.names("checkpoints/00000020/") if "/w0/" in name]:
@@ -59,7 +59,7 @@ def test_torn_upload_is_never_restored(lab: Lab) -> None:
     assert not list((second.root / "checkpoints").glob(".restore-*"))
 
 
-def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: Lab) -> None:
+def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: AgentLab) -> None:
     """Bytes that do not match their manifest are refused twice, then the checkpoint before is used."""
     lab.machine("m0", _STEPS=20, _STEP_SECONDS=0.1).run_to_end()
     assert len(lab.manifests()) == 2
@@ -73,7 +73,7 @@ def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: Lab) -> None:
     assert any(".manifest.json.torn-" in name for name in lab.names("checkpoints/00000020/g1/"))
 
 
-def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: Lab) -> None:
+def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: AgentLab) -> None:
     """It is not complete, so nobody brings it here first, and nothing of it is deleted; the reason names both."""
     lab.machine("m0", _STEPS=20, _STEP_SECONDS=0.1).run_to_end()
     lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"not what was saved")
@@ -92,7 +92,7 @@ def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: Lab) 
     assert lab.names("checkpoints/00000020/g1/") == before
 
 
-def test_a_start_from_the_beginning_names_the_checkpoints_that_are_not_complete(lab: Lab) -> None:
+def test_a_start_from_the_beginning_names_the_checkpoints_that_are_not_complete(lab: AgentLab) -> None:
     """Otherwise nobody would know that a checkpoint was there, and why it did not count."""
     lab.machine("m0", _STEPS=10).run_to_end()
     lab.put("checkpoints/00000010/g1/w0/part/weights.bin", b"not what was saved")
@@ -105,7 +105,7 @@ def test_a_start_from_the_beginning_names_the_checkpoints_that_are_not_complete(
     )
 
 
-def test_restored_files_are_as_old_as_they_were(lab: Lab) -> None:
+def test_restored_files_are_as_old_as_they_were(lab: AgentLab) -> None:
     """Programs that take the youngest file of a folder, as Lightning does, take the same one after a restore."""
     command = (
         'cd "$TPUCTL_CHECKPOINT_DIR"; if [ -e step-7 ]; then ls -t step-7; exit 0; fi; mkdir step-7; '
@@ -122,7 +122,7 @@ def test_restored_files_are_as_old_as_they_were(lab: Lab) -> None:
     assert "\nlast-v1\nzeta\nlast\nCOMPLETE\n" in lab.log(incarnation=2)
 
 
-def test_local_steps_after_the_resume_step_are_moved_aside(lab: Lab) -> None:
+def test_local_steps_after_the_resume_step_are_moved_aside(lab: AgentLab) -> None:
     """A local save that the bucket does not know is not resumed from by a later incarnation on the same disk."""
     first = lab.machine("m0", _STEPS=20).run_to_end()
     later = first.root / "checkpoints" / "step-000099"
@@ -137,7 +137,7 @@ def test_local_steps_after_the_resume_step_are_moved_aside(lab: Lab) -> None:
     assert "begin after 20" in lab.log(incarnation=2)
 
 
-def test_pending_local_save_is_committed_when_the_agent_comes_back(lab: Lab) -> None:
+def test_pending_local_save_is_committed_when_the_agent_comes_back(lab: AgentLab) -> None:
     """What the job had finished before everything was killed is committed before the next attempt chooses."""
     machine = lab.machine(_STEPS=400, _STEP_SECONDS=0.02).start()
     machine.until_committed(10)
@@ -154,7 +154,7 @@ def test_pending_local_save_is_committed_when_the_agent_comes_back(lab: Lab) -> 
     assert lab.attempts()[1]["resume_step"] == local
 
 
-def test_retention_keeps_the_newest_complete_ones(lab: Lab) -> None:
+def test_retention_keeps_the_newest_complete_ones(lab: AgentLab) -> None:
     """Older checkpoints go, manifest first; the newest two stay whole."""
     lab.machine(_STEPS=80, _STEP_SECONDS=0.05, CHECKPOINT_KEEP=2).run_to_end()
 
@@ -172,7 +172,7 @@ def test_retention_keeps_the_newest_complete_ones(lab: Lab) -> None:
     assert all("manifest.json" in lines[0] for lines in by_step.values())
 
 
-def test_the_last_save_of_a_done_job_removes_an_old_one_too(lab: Lab) -> None:
+def test_the_last_save_of_a_done_job_removes_an_old_one_too(lab: AgentLab) -> None:
     """It is committed at the end, outside of the loop that commits and removes while the job runs."""
     for incarnation, steps in enumerate((10, 20, 30), 1):
         machine = lab.machine(
@@ -183,7 +183,7 @@ def test_the_last_save_of_a_done_job_removes_an_old_one_too(lab: Lab) -> None:
     assert [name.split("/")[1] for name in lab.manifests()] == ["00000020", "00000030"]
 
 
-def test_framework_that_writes_to_the_bucket_is_only_read(lab: Lab) -> None:
+def test_framework_that_writes_to_the_bucket_is_only_read(lab: AgentLab) -> None:
     """With orbax in the bucket, a step counts once it has commit_success.txt; nothing is uploaded or restored."""
     lab.put("checkpoints/40/default/array", b"x")
     lab.put("checkpoints/40/commit_success.txt", b"ok")
@@ -199,7 +199,7 @@ def test_framework_that_writes_to_the_bucket_is_only_read(lab: Lab) -> None:
     assert not [line for line in lab.writes if "checkpoints" in line]
 
 
-def test_slice_of_another_size_is_refused_with_the_reason(lab: Lab) -> None:
+def test_slice_of_another_size_is_refused_with_the_reason(lab: AgentLab) -> None:
     """A checkpoint of one worker is not guessed to fit two."""
     lab.machine("m0", _STEPS=10).run_to_end()
     machine = lab.machine("m1", INCARNATION=2, WORKERS=2, FAILURES=1).run_to_end()
@@ -208,7 +208,7 @@ def test_slice_of_another_size_is_refused_with_the_reason(lab: Lab) -> None:
     assert "was saved by 1 workers, this slice has 2" in machine.heartbeat()["message"]
 
 
-def test_log_is_copied_in_segments(lab: Lab) -> None:
+def test_log_is_copied_in_segments(lab: AgentLab) -> None:
     """Every line of the job reaches the bucket once, in order, over several segments."""
     code = "import sys\nfor n in range(20000): print('line', n, 'x' * 30)"
     machine = lab.machine(

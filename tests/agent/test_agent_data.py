@@ -13,7 +13,7 @@ import pytest
 from orchestrator.contract.bucket.object_names import BUNDLES, DATA, DATA_LIST
 from orchestrator.emulator.state.storage.objects import Source
 from orchestrator.emulator.state.storage.stored import Preconditions
-from tests.agent.agent_lab import BUCKET, TRAIN, Lab
+from tests.agent.agent_lab import BUCKET, TRAIN, AgentLab
 
 LOOK = (
     "cat data/train.bin > seen && cat $TPUCTL_DATA_DIR/data/deep/b.bin >> seen && "
@@ -23,7 +23,7 @@ LOOK = (
 HELD = {"train.bin": b"first ", "deep/b.bin": b"second"}
 
 
-def put_data(lab: Lab, files=None, more=(), code=None, name="data") -> str:
+def put_data(lab: AgentLab, files=None, more=(), code=None, name="data") -> str:
     """Store files by their sha256 and a bundle that names them; return the bundle."""
     files = HELD if files is None else files
     held = []
@@ -36,7 +36,7 @@ def put_data(lab: Lab, files=None, more=(), code=None, name="data") -> str:
     return lab.put_bundle({"train.py": TRAIN.read_bytes(), DATA_LIST: listed, **(code or {})})
 
 
-def count(lab: Lab) -> "Counter[str]":
+def count(lab: AgentLab) -> "Counter[str]":
     """Count downloads of data by name."""
     asked: Counter[str] = Counter()
 
@@ -48,12 +48,12 @@ def count(lab: Lab) -> "Counter[str]":
     return asked
 
 
-def observed(lab: Lab) -> bytes:
+def observed(lab: AgentLab) -> bytes:
     """Return what the job of LOOK saved."""
     return lab.read(next(name for name in lab.names("checkpoints/") if name.endswith("/seen")))
 
 
-def test_the_job_starts_with_all_data_in_its_place(lab: Lab) -> None:
+def test_the_job_starts_with_all_data_in_its_place(lab: AgentLab) -> None:
     """In the code folder under the name of the set, and below TPUCTL_DATA_DIR; what the code has stays."""
     bundle = put_data(lab, code={"data/prepare.py": b"pass"})
     machine = lab.machine(BUNDLE=bundle, COMMAND=LOOK + " && test -f data/prepare.py").run_to_end()
@@ -63,7 +63,7 @@ def test_the_job_starts_with_all_data_in_its_place(lab: Lab) -> None:
     assert times["fetched"] <= times["data_began"] <= times["data_done"] <= times["spawned"]
 
 
-def test_a_task_has_the_data_of_its_job(lab: Lab) -> None:
+def test_a_task_has_the_data_of_its_job(lab: AgentLab) -> None:
     """All tasks of a job of a fleet have the same, which lies in the folder of the job."""
     bundle = put_data(lab)
     for name in [f"{BUNDLES}{bundle}.tar.gz", *lab.names(DATA)]:
@@ -77,14 +77,14 @@ def test_a_task_has_the_data_of_its_job(lab: Lab) -> None:
     assert lab.read(name) == b"first second"
 
 
-def test_setup_has_the_data_too(lab: Lab) -> None:
+def test_setup_has_the_data_too(lab: AgentLab) -> None:
     """It may tokenize it."""
     bundle = put_data(lab)
     machine = lab.machine(BUNDLE=bundle, SETUP="test -s data/train.bin", COMMAND=LOOK).run_to_end()
     assert machine.heartbeat()["phase"] == "done"
 
 
-def test_a_machine_keeps_its_data(lab: Lab) -> None:
+def test_a_machine_keeps_its_data(lab: AgentLab) -> None:
     """A new incarnation on the same disk, and new code with one changed file, fetch what is missing only."""
     asked = count(lab)
     lab.machine(BUNDLE=put_data(lab), COMMAND=LOOK).run_to_end()
@@ -108,7 +108,7 @@ def test_a_machine_keeps_its_data(lab: Lab) -> None:
     assert not (data / "train.bin").exists()
 
 
-def test_data_that_is_not_what_it_was_fails_the_attempt(lab: Lab) -> None:
+def test_data_that_is_not_what_it_was_fails_the_attempt(lab: AgentLab) -> None:
     """The job never sees it; the reason is reported, and the deployment ends as failed."""
     bundle = put_data(lab)
     lab.put(DATA + hashlib.sha256(HELD["train.bin"]).hexdigest(), b"evil12")
@@ -119,7 +119,7 @@ def test_data_that_is_not_what_it_was_fails_the_attempt(lab: Lab) -> None:
     assert not (machine.root / "ran").exists()
 
 
-def test_data_larger_than_the_disk_fails_at_once(lab: Lab) -> None:
+def test_data_larger_than_the_disk_fails_at_once(lab: AgentLab) -> None:
     """A TPU that waits for it for ever costs money."""
     more = [
         {"name": "huge", "source": "", "files": [{"name": "x", "size": 1 << 60, "sha256": "0" * 64}]},
@@ -129,7 +129,7 @@ def test_data_larger_than_the_disk_fails_at_once(lab: Lab) -> None:
     assert "the disk has room for" in machine.heartbeat()["message"]
 
 
-def test_a_notice_during_the_data_is_obeyed_at_once_and_what_came_stays(lab: Lab) -> None:
+def test_a_notice_during_the_data_is_obeyed_at_once_and_what_came_stays(lab: AgentLab) -> None:
     """A download that hangs holds nobody up."""
     hang = threading.Event()
     last = hashlib.sha256(HELD["deep/b.bin"]).hexdigest()
@@ -150,7 +150,7 @@ def test_a_notice_during_the_data_is_obeyed_at_once_and_what_came_stays(lab: Lab
     assert first.read_bytes() == b"first "
 
 
-def test_killed_at_any_moment_it_goes_on(lab: Lab) -> None:
+def test_killed_at_any_moment_it_goes_on(lab: AgentLab) -> None:
     """Ten kills while 40 files come: no half file has a final name, none is asked for without end."""
     files = {f"f{n:02}": bytes([n]) * 50_000 for n in range(40)}
     asked = count(lab)
@@ -179,7 +179,7 @@ def test_killed_at_any_moment_it_goes_on(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("source", ["gs://lab-bucket/others/c4", "gs://lab-bucket/others/c4/"])
-def test_a_folder_of_a_bucket(lab: Lab, source: str) -> None:
+def test_a_folder_of_a_bucket(lab: AgentLab, source: str) -> None:
     """Names below the folder stay; what only begins like it is another's, and its sums are compared."""
     for name, data in {"a": b"first ", "deep/b.bin": b"second", "deep/": b""}.items():
         lab.put(f"others/c4/{name}", data)
@@ -194,7 +194,7 @@ def test_a_folder_of_a_bucket(lab: Lab, source: str) -> None:
     assert sorted(held) == ["data/a", "data/deep/b.bin"]
 
 
-def test_a_bucket_that_is_not_there_fails_by_name(lab: Lab) -> None:
+def test_a_bucket_that_is_not_there_fails_by_name(lab: AgentLab) -> None:
     """The reason names it."""
     more = [{"name": "c4", "source": "gs://no-such-bucket/c4", "files": []}]
     machine = lab.machine(BUNDLE=put_data(lab, {}, more), COMMAND="true", FAILURES=1)
@@ -204,7 +204,7 @@ def test_a_bucket_that_is_not_there_fails_by_name(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("name", ["../out", "/etc/x", "a//b", "."])
-def test_a_list_that_leads_out_of_its_folder_is_refused(lab: Lab, name: str) -> None:
+def test_a_list_that_leads_out_of_its_folder_is_refused(lab: AgentLab, name: str) -> None:
     """Nothing is written."""
     more = [{"name": "data", "source": "", "files": [{"name": name, "size": 1, "sha256": "0" * 64}]}]
     machine = lab.machine(BUNDLE=put_data(lab, {}, more), COMMAND="true", FAILURES=1)
@@ -215,7 +215,7 @@ def test_a_list_that_leads_out_of_its_folder_is_refused(lab: Lab, name: str) -> 
 
 @pytest.mark.gcloud
 @pytest.mark.skipif(shutil.which("gcloud") is None, reason="the stock gcloud is not installed")
-def test_a_large_object_that_has_only_a_crc32c_comes_by_gcloud_which_compares_it(lab: Lab) -> None:
+def test_a_large_object_that_has_only_a_crc32c_comes_by_gcloud_which_compares_it(lab: AgentLab) -> None:
     """The standard library cannot compute that sum at any speed: only composed objects have no other."""
     half = os.urandom(17 << 20)
     for name in ("one", "two"):

@@ -26,7 +26,7 @@ from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata_tree import MachineView, answer
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.engine.records.record_format import encode
-from tests.agent.agent_lab import BUCKET, Lab, Machine
+from tests.agent.agent_lab import BUCKET, AgentLab, Machine
 from tests.emulator.cloud_kit import NODES, a_lab, node_body
 from tests.kit.records import record_of
 
@@ -36,7 +36,7 @@ LONG_AGO = MARGIN + 60.0
 class Stage:
     """A bucket, a TPU node of the local cloud, and the machine of its worker 0."""
 
-    def __init__(self, lab: Lab, metadata: str) -> None:
+    def __init__(self, lab: AgentLab, metadata: str) -> None:
         self.lab = lab
         self.metadata = metadata
         self.machine = lab.machine(_STEP_SECONDS=0.05)
@@ -97,7 +97,7 @@ def own_metadata(view: MachineView) -> Iterator[str]:
 
 
 @pytest.fixture
-def stage(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(lab: AgentLab, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """Offer a node of incarnation 1, READY unless born with a fault; its machine finds API and bucket."""
     cloud = a_lab()
     if birth := getattr(request, "param", ""):

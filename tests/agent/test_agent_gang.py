@@ -9,21 +9,21 @@ import pytest
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.emulator.http.router import Response
-from tests.agent.agent_lab import TRAIN, Lab, Machine
+from tests.agent.agent_lab import TRAIN, AgentLab, Machine
 from tests.agent.format_trees import archive
 from tests.formats.layouts import accelerate, hugging_face
 
 VERDICT = ".tpuctl/gang/1/verdict.json"
 
 
-def two_workers(lab: Lab, **changes: object) -> tuple[Machine, Machine]:
+def two_workers(lab: AgentLab, **changes: object) -> tuple[Machine, Machine]:
     """Start both workers of a slice."""
     first = lab.machine("w0", WORKER_ID=0, WORKERS=2, **changes)
     second = lab.machine("w1", WORKER_ID=1, WORKERS=2, **changes)
     return first.start(), second.start()
 
 
-def test_one_dead_job_restarts_the_gang_at_one_attempt_and_one_step(lab: Lab) -> None:
+def test_one_dead_job_restarts_the_gang_at_one_attempt_and_one_step(lab: AgentLab) -> None:
     """When one worker's job dies, both play the next attempt from the same complete checkpoint."""
     first, second = two_workers(lab, _STEPS=60, _STEP_SECONDS=0.05)
     for machine in (first, second):
@@ -43,7 +43,7 @@ def test_one_dead_job_restarts_the_gang_at_one_attempt_and_one_step(lab: Lab) ->
         assert f"begin after {step}, asked for {step}" in lab.log(worker=worker)
 
 
-def test_a_done_worker_waits_for_the_others(lab: Lab) -> None:
+def test_a_done_worker_waits_for_the_others(lab: AgentLab) -> None:
     """A worker that is done stays ready to follow the gang until every worker is done."""
     first = lab.machine("w0", WORKER_ID=0, WORKERS=2, _STEPS=10).start()
     first.until(lambda: first.heartbeat().get("phase") == "ended", "worker 0 ended")
@@ -57,7 +57,7 @@ def test_a_done_worker_waits_for_the_others(lab: Lab) -> None:
     assert first.heartbeat()["attempt"] == second.heartbeat()["attempt"] == 2
 
 
-def test_a_part_of_one_worker_is_no_checkpoint(lab: Lab) -> None:
+def test_a_part_of_one_worker_is_no_checkpoint(lab: AgentLab) -> None:
     """A step that only one of two workers committed is never resumed from."""
     machine = lab.machine("w0", WORKER_ID=0, WORKERS=2, _STEPS=10).start()
     machine.until_committed(10)
@@ -69,7 +69,7 @@ def test_a_part_of_one_worker_is_no_checkpoint(lab: Lab) -> None:
     assert lab.attempts(2)[0]["resume_step"] is None
 
 
-def test_zombie_commits_nothing_and_stops(lab: Lab) -> None:
+def test_zombie_commits_nothing_and_stops(lab: AgentLab) -> None:
     """Once a higher incarnation has an attempt, the older machine writes no manifest and holds itself."""
     zombie = lab.machine(_STEPS=400, _STEP_SECONDS=0.02).start()
     zombie.until_committed(10)
@@ -86,7 +86,7 @@ def test_zombie_commits_nothing_and_stops(lab: Lab) -> None:
     assert (zombie.root / "state" / "stop").exists()
 
 
-def test_zombie_that_wakes_up_late_starts_nothing(lab: Lab) -> None:
+def test_zombie_that_wakes_up_late_starts_nothing(lab: AgentLab) -> None:
     """A machine that boots after its successor has begun does not start its job at all."""
     lab.put(".tpuctl/gang/2/000001.json", b"{}")
     machine = lab.machine().run_to_end()
@@ -95,7 +95,7 @@ def test_zombie_that_wakes_up_late_starts_nothing(lab: Lab) -> None:
     assert lab.manifests() == []
 
 
-def test_training_goes_on_while_the_bucket_is_away(lab: Lab) -> None:
+def test_training_goes_on_while_the_bucket_is_away(lab: AgentLab) -> None:
     """An outage stops neither the job nor the agent; commits are made up for, and status.json reports it."""
     machine = lab.machine(_STEPS=60, _STEP_SECONDS=0.05).start()
     machine.until_committed(10)
@@ -112,7 +112,7 @@ def test_training_goes_on_while_the_bucket_is_away(lab: Lab) -> None:
     assert (beat["phase"], beat["committed_step"], beat["starts"]) == ("done", 60, 1)
 
 
-def test_short_faults_are_retried_unseen(lab: Lab) -> None:
+def test_short_faults_are_retried_unseen(lab: AgentLab) -> None:
     """429 and 500 on every third call change nothing about the outcome."""
     observed: list[float] = []
 
@@ -126,7 +126,7 @@ def test_short_faults_are_retried_unseen(lab: Lab) -> None:
     assert (beat["phase"], beat["committed_step"], beat["starts"]) == ("done", 40, 1)
 
 
-def test_verdict_on_other_code_does_not_bind(lab: Lab) -> None:
+def test_verdict_on_other_code_does_not_bind(lab: AgentLab) -> None:
     """A gang that gave up on one bundle starts again with another, counting from zero."""
     machine = lab.machine(_CRASH_AT="5", FAILURES=1).run_to_end()
     assert machine.heartbeat()["phase"] == "failed"
@@ -146,7 +146,7 @@ def test_verdict_on_other_code_does_not_bind(lab: Lab) -> None:
     assert json.loads((machine.root / "state" / "job.json").read_text())["ended"] == "done"
 
 
-def test_a_gang_does_not_give_up_while_a_worker_is_missing(lab: Lab) -> None:
+def test_a_gang_does_not_give_up_while_a_worker_is_missing(lab: AgentLab) -> None:
     """Jobs that fail because another machine is dead are not at fault; when it lives, they are."""
     broken = {"_CRASH_AT": "3", "_CRASHES": 99, "FAILURES": 2, "_STEPS": 50}
     first, second = two_workers(lab, **broken)
@@ -164,7 +164,7 @@ def test_a_gang_does_not_give_up_while_a_worker_is_missing(lab: Lab) -> None:
 ONLY_FIRST = "    if os.environ['TPUCTL_WORKER_ID'] != '0':\n        return\n"
 
 
-def first_saves(lab: Lab, incarnation: int = 1, **changes: object) -> tuple[Machine, Machine]:
+def first_saves(lab: AgentLab, incarnation: int = 1, **changes: object) -> tuple[Machine, Machine]:
     """Start a slice whose program saves on its first worker only."""
     script = TRAIN.read_text().replace("    folder = FOLDER /", f"{ONLY_FIRST}    folder = FOLDER /", 1)
     code = lab.put_bundle({"train.py": script.encode()})
@@ -177,7 +177,7 @@ def first_saves(lab: Lab, incarnation: int = 1, **changes: object) -> tuple[Mach
     return first.start(), second.start()
 
 
-def test_a_program_that_saves_on_its_first_worker_only_has_whole_checkpoints(lab: Lab) -> None:
+def test_a_program_that_saves_on_its_first_worker_only_has_whole_checkpoints(lab: AgentLab) -> None:
     """The others say so with a manifest without files; the next slice has the checkpoint on each machine."""
     first, second = first_saves(lab)
     assert (first.wait(), second.wait()) == (0, 0)
@@ -197,7 +197,7 @@ def test_a_program_that_saves_on_its_first_worker_only_has_whole_checkpoints(lab
     assert lab.json("checkpoints/00000060/g2/w1.manifest.json")["files"] == []
 
 
-def test_a_slice_that_is_killed_has_the_save_before_the_newest_of_its_first_worker(lab: Lab) -> None:
+def test_a_slice_that_is_killed_has_the_save_before_the_newest_of_its_first_worker(lab: AgentLab) -> None:
     """While the job runs, a second save of worker 0 shows that the others had no part in the first."""
     first, second = first_saves(lab, _STEPS=100000, _STEP_SECONDS=0.02)
     second.until_committed(10)
@@ -209,7 +209,7 @@ def test_a_slice_that_is_killed_has_the_save_before_the_newest_of_its_first_work
         assert {"w0", "w1"} <= {name.split("/")[3][:2] for name in lab.names(f"checkpoints/{step:08d}/g1/")}
 
 
-def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: Lab) -> None:
+def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: AgentLab) -> None:
     """Its shard may be late or torn: what worker 0 has saved is no checkpoint then."""
     parts = []
     for worker in (0, 1):
@@ -242,7 +242,7 @@ def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: Lab) -> Non
     ("folder", "own"), [("checkpoint-{}", "rng_state_1.pth"), ("checkpoint_{}", "random_states_1.pkl")]
 )
 def test_random_numbers_of_a_worker_that_saves_nothing_else_hold_no_checkpoint_back(
-    lab: Lab, folder: str, own: str
+    lab: AgentLab, folder: str, own: str
 ) -> None:
     """The Trainer and accelerate save them on each machine, and the model on the first: that is a whole save."""
     parts = []

@@ -23,7 +23,7 @@ from orchestrator.contract.interval import (
 )
 from orchestrator.domain.machines.capacity import after_grant, after_loss
 from orchestrator.engine.records.capacity_memory import encoded
-from tests.agent.agent_lab import Lab, lines_of_the_job
+from tests.agent.agent_lab import AgentLab, lines_of_the_job
 
 HOUR = 3600.0
 DAYS = 3 * 86400.0
@@ -144,7 +144,7 @@ def test_the_agent_reads_the_memory_of_zones_as_the_controller_writes_it() -> No
     )
 
 
-def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> None:
+def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -> None:
     """
     Earlier machines died young, so it gets a shorter one; its own report of slow saves changes that.
 
@@ -199,7 +199,7 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> Non
     assert (beat["save_cost"], beat["save_cost_from"]) == (500, "reported")
 
 
-def test_a_fixed_interval_is_passed_on_and_no_interval_is_not(lab: Lab) -> None:
+def test_a_fixed_interval_is_passed_on_and_no_interval_is_not(lab: AgentLab) -> None:
     """The variables are empty where the job decides for itself."""
     say = 'echo "$TPUCTL_SAVE_EVERY_SECONDS,$(basename "$TPUCTL_SAVE_EVERY_FILE")"'
     lab.machine("fixed", INCARNATION=1, SAVE_EVERY="90", COMMAND=say).run_to_end()
@@ -213,7 +213,7 @@ def test_a_fixed_interval_is_passed_on_and_no_interval_is_not(lab: Lab) -> None:
     [("measured", 45.0, 45.0), ("reported", 45.0, 45.0), ("assumed", 45.0, 20.0), ("measured", "x", 20.0)],
 )
 def test_a_new_machine_begins_with_what_a_save_cost_on_the_last_one(
-    lab: Lab, whence: str, cost: object, used: float
+    lab: AgentLab, whence: str, cost: object, used: float
 ) -> None:
     """What was only assumed there is no knowledge; the file's own figure comes before that."""
     report = {"at": 1300.0, "timings": {}, "phase": "run", "save_cost": cost, "save_cost_from": whence}

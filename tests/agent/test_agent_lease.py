@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from orchestrator.agent.attempt.run_attempt import STALL_GRACE
 from orchestrator.agent.fleet.task import AGAIN, LEASE
 from orchestrator.scripts.shipped import shipped
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 from tests.agent.test_agent_task import claims, committed, node, start
 
 
 @contextmanager
-def cable(lab: Lab) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
+def cable(lab: AgentLab) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
     """Give a way to the bucket of its own, with functions that cut it, open connections too, and mend it."""
     target = (lab.url.partition("//")[2].partition(":")[0], int(lab.url.rpartition(":")[2]))
     ends: list[socket.socket] = []
@@ -58,7 +58,9 @@ def cable(lab: Lab) -> Iterator[tuple[str, Callable[[], None], Callable[[], None
 ENDLESS = {"TARGET_STEPS": 100000, "_STEPS": 100000, "_STEP_SECONDS": 0.02, "LEASE_SECONDS": 4}
 
 
-def test_a_machine_that_is_cut_off_from_the_bucket_ends_its_task_in_the_time_of_its_lease(lab: Lab) -> None:
+def test_a_machine_that_is_cut_off_from_the_bucket_ends_its_task_in_the_time_of_its_lease(
+    lab: AgentLab,
+) -> None:
     """It asks to be queued again, and another machine goes on from what was committed."""
     with cable(lab) as (url, cut_off, _):
         late = node(lab, "a", **ENDLESS)
@@ -71,7 +73,7 @@ def test_a_machine_that_is_cut_off_from_the_bucket_ends_its_task_in_the_time_of_
     assert "out of reach" in late.agent_log()
 
 
-def test_a_cut_that_is_shorter_than_the_lease_does_no_harm(lab: Lab) -> None:
+def test_a_cut_that_is_shorter_than_the_lease_does_no_harm(lab: AgentLab) -> None:
     """The same start goes on, and commits again."""
     with cable(lab) as (url, cut_off, mend):
         machine = node(lab, "a", **{**ENDLESS, "LEASE_SECONDS": 60})

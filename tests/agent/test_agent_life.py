@@ -7,10 +7,10 @@ import sys
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.agent_zipapp import build
-from tests.agent.agent_lab import Lab, is_alive
+from tests.agent.agent_lab import AgentLab, is_alive
 
 
-def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: Lab) -> None:
+def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: AgentLab) -> None:
     """A fresh machine fetches the bundle, trains, commits, reports done and holds cron back."""
     machine = lab.machine(TARGET_STEPS=40).run_to_end()
 
@@ -25,7 +25,7 @@ def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: Lab) -> None:
     assert not (machine.root / "state" / "agent.pid").exists()
 
 
-def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: Lab) -> None:
+def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: AgentLab) -> None:
     """
     The heartbeat object holds the engine's fields, plus three of the agent's.
 
@@ -40,7 +40,7 @@ def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: Lab) -> None:
     assert set(beat["timings"]) == times
 
 
-def test_built_zipapp_runs_alike(lab: Lab) -> None:
+def test_built_zipapp_runs_alike(lab: AgentLab) -> None:
     """The zipapp needs nothing of the package, and is the same each time it is built."""
     first, second = lab.folder / "agent.pyz", lab.folder / "again.pyz"
     digest = build(first)
@@ -61,7 +61,7 @@ def test_a_process_builds_one_agent_although_its_package_is_upgraded(tmp_path, m
     assert build(tmp_path / "after.pyz") == before
 
 
-def test_done_job_is_not_started_again(lab: Lab) -> None:
+def test_done_job_is_not_started_again(lab: AgentLab) -> None:
     """Cron's next start finds the hold; without it (a reboot removes it), the record says done again."""
     machine = lab.machine().run_to_end()
     writes = len(lab.writes)
@@ -75,7 +75,7 @@ def test_done_job_is_not_started_again(lab: Lab) -> None:
     assert len(lab.attempts()) == 1
 
 
-def test_killed_machine_resumes_from_the_committed_step(lab: Lab) -> None:
+def test_killed_machine_resumes_from_the_committed_step(lab: AgentLab) -> None:
     """After SIGKILL of agent and job, a new machine of the next incarnation resumes where the bucket says."""
     first = lab.machine("m0", _STEP_SECONDS=0.03, _STEPS=60, TARGET_STEPS=60).start()
     first.until_committed(20)
@@ -90,7 +90,7 @@ def test_killed_machine_resumes_from_the_committed_step(lab: Lab) -> None:
     assert f"resume from step {committed} (checkpoint complete: manifest)" in lab.log(incarnation=2)
 
 
-def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: Lab) -> None:
+def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: AgentLab) -> None:
     """A job that outlives its agent is gone before the next agent starts another; the gap counts as an attempt."""
     machine = lab.machine(
         _STEP_SECONDS=0.03, _STEPS=60, COMMAND=f"trap '' PIPE; {sys.executable} train.py | cat"
@@ -109,7 +109,7 @@ def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: Lab) -> N
     assert machine.heartbeat()["starts"] == 2
 
 
-def test_sigterm_leads_to_a_last_commit(lab: Lab) -> None:
+def test_sigterm_leads_to_a_last_commit(lab: AgentLab) -> None:
     """SIGTERM to the agent reaches the job, whose last save is committed before the agent leaves."""
     machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=400, _SAVE_EVERY=1000).start()
     machine.until(lambda: (machine.heartbeat().get("step") or 0) > 3, "a step")
@@ -125,7 +125,7 @@ def test_sigterm_leads_to_a_last_commit(lab: Lab) -> None:
     assert "saved on request" in lab.log()
 
 
-def test_a_preemption_notice_of_the_metadata_server_is_observed_at_once(lab: Lab) -> None:
+def test_a_preemption_notice_of_the_metadata_server_is_observed_at_once(lab: AgentLab) -> None:
     """The long-poll of instance/preempted ends the job with a last commit."""
     machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=40000, _SAVE_EVERY=100000).start()
     machine.until(lambda: (machine.heartbeat().get("step") or 0) > 3, "a step")
@@ -141,7 +141,7 @@ def test_a_preemption_notice_of_the_metadata_server_is_observed_at_once(lab: Lab
     assert last["POST .tpuctl/wake/1"] > logs, "whoever is called may take the machine away at once"
 
 
-def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: Lab) -> None:
+def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: AgentLab) -> None:
     """`stop` ends the job with a commit; a new start makes a new attempt with no failure counted."""
     machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=100_000).start()
     machine.until_committed(10)
@@ -157,7 +157,7 @@ def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: Lab) -> Non
     assert [one["failures"] for one in lab.attempts()] == [0, 0]
 
 
-def test_crash_with_progress_does_not_count(lab: Lab) -> None:
+def test_crash_with_progress_does_not_count(lab: AgentLab) -> None:
     """A job that crashes after each save comes back more often than the allowed failures, and ends done."""
     machine = lab.machine(_CRASH_AT="10,20,30", _CRASHES=3, FAILURES=2).run_to_end()
 
@@ -166,7 +166,7 @@ def test_crash_with_progress_does_not_count(lab: Lab) -> None:
     assert [one["resume_step"] for one in lab.attempts()] == [None, 10, 20, 30]
 
 
-def test_crash_without_progress_gives_up_after_n(lab: Lab) -> None:
+def test_crash_without_progress_gives_up_after_n(lab: AgentLab) -> None:
     """A job that always crashes at the same step ends failed, with a verdict that says why."""
     machine = lab.machine(_CRASH_AT="5", FAILURES=3).run_to_end()
 
@@ -178,7 +178,7 @@ def test_crash_without_progress_gives_up_after_n(lab: Lab) -> None:
     assert (machine.root / "state" / "stop").exists()
 
 
-def test_status_zero_before_the_target_is_not_done(lab: Lab) -> None:
+def test_status_zero_before_the_target_is_not_done(lab: AgentLab) -> None:
     """Where a target is declared, an exit status of 0 proves nothing."""
     command = "mkdir -p $TPUCTL_CHECKPOINT_DIR/step-1; touch $TPUCTL_CHECKPOINT_DIR/step-1/COMPLETE"
     machine = lab.machine(COMMAND=command, TARGET_STEPS=40, FAILURES=2).run_to_end()
@@ -187,7 +187,7 @@ def test_status_zero_before_the_target_is_not_done(lab: Lab) -> None:
     assert "before the target 40" in machine.heartbeat()["message"]
 
 
-def test_setup_runs_once_for_a_bundle(lab: Lab) -> None:
+def test_setup_runs_once_for_a_bundle(lab: AgentLab) -> None:
     """The setup command runs before the first start only, and its output is in the job's log."""
     machine = lab.machine(
         SETUP="echo setting up | tee -a ../../setups", _CRASH_AT="10", _CRASHES=1
@@ -198,7 +198,7 @@ def test_setup_runs_once_for_a_bundle(lab: Lab) -> None:
     assert len(lab.attempts()) == 2
 
 
-def test_failing_setup_is_a_failed_attempt(lab: Lab) -> None:
+def test_failing_setup_is_a_failed_attempt(lab: AgentLab) -> None:
     """A setup that fails is retried within the allowed failures, and named in the verdict."""
     setup = "echo there is no such package; exit 3"
     beat = lab.machine(SETUP=setup, FAILURES=2).run_to_end().heartbeat()
@@ -207,7 +207,7 @@ def test_failing_setup_is_a_failed_attempt(lab: Lab) -> None:
     assert "the setup command exited with status 3: there is no such package" in beat["message"]
 
 
-def test_stalled_job_is_restarted_as_a_failure(lab: Lab) -> None:
+def test_stalled_job_is_restarted_as_a_failure(lab: AgentLab) -> None:
     """A job that prints, steps and saves nothing is ended and started again."""
     command = (
         f"if [ -e ../../once ]; then exec {sys.executable} train.py; fi; touch ../../once; exec sleep 100"
@@ -219,7 +219,7 @@ def test_stalled_job_is_restarted_as_a_failure(lab: Lab) -> None:
     assert lab.attempts()[1]["failures"] == 1
 
 
-def test_detached_children_do_not_outlive_the_job(lab: Lab) -> None:
+def test_detached_children_do_not_outlive_the_job(lab: AgentLab) -> None:
     """A grandchild with a session of its own is gone before the next start."""
     command = (
         "if grep -q '^State:.[^ZX]' /proc/$(cat ../../pid)/status; then echo BESIDE; fi; "
@@ -232,7 +232,7 @@ def test_detached_children_do_not_outlive_the_job(lab: Lab) -> None:
     assert "BESIDE" not in lab.log()
 
 
-def test_wrong_job_env_names_every_key(lab: Lab) -> None:
+def test_wrong_job_env_names_every_key(lab: AgentLab) -> None:
     """A wrong job.env starts nothing and names all that is wrong at once."""
     machine = lab.machine(INCARNATION="one", COMMAND="")
 

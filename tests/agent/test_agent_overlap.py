@@ -4,17 +4,17 @@ import threading
 import time
 from collections import Counter
 
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 
 SLOW = 1.0
 
 
-def saved_by_another(lab: Lab, steps: int = 20) -> None:
+def saved_by_another(lab: AgentLab, steps: int = 20) -> None:
     """Let an earlier machine train to *steps* and commit."""
     lab.machine("before", INCARNATION=1, _STEPS=steps, _SAVE_EVERY=10).run_to_end()
 
 
-def slow_restores(lab: Lab, seconds: float = SLOW) -> "Counter[str]":
+def slow_restores(lab: AgentLab, seconds: float = SLOW) -> "Counter[str]":
     """Let every download of a checkpoint's files take a while, as large ones do; count them."""
     downloads: Counter[str] = Counter()
 
@@ -28,7 +28,7 @@ def slow_restores(lab: Lab, seconds: float = SLOW) -> "Counter[str]":
     return downloads
 
 
-def endless_restores(lab: Lab, until: threading.Event) -> None:
+def endless_restores(lab: AgentLab, until: threading.Event) -> None:
     """Let no download of a checkpoint's files end before *until* is set."""
 
     def wait(request):
@@ -39,7 +39,7 @@ def endless_restores(lab: Lab, until: threading.Event) -> None:
     lab.fault = wait
 
 
-def test_setup_runs_while_the_checkpoint_comes_back(lab: Lab) -> None:
+def test_setup_runs_while_the_checkpoint_comes_back(lab: AgentLab) -> None:
     """The timings of the heartbeat overlap, and together take less than one after the other."""
     saved_by_another(lab)
     slow_restores(lab)
@@ -54,7 +54,7 @@ def test_setup_runs_while_the_checkpoint_comes_back(lab: Lab) -> None:
     assert times["spawned"] - times["restore_began"] < apart - SLOW / 2
 
 
-def test_a_setup_that_fails_early_leaves_the_restore_to_end_before_the_next(lab: Lab) -> None:
+def test_a_setup_that_fails_early_leaves_the_restore_to_end_before_the_next(lab: AgentLab) -> None:
     """Two restores at once would take each other's half-made folder away; so each file is fetched once."""
     saved_by_another(lab)
     downloads = slow_restores(lab, 3 * SLOW)
@@ -66,7 +66,7 @@ def test_a_setup_that_fails_early_leaves_the_restore_to_end_before_the_next(lab:
     assert set(downloads.values()) == {1}
 
 
-def test_a_notice_during_the_restore_is_obeyed_at_once(lab: Lab) -> None:
+def test_a_notice_during_the_restore_is_obeyed_at_once(lab: AgentLab) -> None:
     """The machine has no time to bring back what nobody will read there."""
     saved_by_another(lab)
     arrived = threading.Event()
@@ -82,7 +82,7 @@ def test_a_notice_during_the_restore_is_obeyed_at_once(lab: Lab) -> None:
     assert lab.log(2).count("resume from step") == 0
 
 
-def test_what_the_setup_command_reports_is_no_training(lab: Lab) -> None:
+def test_what_the_setup_command_reports_is_no_training(lab: AgentLab) -> None:
     """A setup that trains a little, to warm a cache, shows no step and no loss of the job's."""
     setup = 'echo "{\\"step\\": 7}" > $TPUCTL_PROGRESS_FILE; sleep 0.4'
     machine = lab.machine(SETUP=setup, COMMAND="true").run_to_end()

@@ -9,7 +9,7 @@ from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.telemetry.progress import Known, ProgressReader, StepRate, known
 from orchestrator.contract.printed.choose import Printed
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 from tests.agent.test_event_files import TENSORBOARDX
 
 NANOGPT = """
@@ -81,7 +81,7 @@ def test_the_rate_is_measured_between_steps() -> None:
     assert rate.value is None
 
 
-def test_an_unmodified_script_shows_step_loss_and_rate(lab: Lab) -> None:
+def test_an_unmodified_script_shows_step_loss_and_rate(lab: AgentLab) -> None:
     """The lines of nanoGPT, with no word of tpuctl in the script."""
     code = lab.put_bundle({"train.py": NANOGPT.encode()})
     machine = lab.machine(BUNDLE=code).run_to_end()
@@ -92,7 +92,7 @@ def test_an_unmodified_script_shows_step_loss_and_rate(lab: Lab) -> None:
     assert beat["timings"]["first_step"] > beat["timings"]["spawned"]
 
 
-def test_a_printed_target_proves_the_end_like_a_reported_one(lab: Lab) -> None:
+def test_a_printed_target_proves_the_end_like_a_reported_one(lab: AgentLab) -> None:
     """A count of the job's own does, one of a bar does not."""
     code = lab.put_bundle({"train.py": NANOGPT.encode()})
     machine = lab.machine(BUNDLE=code, TARGET_STEPS=40).run_to_end()
@@ -105,7 +105,7 @@ def test_a_printed_target_proves_the_end_like_a_reported_one(lab: Lab) -> None:
     assert (other.heartbeat()["step"], other.heartbeat()["loss"]) == (20, 1.5)
 
 
-def test_the_last_lines_of_a_killed_job_are_in_its_log(lab: Lab) -> None:
+def test_the_last_lines_of_a_killed_job_are_in_its_log(lab: AgentLab) -> None:
     """Python would hold them back, because its output is no terminal."""
     script = b"import time\nfor n in range(5): print('line', n)\ntime.sleep(600)\n"
     machine = lab.machine(BUNDLE=lab.put_bundle({"train.py": script})).start()
@@ -119,7 +119,7 @@ def test_the_last_lines_of_a_killed_job_are_in_its_log(lab: Lab) -> None:
     ("own", "observed"), [({}, "1"), ({"_PYTHONUNBUFFERED": ""}, "")], ids=["default", "own"]
 )
 def test_output_is_unbuffered_unless_the_user_says_otherwise(
-    lab: Lab, own: dict[str, str], observed: str
+    lab: AgentLab, own: dict[str, str], observed: str
 ) -> None:
     """Job and setup alike; an empty value of the user's is a value."""
     say = 'echo "[$PYTHONUNBUFFERED]"'
@@ -127,7 +127,7 @@ def test_output_is_unbuffered_unless_the_user_says_otherwise(
     assert lab.log().count(f"[{observed}]") == 2
 
 
-def test_a_loss_in_event_files_is_read(lab: Lab) -> None:
+def test_a_loss_in_event_files_is_read(lab: AgentLab) -> None:
     """A job that prints nothing, but logs for TensorBoard into the folder it runs in."""
     script = (
         "import base64, pathlib, time\n"
@@ -142,7 +142,7 @@ def test_a_loss_in_event_files_is_read(lab: Lab) -> None:
     assert machine.heartbeat()["loss"] == pytest.approx(4 / 3)
 
 
-def test_own_patterns_reach_the_agent(lab: Lab) -> None:
+def test_own_patterns_reach_the_agent(lab: AgentLab) -> None:
     """As JSON in job.env; the heartbeat says that they found the step."""
     own = '{"step": "done with (\\\\d+)", "loss": "cost ([0-9.]+)", "rate": "speed ([0-9.]+)"}'
     lab.machine(PROGRESS=own, COMMAND="echo done with 70, cost 1.25, speed 3.5; echo step 900 loss 9")
@@ -150,7 +150,7 @@ def test_own_patterns_reach_the_agent(lab: Lab) -> None:
     assert (beat["step"], beat["loss"], beat["rate"], beat["progress_from"]) == (70, 1.25, 3.5, "pattern")
 
 
-def test_hostile_output_does_not_stop_the_agent(lab: Lab) -> None:
+def test_hostile_output_does_not_stop_the_agent(lab: AgentLab) -> None:
     """Bytes, endless lines and numbers that no float holds go to the log, and the job ends as it does."""
     script = (
         b"import sys\nout = sys.stdout.buffer\n"
@@ -162,7 +162,7 @@ def test_hostile_output_does_not_stop_the_agent(lab: Lab) -> None:
     assert (beat["exit_code"], beat["step"], beat["loss"]) == (0, 8, None)
 
 
-def test_reports_are_close_together_after_each_start_of_the_job(lab: Lab) -> None:
+def test_reports_are_close_together_after_each_start_of_the_job(lab: AgentLab) -> None:
     """A person who waits for the first steps sees them within seconds; a long training costs no more reports."""
     machine = lab.machine(HEARTBEAT_SECONDS=30)
     status = wire(read_settings(machine.env), machine.env).status

@@ -7,12 +7,12 @@ import pytest
 
 from orchestrator.agent.agreement.race import named
 from orchestrator.emulator.http.router import Response
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 
 CLAIM = ".tpuctl/claim/4"
 
 
-def test_of_machines_that_boot_together_one_trains(lab: Lab) -> None:
+def test_of_machines_that_boot_together_one_trains(lab: AgentLab) -> None:
     """Whoever claims first runs the job to its end; the others start nothing, say why, and are held back."""
     racers = {n: lab.machine(f"m{n}", INCARNATION=n, ROUND=4, _STEPS=5) for n in (4, 5, 6)}
     for machine in racers.values():
@@ -28,14 +28,14 @@ def test_of_machines_that_boot_together_one_trains(lab: Lab) -> None:
             assert f"TPU #{winner} was first" in (machine.root / "state" / "stop").read_text()
 
 
-def test_a_winner_that_starts_again_is_still_the_winner(lab: Lab) -> None:
+def test_a_winner_that_starts_again_is_still_the_winner(lab: AgentLab) -> None:
     """Its own claim is in the way of nobody: what runs after a crash of the agent is the same TPU."""
     lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 5}).encode())
     lab.machine(INCARNATION=5, ROUND=4, _STEPS=3).run_to_end()
     assert len(lab.attempts(5)) == 1
 
 
-def test_a_claim_that_is_replaced_keeps_its_machine(lab: Lab) -> None:
+def test_a_claim_that_is_replaced_keeps_its_machine(lab: AgentLab) -> None:
     """An earlier machine can have put it there: who is beaten looks on until its controller deletes it."""
     lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 9}).encode())
     machine = lab.machine(INCARNATION=5, ROUND=4, HEARTBEAT_SECONDS=1, _STEPS=3).start()
@@ -56,7 +56,7 @@ def test_a_claim_that_names_no_tpu_of_the_race_has_no_winner(said: str) -> None:
     assert named(b'{"incarnation": 5}', 4) == 5
 
 
-def test_no_job_starts_while_the_bucket_does_not_say_who_has_won(lab: Lab) -> None:
+def test_no_job_starts_while_the_bucket_does_not_say_who_has_won(lab: AgentLab) -> None:
     """A race without a claim in the bucket is not won."""
     lab.fault = lambda request: Response(403) if request.query.get("name") == CLAIM else None
     machine = lab.machine(INCARNATION=5, ROUND=4, _STEPS=3).start()
@@ -67,14 +67,14 @@ def test_no_job_starts_while_the_bucket_does_not_say_who_has_won(lab: Lab) -> No
     assert lab.json(CLAIM)["incarnation"] == 5
 
 
-def test_without_a_race_nothing_is_claimed(lab: Lab) -> None:
+def test_without_a_race_nothing_is_claimed(lab: AgentLab) -> None:
     """No request more than before."""
     lab.machine(_STEPS=3).run_to_end()
     assert [name for name in lab.names() if "claim" in name] == []
 
 
 @pytest.mark.parametrize("phase", ["run", "stopping", "ended"])
-def test_a_successor_begins_after_the_last_save_of_the_tpu_before_it(lab: Lab, phase: str) -> None:
+def test_a_successor_begins_after_the_last_save_of_the_tpu_before_it(lab: AgentLab, phase: str) -> None:
     """It would resume from less otherwise; who is at rest, or says nothing any more, is not waited for."""
     report = {"preempted": True, "phase": phase, "at": time.time() + 1000}
     lab.put(".tpuctl/heartbeat/3/0", json.dumps(report).encode())
@@ -86,7 +86,9 @@ def test_a_successor_begins_after_the_last_save_of_the_tpu_before_it(lab: Lab, p
     assert lab.json(CLAIM)["incarnation"] == 4
 
 
-def test_a_claim_by_the_controller_ends_the_wait_for_a_tpu_that_was_cut_off_in_its_save(lab: Lab) -> None:
+def test_a_claim_by_the_controller_ends_the_wait_for_a_tpu_that_was_cut_off_in_its_save(
+    lab: AgentLab,
+) -> None:
     """Its report says "saves" as long as reports count; the controller has seen it gone."""
     report = {"preempted": True, "phase": "stopping", "at": time.time() + 1000}
     lab.put(".tpuctl/heartbeat/3/0", json.dumps(report).encode())
@@ -98,7 +100,7 @@ def test_a_claim_by_the_controller_ends_the_wait_for_a_tpu_that_was_cut_off_in_i
 
 
 @pytest.mark.parametrize("change", [{"preempted": False}, {"at": 1000.0}, {"at": "now"}, {"phase": "done"}])
-def test_a_machine_that_saves_nothing_more_is_not_waited_for(lab: Lab, change: dict) -> None:
+def test_a_machine_that_saves_nothing_more_is_not_waited_for(lab: AgentLab, change: dict) -> None:
     """One that was killed, one that works on demand, one that is done."""
     report = {"preempted": True, "phase": "stopping", "at": time.time(), **change}
     lab.put(".tpuctl/heartbeat/3/0", json.dumps(report).encode())

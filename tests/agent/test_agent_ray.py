@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.agent.agent_lab import Lab, lines_of_the_job
+from tests.agent.agent_lab import AgentLab, lines_of_the_job
 from tests.agent.test_agent_share import TASK, Fleet, beats
 
 
@@ -17,7 +17,7 @@ def ray(folder: Path) -> str:
     return str(folder)
 
 
-def test_all_workers_of_all_slices_start_ray_with_worker_0_of_the_first_as_its_head(lab: Lab) -> None:
+def test_all_workers_of_all_slices_start_ray_with_worker_0_of_the_first_as_its_head(lab: AgentLab) -> None:
     """The words are those of Ray 2.60; Ray itself runs the command on its head only."""
     command = f"PATH={ray(lab.folder / 'bin')}:$PATH; exec tpuctl-ray python3 train.py"
     fleet = Fleet(lab, COMMAND=command, _TPU_NAME="local")
@@ -34,7 +34,7 @@ def test_all_workers_of_all_slices_start_ray_with_worker_0_of_the_first_as_its_h
         assert ("trained" in lines) == (worker == 0)
 
 
-def test_a_job_without_ray_says_where_it_comes_from(lab: Lab) -> None:
+def test_a_job_without_ray_says_where_it_comes_from(lab: AgentLab) -> None:
     """Nobody can see before whether the requirements bring it."""
     machine = lab.machine(COMMAND="exec tpuctl-ray python3 train.py", FAILURES=1)
     assert machine.start().wait() == 0

@@ -11,12 +11,12 @@ from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of, settl
 from orchestrator.contract.bucket.completeness import Checkpoint
 from orchestrator.contract.formats.choose import format_of
 from tests.agent import format_trees as trees
-from tests.agent.agent_lab import Lab, Machine
+from tests.agent.agent_lab import AgentLab, Machine
 
 HERE = Path(__file__).parent
 
 
-def machine(lab: Lab, kind: str, name: str = "m0", **changes: object) -> Machine:
+def machine(lab: AgentLab, kind: str, name: str = "m0", **changes: object) -> Machine:
     """Return a machine whose job saves in one format, with a target of 60 steps."""
     code = {
         "train.py": (HERE / "format_script.py").read_bytes(),
@@ -32,7 +32,7 @@ def machine(lab: Lab, kind: str, name: str = "m0", **changes: object) -> Machine
 
 
 @pytest.mark.parametrize("kind", ["orbax", "hf", "fairseq", "tf", "keras", "torch"])
-def test_killed_machine_is_replaced_by_one_that_resumes(lab: Lab, kind: str) -> None:
+def test_killed_machine_is_replaced_by_one_that_resumes(lab: AgentLab, kind: str) -> None:
     """The next machine has an empty disk; its framework picks the committed step by its own rule."""
     first = machine(lab, kind, _STEP_SECONDS=0.04).start()
     first.until_committed(20)
@@ -48,7 +48,7 @@ def test_killed_machine_is_replaced_by_one_that_resumes(lab: Lab, kind: str) -> 
     assert f"--- its checkpoint is {second.root}/checkpoints/" in log
 
 
-def test_torn_save_and_torn_alias_do_not_become_a_crash_loop(lab: Lab) -> None:
+def test_torn_save_and_torn_alias_do_not_become_a_crash_loop(lab: AgentLab) -> None:
     """A kill during fairseq's copy: the next start on the same disk finds the alias repaired."""
     first = machine(lab, "fairseq", _STEP_SECONDS=0.04).start()
     first.until_committed(20)
@@ -69,7 +69,7 @@ def test_torn_save_and_torn_alias_do_not_become_a_crash_loop(lab: Lab) -> None:
     assert len(lab.attempts()) == 2
 
 
-def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: Lab) -> None:
+def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: AgentLab) -> None:
     """Without a target in the file, max_steps decides: a stop at 40 goes on, the end at 60 is the end."""
     one = machine(lab, "hf", TARGET_STEPS="", _STOP_AT=40, FAILURES=2).run_to_end()
 
@@ -80,7 +80,7 @@ def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: Lab) -> N
     assert (beat["phase"], beat["committed_step"]) == ("done", 60)
 
 
-def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken(lab: Lab) -> None:
+def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken(lab: AgentLab) -> None:
     """Two starts from step 40 that end alike: the third goes back to an older one, and trains through."""
     one = machine(lab, "torch", _STOP_AT=42, _STOP_CODE=3, _STEP_SECONDS=0.08, _POISON="40", FAILURES=5)
     one.run_to_end()
@@ -92,7 +92,7 @@ def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken
     assert one.heartbeat()["committed_step"] == 60
 
 
-def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: Lab) -> None:
+def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: AgentLab) -> None:
     """What it wrote there stays as it is; only TPUCTL_RESUME changes, and progress ends the going back."""
     for step in (20, 30, 40):
         lab.put(f"checkpoints/{step}/default/array", b"x")
@@ -115,7 +115,7 @@ def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: Lab) -> Non
     assert lab.names("checkpoints/") == before
 
 
-def test_going_back_in_the_bucket_that_does_not_help_is_given_up(lab: Lab) -> None:
+def test_going_back_in_the_bucket_that_does_not_help_is_given_up(lab: AgentLab) -> None:
     """A job that always fails is tried from two older ones, and nothing in its folder is touched."""
     for step in (10, 20, 30, 40):
         lab.put(f"checkpoints/{step}/default/array", b"x")
@@ -132,7 +132,7 @@ def test_going_back_in_the_bucket_that_does_not_help_is_given_up(lab: Lab) -> No
 
 
 @pytest.mark.parametrize("kind", ["orbax", "hf", "fairseq", "tf", "keras"])
-def test_a_newest_save_that_kills_the_next_machine(lab: Lab, kind: str) -> None:
+def test_a_newest_save_that_kills_the_next_machine(lab: AgentLab, kind: str) -> None:
     """Only the newest one was restored; when the framework cannot go on from it, the one before comes."""
     first = machine(lab, kind, _STEP_SECONDS=0.04, CHECKPOINT_KEEP=4).start()
     first.until_committed(40)
@@ -146,7 +146,7 @@ def test_a_newest_save_that_kills_the_next_machine(lab: Lab, kind: str) -> None:
     assert [name for name in lab.names("checkpoints/") if name.endswith(".suspect")]
 
 
-def test_checkpoints_come_back_when_going_back_did_not_help(lab: Lab) -> None:
+def test_checkpoints_come_back_when_going_back_did_not_help(lab: AgentLab) -> None:
     """A script that always fails is not the fault of its checkpoints: none is lost to the choice."""
     machine(lab, "torch", _STOP_AT=42, _STEP_SECONDS=0.08, _STOP_CODE=3, CHECKPOINT_KEEP=4).start()
     lab.machines[0].until_committed(40)
@@ -162,7 +162,7 @@ def test_checkpoints_come_back_when_going_back_did_not_help(lab: Lab) -> None:
     assert not [name for name in lab.names("checkpoints/") if name.endswith(".suspect")]
 
 
-def test_busy_device_is_not_the_job_s_failure(lab: Lab) -> None:
+def test_busy_device_is_not_the_job_s_failure(lab: AgentLab) -> None:
     """What libtpu prints when somebody holds the chips is excused, more often than failures are allowed."""
     command = (
         'echo x >> ../../tries; if [ "$(wc -l < ../../tries)" -lt 4 ]; then '
@@ -269,7 +269,7 @@ def test_only_ends_alike_count_for_going_back() -> None:
         assert at.same == same
 
 
-def test_a_step_of_another_life_on_this_disk_is_no_progress(lab: Lab) -> None:
+def test_a_step_of_another_life_on_this_disk_is_no_progress(lab: AgentLab) -> None:
     """A whole save that the bucket never got is moved aside, and does not let status 0 pass for done."""
     one = machine(lab, "torch", COMMAND="exit 0", FAILURES=1)
     trees.save(one.root / "checkpoints", "torch", 99)

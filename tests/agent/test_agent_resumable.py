@@ -10,7 +10,7 @@ from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response, Router
-from tests.agent.agent_lab import BUCKET, Lab
+from tests.agent.agent_lab import BUCKET, AgentLab
 
 PART = 256 << 10
 SIZE = 3 * PART + 1000
@@ -26,7 +26,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr("orchestrator.agent.cloud.transfers.SMALLEST_PART", PART)
 
 
-def bucket_of(lab: Lab) -> JobBucket:
+def bucket_of(lab: AgentLab) -> JobBucket:
     """Return the agent's client of the lab's bucket, which keeps what is deleted for seven days."""
     return JobBucket.from_environ(BUCKET, {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
 
@@ -38,7 +38,7 @@ def a_file(folder: Path) -> Path:
     return path
 
 
-def puts(lab: Lab) -> list[Request]:
+def puts(lab: AgentLab) -> list[Request]:
     """Note each part that is sent."""
     observed: list[Request] = []
 
@@ -51,7 +51,7 @@ def puts(lab: Lab) -> list[Request]:
     return observed
 
 
-def test_a_large_file_goes_up_in_parts(lab: Lab, tmp_path: Path) -> None:
+def test_a_large_file_goes_up_in_parts(lab: AgentLab, tmp_path: Path) -> None:
     """The bucket holds its bytes, and no request was larger than one part."""
     observed = puts(lab)
     digest = bucket_of(lab).upload(NAME, a_file(tmp_path), len(DATA))

@@ -11,7 +11,7 @@ from orchestrator.agent.fleet.share import SHARE
 from orchestrator.agent.fleet.task import AGAIN
 from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, STARTS, SUBMISSIONS
 from orchestrator.emulator.http.router import Request, Response
-from tests.agent.agent_lab import Lab, Machine, is_alive, lines_of_the_job
+from tests.agent.agent_lab import AgentLab, Machine, is_alive, lines_of_the_job
 
 JOB, TASK = "jobs/wide/", "jobs/wide/tasks/0/"
 MEGASCALE = "env | grep -E '^(MEGASCALE_|TPU_WORKER_)' | sort; "
@@ -20,7 +20,7 @@ MEGASCALE = "env | grep -E '^(MEGASCALE_|TPU_WORKER_)' | sort; "
 class Fleet:
     """Nodes of two hosts each, whose followers run; what Slurm does is done by `start`."""
 
-    def __init__(self, lab: Lab, **job: object) -> None:
+    def __init__(self, lab: AgentLab, **job: object) -> None:
         self.lab, self.machines = lab, {}
         lab.put(f"{JOB}{BUNDLES}{lab.code}.tar.gz", lab.read(f"{BUNDLES}{lab.code}.tar.gz"))
         (lab.folder / "template").mkdir()
@@ -60,12 +60,12 @@ class Fleet:
         return slurm.start(["bash", str(script)])
 
 
-def beats(lab: Lab, incarnation: int) -> list[dict[str, object]]:
+def beats(lab: AgentLab, incarnation: int) -> list[dict[str, object]]:
     """Return the reports of all workers of one start."""
     return [lab.json(name) for name in lab.names(f"{TASK}.tpuctl/heartbeat/{incarnation}/")]
 
 
-def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: Lab) -> None:
+def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: AgentLab) -> None:
     """Each of them has the variables that JAX and libtpu read, and the end is marked once."""
     fleet = Fleet(lab, COMMAND=f"{MEGASCALE}exec python3 train.py")
     fleet.node("n-001")
@@ -85,7 +85,9 @@ def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: Lab) -> None
     ]  # fmt: skip
 
 
-def test_a_worker_that_is_done_does_not_run_again_while_worker_0_has_not_reported_its_end(lab: Lab) -> None:
+def test_a_worker_that_is_done_does_not_run_again_while_worker_0_has_not_reported_its_end(
+    lab: AgentLab,
+) -> None:
     """It would boot for a task that is over, and commit again what is committed."""
     fleet = Fleet(lab)
     fleet.node("n-001")
@@ -104,7 +106,7 @@ def test_a_worker_that_is_done_does_not_run_again_while_worker_0_has_not_reporte
     assert [b["phase"] for b in beats(lab, 1)] == ["done", "done"]
 
 
-def test_an_agent_that_is_killed_on_a_machine_that_follows_goes_on_from_its_record(lab: Lab) -> None:
+def test_an_agent_that_is_killed_on_a_machine_that_follows_goes_on_from_its_record(lab: AgentLab) -> None:
     """Without it the next one would commit again what is committed, be refused, and hold up all the others."""
     fleet = Fleet(lab, TARGET_STEPS=100, _STEPS=100, _STEP_SECONDS=0.05)
     fleet.node("n-001")
@@ -119,7 +121,7 @@ def test_an_agent_that_is_killed_on_a_machine_that_follows_goes_on_from_its_reco
     assert "the agent was killed" in later["reason"]
 
 
-def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: Lab) -> None:
+def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: AgentLab) -> None:
     """There libtpu asks the metadata server."""
     fleet = Fleet(lab, COMMAND=f"{MEGASCALE}exec python3 train.py")
     fleet.node("n-001")
@@ -129,7 +131,7 @@ def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: Lab) -> None:
     assert "begin after 0" in log
 
 
-def test_a_new_start_takes_the_living_nodes_along_and_no_other_commits(lab: Lab) -> None:
+def test_a_new_start_takes_the_living_nodes_along_and_no_other_commits(lab: AgentLab) -> None:
     """A slice that was cut off wakes up to a newer start: what it has made since is not committed."""
     fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
     for name in ("n-001", "n-002", "n-003"):
@@ -158,7 +160,7 @@ def test_a_new_start_takes_the_living_nodes_along_and_no_other_commits(lab: Lab)
     assert {b["incarnation"] for b in beats(lab, 2)} == {2}
 
 
-def test_a_task_that_is_cancelled_stops_on_all_machines(lab: Lab) -> None:
+def test_a_task_that_is_cancelled_stops_on_all_machines(lab: AgentLab) -> None:
     """Slurm ends it on the first one; no new start comes that would fence the others."""
     fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
     fleet.node("n-001")
@@ -172,7 +174,7 @@ def test_a_task_that_is_cancelled_stops_on_all_machines(lab: Lab) -> None:
     assert [one for node, worker in fleet.machines for one in jobs(fleet, node, worker)] == []
 
 
-def test_a_machine_that_wakes_up_before_it_has_given_out_its_shares_is_over(lab: Lab) -> None:
+def test_a_machine_that_wakes_up_before_it_has_given_out_its_shares_is_over(lab: AgentLab) -> None:
     """Slurm has given its node to another task meanwhile."""
     fleet = Fleet(lab)
     fleet.node("n-001")
@@ -183,7 +185,7 @@ def test_a_machine_that_wakes_up_before_it_has_given_out_its_shares_is_over(lab:
     assert lab.json(f"nodes/n-001/{SHARE}")["job"] == "other"
 
 
-def test_slurm_takes_a_machine_from_a_task_that_it_only_follows(lab: Lab) -> None:
+def test_slurm_takes_a_machine_from_a_task_that_it_only_follows(lab: AgentLab) -> None:
     """One machine has one task, and its TPU one process."""
     fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
     for name in ("n-001", "n-002", "n-003"):
@@ -197,7 +199,7 @@ def test_slurm_takes_a_machine_from_a_task_that_it_only_follows(lab: Lab) -> Non
     assert "has another task on this machine, which is over" in fleet.machines["n-002", 0].agent_log()
 
 
-def committed(lab: Lab, incarnation: int = 1) -> set[tuple[int, int]]:
+def committed(lab: AgentLab, incarnation: int = 1) -> set[tuple[int, int]]:
     """Return (step, worker) of each part of a checkpoint that a start has committed."""
     parts = (name.split("/") for name in lab.names(f"{TASK}checkpoints/") if name.endswith(".manifest.json"))
     return {(int(p[-3]), int(p[-1][1:].split(".")[0])) for p in parts if p[-2] == f"g{incarnation}"}

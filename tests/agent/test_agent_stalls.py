@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.agent.attempt.save_stalls import FEWEST, LATE, SaveStalls
 from orchestrator.agent.pace import RESOLUTION
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 
 STEP = 0.5
 
@@ -125,7 +125,9 @@ while True:
 """
 
 
-def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thread_does(lab: Lab) -> None:
+def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thread_does(
+    lab: AgentLab,
+) -> None:
     """It reports how long the thread took, forty steps; the agent sees that the training went on meanwhile."""
     lab.code = lab.put_bundle({"train.py": THREADED.encode()})
     machine = lab.machine(SAVE_EVERY="auto")

@@ -21,7 +21,7 @@ from orchestrator.agent.side_threads import Task
 from orchestrator.agent.telemetry import heartbeat
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
 from orchestrator.scripts.agent_zipapp import build
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 from tests.agent.test_agent_storage import bucket_of, settings_of
 
 
@@ -120,7 +120,7 @@ def test_a_step_of_the_start_that_is_over_is_not_waited_for() -> None:
 
 
 def test_the_step_that_reaches_the_target_is_reported_with_the_end(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: AgentLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A report of its own would keep the last one back for a second, and the next task with it."""
     settings, asked, naps, nap = replace(settings_of(lab), target=20), threading.Event(), [], time.sleep

@@ -19,21 +19,21 @@ from orchestrator.agent.telemetry.logs import SEGMENT, JobLog, LogShipper
 from orchestrator.contract.bucket.object_names import WAKE
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response
-from tests.agent.agent_lab import BUCKET, Lab
+from tests.agent.agent_lab import BUCKET, AgentLab
 
 
-def bucket_of(lab: Lab, granted: float = 0.0) -> JobBucket:
+def bucket_of(lab: AgentLab, granted: float = 0.0) -> JobBucket:
     """Return the agent's client of the lab's bucket, on which its account was *granted* a role."""
     environ = {"STORAGE_EMULATOR_HOST": lab.url, "TPUCTL_GRANTED_AT": str(granted or "")}
     return JobBucket.from_environ(BUCKET, environ, Metadata(lab.metadata.address))
 
 
-def settings_of(lab: Lab) -> Settings:
+def settings_of(lab: AgentLab) -> Settings:
     """Return the settings of one machine."""
     return read_settings(lab.machine().env)
 
 
-def test_absent_and_unreachable_are_different(lab: Lab) -> None:
+def test_absent_and_unreachable_are_different(lab: AgentLab) -> None:
     """None means that the service said so; a service that does not answer raises."""
     bucket = bucket_of(lab)
     assert bucket.read("no/such/object") is None
@@ -45,7 +45,7 @@ def test_absent_and_unreachable_are_different(lab: Lab) -> None:
 
 
 def test_of_what_is_too_large_no_more_than_the_limit_is_held(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: AgentLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A manifest of any size does not fill the memory of the machine that comes next."""
     monkeypatch.setattr(storage, "IN_MEMORY", 1000)
@@ -59,7 +59,7 @@ def test_of_what_is_too_large_no_more_than_the_limit_is_held(
         assert held.data == b"x" * 1000
 
 
-def test_no_more_comes_to_the_disk_than_the_manifest_says(lab: Lab, tmp_path: Path) -> None:
+def test_no_more_comes_to_the_disk_than_the_manifest_says(lab: AgentLab, tmp_path: Path) -> None:
     """An object that is larger than its manifest says fills no disk; one of the right size comes."""
     bucket = bucket_of(lab)
     data = b"x" * (3 << 20)
@@ -73,14 +73,14 @@ def test_no_more_comes_to_the_disk_than_the_manifest_says(lab: Lab, tmp_path: Pa
     assert (tmp_path / "file").read_bytes() == data
 
 
-def test_missing_bucket_is_not_an_empty_one(lab: Lab) -> None:
+def test_missing_bucket_is_not_an_empty_one(lab: AgentLab) -> None:
     """A list in a bucket that is gone raises instead of showing nothing."""
     other = JobBucket.from_environ("gone", {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
     with pytest.raises(TransientError, match="the bucket is not there"):
         other.list("checkpoints/", seconds=1)
 
 
-def test_refusal_is_not_retried(lab: Lab) -> None:
+def test_refusal_is_not_retried(lab: AgentLab) -> None:
     """403 will be 403 again: one call, and the reason."""
     calls: list[Request] = []
 
@@ -94,7 +94,7 @@ def test_refusal_is_not_retried(lab: Lab) -> None:
     assert len(calls) == 1
 
 
-def test_a_refusal_may_pass_while_the_account_s_role_is_new(lab: Lab) -> None:
+def test_a_refusal_may_pass_while_the_account_s_role_is_new(lab: AgentLab) -> None:
     """A role counts minutes after it was given: asked again within the call's time, and no longer."""
     calls: list[Request] = []
 
@@ -110,7 +110,7 @@ def test_a_refusal_may_pass_while_the_account_s_role_is_new(lab: Lab) -> None:
         bucket_of(lab, granted=time.time() - 60).read("x", seconds=0.5)
 
 
-def test_a_role_that_was_given_long_ago_is_not_waited_for(lab: Lab) -> None:
+def test_a_role_that_was_given_long_ago_is_not_waited_for(lab: AgentLab) -> None:
     """Ten minutes later, and on another's bucket, a refusal is one: one call, and the reason."""
     calls: list[Request] = []
 
@@ -129,7 +129,7 @@ def test_a_role_that_was_given_long_ago_is_not_waited_for(lab: Lab) -> None:
     assert len(calls) == 2
 
 
-def test_refused_token_is_renewed(lab: Lab) -> None:
+def test_refused_token_is_renewed(lab: AgentLab) -> None:
     """After 401 the next try carries a new token."""
     bucket = bucket_of(lab)
     assert bucket.read("x") is None
@@ -147,7 +147,7 @@ def test_refused_token_is_renewed(lab: Lab) -> None:
     assert lab.metadata.tokens == 2
 
 
-def test_retries_end_within_their_time(lab: Lab) -> None:
+def test_retries_end_within_their_time(lab: AgentLab) -> None:
     """A service that stays away costs no more than the seconds that were given."""
     lab.fault = lambda _request: Response(500, b"")
     begun = time.monotonic()
@@ -156,14 +156,14 @@ def test_retries_end_within_their_time(lab: Lab) -> None:
     assert time.monotonic() - begun < 30
 
 
-def test_list_reads_every_page(lab: Lab) -> None:
+def test_list_reads_every_page(lab: AgentLab) -> None:
     """More names than fit on one page are all listed."""
     for number in range(1005):
         lab.put(f"many/{number:05d}", b"")
     assert len(bucket_of(lab).list("many/")) == 1005
 
 
-def test_create_only_write_refuses_the_second(lab: Lab) -> None:
+def test_create_only_write_refuses_the_second(lab: AgentLab) -> None:
     """Generation 0 means that the object must not exist."""
     bucket = bucket_of(lab)
     bucket.write("one", b"1", 0)
@@ -174,7 +174,7 @@ def test_create_only_write_refuses_the_second(lab: Lab) -> None:
     assert held.data == b"1"
 
 
-def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: Lab) -> None:
+def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: AgentLab) -> None:
     """A create that succeeded, but whose answer was lost, meets itself when tried again."""
     attempts = AttemptStore(settings_of(lab), bucket_of(lab))
     lost: list[str] = []
@@ -214,7 +214,7 @@ def test_segments_end_at_lines() -> None:
     assert all(segment.endswith(b"\n") and len(segment) <= SEGMENT for segment in full)
 
 
-def test_the_first_lines_of_a_start_are_in_the_bucket_within_seconds(lab: Lab) -> None:
+def test_the_first_lines_of_a_start_are_in_the_bucket_within_seconds(lab: AgentLab) -> None:
     """Of a job that writes each second; then it is one upload in a heartbeat, and a restart is quick again."""
     settings = replace(settings_of(lab), heartbeat=30.0)
     log, bucket = JobLog(Path("/dev/null")), bucket_of(lab)
@@ -242,7 +242,7 @@ def test_the_first_lines_of_a_start_are_in_the_bucket_within_seconds(lab: Lab) -
     assert uploads(10) == [0, 1, 3, 7]
 
 
-def test_a_line_after_a_silence_is_uploaded_at_once(lab: Lab) -> None:
+def test_a_line_after_a_silence_is_uploaded_at_once(lab: AgentLab) -> None:
     """A look that finds nothing costs no call."""
     settings = replace(settings_of(lab), heartbeat=30.0)
     log = JobLog(Path("/dev/null"))
@@ -263,7 +263,7 @@ def test_a_line_after_a_silence_is_uploaded_at_once(lab: Lab) -> None:
     assert (len(asked), shipper.pause) == (1, 1.0)
 
 
-def test_heartbeat_is_written_though_the_disk_refuses(lab: Lab) -> None:
+def test_heartbeat_is_written_though_the_disk_refuses(lab: AgentLab) -> None:
     """A state folder that cannot be written keeps no heartbeat back."""
     settings = settings_of(lab)
     settings.layout.status.mkdir(parents=True)
@@ -277,7 +277,7 @@ def test_heartbeat_is_written_though_the_disk_refuses(lab: Lab) -> None:
 
 
 @pytest.fixture
-def refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def refused(lab: AgentLab, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let an object of the bucket change twice a second at most; return the names of refused changes."""
     objects, found = lab.storage.objects, list[str]()
     check = objects.check_rate
@@ -294,7 +294,7 @@ def refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: Lab, refused: list[str]) -> None:
+def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: AgentLab, refused: list[str]) -> None:
     """Neither after its startup script, nor when phases follow each other at once: the job would wait for it."""
     name = heartbeat_name(1, 0)
     lab.put(name, json.dumps({"phase": "boot", "script": True, "at": time.time()}).encode())
@@ -303,7 +303,7 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: Lab, ref
     assert name not in refused
 
 
-def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: Lab) -> None:
+def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: AgentLab) -> None:
     """The first thread that comes reports the start of a job; what comes with it is in one report."""
     status = Status(settings_of(lab))
     reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
@@ -319,7 +319,7 @@ def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: L
     assert len(lab.writes) == before + 2
 
 
-def test_who_finds_the_last_report_written_waits_for_the_call_that_follows_it(lab: Lab) -> None:
+def test_who_finds_the_last_report_written_waits_for_the_call_that_follows_it(lab: AgentLab) -> None:
     """The agent ends then: the thread that has written the report would end before it calls the controller."""
     status, asked, answered = Status(settings_of(lab)), threading.Event(), threading.Event()
     reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
@@ -344,7 +344,7 @@ def test_who_finds_the_last_report_written_waits_for_the_call_that_follows_it(la
     assert lab.json(f"{WAKE}1")["phase"] == "done"
 
 
-def test_the_first_phases_are_one_report(lab: Lab) -> None:
+def test_the_first_phases_are_one_report(lab: AgentLab) -> None:
     """What passes at once is not worth a write, after which the next one has to wait."""
     status = Status(settings_of(lab))
     reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
@@ -357,7 +357,9 @@ def test_the_first_phases_are_one_report(lab: Lab) -> None:
     assert [write for write in lab.writes if "heartbeat" in write] == [f"POST {heartbeat_name(1, 0)}"]
 
 
-def test_a_bucket_with_a_prefix_sees_and_writes_only_what_lies_below_it(lab: Lab, tmp_path: Path) -> None:
+def test_a_bucket_with_a_prefix_sees_and_writes_only_what_lies_below_it(
+    lab: AgentLab, tmp_path: Path
+) -> None:
     """Names go in and come back without it, whichever call brings them; the whole bucket is another one."""
     whole = bucket_of(lab)
     environ = {"STORAGE_EMULATOR_HOST": lab.url, "TPUCTL_PREFIX": "runs/a/"}

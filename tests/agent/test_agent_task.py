@@ -14,14 +14,14 @@ from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.contract.bucket.object_names import BUNDLES, COLLECTED, ENDS, STARTS
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from orchestrator.scripts.uv_program import shared_folder
-from tests.agent.agent_lab import BUCKET, Lab, Machine
+from tests.agent.agent_lab import BUCKET, AgentLab, Machine
 from tests.agent.test_agent_caches import SETUP, WORKS
 from tests.agent.test_agent_venv import package
 
 JOB, TASK = "jobs/sweep/", "jobs/sweep/tasks/3/"
 
 
-def node(lab: Lab, name: str, **changes: object) -> Machine:
+def node(lab: AgentLab, name: str, **changes: object) -> Machine:
     """Return a node that runs task 3 of the job; its machine has no other tasks."""
     own = {"PREFIX": TASK, "JOB_PREFIX": JOB, "TASK": "3", **changes}
     machine = lab.machine(f"{name}/tasks/sweep", **own)
@@ -34,17 +34,17 @@ def start(machine: Machine) -> Machine:
     return machine.start(machine.command("task"))
 
 
-def committed(lab: Lab) -> list[str]:
+def committed(lab: AgentLab) -> list[str]:
     """Return the manifests of the task's checkpoints."""
     return [one for one in lab.names(f"{TASK}checkpoints/") if one.endswith(".manifest.json")]
 
 
-def claims(lab: Lab) -> list[str]:
+def claims(lab: AgentLab) -> list[str]:
     """Return the starts of the task."""
     return [one for one in lab.names(f"{TASK}.tpuctl/gang/") if one.endswith("claim.json")]
 
 
-def test_a_task_that_has_ended_is_recorded_and_never_run_again(lab: Lab) -> None:
+def test_a_task_that_has_ended_is_recorded_and_never_run_again(lab: AgentLab) -> None:
     """Also when Slurm has lost its state and starts it once more, on another machine."""
     assert start(node(lab, "a", TARGET_STEPS=20, _STEPS=20)).wait() == 0
     assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.done"]
@@ -54,13 +54,13 @@ def test_a_task_that_has_ended_is_recorded_and_never_run_again(lab: Lab) -> None
     assert (committed(lab), len(claims(lab))) == (saved, 1)
 
 
-def test_a_task_that_was_given_up_is_recorded_as_failed(lab: Lab) -> None:
+def test_a_task_that_was_given_up_is_recorded_as_failed(lab: AgentLab) -> None:
     """Its exit status reports it to Slurm."""
     assert start(node(lab, "a", FAILURES=1, COMMAND="exit 3")).wait() == 1
     assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.failed"]
 
 
-def test_a_machine_that_wakes_up_late_commits_nothing_more(lab: Lab) -> None:
+def test_a_machine_that_wakes_up_late_commits_nothing_more(lab: AgentLab) -> None:
     """The task has gone on elsewhere meanwhile, from the last checkpoint; the late one leaves."""
     late = start(node(lab, "a", TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.02))
     late.until(lambda: committed(lab), "something committed")
@@ -81,7 +81,7 @@ def test_a_machine_that_wakes_up_late_commits_nothing_more(lab: Lab) -> None:
     assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.done"]
 
 
-def test_two_starts_at_the_same_moment_have_two_numbers(lab: Lab) -> None:
+def test_two_starts_at_the_same_moment_have_two_numbers(lab: AgentLab) -> None:
     """The later number fences the earlier one at once, before it has made its first attempt."""
     machine = node(lab, "a")
     environ = {"STORAGE_EMULATOR_HOST": lab.url, "TPUCTL_PREFIX": TASK}
@@ -95,13 +95,13 @@ def test_two_starts_at_the_same_moment_have_two_numbers(lab: Lab) -> None:
     assert AttemptStore(first, bucket).newer_incarnation() == 2
 
 
-def test_each_start_leaves_a_mark_with_its_node(lab: Lab) -> None:
+def test_each_start_leaves_a_mark_with_its_node(lab: AgentLab) -> None:
     """So that one list of a job shows what ran when and where."""
     assert start(node(lab, "a", TARGET_STEPS=20, _STEPS=20, _SLURMD_NODENAME="n-001")).wait() == 0
     assert lab.names(f"{JOB}{STARTS}") == [f"{JOB}{STARTS}3.1.n-001"]
 
 
-def test_small_files_of_a_task_are_stored_for_the_table_and_never_those_of_another(lab: Lab) -> None:
+def test_small_files_of_a_task_are_stored_for_the_table_and_never_those_of_another(lab: AgentLab) -> None:
     """The machine's folder is used by one task after the other; a large file is left out."""
     machine = node(
         lab, "a", COLLECT="metrics.json:none.json:big.json", FAILURES=1,
@@ -118,7 +118,7 @@ def test_small_files_of_a_task_are_stored_for_the_table_and_never_those_of_anoth
     assert lab.names(f"{JOB}{COLLECTED}4") == []
 
 
-def test_tasks_of_one_job_have_their_packages_in_common_on_all_nodes(lab: Lab, tmp_path: Path) -> None:
+def test_tasks_of_one_job_have_their_packages_in_common_on_all_nodes(lab: AgentLab, tmp_path: Path) -> None:
     """What one node has installed another one finds, for another task: its setup needs no wheel any more."""
     wheels, files = tmp_path / "wheels", lab.folder / "files"
     package(wheels, "first_package")

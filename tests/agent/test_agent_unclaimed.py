@@ -22,7 +22,7 @@ from orchestrator.contract.bucket.unclaimed_manifest import (
     outputs_before,
     parse,
 )
-from tests.agent.agent_lab import Lab, Machine
+from tests.agent.agent_lab import AgentLab, Machine
 
 FLAT = """\
 import os, sys, time
@@ -38,13 +38,13 @@ sys.exit(int(os.environ.get("STATUS", "0")))
 """
 
 
-def flat(lab: Lab, name: str = "m0", script: str = FLAT, **changes: object) -> Machine:
+def flat(lab: AgentLab, name: str = "m0", script: str = FLAT, **changes: object) -> Machine:
     """Return a machine whose job saves under names that no format takes."""
     code = lab.put_bundle({"train.py": script.encode()})
     return lab.machine(name, BUNDLE=code, JOB_DIGEST="d1", **changes)
 
 
-def retained(lab: Lab, incarnation: int = 1, worker: int = 0) -> dict[str, bytes]:
+def retained(lab: AgentLab, incarnation: int = 1, worker: int = 0) -> dict[str, bytes]:
     """Return the files that the manifest names, each held against its sha256."""
     name = f"unclaimed/g{incarnation}/w{worker}.manifest.json"
     if name not in lab.names("unclaimed/"):
@@ -56,7 +56,7 @@ def retained(lab: Lab, incarnation: int = 1, worker: int = 0) -> dict[str, bytes
     return found
 
 
-def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Lab) -> None:
+def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: AgentLab) -> None:
     """The whole folder is in the bucket before the phase is reported; the job runs once only."""
     machine = flat(lab, TARGET_STEPS=40).run_to_end()
 
@@ -75,7 +75,7 @@ def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Lab
     )
 
 
-def test_a_job_that_saved_nothing_is_not_done_either(lab: Lab) -> None:
+def test_a_job_that_saved_nothing_is_not_done_either(lab: AgentLab) -> None:
     """Nothing was saved anywhere: the manifest is empty, and nobody claims a model."""
     machine = flat(lab, script="print('trained, and forgot to save')\n").run_to_end()
 
@@ -84,7 +84,7 @@ def test_a_job_that_saved_nothing_is_not_done_either(lab: Lab) -> None:
     assert "no file was found" in machine.heartbeat()["message"]
 
 
-def test_saves_in_the_working_folder_are_brought_and_nothing_else_of_it(lab: Lab) -> None:
+def test_saves_in_the_working_folder_are_brought_and_nothing_else_of_it(lab: AgentLab) -> None:
     """The default of nanoGPT is out/ckpt.pt beside the script; code, data and files of before the start stay."""
     script = (
         "from pathlib import Path\nPath('out').mkdir()\nPath('out/ckpt.pt').write_bytes(b'model')\n"
@@ -99,7 +99,7 @@ def test_saves_in_the_working_folder_are_brought_and_nothing_else_of_it(lab: Lab
     assert machine.heartbeat()["uncommitted_place"] == "work"
 
 
-def test_a_file_beside_committed_checkpoints_is_brought_and_the_job_is_done(lab: Lab) -> None:
+def test_a_file_beside_committed_checkpoints_is_brought_and_the_job_is_done(lab: AgentLab) -> None:
     """The steps of the format are not brought a second time, old ones neither."""
     script = (Path(__file__).with_name("train_script.py")).read_text()
     machine = flat(lab, script=f"{script}\n(FOLDER / 'final.npz').write_bytes(b'final')\n").run_to_end()
@@ -110,7 +110,7 @@ def test_a_file_beside_committed_checkpoints_is_brought_and_the_job_is_done(lab:
     assert "; 1 of its files is in unclaimed/ beside its checkpoints" in machine.heartbeat()["message"]
 
 
-def test_a_job_that_is_given_up_leaves_its_files(lab: Lab) -> None:
+def test_a_job_that_is_given_up_leaves_its_files(lab: AgentLab) -> None:
     """The failure is reported when they are in the bucket."""
     machine = flat(lab, _STATUS=3, FAILURES=2).run_to_end()
 
@@ -119,7 +119,7 @@ def test_a_job_that_is_given_up_leaves_its_files(lab: Lab) -> None:
     assert set(retained(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
 
 
-def test_a_notice_brings_the_newest_files(lab: Lab) -> None:
+def test_a_notice_brings_the_newest_files(lab: AgentLab) -> None:
     """The job has no checkpoint: what lies there when the machine is taken away comes to the bucket."""
     machine = flat(lab, _STAYS=600, GRACE_SECONDS=1).start()
     machine.until((machine.root / "checkpoints/sub/final.npz").exists, "its saves")
@@ -132,7 +132,7 @@ def test_a_notice_brings_the_newest_files(lab: Lab) -> None:
     assert set(retained(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
 
 
-def test_a_running_job_names_a_save_that_nothing_commits(lab: Lab) -> None:
+def test_a_running_job_names_a_save_that_nothing_commits(lab: AgentLab) -> None:
     """The heartbeat holds the file's name; a commit takes it away again."""
     script = (
         "import os, time\nfrom pathlib import Path\nout = Path(os.environ['TPUCTL_CHECKPOINT_DIR'])\n"
@@ -149,7 +149,7 @@ def test_a_running_job_names_a_save_that_nothing_commits(lab: Lab) -> None:
     machine.until(lambda: machine.heartbeat().get("uncommitted") == "", "no name")
 
 
-def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: Lab) -> None:
+def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: AgentLab) -> None:
     """Killed between two files: the next agent starts no job, and sends only what is not there."""
     observed: list[str] = []
 
@@ -177,7 +177,7 @@ def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: Lab) -> None:
     assert [observed.count(name) for name in early] == [1] * 4, "the first batch was in a manifest"
 
 
-def test_a_new_machine_learns_that_the_job_had_ended(lab: Lab) -> None:
+def test_a_new_machine_learns_that_the_job_had_ended(lab: AgentLab) -> None:
     """The machine went after its files were in the bucket and before the report of it: nothing is trained again."""
     first = flat(lab).run_to_end()
     code = first.env["TPUCTL_BUNDLE"]
@@ -192,7 +192,7 @@ def test_a_new_machine_learns_that_the_job_had_ended(lab: Lab) -> None:
     assert not list(lab.names("unclaimed/g3/w0/")), "the same bytes lie there already"
 
 
-def test_every_worker_brings_its_own(lab: Lab) -> None:
+def test_every_worker_brings_its_own(lab: AgentLab) -> None:
     """A checkpoint of which one worker has no part is none: both say so, and both bring what they have."""
     script = (
         "import os\nfrom pathlib import Path\nout = Path(os.environ['TPUCTL_CHECKPOINT_DIR'])\n"
@@ -209,7 +209,7 @@ def test_every_worker_brings_its_own(lab: Lab) -> None:
     assert retained(lab, worker=1) == {"checkpoints/rank.npz": b"1"}
 
 
-def test_links_and_special_files_are_named_and_not_followed(lab: Lab) -> None:
+def test_links_and_special_files_are_named_and_not_followed(lab: AgentLab) -> None:
     """A link may lead anywhere, and a pipe never ends."""
     script = (
         "import os\nout = os.environ['TPUCTL_CHECKPOINT_DIR']\nos.makedirs(out, exist_ok=True)\n"
@@ -225,7 +225,7 @@ def test_links_and_special_files_are_named_and_not_followed(lab: Lab) -> None:
     }  # fmt: skip
 
 
-def test_outputs_are_committed_when_the_job_has_ended(lab: Lab) -> None:
+def test_outputs_are_committed_when_the_job_has_ended(lab: AgentLab) -> None:
     """A job without steps is done when its files are in the bucket, as one checkpoint."""
     script = (
         "import os\nfrom pathlib import Path\nout = Path(os.environ['TPUCTL_CHECKPOINT_DIR'])\n"
@@ -240,7 +240,7 @@ def test_outputs_are_committed_when_the_job_has_ended(lab: Lab) -> None:
     assert lab.names("unclaimed/") == []
 
 
-def test_outputs_of_a_job_that_fails_or_writes_nothing_are_not_done(lab: Lab) -> None:
+def test_outputs_of_a_job_that_fails_or_writes_nothing_are_not_done(lab: AgentLab) -> None:
     """Half the outputs are no outputs; no file at all is no proof of anything."""
     failed = flat(lab, CHECKPOINT_FORMAT="outputs", _STATUS=1, FAILURES=1).run_to_end()
     assert failed.heartbeat()["phase"] == "failed"
@@ -250,7 +250,7 @@ def test_outputs_of_a_job_that_fails_or_writes_nothing_are_not_done(lab: Lab) ->
     assert empty.heartbeat()["phase"] == "unclaimed"
 
 
-def test_outputs_go_on_from_what_the_last_machine_had(lab: Lab) -> None:
+def test_outputs_go_on_from_what_the_last_machine_had(lab: AgentLab) -> None:
     """A preemption brings what is there; the next machine gets it back before its start."""
     script = (
         "import os, time\nfrom pathlib import Path\nout = Path(os.environ['TPUCTL_CHECKPOINT_DIR'])\n"
@@ -288,7 +288,7 @@ def test_only_the_very_same_job_had_ended_before(bundle: str, settings: str, fou
     assert ended_before([one], 1, "b", settings) == ()
 
 
-def test_a_save_that_no_job_can_resume_from_is_reported_as_that(lab: Lab) -> None:
+def test_a_save_that_no_job_can_resume_from_is_reported_as_that(lab: AgentLab) -> None:
     """The Trainer with save_only_model: the layout is known, and it is not the format that is to blame."""
     script = (
         "import os\nfrom pathlib import Path\n"
@@ -332,7 +332,7 @@ def test_outputs_come_back_from_the_newest_whole_rescue_and_what_came_after(
     assert sorted(retained.object for retained in found.values()) == objects
 
 
-def test_what_a_commit_contains_is_no_leftover(lab: Lab) -> None:
+def test_what_a_commit_contains_is_no_leftover(lab: AgentLab) -> None:
     """Steps up to the newest commit are in the bucket or were removed as old; a later or torn one is brought."""
     machine = lab.machine()
     parts = wire(read_settings(machine.env), machine.env)
@@ -359,7 +359,7 @@ urllib.request.urlopen(urllib.request.Request(f"{host}/upload/storage/v1/{name}"
 """
 
 
-def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: Lab) -> None:
+def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: AgentLab) -> None:
     """Its end names the object, though it came after the last look of the running job."""
     machine = flat(lab, script=TO_THE_BUCKET).run_to_end()
 
@@ -368,7 +368,7 @@ def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: Lab) -> None:
     assert (beat["uncommitted"], beat["uncommitted_place"]) == ("runs/a/ckpt_5.npz", "bucket")
 
 
-def test_a_save_in_another_folder_of_the_bucket_is_named(lab: Lab) -> None:
+def test_a_save_in_another_folder_of_the_bucket_is_named(lab: AgentLab) -> None:
     """A program that writes to gs:// by itself has saved something: nobody may say that it has not."""
     machine = lab.machine("m1")
     bucket = wire(read_settings(machine.env), machine.env).bucket

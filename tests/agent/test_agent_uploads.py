@@ -18,7 +18,7 @@ from orchestrator.contract.bucket.completeness import judge
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Response
 from orchestrator.emulator.state.storage.stored import Preconditions
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 from tests.agent.transfer_kit import (
     DATA,
     NAME,
@@ -243,7 +243,7 @@ print(step)
 """
 
 
-def killed(lab: Lab, file: Path, at: int) -> subprocess.CompletedProcess[str]:
+def killed(lab: AgentLab, file: Path, at: int) -> subprocess.CompletedProcess[str]:
     """Upload the file in a process that kills itself at a step; a step is the moment before or after a request."""
     words = [lab.url, PLACE, NAME, str(file), str(at)]
     return subprocess.run(

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.contract.job_variables import VARIABLES, expand, expanded, unknown
 from orchestrator.scripts.render import machine_scripts
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 from tests.scripts.render_kit import make_spec, make_target
 from tests.scripts.test_render import sourced
 
@@ -35,7 +35,7 @@ def test_the_page_lists_each_variable_with_its_meaning() -> None:
     assert table in text
 
 
-def test_a_job_gets_what_the_page_promises_and_nothing_unsaid(lab: Lab, tmp_path: Path) -> None:
+def test_a_job_gets_what_the_page_promises_and_nothing_unsaid(lab: AgentLab, tmp_path: Path) -> None:
     """All names of a rendered job.env and of a real job's environment are described or the agent's own."""
     rendered = sourced(machine_scripts(make_spec(), make_target(node="t", zone="z")).job_env, tmp_path)
     lab.machine(COMMAND='env | sed "s/=.*//" | sed "s/^/has /"').run_to_end()
@@ -83,7 +83,7 @@ def test_variable_names_that_are_not_filled_in_are_reported() -> None:
     assert unknown("$HOME/$ZONE/${HOME}/${USER}/$$LANG") == ("HOME", "USER")
 
 
-def test_values_of_the_file_reach_the_job_filled_in(lab: Lab, tmp_path: Path) -> None:
+def test_values_of_the_file_reach_the_job_filled_in(lab: AgentLab, tmp_path: Path) -> None:
     """From the deployment file over job.env to setup and job, with quotes and spaces as they were."""
     value = "gs://$TPUCTL_BUCKET/a b'c\"/$TPUCTL_ATTEMPT/$$HOME/$HOME/`id`"
     env = sourced(machine_scripts(make_spec(env={"PLACE": value}), make_target()).job_env, tmp_path)
@@ -95,7 +95,7 @@ def test_values_of_the_file_reach_the_job_filled_in(lab: Lab, tmp_path: Path) ->
     assert lab.log().count("<gs://lab-bucket/a b'c\"/1/$HOME/$HOME/`id`>") == 2
 
 
-def test_the_idiom_of_the_page_gives_the_option_only_with_a_checkpoint(lab: Lab) -> None:
+def test_the_idiom_of_the_page_gives_the_option_only_with_a_checkpoint(lab: AgentLab) -> None:
     """At the first start there is no option at all; after a resume it has the path, spaces and all."""
     (idiom,) = [line for line in PAGE.read_text().splitlines() if line.startswith("    python3 train.py")]
     command = idiom.strip().replace("python3 train.py", 'printf "[%s]"').replace("[%s]", "[%s]\\n")

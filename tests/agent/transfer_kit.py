@@ -9,7 +9,7 @@ from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state.storage.stored import Preconditions
-from tests.agent.agent_lab import Lab
+from tests.agent.agent_lab import AgentLab
 
 PLACE = "bucket-for-parts"
 PART = 4096
@@ -25,24 +25,24 @@ def small_parts(monkeypatch) -> None:
     monkeypatch.setattr(transfers, "CLEAN_UP_SECONDS", 3.0)
 
 
-def a_bucket(lab: Lab) -> JobBucket:
+def a_bucket(lab: AgentLab) -> JobBucket:
     """Return the agent's client of a bucket that deletes for good, as `up` makes it."""
     retained = {"retentionDurationSeconds": "0"}
     lab.storage.buckets.create("p", {"name": PLACE, "softDeletePolicy": retained})
     return JobBucket.from_environ(PLACE, {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
 
 
-def held(lab: Lab, name: str = NAME) -> bytes | None:
+def held(lab: AgentLab, name: str = NAME) -> bytes | None:
     """Return what the bucket holds under a name, None for nothing."""
     return lab.storage.objects.read(lab.storage.objects.get(PLACE, name)) if name in names(lab) else None
 
 
-def names(lab: Lab) -> list[str]:
+def names(lab: AgentLab) -> list[str]:
     """Return the names of all objects in the bucket."""
     return sorted(one.name for one in lab.storage.objects.all() if one.bucket == PLACE)
 
 
-def put(lab: Lab, data: bytes, name: str = NAME) -> None:
+def put(lab: AgentLab, data: bytes, name: str = NAME) -> None:
     """Store an object past the agent."""
     with lab.storage.lock:
         lab.storage.objects.insert(PLACE, name, data, {}, Preconditions())
@@ -58,7 +58,7 @@ def kind(request: Request) -> str:
     return {"POST": "part", "DELETE": "delete"}.get(request.method, request.method)
 
 
-def answering(lab: Lab, change) -> "Counter[str]":
+def answering(lab: AgentLab, change) -> "Counter[str]":
     """Let *change* answer (request, its kind, which of its kind, the true answer); return the count of each."""
     observed: Counter[str] = Counter()
     answer, lock = lab.answer, threading.Lock()

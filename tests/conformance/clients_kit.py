@@ -13,7 +13,7 @@ from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.state.cloud_settings import Latencies
 from tests.conformance.discovery import Witness
-from tests.emulator.cloud_kit import Lab, a_lab
+from tests.emulator.cloud_kit import EmulatorLab, a_lab
 from tests.emulator.http_fixture import serve
 
 QUICK = Latencies(0.2, 0.1, 0.1, 0.2, 0.2, 0.1, 0.1, 0.05, 0.1, 0.2)
@@ -44,7 +44,7 @@ tpu_v2 = Late("google.cloud.tpu_v2")
 class CloudClients:
     """Hold the clients and the lab behind them."""
 
-    lab: Lab
+    lab: EmulatorLab
     tpu: Any
     instances: Any
     operations: Any
@@ -84,7 +84,7 @@ def open_clients(kind: str, **settings: Any) -> Iterator[CloudClients]:
     assert witness.faults == {}
 
 
-def _clients(lab: Lab, url: str) -> CloudClients:
+def _clients(lab: EmulatorLab, url: str) -> CloudClients:
     options = {"credentials": AnonymousCredentials(), "client_options": {"api_endpoint": url}}
     kinds = ("Instances", "ZoneOperations", "Zones", "Disks", "Firewalls", "GlobalOperations")
     compute = [getattr(compute_v1, f"{name}Client")(**options) for name in kinds]

@@ -1,7 +1,7 @@
 """
 Contract cases over the ports, and the two ways to run one: through requests, and the short way of the tests.
 
-A case is a function of a `Way`. It runs once on each way, over two clouds that are alike, and both must
+A case is a function of a `CloudUnderTest`. It runs once on each way, over two clouds that are alike, and both must
 give the same answers, the same errors and leave the same cloud behind. So what the simulations measure holds
 for whoever speaks HTTP.
 """
@@ -39,14 +39,14 @@ START = 1_800_000_000.123456789  # so that cut fractions of seconds show
 class Case:
     """One sentence of the contract: what to do, on which cloud."""
 
-    act: Callable[["Way"], object]
+    act: Callable[["CloudUnderTest"], object]
     settings: dict[str, Any]
 
 
 CASES: dict[str, Case] = {}
 
 
-def case(**settings: Any) -> Callable[[Callable[["Way"], object]], object]:
+def case(**settings: Any) -> Callable[[Callable[["CloudUnderTest"], object]], object]:
     """Register a case; *settings* are those of the local cloud, latency by its profile's name."""
 
     def register(act):
@@ -69,7 +69,7 @@ def each(values: Iterable[Any], **settings: Any) -> Callable[[Callable[..., obje
 
 
 @dataclass
-class Way:
+class CloudUnderTest:
     """A cloud, the ports to it, and what was answered so far."""
 
     clock: VirtualClock
@@ -147,7 +147,7 @@ WAYS = {"requests": (lambda: _CLIENTS, GENUINE), "short": (clients, QUICK)}
 
 
 @contextmanager
-def a_way(label: str, latency: str = "instant", **settings: Any) -> Iterator[Way]:
+def a_way(label: str, latency: str = "instant", **settings: Any) -> Iterator[CloudUnderTest]:
     """Be on one of the ways to a new cloud."""
     find, changes = WAYS[label]
     clock, over = VirtualClock(START), find()
@@ -156,8 +156,21 @@ def a_way(label: str, latency: str = "instant", **settings: Any) -> Iterator[Way
     with ExitStack() as stack:
         for change in changes:
             stack.enter_context(patch.object(*change))
-        yield Way(clock, inside.cloud, inside.storage, TpuNodes(over), TpuQueued(over), ComputeVms(over),
+        yield CloudUnderTest(clock, inside.cloud, inside.storage, TpuNodes(over), TpuQueued(over), ComputeVms(over),
                   GcsBuckets(over), GcsBuckets(over, adopted=True), partial(GcsStore, over))  # fmt: skip
 
 
-__all__ = ["BUCKET", "CASES", "LABEL", "NODE", "VM", "WAYS", "ZONE", "Case", "Way", "a_way", "case", "each"]
+__all__ = [
+    "BUCKET",
+    "CASES",
+    "LABEL",
+    "NODE",
+    "VM",
+    "WAYS",
+    "ZONE",
+    "Case",
+    "CloudUnderTest",
+    "a_way",
+    "case",
+    "each",
+]

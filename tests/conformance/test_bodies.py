@@ -18,7 +18,17 @@ from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.emulator.state.storage.service import Storage
 from tests.conformance.discovery import INSTALLED, Method, method_of
-from tests.emulator.cloud_kit import NODES, PROJECT, SPOT_NODE, VMS, ZONE, Lab, a_lab, node_body, vm_body
+from tests.emulator.cloud_kit import (
+    NODES,
+    PROJECT,
+    SPOT_NODE,
+    VMS,
+    ZONE,
+    EmulatorLab,
+    a_lab,
+    node_body,
+    vm_body,
+)
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="google-api-python-client is not installed")
 VALUES: tuple[Any, ...] = (
@@ -66,7 +76,7 @@ LISTS = (
 
 
 @pytest.fixture
-def lab(tmp_path) -> Lab:
+def lab(tmp_path) -> EmulatorLab:
     """Return a cloud with one of each: node, VM, bucket, object, secret."""
     made = a_lab(VirtualClock(), quotas={})
     storage = Storage(made.clock)
@@ -103,7 +113,7 @@ def test_every_body_has_an_answer_of_googles_form(lab, verb, target, body):
     assert failed == []
 
 
-def _broken(lab: Lab) -> list[str]:
+def _broken(lab: EmulatorLab) -> list[str]:
     """Return the lists that cannot be read any more."""
     return [path for path in LISTS if not _sound(_send(lab, "GET", path, b""))]
 
@@ -129,7 +139,7 @@ def _changed(method: Method, schema: Any, body: Any, depth: int) -> Iterator[Any
             yield from ({**body, name: [one]} for one in _changed(method, inner["items"], held[0], depth - 1))
 
 
-def _send(lab: Lab, verb: str, target: str, body: bytes) -> Response:
+def _send(lab: EmulatorLab, verb: str, target: str, body: bytes) -> Response:
     try:
         return dispatch(lab.router, lab.cloud, Request.parse(verb, target, {}, body))
     except Exception as error:

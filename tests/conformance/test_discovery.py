@@ -15,7 +15,17 @@ from orchestrator.emulator.http.storage_json import storage_routes
 from tests.conformance import drift
 from tests.conformance.clients_kit import compute_v1, tpu_v2
 from tests.conformance.discovery import INSTALLED, Witness, document, faults, method_of
-from tests.emulator.cloud_kit import NODES, PROJECT, SPOT_NODE, SPOT_VM, VMS, ZONE, Lab, a_lab, node_body
+from tests.emulator.cloud_kit import (
+    NODES,
+    PROJECT,
+    SPOT_NODE,
+    SPOT_VM,
+    VMS,
+    ZONE,
+    EmulatorLab,
+    a_lab,
+    node_body,
+)
 from tests.emulator.storage_kit import a_storage, put
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="google-api-python-client is not installed")
@@ -39,7 +49,7 @@ SENT = (
 
 
 @pytest.fixture
-def lab() -> Lab:
+def lab() -> EmulatorLab:
     """Return a cloud in which there is something of each kind."""
     made = a_lab()
     storage = a_storage()

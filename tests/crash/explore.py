@@ -8,7 +8,7 @@ from functools import partial
 from tests.crash.dead_man import check_abandoned
 from tests.crash.fingerprint import fingerprint
 from tests.crash.oracle import observe
-from tests.crash.stage import ELSEWHERE, HERE, Stage, one_thread
+from tests.crash.stage import ELSEWHERE, HERE, CrashLab, one_thread
 
 OLD = 20.0
 """Seconds by which lists of TPUs are late: less than the time between two witnesses of an absence."""
@@ -43,7 +43,7 @@ class Found:
 
 def begun(folder, scenario, *, latency="scaled"):
     """Return a stage with the world in which a scenario begins."""
-    stage = Stage(folder, latency=latency)
+    stage = CrashLab(folder, latency=latency)
     stage.scenario = scenario
     scenario.prepare(stage)
     stage.change(**scenario.settings)

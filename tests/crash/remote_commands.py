@@ -33,7 +33,7 @@ from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from tests.crash import commands
 from tests.crash.scenarios import SCENARIOS, SPEC
-from tests.crash.stage import Stage, one_thread
+from tests.crash.stage import CrashLab, one_thread
 from tests.engine.engine_lab import PROJECT, Controller
 from tests.memory_disk import MEMORY
 
@@ -217,7 +217,7 @@ def warm(port):
     WARM.append(clients)
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as folder,
-        one_thread(Stage(Path(folder), latency="instant")) as stage,
+        one_thread(CrashLab(Path(folder), latency="instant")) as stage,
     ):
         commands.up(stage, SPEC)
     assert threading.active_count() == 1

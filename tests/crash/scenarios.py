@@ -59,8 +59,8 @@ PAIR = replace(RACE, tpu=replace(RACE.tpu, strategy="failover", zones=RACE.tpu.z
 
 
 @dataclass(frozen=True)
-class Way:
-    """Name a way to go on after a kill, and what must hold at its end."""
+class NextTry:
+    """A command after a kill, and what must hold at its end."""
 
     name: str
     go: Callable
@@ -82,7 +82,7 @@ class Scenario:
     name: str
     prepare: Callable
     run: Callable
-    ways: tuple[Way, ...]
+    ways: tuple[NextTry, ...]
     nodes: int = 1
     spec: Any = SPEC
     again: Callable = commands.up
@@ -237,10 +237,10 @@ def all_gone(stage, spec, place=HERE):
     assert remaining == [], f"down says that {remaining} is left"
 
 
-UP = Way("up again", commands.up, check_running)
-WATCH = Way("watch again", commands.watch, check_running)
-DOWN = Way("down", machines_gone, check_gone)
-DOWN_DATA = Way("down --delete-data", all_gone, check_gone)
+UP = NextTry("up again", commands.up, check_running)
+WATCH = NextTry("watch again", commands.watch, check_running)
+DOWN = NextTry("down", machines_gone, check_gone)
+DOWN_DATA = NextTry("down --delete-data", all_gone, check_gone)
 
 
 def watch_to_unclaimed(stage, spec, place=HERE):
@@ -255,16 +255,16 @@ def check_unclaimed(stage, scenario, before):
     assert {UNCLAIMED_FILE, unclaimed_name(1, 0)} <= set(stage.objects()), "what was trained is gone"
 
 
-UNCLAIMED = Way("watch again", watch_to_unclaimed, check_unclaimed)
-DONE = Way("watch again", commands.watch, check_done)
-MENDED = Way("up, mended", mended, check_running)
+UNCLAIMED = NextTry("watch again", watch_to_unclaimed, check_unclaimed)
+DONE = NextTry("watch again", commands.watch, check_done)
+MENDED = NextTry("up, mended", mended, check_running)
 OTHER_JOB = replace(SPEC, job=replace(SPEC.job, env={"EPOCHS": "3"}))
 LARGER = replace(SPEC, tpu=replace(SPEC.tpu, type="v5litepod-16"))
 
 
 def refused(name, error, **settings):
     """Return the scenario of an `up` whose TPU is refused."""
-    again = Way("up, still refused, then mended", without_answer(commands.up, error), check_mended)
+    again = NextTry("up, still refused, then mended", without_answer(commands.up, error), check_mended)
     return Scenario(
         f"up-failed, {name}", foreign_things, without_answer(commands.up, error), (again, MENDED, DOWN_DATA),
         settings=settings,
@@ -306,21 +306,30 @@ SCENARIOS = (
         "adopt",
         theirs,
         commands.adopt,
-        (Way("adopt again", commands.adopt, check_running), Way("down", machines_gone, check_theirs_or_none)),
+        (
+            NextTry("adopt again", commands.adopt, check_running),
+            NextTry("down", machines_gone, check_theirs_or_none),
+        ),
         swept=False,
     ),
     Scenario(
         "down, adopted kept",
         adopted,
         given_back,
-        (Way("down again", given_back, check_stays), Way("down, all", machines_gone, check_theirs_or_none)),
+        (
+            NextTry("down again", given_back, check_stays),
+            NextTry("down, all", machines_gone, check_theirs_or_none),
+        ),
         swept=False,
     ),
     Scenario(
         "adopt VM",
         their_vm,
         commands.adopt_vm,
-        (Way("adopt again", commands.adopt_vm, check_running), Way("down", given_back, check_vm_stays)),
+        (
+            NextTry("adopt again", commands.adopt_vm, check_running),
+            NextTry("down", given_back, check_vm_stays),
+        ),
         spec=WITH_THEIR_VM,
         again=commands.adopt_vm,
         swept=False,
@@ -330,8 +339,8 @@ SCENARIOS = (
         vm_adopted,
         given_back,
         (
-            Way("down again", given_back, check_vm_stays),
-            Way("down, all", machines_gone, check_vm_theirs_or_none),
+            NextTry("down again", given_back, check_vm_stays),
+            NextTry("down, all", machines_gone, check_vm_theirs_or_none),
         ),
         spec=WITH_THEIR_VM,
         swept=False,
@@ -340,7 +349,7 @@ SCENARIOS = (
         "adopt bucket",
         their_bucket,
         commands.adopt_bucket,
-        (Way("adopt again", commands.adopt_bucket, check_running),),
+        (NextTry("adopt again", commands.adopt_bucket, check_running),),
         swept=False,
     ),
     Scenario(
@@ -348,8 +357,8 @@ SCENARIOS = (
         bucket_adopted,
         bucket_back,
         (
-            Way("down again", bucket_back, check_bucket_back),
-            Way("down, then down again", machines_then_bucket_back, check_bucket_back),
+            NextTry("down again", bucket_back, check_bucket_back),
+            NextTry("down, then down again", machines_then_bucket_back, check_bucket_back),
         ),
         swept=False,
     ),
@@ -357,7 +366,7 @@ SCENARIOS = (
         "down --delete-data, folder of a bucket",
         folder_used,
         all_gone,
-        (Way("down again", all_gone, check_folder_gone),),
+        (NextTry("down again", all_gone, check_folder_gone),),
         spec=IN_FOLDER,
         swept=False,
     ),

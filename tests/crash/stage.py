@@ -20,7 +20,7 @@ from orchestrator.engine.reconcile import artifacts
 from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.threads import one_after_the_other
 from tests.crash.ports import Port, watched
-from tests.engine.engine_lab import PROJECT, Lab
+from tests.engine.engine_lab import PROJECT, EngineLab
 from tests.kit.quick_clients import QUICK
 
 READS = re.compile(r"\.(get|list|aggregatedList|getIamPolicy|getGuestAttributes|getStorageLayout)$")
@@ -48,7 +48,7 @@ class Point:
     alike: bytes = b""
 
 
-class Stage(Lab):
+class CrashLab(EngineLab):
     """A lab whose every mutating step has a point before and a point after it."""
 
     def __init__(self, folder, **settings):

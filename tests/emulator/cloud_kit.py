@@ -21,7 +21,7 @@ UUID = "11111111-2222-4333-8444-555555555555"
 
 
 @dataclass
-class Lab:
+class EmulatorLab:
     """Hold a cloud and speak HTTP to it without a listener."""
 
     cloud: LocalCloud
@@ -70,7 +70,7 @@ class Lab:
         return self.ok("GET", f"/v2/{answer['name']}")
 
 
-def a_lab(clock: Clock | None = None, **settings: Any) -> Lab:
+def a_lab(clock: Clock | None = None, **settings: Any) -> EmulatorLab:
     """Return a lab with scaled latencies unless *settings* say otherwise."""
     hosts, time = NoHosts(), clock or VirtualClock()
     cloud = LocalCloud(
@@ -79,7 +79,7 @@ def a_lab(clock: Clock | None = None, **settings: Any) -> Lab:
     router = Router()
     tpu_routes(router, cloud)
     compute_routes(router, cloud)
-    return Lab(cloud, router, time, hosts)
+    return EmulatorLab(cloud, router, time, hosts)
 
 
 def node_body(**fields: object) -> dict[str, object]:

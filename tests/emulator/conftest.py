@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from orchestrator.emulator.machines.namespace import available
-from tests.emulator.hosts_lab import KINDS, Lab, lab
+from tests.emulator.hosts_lab import KINDS, MachineLab, lab
 
-MakeLab = Callable[..., AbstractContextManager[Lab]]
+MakeLab = Callable[..., AbstractContextManager[MachineLab]]
 
 
 @pytest.fixture(params=["process", pytest.param("namespace", marks=pytest.mark.namespace)])
@@ -28,7 +28,7 @@ def make(kind, tmp_path) -> MakeLab:
 
 
 @pytest.fixture
-def booted(make) -> Iterator[Lab]:
+def booted(make) -> Iterator[MachineLab]:
     """Boot a machine."""
     with make() as it:
         it.boot()

@@ -74,7 +74,7 @@ def free_port(address: str) -> int:
         return int(probe.getsockname()[1])
 
 
-class Lab:
+class MachineLab:
     """One machine of one local cloud: its view, its hosts, and a user with a key."""
 
     def __init__(self, hosts: MachineHosts, view: LabView, server: MetadataServer) -> None:
@@ -143,7 +143,7 @@ def lab(
     sources: Mapping[str, str] | None = None,
     host: Mapping[str, Any] | None = None,
     **attributes: str,
-) -> Iterator[Lab]:
+) -> Iterator[MachineLab]:
     """
     Serve the metadata of one machine that is not booted yet; everything is killed at the end.
 
@@ -169,7 +169,7 @@ def lab(
         lambda at: view if at == address else None, address, settings.metadata_port, *hosts.metadata_ports
     ) as server:
         try:
-            yield Lab(hosts, view, server)
+            yield MachineLab(hosts, view, server)
         finally:
             hosts.reap_all(disks=True)
 

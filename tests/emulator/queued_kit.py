@@ -1,6 +1,6 @@
 """Bodies and short words for tests of queued resources."""
 
-from tests.emulator.cloud_kit import NODES, PROJECT, ZONE, Lab, node_body
+from tests.emulator.cloud_kit import NODES, PROJECT, ZONE, EmulatorLab, node_body
 
 PARENT = f"projects/{PROJECT}/locations/{ZONE}"
 QUEUED = f"/v2/{PARENT}/queuedResources"
@@ -26,13 +26,13 @@ def queued_body(*specs, **fields):
     return {"tpu": {"nodeSpec": list(specs or [spec()])}, **tier, **fields}
 
 
-def submit(lab: Lab, *specs, name="q1", request="", **fields):
+def submit(lab: EmulatorLab, *specs, name="q1", request="", **fields):
     """Ask for a queued resource and return the operation."""
     query = f"?queuedResourceId={name}" + (f"&requestId={request}" if request else "")
     return lab.ok("POST", QUEUED + query, queued_body(*specs, **fields))
 
 
-def an_active(lab: Lab, *specs, **fields):
+def an_active(lab: EmulatorLab, *specs, **fields):
     """Submit a queued resource and wait until it is ACTIVE."""
     started = submit(lab, *specs, **fields)
     lab.after(UNTIL_ACTIVE)
@@ -40,7 +40,7 @@ def an_active(lab: Lab, *specs, **fields):
     return started
 
 
-def state(lab: Lab, name="q1"):
+def state(lab: EmulatorLab, name="q1"):
     """Return the state of a queued resource, None when it is not there, and its initiator if it has one."""
     status, found = lab.call("GET", f"{QUEUED}/{name}")
     if status == 404:
@@ -49,7 +49,7 @@ def state(lab: Lab, name="q1"):
     return (said["state"], said["stateInitiator"]) if "stateInitiator" in said else said["state"]
 
 
-def node_states(lab: Lab):
+def node_states(lab: EmulatorLab):
     """Return the nodes of the zone with their states."""
     nodes = lab.ok("GET", NODES)["nodes"]
     return {node["name"].rpartition("/")[2]: node["state"] for node in nodes}

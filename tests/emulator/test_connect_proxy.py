@@ -28,7 +28,7 @@ HOST = "storage.googleapis.com"
 UPLOAD = "/upload/storage/v1/b/bkt/o?uploadType=media&name="
 
 
-class Way:
+class ProxyLab:
     """A running proxy before a storage service, and a client of it."""
 
     def __init__(self, folder: Path, storage: Storage, url: str) -> None:
@@ -76,14 +76,14 @@ def looping() -> Iterator[Callable[[Any], Any]]:
 
 
 @pytest.fixture(scope="module")
-def way(tmp_path_factory) -> Iterator[Way]:
+def way(tmp_path_factory) -> Iterator[ProxyLab]:
     """Return a proxy before a storage service that holds the bucket `bkt`."""
     storage, router = Storage(SystemClock()), Router()
     storage.buckets.create("p", {"name": "bkt"})
     storage_routes(router, storage)
     xml_routes(router, storage)
     with serve(router, storage=True) as url, looping() as call:
-        one = Way(tmp_path_factory.mktemp("tls"), storage, url)
+        one = ProxyLab(tmp_path_factory.mktemp("tls"), storage, url)
         call(one.proxy.start(one.closed, one.open))
         try:
             yield one
@@ -325,7 +325,7 @@ def test_the_metadata_server_is_the_one_of_the_machine_that_asks(tmp_path):
 
     with socket.create_server(("127.0.0.1", 0)) as server, looping() as call:
         there = server.getsockname()
-        one = Way(tmp_path, Storage(SystemClock()), "http://127.0.0.1:1")
+        one = ProxyLab(tmp_path, Storage(SystemClock()), "http://127.0.0.1:1")
         one.proxy = ConnectProxy(
             one.certificates.context(), lambda: socket.create_connection(there), metadata=metadata
         )

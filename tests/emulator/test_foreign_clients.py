@@ -11,7 +11,7 @@ from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.state.secrets import Secrets
-from tests.emulator.cloud_kit import NODES, PROJECT, VMS, ZONE, Lab, a_lab, node_body, vm_body
+from tests.emulator.cloud_kit import NODES, PROJECT, VMS, ZONE, EmulatorLab, a_lab, node_body, vm_body
 from tests.emulator.storage_kit import a_storage, put
 
 O = "/storage/v1/b/data/o"  # noqa: E741 - the path of objects, as the routes write it
@@ -219,7 +219,7 @@ def test_runtime_versions_of_googles_samples_are_known(runtime):
 
 def test_the_etag_of_a_policy_is_base64(tmp_path):
     """Gcloud decodes it, and ended with "Incorrect padding"."""
-    lab: Lab = a_lab()
+    lab: EmulatorLab = a_lab()
     secret_routes(lab.router, lab.cloud, Secrets(lab.clock, 1, tmp_path / "secrets.json"))
     path = f"/v1/projects/{PROJECT}/secrets"
     lab.ok("POST", f"{path}?secretId=s1", {"replication": {"automatic": {}}})

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.threads import one_after_the_other
-from tests.engine.engine_lab import Lab
+from tests.engine.engine_lab import EngineLab
 
 
 @pytest.fixture(autouse=True)
@@ -16,4 +16,4 @@ def _in_order():
 @pytest.fixture
 def lab(tmp_path):
     """Return a cloud on a virtual clock, with short latencies."""
-    return Lab(tmp_path)
+    return EngineLab(tmp_path)

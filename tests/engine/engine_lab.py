@@ -70,7 +70,7 @@ class Watched(InProcess):
         return answer
 
 
-class Lab:
+class EngineLab:
     """One local cloud, and controllers over it that come and go."""
 
     def __init__(self, folder, latency="scaled", taken=(), start=1_800_000_000.0, **settings):
@@ -258,4 +258,4 @@ class Controller:
         return [e.kind for e in self.events]
 
 
-__all__ = ["KEY", "QUOTA", "Controller", "Kill", "Lab", "LeaseHeldError", "a_spec"]
+__all__ = ["KEY", "QUOTA", "Controller", "EngineLab", "Kill", "LeaseHeldError", "a_spec"]

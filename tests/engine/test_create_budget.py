@@ -8,7 +8,7 @@ from filelock import FileLock
 from orchestrator.engine.records import create_budget_file
 from orchestrator.engine.records.create_budget_file import CreateBudgetFile, limit_of
 from orchestrator.planning.tpu.create_budget import MOST_A_MINUTE, ZONE_PAUSE
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
 from tests.planning.worlds import NOW
 
 
@@ -94,7 +94,7 @@ def creates(controller):
 
 def test_two_deployments_keep_their_distance_in_one_zone(tmp_path):
     """The second one waits its five seconds, says so, and asks then."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     one, two = with_create_budget(lab, "one"), with_create_budget(lab, "two")
     one.one_pass()
     result = two.one_pass()
@@ -109,7 +109,7 @@ def test_two_deployments_keep_their_distance_in_one_zone(tmp_path):
 
 def test_a_stockout_of_one_deployment_sends_the_other_elsewhere_at_once(tmp_path):
     """It does not have to be refused itself; an hour later the zone is asked again."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     one, two = with_create_budget(lab, "one"), with_create_budget(lab, "two")
     lab.change(stockouts=frozenset({ZONE}))
     one.run(lambda r: one.record.node.zone == OTHER_ZONE)

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.observation import NodeState
 from orchestrator.errors import TpuctlError
-from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, EngineLab, a_spec
 from tests.engine.test_queue import ready
 
 CREATE = "tpu.nodes.create"
@@ -62,7 +62,7 @@ def test_a_disk_that_is_not_in_the_zone_is_refused_before_the_create(lab):
 
 def test_the_next_tpu_waits_for_the_disk_that_the_lost_one_still_has(tmp_path):
     """A preempted TPU keeps what it may write until it is deleted: that is no reason to give up."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     make(lab, "scratch")
     controller = lab.up(with_disks("scratch:read-write"))
     (lost,) = lab.nodes()

@@ -1,7 +1,7 @@
 """Nobody ever comes back: the TPU's own timer ends its bill."""
 
 from orchestrator.emulator.state.billing import bill
-from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.engine_lab import EngineLab, a_spec
 from tests.kit.dead_man_kit import MINUTE, ask
 
 TTL = 2 * 3600.0
@@ -9,7 +9,7 @@ TTL = 2 * 3600.0
 
 def abandoned(tmp_path, **watch):
     """Return a deployment that is up, and whose controller and computer are dead."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     lab.up(a_spec(watch__ttl="2h", **watch))
     return lab, lab.clock.now()
 
@@ -57,7 +57,7 @@ def test_a_longer_time_to_live_reaches_machines_that_run(tmp_path):
 
 def test_a_loop_at_work_ends_the_deployment_itself_and_the_timer_waits(tmp_path):
     """A fresh lease keeps the timer from acting, however late it is."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     controller = lab.up(a_spec(watch__ttl="2h", watch__self_delete=True))
     lab.wait(TTL + 3600)
     controller.lease.keep()

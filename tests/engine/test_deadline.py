@@ -8,7 +8,7 @@ from orchestrator.errors import SpendStopError
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.pricing.cost_so_far import spent
 from orchestrator.pricing.spending import spending
-from tests.engine.engine_lab import ZONE, Lab, a_spec
+from tests.engine.engine_lab import ZONE, EngineLab, a_spec
 
 HOUR = 3600.0
 NO_SPOT = frozenset({f"{ZONE}/spot"})
@@ -56,7 +56,7 @@ class Training:
 @pytest.fixture
 def lab(tmp_path):
     """Return a cloud whose machines train."""
-    lab = Lab(tmp_path, latency="scaled")
+    lab = EngineLab(tmp_path, latency="scaled")
     lab.training = Training(lab)
     return lab
 

@@ -11,7 +11,7 @@ from orchestrator.domain.ports import NewBucket
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.errors import LeaseHeldError
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
 from tests.kit.records import changed
 
 
@@ -33,7 +33,7 @@ def foreign_machines(controller, lab):
 
 def test_down_reports_what_it_waits_for(tmp_path):
     """Each machine with its state, as long as it is there; then nothing more."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     deletion, reported = lab.up().deletion(), []
     deletion.report = reported.append
     assert deletion.machines() == ()
@@ -45,7 +45,7 @@ def test_down_reports_what_it_waits_for(tmp_path):
 @pytest.mark.parametrize("latency", ["scaled", "realistic"])
 def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
     """Afterwards the list is empty; a second `down` makes no mutating call."""
-    lab = Lab(tmp_path, latency=latency)
+    lab = EngineLab(tmp_path, latency=latency)
     controller = lab.up()
     assert controller.deletion().machines() == ()
     assert (lab.nodes(), lab.vms()) == ({}, {})
@@ -69,7 +69,7 @@ def test_a_deletion_that_fails_is_no_open_intent(lab):
 
 def test_a_deletion_that_is_done_at_once_is_not_doubted(tmp_path):
     """Its operation is done before the list that is without the machine: no second look half a minute later."""
-    lab = Lab(tmp_path, latency="instant")
+    lab = EngineLab(tmp_path, latency="instant")
     controller = lab.up()
     began = lab.clock.now()
     assert controller.deletion().machines() == ()
@@ -79,7 +79,7 @@ def test_a_deletion_that_is_done_at_once_is_not_doubted(tmp_path):
 
 def test_down_in_the_middle_of_a_creation_leaves_nothing(tmp_path):
     """The service drops the deletion and says that it went well: only the absence of the TPU is believed."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.controller()
     controller.want()
     controller.run(lambda _: lab.mutations()["tpu.nodes.create"] > 0)
@@ -93,7 +93,7 @@ def test_down_in_the_middle_of_a_creation_leaves_nothing(tmp_path):
 
 def test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made(tmp_path):
     """Another type in the file replaces it: its deletion is repeated until it shows."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     lab.controller().want()
     first = lab.controller()
     first.run(lambda _: lab.mutations()["tpu.nodes.create"] > 0)
@@ -276,7 +276,7 @@ def test_down_is_not_done_before_the_record_is_closed(lab):
 
 def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, monkeypatch):
     """A replica that does not know the node yet, or no more, is asked again half a minute later."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up()
     deletion, listed = controller.deletion(), type(controller.cloud.nodes).labelled
     looks = []
@@ -347,7 +347,7 @@ def test_down_waits_for_nothing_that_is_known_to_be_deleted(lab):
 @pytest.mark.parametrize("strategy", ["failover", "race"])
 def test_the_numbers_of_tpus_go_on_without_a_gap_after_down(tmp_path, strategy):
     """However often `down` was called; a number that was set aside is taken once."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     wanted = a_spec(tpu__strategy=strategy)
     for number in (1, 2, 3):
         controller = lab.up(wanted)

@@ -33,7 +33,7 @@ from orchestrator.domain.record import (
 from orchestrator.engine.records.rebuild_record import rebuilt
 from orchestrator.engine.records.record_format import STORED, decode, encode
 from orchestrator.errors import Retry
-from tests.engine.engine_lab import PROJECT, Lab
+from tests.engine.engine_lab import PROJECT, EngineLab
 
 EARLIER = Path(__file__).parent / "earlier_record"
 DATA = (EARLIER / "record.json").read_bytes()
@@ -109,7 +109,7 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
 @pytest.fixture
 def lab(tmp_path):
     """Return a cloud with what that `watch` left: bucket, VM, and the TPU that may still win the race."""
-    lab = Lab(tmp_path, start=LOST + 5)
+    lab = EngineLab(tmp_path, start=LOST + 5)
     lab.bucket = names.bucket_name(SPEC, PROJECT)
     (tmp_path / "state").mkdir()
     for name in ("record.json", "journal.jsonl"):

@@ -15,7 +15,7 @@ from orchestrator.errors import (
     SpendStopError,
     TpuctlError,
 )
-from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.engine_lab import EngineLab, a_spec
 from tests.kit.records import changed
 
 
@@ -65,7 +65,7 @@ def test_an_end_is_reached_although_a_deletion_goes_wrong(lab, fault):
 
 def test_an_end_waits_for_machines_that_are_still_being_made(tmp_path):
     """The job is done while the VM is starting and the next TPU is being created: neither is left running."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up()
     controller.cloud.vms.stop("demo-vm", "europe-west4-b")
     lab.wait(30)
@@ -101,7 +101,7 @@ def test_up_after_a_failure_starts_again(lab):
 
 def test_the_budget_stops_before_one_poll_too_many(tmp_path):
     """What the cloud would bill never passes the budget by more than a poll and the deletion (I6)."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(watch__budget_usd=2.0, watch__poll="60s"))
     with pytest.raises(SpendStopError):
         controller.run(passes=2000)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from orchestrator.domain.observation import NodeState, Unknown
-from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.engine_lab import EngineLab, a_spec
 
 ZONES = ["us-central1-b", "us-central1-c", "us-central1-f"]
 MANY = a_spec(tpu__zones=ZONES, tpu__type="v2-8", tpu__runtime="tpu-ubuntu2204-base", vm="none")
@@ -14,7 +14,7 @@ MANY = a_spec(tpu__zones=ZONES, tpu__type="v2-8", tpu__runtime="tpu-ubuntu2204-b
 @pytest.fixture
 def lab(tmp_path):
     """A cloud of its own."""
-    return Lab(tmp_path)
+    return EngineLab(tmp_path)
 
 
 def lists(lab):

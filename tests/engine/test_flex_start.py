@@ -5,7 +5,7 @@ import pytest
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
-from tests.engine.engine_lab import Kill, Lab
+from tests.engine.engine_lab import EngineLab, Kill
 from tests.engine.test_queue import queued, ready
 
 ZONE, ELSEWHERE = "us-west4-a", "us-west4-b"
@@ -56,7 +56,7 @@ def reasons(controller):
 
 def test_a_zone_that_does_not_offer_flex_start_gives_way_to_the_next(tmp_path):
     """No list shows which zones have it; the refusal is no reason to give up."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     controller = lab.up(flex(tpu__zones=[ELSEWHERE, ZONE]))
     assert list(lab.queued().values()) == ["ACTIVE"]
     assert controller.record.node.zone == ZONE
@@ -65,7 +65,7 @@ def test_a_zone_that_does_not_offer_flex_start_gives_way_to_the_next(tmp_path):
 
 def test_where_no_zone_offers_it_the_asking_ends(tmp_path):
     """Waiting would not help, and the hint says what would."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     with pytest.raises(TpuctlError) as caught:
         lab.up(flex(tpu__zones=[ELSEWHERE]))
     assert "TPU-351" in caught.value.message

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind
-from tests.engine.engine_lab import Kill, Lab
+from tests.engine.engine_lab import EngineLab, Kill
 from tests.engine.test_deadline import HOUR, Training, due, tiers, to_the_end
 
 ZONE, WITHOUT = "us-west4-a", "us-west4-b"
@@ -14,7 +14,7 @@ FLEX, PLAIN = "tpu.queuedResources.create", "tpu.nodes.create"
 @pytest.fixture
 def lab(tmp_path):
     """Return a cloud whose machines train, without spot."""
-    lab = Lab(tmp_path, latency="scaled", stockouts=frozenset({f"{ZONE}/spot", f"{WITHOUT}/spot"}))
+    lab = EngineLab(tmp_path, latency="scaled", stockouts=frozenset({f"{ZONE}/spot", f"{WITHOUT}/spot"}))
     lab.training = Training(lab)
     return lab
 

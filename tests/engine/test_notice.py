@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain.observation import NodeState
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
 
 MINUTE = 60.0
 
@@ -71,7 +71,7 @@ def test_the_replacement_is_asked_for_when_the_old_job_rests_not_before(tmp_path
 
     A machine that is only rebooted says the same but for `preempted`, and keeps its node.
     """
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up()
     lab.machines.report(notice=True, phase="stopping", preempted=preempted)
     assert controller.one_pass().plan.changes == ()
@@ -88,7 +88,7 @@ PAIR = {"tpu__zones": [ZONE, OTHER_ZONE], "vm": "none"}
 
 def test_where_there_is_another_zone_the_next_tpu_is_asked_for_while_the_old_one_saves(tmp_path):
     """It is no second trainer: it begins when it is named, and the old one goes with its last save."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
     plan = controller.one_pass().plan
@@ -106,7 +106,7 @@ def test_where_there_is_another_zone_the_next_tpu_is_asked_for_while_the_old_one
 
 def test_a_successor_that_boots_first_is_named_when_the_old_one_has_saved(tmp_path):
     """A cloud that is quicker than the notice is long: what is being saved is not cut short."""
-    lab = Lab(tmp_path, latency="scaled")
+    lab = EngineLab(tmp_path, latency="scaled")
     controller = lab.up(a_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
     controller.run(lambda r: lab.nodes().get("demo-tpu-g2") is NodeState.READY, seconds=900)
@@ -125,7 +125,7 @@ def test_a_successor_that_boots_first_is_named_when_the_old_one_has_saved(tmp_pa
 
 def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
     """The next controller learns from the bucket who has the job, also where it needs record and journal."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
     controller.one_pass()
@@ -143,7 +143,7 @@ def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
 
 def test_a_loss_without_a_watcher_is_counted_after_the_successor_has_taken_over(tmp_path):
     """The watcher is away while the old TPU saves and ends and the next one claims the job: one loss, one event."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
     controller.one_pass()
@@ -157,7 +157,7 @@ def test_a_loss_without_a_watcher_is_counted_after_the_successor_has_taken_over(
 
 def test_a_slice_is_replaced_only_when_its_last_worker_rests(tmp_path):
     """One worker that still trains keeps the node: two nodes must never train at once."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(tpu__type="v5litepod-16"))
     lab.machines.report(notice=True, preempted=True, phase="stopped")
     last = max(lab.machines.running)
@@ -171,7 +171,7 @@ def test_a_slice_is_replaced_only_when_its_last_worker_rests(tmp_path):
 
 def test_a_preemption_with_notice_is_counted_once(tmp_path):
     """Reported by the workers first and shown by the state of the node later, it is one loss."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
     lab.machines.report(notice=True, preempted=True, phase="stopped")

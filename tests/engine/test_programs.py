@@ -10,14 +10,14 @@ from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.contract.uv_pin import PROGRAMS, object_name
 from orchestrator.domain.spec import VmSpec
 from orchestrator.errors import TransientError
-from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.engine_lab import EngineLab, a_spec
 
 OURS = object_name(PROGRAMS[platform.machine()])
 
 
 def test_up_brings_uv_once_and_a_machine_can_check_it(tmp_path):
     """The object is the program whose sha256 the agent knows; the next code does not send it again."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     one = lab.controller()
     wanted.download_uv(a_spec(), one.deployment.bundles, Reporter())
     one.up()

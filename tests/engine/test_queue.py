@@ -8,7 +8,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
 from orchestrator.pricing.cost_so_far import spent
-from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, Kill, Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, EngineLab, Kill, a_spec
 from tests.kit.records import record_of
 
 CREATE, DELETE = "tpu.queuedResources.create", "tpu.queuedResources.delete"
@@ -28,7 +28,7 @@ def ready(lab):
 @pytest.mark.parametrize("latency", ["scaled", "realistic"])
 def test_up_waits_in_the_queue_and_gets_one_tpu(tmp_path, latency):
     """One request, one node of the same name with our labels; nothing is asked for beside the queue."""
-    lab = Lab(tmp_path, latency=latency)
+    lab = EngineLab(tmp_path, latency=latency)
     controller = lab.up(queued())
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
     assert lab.queued() == {"demo-tpu-g1": "ACTIVE"}
@@ -40,7 +40,7 @@ def test_up_waits_in_the_queue_and_gets_one_tpu(tmp_path, latency):
 
 def test_waiting_for_hours_is_no_failure_and_costs_nothing(tmp_path):
     """Far beyond the time that a node may stay CREATING, its place in the queue stays, and its age is shown."""
-    lab = Lab(tmp_path, latency="realistic", stockouts=frozenset({ZONE}))
+    lab = EngineLab(tmp_path, latency="realistic", stockouts=frozenset({ZONE}))
     controller = lab.controller(queued())
     controller.want()
     controller.run(seconds=2 * 3600, passes=2000)
@@ -84,7 +84,7 @@ def test_a_node_that_a_user_deletes_is_requested_again(lab):
 
 def test_a_request_that_leaves_the_queue_goes_on_in_the_next_zone(tmp_path):
     """After `tpu.wait` in a zone without capacity the request is FAILED: it is deleted, the next zone is asked."""
-    lab = Lab(tmp_path, latency="realistic", stockouts=frozenset({ZONE}))
+    lab = EngineLab(tmp_path, latency="realistic", stockouts=frozenset({ZONE}))
     controller = lab.controller(queued(tpu__zones=[ZONE, OTHER_ZONE], tpu__wait=Duration(1800)))
     controller.want()
     controller.run(ready(lab), passes=1000)
@@ -100,7 +100,7 @@ def test_a_request_that_leaves_the_queue_goes_on_in_the_next_zone(tmp_path):
 )
 def test_provisioning_that_goes_wrong_ends_in_a_ready_tpu(tmp_path, fate, requests):
     """One that falls back keeps its place; one that fails, or never gets done, is replaced by a new request."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     lab.cloud.fail_next(CREATE, [fate])
     controller = lab.controller(queued())
     controller.want()
@@ -122,7 +122,7 @@ def test_a_permission_that_is_missing_ends_at_once(lab):
 @pytest.mark.parametrize("wait", [0, 3, 30, 3600])
 def test_down_leaves_nothing_in_the_queue(tmp_path, wait):
     """Whatever state the request is in, `down` deletes it by force and proves that nothing is left (I1)."""
-    lab = Lab(tmp_path, latency="realistic", stockouts=frozenset({ZONE} if wait == 3600 else ()))
+    lab = EngineLab(tmp_path, latency="realistic", stockouts=frozenset({ZONE} if wait == 3600 else ()))
     controller = lab.controller(queued())
     controller.want()
     controller.run(seconds=wait, passes=1000)

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain.observation import NodeState
-from tests.engine.engine_lab import Kill, Lab, a_spec
+from tests.engine.engine_lab import EngineLab, Kill, a_spec
 
 THREE = ["us-central1-b", "us-central1-c", "us-central1-f"]
 THERE = {"tpu__zones": THREE, "tpu__type": "v2-8", "tpu__runtime": "tpu-ubuntu2204-base", "vm": "none"}
@@ -17,7 +17,7 @@ RACE = a_spec(tpu__strategy="race", **THERE)
 @pytest.fixture
 def slow(tmp_path):
     """A cloud in which creates take their real time."""
-    return Lab(tmp_path, latency="realistic")
+    return EngineLab(tmp_path, latency="realistic")
 
 
 def jobs(lab):

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.errors import LocalCloudError
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
 
 READY = {"demo-tpu-g2": NodeState.READY}
 
@@ -30,7 +30,7 @@ def test_up_converges_from_nothing_and_a_second_run_changes_nothing(lab):
 
 def test_bucket_vm_and_tpu_are_asked_for_at_the_same_time(tmp_path):
     """With the latencies of the real cloud `up` takes as long as the slowest resource, within a poll."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     start = lab.clock.now()
     up = lab.up()
     assert lab.clock.now() - start <= 180 + 15
@@ -51,7 +51,7 @@ def test_a_running_deployment_is_not_changed_for_a_day(lab):
 @pytest.mark.parametrize("latency", ["scaled", "realistic"])
 def test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass(tmp_path, latency):
     """Incarnation + 1 under a new name; in the end the old node is gone and the job runs on the new one."""
-    lab = Lab(tmp_path, latency=latency)
+    lab = EngineLab(tmp_path, latency=latency)
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     first = controller.one_pass()

@@ -9,7 +9,7 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlError
 from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
 from orchestrator.planning.tpu.next_zone import quota_wait
-from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, Lab, a_spec
+from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, EngineLab, a_spec
 
 BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
 WAITS = quota_wait(ZONE)
@@ -53,7 +53,7 @@ def test_a_stockout_everywhere_is_asked_again_ever_more_slowly_until_capacity_re
 
 def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     """A preempted node holds quota until it is deleted: the create is refused once and then waits."""
-    lab = Lab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
+    lab = EngineLab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.want()
@@ -70,7 +70,7 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
 
 def test_the_quota_of_the_old_node_is_used_as_soon_as_it_is_free(tmp_path):
     """The pass after the refusal comes in a second, not in a poll, as after a deletion alone."""
-    lab = Lab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
+    lab = EngineLab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.want()
@@ -89,7 +89,7 @@ def test_quota_with_room_for_one_is_learned_once(tmp_path):
 
     A later loop knows it too. After a day it is tried again: quota may have been raised.
     """
-    lab = Lab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
+    lab = EngineLab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
     lab.up()
 
     def lose():
@@ -335,8 +335,8 @@ def test_a_foreign_vm_with_our_name_is_refused_and_not_touched(lab, running):
 
 def test_a_foreign_bucket_stops_with_its_reason(tmp_path):
     """Bucket names are one namespace for the world; a stranger's bucket never gets our data."""
-    probe = Lab(tmp_path)
-    lab = Lab(tmp_path, taken=[probe.bucket])
+    probe = EngineLab(tmp_path)
+    lab = EngineLab(tmp_path, taken=[probe.bucket])
     with pytest.raises(AuthError) as refused:
         lab.up()
     assert "bucket.name" in refused.value.hint

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import NodeState
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, Kill, Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, Kill, a_spec
 
 AWAY, FURTHER = "us-west4-a", "us-central1-a"
 TWO = {"tpu__zones": [ZONE, AWAY], "tpu__across_regions": True}
@@ -64,7 +64,7 @@ def test_down_sweeps_both_regions_also_after_the_file_names_one(lab):
 @pytest.mark.parametrize("number", range(1, 3))
 def test_a_kill_around_a_create_leaves_one_tpu_in_one_of_the_regions(tmp_path, moment, number):
     """Killed around the create in the first region or the second: one TPU is left, and `down` finds it."""
-    lab = Lab(tmp_path, stockouts=frozenset({ZONE}))
+    lab = EngineLab(tmp_path, stockouts=frozenset({ZONE}))
     observed = 0
 
     def kill(what):
@@ -90,7 +90,7 @@ def test_a_kill_around_a_create_leaves_one_tpu_in_one_of_the_regions(tmp_path, m
 
 def test_a_race_stays_in_one_region_and_goes_on_in_the_other(tmp_path):
     """Both zones of the bucket's region race; when these have none, those of the other."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.controller(RACE)
     controller.up()
     assert sorted(asked(controller)) == [OTHER_ZONE, ZONE]
@@ -104,7 +104,7 @@ def test_a_race_stays_in_one_region_and_goes_on_in_the_other(tmp_path):
 
 def test_a_race_over_regions_asks_in_all_of_them(tmp_path):
     """Where the file says race-regions."""
-    lab = Lab(tmp_path, latency="realistic")
+    lab = EngineLab(tmp_path, latency="realistic")
     spec = a_spec(**TWO, tpu__strategy="race-regions", vm="none")
     controller = lab.controller(spec)
     controller.want()

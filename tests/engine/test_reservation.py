@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.errors import TpuctlError
-from tests.engine.engine_lab import PROJECT, ZONE, Lab
+from tests.engine.engine_lab import PROJECT, ZONE, EngineLab
 from tests.engine.test_queue import queued
 
 MINE = {(ZONE, "mine"): "v5litepod-8"}
@@ -18,7 +18,7 @@ def reserved(reservation="mine", **overrides):
 @pytest.mark.parametrize("name", ["mine", FULL, "-"])
 def test_up_takes_the_tpu_out_of_the_reservation(tmp_path, name):
     """A zone without any other capacity does not matter; the API gets the full name in any case."""
-    lab = Lab(tmp_path, reservations=MINE, stockouts=frozenset({ZONE}))
+    lab = EngineLab(tmp_path, reservations=MINE, stockouts=frozenset({ZONE}))
     lab.up(reserved(name))
     assert lab.queued() == {"demo-tpu-g1": "ACTIVE"}
     (asked,) = lab.cloud.queued_resources()
@@ -27,7 +27,7 @@ def test_up_takes_the_tpu_out_of_the_reservation(tmp_path, name):
 
 def test_a_reservation_in_use_is_waited_for_as_any_place_in_the_queue(tmp_path):
     """One request only; nothing is requested outside of the reservation."""
-    lab = Lab(tmp_path, reservations=MINE)
+    lab = EngineLab(tmp_path, reservations=MINE)
     other = lab.controller(reserved(name="other"), state="other")
     other.cloud.queued.create(other.blueprint.new_node(other.record, ZONE, 1), None)
     controller = lab.controller(reserved())
@@ -38,7 +38,7 @@ def test_a_reservation_in_use_is_waited_for_as_any_place_in_the_queue(tmp_path):
 
 def test_a_reservation_that_is_not_there_ends_the_asking_and_names_the_setting(tmp_path):
     """Without a name the same answer means that the zone is empty, and is no end."""
-    lab = Lab(tmp_path, reservations=MINE)
+    lab = EngineLab(tmp_path, reservations=MINE)
     controller = lab.controller(reserved("yours"))
     with pytest.raises(TpuctlError) as caught:
         controller.up()
@@ -50,7 +50,7 @@ def test_a_reservation_that_is_not_there_ends_the_asking_and_names_the_setting(t
 
 def test_the_same_answer_to_a_request_without_a_name_is_a_stockout(tmp_path):
     """A zone whose TPUs are all reserved says so to spot requests as well (docs/facts.md 1.6)."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     lab.cloud.fail_next("tpu.nodes.create", ["zone serves only reservations"])
     controller = lab.up(queued(tpu__request="node"))
     (refused,) = [e.text for e in controller.events if e.kind == "refused"]

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.engine.records import atomic_files
 from orchestrator.threads import one_after_the_other
-from tests.engine.engine_lab import Lab
+from tests.engine.engine_lab import EngineLab
 
 NOTES = ("journal.jsonl", "record.json")
 
@@ -45,7 +45,7 @@ def disk(monkeypatch):
 
 def test_notes_are_on_the_disk_before_each_call(tmp_path, disk):
     """Bucket, VM and TPU are made, replaced and deleted: at each call the notes of this computer are safe."""
-    lab, calls = Lab(tmp_path), []
+    lab, calls = EngineLab(tmp_path), []
 
     def look(what):
         if "/o" in what:

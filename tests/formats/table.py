@@ -17,7 +17,7 @@ from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
-from tests.agent.agent_lab import BUCKET, Lab, running_lab
+from tests.agent.agent_lab import BUCKET, AgentLab, running_lab
 from tests.formats.layouts import LAYOUTS, Layout, Save, steps
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
@@ -43,7 +43,7 @@ class Row:
 class Bench:
     """Hold one lab; every layout gets machines and a bucket folder of its own."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: AgentLab) -> None:
         self.lab = lab
         self.count = 0
 
@@ -175,7 +175,7 @@ def _tells_when_cut(layout: Layout, name: str) -> bool:
 class _Store:
     """Let the controller's judge read the lab's bucket."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: AgentLab) -> None:
         self.lab = lab
 
     def list(self, prefix: str) -> list[StoredObject]:

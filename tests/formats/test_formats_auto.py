@@ -15,7 +15,7 @@ from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.inside import position_in
 from orchestrator.contract.formats.reading.numbered_names import numbered
 from orchestrator.contract.machine_errors import TornError
-from tests.agent.agent_lab import Lab, running_lab
+from tests.agent.agent_lab import AgentLab, running_lab
 from tests.agent.format_trees import archive, safetensors
 from tests.formats.layouts import hugging_face, npz, old_torch
 from tests.formats.table import Bench, put
@@ -315,7 +315,7 @@ def test_a_file_tells_its_step_and_runs_nothing(tmp_path: Path) -> None:
     assert not (Path.cwd() / "evil!").exists()
 
 
-def test_a_program_that_replaces_its_file_resumes_on_the_next_machine(lab_of: Lab) -> None:
+def test_a_program_that_replaces_its_file_resumes_on_the_next_machine(lab_of: AgentLab) -> None:
     """Killed without a word, it goes on from what was committed; at the end the target is proven by the file."""
     code = IN_PLACE.format(tests=str(Path(__file__).parents[2]))
     lab_of.code = lab_of.put_bundle({"train.py": code.encode()})
@@ -332,7 +332,7 @@ def test_a_program_that_replaces_its_file_resumes_on_the_next_machine(lab_of: La
 
 
 @pytest.fixture
-def lab_of(tmp_path: Path) -> Iterator[Lab]:
+def lab_of(tmp_path: Path) -> Iterator[AgentLab]:
     """Run a bucket for machines."""
     with running_lab(tmp_path) as lab:
         yield lab

@@ -31,7 +31,7 @@ ACCOUNT = "123456789012-compute@developer.gserviceaccount.com"
 
 
 @dataclass
-class Lab:
+class AdapterLab:
     """A local cloud and the adapters over it."""
 
     clock: VirtualClock
@@ -57,16 +57,16 @@ class Lab:
         return GcsStore(self.clients, bucket)
 
 
-def a_lab(**settings: Any) -> Lab:
+def a_lab(**settings: Any) -> AdapterLab:
     """Return a local cloud that is mounted into the sessions of the clients."""
     clock = VirtualClock()
     chosen = LocalCloudSettings(**{"fresh_project": False, **settings})
     inside = InProcess(clock, chosen, taken=["somebody-elses"])
     clients = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=inside.adapter()))
-    return Lab(clock, inside.cloud, inside.storage, clients, inside.router)
+    return AdapterLab(clock, inside.cloud, inside.storage, clients, inside.router)
 
 
-def vms_of(lab: Lab) -> ComputeVms:
+def vms_of(lab: AdapterLab) -> ComputeVms:
     """Return the VM adapter; one object for a test, because it remembers request ids."""
     return ComputeVms(lab.clients)
 

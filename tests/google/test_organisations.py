@@ -10,21 +10,21 @@ from orchestrator.google.error_mapping import to_error
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.project_probe import Probe
 from orchestrator.google.refusal import of_answer
-from tests.google.cloud_kit import ZONE, Lab, a_lab, a_node, a_vm, vms_of
+from tests.google.cloud_kit import ZONE, AdapterLab, a_lab, a_node, a_vm, vms_of
 
 CUSTOM = ("lab/west@europe-west4",)
 LAB = NetworkInterface("lab", "west")
 OWNER_ID = "123456789012"
 
 
-def refusal_of_vm(lab: Lab, **changes: object) -> TpuctlError:
+def refusal_of_vm(lab: AdapterLab, **changes: object) -> TpuctlError:
     """Return why the VM is refused."""
     with pytest.raises(TpuctlError) as caught:
         vms_of(lab).create(a_vm(**changes))
     return caught.value
 
 
-def refusal_of_tpu(lab: Lab, new: NewNode) -> TpuctlError | OperationResult | None:
+def refusal_of_tpu(lab: AdapterLab, new: NewNode) -> TpuctlError | OperationResult | None:
     """Return why the TPU is refused, by the call or in its operation; None: it was made."""
     nodes = TpuNodes(lab.clients)
     try:

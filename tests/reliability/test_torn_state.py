@@ -28,7 +28,7 @@ from orchestrator.engine.records.record_format import encode, stored_values
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
 from orchestrator.google.objects import GcsStore
-from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.engine_lab import EngineLab, a_spec
 from tests.kit.figures import record_figures
 from tests.kit.records import record_of
 from tests.kit.wire import clients
@@ -55,7 +55,7 @@ def figures():
 @pytest.fixture(scope="module")
 def state(tmp_path_factory):
     """Return a deployment in its second incarnation, with what it has stored here and in the bucket."""
-    lab = Lab(tmp_path_factory.mktemp("torn"))
+    lab = EngineLab(tmp_path_factory.mktemp("torn"))
     lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     lab.controller().up()

@@ -28,7 +28,7 @@ from orchestrator.emulator.http.storage_xml import xml_routes
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.storage.bucket_policy import MOST_OPERATORS, holds
 from orchestrator.emulator.state.storage.refusals import StorageError
-from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.engine_lab import EngineLab, a_spec
 from tests.kit.records import changed
 
 CONTROL = (
@@ -50,7 +50,7 @@ OWN = (
 @pytest.fixture
 def lab(tmp_path):
     """Return a local cloud on which a deployment is up."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     lab.up()
     lab.wait(60)
     return lab
@@ -110,7 +110,7 @@ class Owner:
 
 def test_a_machine_knows_when_its_account_got_its_roles(tmp_path):
     """For minutes they may not count yet: a machine that is refused then knows that it may pass."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     lab.storage.buckets.policy_delay = 120.0
     began = lab.up().record.started_at
     for kind in ("tpu", "vm"):
@@ -234,7 +234,7 @@ def test_a_machine_without_the_scope_changes_nothing_elsewhere_and_reads_no_secr
 
 def test_the_loop_on_a_vm_with_its_own_account_writes_what_the_job_cannot(tmp_path):
     """The job's account keeps to its own; with one account for both a condition would not help."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     spec = a_spec(watch__on_vm=True, vm__service_account="loop@example.com")
     assert not shares_account(spec)
     lab.up(spec)

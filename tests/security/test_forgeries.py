@@ -27,7 +27,7 @@ from orchestrator.engine.reconcile import reconciler
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.spending import spending
-from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.engine_lab import EngineLab, a_spec
 from tests.kit.records import record_of
 from tests.planning.worlds import node
 
@@ -52,7 +52,7 @@ WHOLE = {
 @pytest.fixture
 def lab(tmp_path):
     """Return a local cloud of its own."""
-    return Lab(tmp_path)
+    return EngineLab(tmp_path)
 
 
 def stored(body, name=NAME, updated=1.0e9):

@@ -24,7 +24,7 @@ from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from tests.emulator.cloud_kit import node_body, vm_body
-from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, EngineLab, a_spec
 from tests.kit.figures import record_figures
 from tests.kit.records import record_of
 from tests.planning.worlds import world
@@ -63,7 +63,7 @@ FIELDS = (
 @pytest.mark.parametrize("fields", FIELDS, ids=[str(n) for n in range(len(FIELDS))])
 def test_an_adopted_bucket_is_never_changed_weakened_or_deleted(fields, tmp_path):
     """Its settings after up, a preemption and `down --delete-data` are those before; so are its objects."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     lab.storage.buckets.create(
         PROJECT, {"name": "theirs", "location": "EUROPE-WEST4", **copy.deepcopy(fields)}
     )
@@ -149,7 +149,7 @@ def entry(dice):
 
 def test_no_forged_record_or_journal_deletes_what_is_not_ours(tmp_path):
     """A pass of the loop, then `down`: everything of others is there afterwards, in the state it had."""
-    lab = Lab(tmp_path)
+    lab = EngineLab(tmp_path)
     controller = lab.up()
     whole = json.loads(lab.get(RECORD))
     crowd(lab)

@@ -15,7 +15,7 @@ from orchestrator.engine.records import record_format
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import ConflictError, DamagedRecordError, LeaseHeldError, TpuctlError
-from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.engine_lab import EngineLab, a_spec
 from tests.engine.stand_ins import DIGEST
 from tests.kit.records import changed, record_of
 from tests.security.test_forgeries import EVIL
@@ -27,7 +27,7 @@ RECORD = ".tpuctl/record.json"
 @pytest.fixture
 def lab(tmp_path):
     """Return a local cloud of its own."""
-    return Lab(tmp_path)
+    return EngineLab(tmp_path)
 
 
 @pytest.fixture
