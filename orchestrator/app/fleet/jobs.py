@@ -7,8 +7,10 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.fleet.caller import caller, check_owner
 from orchestrator.app.fleet.queue import fleet_to_read, job_and_task, submitted_job, task_numbers
-from orchestrator.app.source.bundle import build
+from orchestrator.app.fleet.sessions import Fleet
+from orchestrator.app.source.bundle import Bundle, build
 from orchestrator.app.source.job_data import read_data, send_data, with_code
+from orchestrator.app.source.local_data import DataSet
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.source.wanted import need_python
 from orchestrator.config.fleet_job import JobFile, read_job
@@ -61,39 +63,19 @@ def submit(
     fleet = fleet_to_read(choice, reporter)
     wanted = read_job(file, fleet.path, overrides_of(choice.settings))
     _check_slices(fleet.spec, wanted)
-    team = team_store.read_team(fleet.head.store)
-    login, level = caller(choice, team, user), priority or wanted.priority
-    if level and level not in {NORMAL, *team.priorities}:
-        raise UsageError(
-            f"this fleet has no priority {level!r}", hint=f"one of {', '.join({NORMAL: 0, **team.priorities})}",
-            changed="nothing was submitted", code="TPU-101",
-        )  # fmt: skip
-    for name in wanted.after:
-        # Only existing jobs can be waited for, so that no two jobs wait for each other.
-        submitted_job(fleet.head.store, name)
+    login, level = _who_and_when(fleet, wanted, choice, user, priority)
     spec = task_spec(fleet.spec, fleet.bucket, wanted.name, wanted.job)
     if choice.cloud == "local":
         need_python(spec)
     sets = read_data(file, spec, choice.cloud, reporter)
-    folder = fleet.head.folder / "jobs"
-    private_folder(folder)
-    # The job's file and the table of `fleet results` are no code, so the same job stays the same.
-    written = [f"/{name}" for name in (file.name, wanted.into) if name]
-    bundle = build(source_folder(file, spec), folder, more=with_code(sets), written=written)
+    bundle = _bundle(fleet, file, spec, wanted, sets)
     target = MachineTarget(
         "tpu", fleet.head.project, fleet.bucket, 0, bundle.digest, "", runs_job=True,
         heartbeat=heartbeat_interval(spec),
     )  # fmt: skip
     script = task_script(spec, target, wanted.name, wanted.parameters, wanted.collect)
     if dry_run:
-        data = [one for held in sets for one in held.files]
-        hour = fleet.price().node.billed_usd
-        hours = None if takes is None else takes / 3600 * len(wanted.parameters) * wanted.slices[1]
-        return Submitted(
-            wanted.name, len(wanted.parameters), 0, dry_run=True, files=bundle.files + len(data),
-            bytes=bundle.bytes + sum(one.size for one in data),
-            usd=None if hour is None or hours is None else hour * hours,
-        )  # fmt: skip
+        return _counted(fleet, wanted, bundle, sets, takes)
     slurm = fleet.slurm()
     store = fleet.head.cloud.store
     if sets:
@@ -112,6 +94,46 @@ def submit(
     return Submitted(
         submission.name, len(submission.parameters), len(job_store.ended(store, submission.name))
     )
+
+
+def _who_and_when(
+    fleet: Fleet, wanted: JobFile, choice: Choice, user: str | None, priority: str | None
+) -> tuple[str, str]:
+    """Return user and priority of a job. Raise UsageError for a priority or an earlier job that is unknown."""
+    team = team_store.read_team(fleet.head.store)
+    login, level = caller(choice, team, user), priority or wanted.priority
+    if level and level not in {NORMAL, *team.priorities}:
+        raise UsageError(
+            f"this fleet has no priority {level!r}", hint=f"one of {', '.join({NORMAL: 0, **team.priorities})}",
+            changed="nothing was submitted", code="TPU-101",
+        )  # fmt: skip
+    for name in wanted.after:
+        # Only existing jobs can be waited for, so that no two jobs wait for each other.
+        submitted_job(fleet.head.store, name)
+    return login, level
+
+
+def _bundle(fleet: Fleet, file: Path, spec: Spec, wanted: JobFile, sets: tuple[DataSet, ...]) -> Bundle:
+    """Pack the job's code."""
+    folder = fleet.head.folder / "jobs"
+    private_folder(folder)
+    # The job's file and the table of `fleet results` are no code, so the same job stays the same.
+    written = [f"/{name}" for name in (file.name, wanted.into) if name]
+    return build(source_folder(file, spec), folder, more=with_code(sets), written=written)
+
+
+def _counted(
+    fleet: Fleet, wanted: JobFile, bundle: Bundle, sets: tuple[DataSet, ...], takes: float | None
+) -> Submitted:
+    """Return what a dry run says: files, bytes and, with the seconds that a task *takes*, the cost."""
+    data = [one for held in sets for one in held.files]
+    hour = fleet.price().node.billed_usd
+    hours = None if takes is None else takes / 3600 * len(wanted.parameters) * wanted.slices[1]
+    return Submitted(
+        wanted.name, len(wanted.parameters), 0, dry_run=True, files=bundle.files + len(data),
+        bytes=bundle.bytes + sum(one.size for one in data),
+        usd=None if hour is None or hours is None else hour * hours,
+    )  # fmt: skip
 
 
 def _check_slices(spec: Spec, wanted: JobFile) -> None:
