@@ -17,6 +17,8 @@ RENEWAL = 20.0
 """Seconds between two renewals."""
 SAFE = 40.0
 """Seconds since the last renewal after which its holder stops acting."""
+YIELD_SECONDS = 90.0
+"""Seconds that a command waits for a holder that releases the lease on request."""
 
 LOOP = "watch on the VM"
 """Command of the loop on the VM, as its lease names it."""

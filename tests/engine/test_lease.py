@@ -6,8 +6,7 @@ import re
 import pytest
 
 from orchestrator.contract.bucket.object_names import LEASE
-from orchestrator.domain.lease import LIFE, RENEWAL, SAFE
-from orchestrator.engine.lease.lease_object import YIELD_SECONDS
+from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, YIELD_SECONDS
 from orchestrator.errors import LeaseHeldError, TransientError
 
 

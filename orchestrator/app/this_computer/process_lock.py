@@ -6,8 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from orchestrator.domain.lease import Holder
-from orchestrator.engine.lease.lease_object import YIELD_SECONDS
+from orchestrator.domain.lease import YIELD_SECONDS, Holder
 from orchestrator.errors import LeaseHeldError
 from orchestrator.private_folders import private_folder
 

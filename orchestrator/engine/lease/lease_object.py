@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from orchestrator.clock import Clock, SteadyClock
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.object_names import LEASE, LEASE_WISH
-from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, Holder, held_by
+from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, YIELD_SECONDS, Holder, held_by
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.engine.lease.held import is_released, release
 from orchestrator.engine.records.record_store import RecordStore, bucket_refused
@@ -30,8 +30,6 @@ from orchestrator.errors import (
     TransientError,
 )
 
-YIELD_SECONDS = 90.0
-"""Seconds that a command waits for a holder that releases the lease on request."""
 CLOCK_VALID = 3600.0
 """Seconds after which the clock is compared with the bucket's again."""
 PATIENCE = 15.0
