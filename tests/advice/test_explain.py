@@ -9,7 +9,7 @@ from rich.console import Console
 
 from orchestrator.advice.explain.explain import RULES, explain, manual
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
-from orchestrator.cli.views.explain import render
+from orchestrator.cli.views.explain import NO_STEP, render
 from orchestrator.domain.machines.capacity import after_grant
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.observation import (
@@ -352,3 +352,16 @@ def test_the_screen_names_no_next_step_where_there_is_none():
     assert "nobody" in text
     assert "next" not in text.partition("loop: nobody")[2]
     assert "do    tpuctl watch" in text
+
+
+def test_parts_with_nothing_to_say_stand_together_and_the_whole_fits_a_screen():
+    """One screen has 24 rows; the part that needs a person must not scroll away."""
+    console = Console(width=80, record=True, file=StringIO())
+    found = explain(observed(watching=None))
+    render(found, console)
+    lines = console.export_text().splitlines()
+    assert len(lines) < 24, lines
+    settled = [one for one in found.parts if one.calm and one.next in NO_STEP]
+    assert len(settled) > 1
+    assert sum(line.startswith("  why ") for line in lines) == len(found.parts) - len(settled)
+    assert all(f"{one.what}: {one.state}" in lines for one in found.parts)

@@ -24,18 +24,27 @@ def show(found: Explanation) -> None:
 
 
 def render(found: Explanation, console: Console) -> None:
-    """Print the explanation on *console*: parts that need attention with all evidence, others on one line."""
+    """Print the explanation on *console*: parts that need attention with all evidence, others as what was seen."""
     width = min(WIDTH, console.width)
     console.print(f"{found.name}: {found.headline}", style="bold", markup=False, width=width)
+    settled = False
     for part in found.parts:
         style = "green" if part.calm else "yellow"
-        console.print()
+        # Parts with nothing to say stand together, so that the others are found on one screen.
+        before, settled = settled, _is_settled(part)
+        if not (before and settled):
+            console.print()
         console.print(f"{part.what}: {part.state}", style=style, markup=False, width=width)
         _rows(part, found, console, width)
 
 
+def _is_settled(part: ExplainedPart) -> bool:
+    """Return whether a part is as it should be and nothing comes next: what was seen says it all."""
+    return part.calm and bool(part.evidence) and part.next in NO_STEP and not part.you
+
+
 def _rows(part: ExplainedPart, found: Explanation, console: Console, width: int) -> None:
-    rows = [("why", part.why)]
+    rows = [] if _is_settled(part) else [("why", part.why)]
     rows += [] if part.calm else [("rule", found.rules[part.rule])]
     evidence = part.evidence[:1] if part.calm else part.evidence
     rows += [("seen", _evidence(one, found.observed_at)) for one in evidence]
