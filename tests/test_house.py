@@ -308,6 +308,12 @@ def test_scripts_of_the_checkout_may_be_run():
     assert run("bash", "-n", ".ci/run") == ""
 
 
+def test_no_command_words_its_own_document():
+    """What `--json` prints is a view's, beside what people read."""
+    commands = [path for path in PACKAGE if path.parent.name == "commands"]
+    assert [path.name for path in commands if "print_json" in path.read_text()] == []
+
+
 def sleeps_without_a_reason(text):
     """Return the lines that sleep and have no comment of their own, nor one on the line above."""
     lines = text.splitlines()

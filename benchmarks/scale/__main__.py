@@ -178,7 +178,7 @@ def _goals(first: Found, last: Found) -> list[str]:
             item=True,
         ),
         words(
-            f"At {CREATES_A_MINUTE} creates a minute the last of {last.lost:,} losses is asked for after",
+            f"At {CREATES_A_MINUTE} creates a minute the last of {last.lost:,} losses is requested after",
             f"{minutes:.0f} min: the quota of the API decides. Here no budget holds them back.",
             item=True,
         ),

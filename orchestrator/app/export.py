@@ -32,6 +32,11 @@ class Exported:
     files: tuple[str, ...]
     lost: tuple[Loss, ...] = ()
 
+    def as_dict(self) -> dict[str, object]:
+        """Return what was written as `--json` prints it."""
+        lost = [{"what": row.what, "why": row.why} for row in self.lost]
+        return {"folder": str(self.folder), "project": self.project, "files": list(self.files), "lost": lost}
+
 
 def export(
     choice: Choice, folder: Path, to: Literal["scripts"] | Target = "scripts", slices: int = 1

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.emulator import control
@@ -52,14 +52,64 @@ def _tools() -> Tools:
     return Tools(uv_program.shared_folder(), uv_program.any_program() or "")
 
 
-def stop_local() -> bool:
-    """Stop the local cloud and its machines; return whether it ran. Disks and buckets stay."""
-    return control.stop()
+@dataclass(frozen=True)
+class LocalStop:
+    """Whether the local cloud *ran* before it was stopped; with *emptied* all that was in it is gone."""
+
+    ran: bool
+    emptied: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the result as `--json` prints it."""
+        return {"running": False} if self.emptied else {"running": False, "stopped": self.ran}
 
 
-def reset_local() -> None:
+@dataclass(frozen=True)
+class TakenAway:
+    """What was taken away: a TPU or VM, with a *notice* or at once, or one *worker* of it."""
+
+    name: str
+    worker: int | None
+    notice: bool
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the result as `--json` prints it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class InjectedFailures:
+    """The failures of the next calls of a *method*, one for each."""
+
+    method: str
+    failures: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the result as `--json` prints it."""
+        return {"method": self.method, "failures": list(self.failures)}
+
+
+@dataclass(frozen=True)
+class OddState:
+    """A resource or zone that was put into a state."""
+
+    name: str
+    state: str
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the result as `--json` prints it."""
+        return asdict(self)
+
+
+def stop_local() -> LocalStop:
+    """Stop the local cloud and its machines. Disks and buckets stay."""
+    return LocalStop(control.stop())
+
+
+def reset_local() -> LocalStop:
     """Stop the local cloud and delete everything in it."""
     control.reset()
+    return LocalStop(ran=True, emptied=True)
 
 
 def local_status() -> dict[str, Any]:
@@ -74,19 +124,30 @@ def local_environment() -> dict[str, str]:
     return control.environment(ensure_running()[0])
 
 
-def preempt(name: str, worker: int | None, *, notice: bool) -> None:
+def preempt(name: str, worker: int | None, *, notice: bool) -> TakenAway:
     """Preempt a TPU or VM, or kill one *worker* of it."""
     if worker is None:
         control.call("preempt", {"name": name, "notice": notice})
     else:
         control.call("kill", {"name": name, "worker": worker})
+    return TakenAway(name, worker, notice and worker is None)
 
 
-def inject(method: str, failures: Sequence[str]) -> None:
-    """Make the next calls of *method* fail, one for each of *failures*."""
-    control.call("fault", {"method": method, "failures": list(failures)})
+def inject(method: str, failures: Sequence[str]) -> InjectedFailures | OddState:
+    """
+    Make the next calls of *method* fail, one for each of *failures*.
 
-
-def set_state(name: str, state: str) -> None:
-    """Put a node, a queued resource or a zone into the given *state*."""
+    The method `state` puts a node, a queued resource or a zone into a state: *failures* are its name and the
+    state. Raise UsageError for another number of them.
+    """
+    if method != "state":
+        control.call("fault", {"method": method, "failures": list(failures)})
+        return InjectedFailures(method, tuple(failures))
+    if len(failures) != 2:
+        raise UsageError(
+            "local fault state: name a node and a state", hint="tpuctl local fault state NAME STATE",
+            changed="nothing was changed", code="TPU-101",
+        )  # fmt: skip
+    name, state = failures
     control.call("state", {"name": name, "state": state})
+    return OddState(name, state)

@@ -88,7 +88,7 @@ def test_the_list_fits_eighty_columns_whatever_the_age(capsys):
         for step in (1_000_000, 999_000)
     ]
     rows = tuple(Row(one, resumes=one is found[0], verified=None, faults=()) for one in found)
-    show(CheckpointListing("mine", rows, (), 3600.0 + 47 * 3600 + 59 * 60))
+    show(CheckpointListing("mine", rows, (), 3600.0 + 47 * 3600 + 59 * 60), as_json=False)
     head, *lines = capsys.readouterr().out.splitlines()
     assert "47 h 59 min" in lines[0]
     assert max(map(len, (head, *lines))) <= 80
@@ -100,7 +100,7 @@ def test_a_list_with_gaps_says_how_many_stay(keep, said, capsys):
     """Who sees 450, 400 and 300 asks what has become of the others."""
     found = [StoredCheckpoint(step, 1, 1, 4000, 0.0, True, "") for step in (450, 300)]
     rows = tuple(Row(one, resumes=False, verified=None, faults=()) for one in found)
-    show(CheckpointListing("mine", rows, (), 60.0, keep=keep))
+    show(CheckpointListing("mine", rows, (), 60.0, keep=keep), as_json=False)
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 3
     assert err == f"only the newest {keep} are kept (job.checkpoint.keep); older ones are deleted\n" * said
@@ -111,6 +111,9 @@ def test_a_date_is_not_broken_at_the_edge_of_a_terminal(capfd, monkeypatch):
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
     why = "`tpuctl down --delete-data` deleted the data of mine on 2027-01-15"
     for more in range(12):
-        show(CheckpointListing("mine", (), (), 60.0, deleted=why.replace("mine", "m" * (4 + more))))
+        show(
+            CheckpointListing("mine", (), (), 60.0, deleted=why.replace("mine", "m" * (4 + more))),
+            as_json=False,
+        )
         err = capfd.readouterr().err
         assert any("2027-01-15" in err[at : at + 80] for at in range(0, len(err), 80)), err

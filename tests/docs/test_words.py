@@ -19,6 +19,8 @@ MUST = {
     "manifest",
     "preemption",
     "slice",
+    "unclaimed",
+    "watcher",
 }
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import print_json
 from orchestrator.cli.options import Command, VerbGroup, deployment_options, name_argument, output_option
 
 
@@ -30,10 +29,7 @@ def show(choice: Choice, verify: bool) -> None:
     from orchestrator.cli.views.event_lines import EventPrinter
 
     found = list_checkpoints(choice, EventPrinter(), verify=verify)
-    if choice.as_json:
-        print_json("checkpoints", found.as_dict())
-    else:
-        checkpoints.show(found)
+    checkpoints.show(found, as_json=choice.as_json)
     # After the listing: the exit code is for scripts, but users need to see which checkpoint it is.
     if found.faulty:
         raise click.exceptions.Exit(1)

@@ -3,7 +3,6 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import print_json
 from orchestrator.cli.options import Command, WorkerNumber, deployment_options, home_option
 
 
@@ -41,10 +40,7 @@ def command(
     reporter = EventPrinter(as_json=choice.as_json)
     only = () if None in workers else tuple(number for number in workers if number is not None)
     found = run_everywhere(choice, words, deadline, reporter, workers=only, on_vm=on_vm, home=home)
-    if choice.as_json:
-        print_json("exec", {"results": [view.as_dict(answer) for answer in found]})
-    else:
-        view.show(found)
+    view.show(found, as_json=choice.as_json)
     # A lost machine has no exit code, and None is not success.
     if any(answer.exit_code != 0 for answer in found):
         raise click.exceptions.Exit(1)

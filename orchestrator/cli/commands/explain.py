@@ -3,7 +3,6 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import print_json
 from orchestrator.cli.options import Command, deployment_options, name_argument
 
 
@@ -20,8 +19,4 @@ def command(choice: Choice, name: str | None) -> None:
     from orchestrator.cli.views import explain
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = explain_deployment(choice, name, EventPrinter())
-    if choice.as_json:
-        print_json("explain", found.as_dict())
-    else:
-        explain.show(found)
+    explain.show(explain_deployment(choice, name, EventPrinter()), as_json=choice.as_json)

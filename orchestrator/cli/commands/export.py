@@ -6,7 +6,6 @@ from typing import Literal
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import print_json, put, say
 from orchestrator.cli.options import Command, deployment_options
 
 
@@ -34,18 +33,6 @@ def command(
     created in the cloud.
     """
     from orchestrator.app.export import export
-    from orchestrator.cli.views.init import line
+    from orchestrator.cli.views import export as view
 
-    done = export(choice, folder, to, slices)
-    if choice.as_json:
-        rows = [{"what": row.what, "why": row.why} for row in done.lost]
-        print_json(
-            "export",
-            {"folder": str(folder), "project": done.project, "files": list(done.files), "lost": rows},
-        )
-        return
-    if done.lost:
-        put("Lost:")
-    for row in done.lost:
-        line(row.what, row.why, max(len(row.what) for row in done.lost))
-    say(f"{len(done.files)} files are in {folder}, for project {done.project}. Next: read {folder}/README.md")
+    view.show(export(choice, folder, to, slices), as_json=choice.as_json)

@@ -4,7 +4,6 @@ import click
 from click.core import ParameterSource
 
 from orchestrator.cli.options import Command, json_option
-from orchestrator.errors import UsageError
 
 
 @click.group("local", context_settings={"help_option_names": ["-h", "--help"]})
@@ -127,9 +126,7 @@ def stop(as_json: bool) -> None:
     from orchestrator.app.local import stop_local
     from orchestrator.cli.views import local as view
 
-    ran = stop_local()
-    text = "the local cloud is stopped" if ran else "the local cloud was not running"
-    view.answer(text, {"running": False, "stopped": ran}, as_json=as_json)
+    view.show_stop(stop_local(), as_json=as_json)
 
 
 @command.command("reset", short_help="Stop the local cloud and delete everything in it.", cls=Command)
@@ -139,8 +136,7 @@ def reset(as_json: bool) -> None:
     from orchestrator.app.local import reset_local
     from orchestrator.cli.views import local as view
 
-    reset_local()
-    view.answer("the local cloud is gone with everything in it", {"running": False}, as_json=as_json)
+    view.show_stop(reset_local(), as_json=as_json)
 
 
 @command.command(
@@ -175,11 +171,7 @@ def take_away(name: str, no_notice: bool, worker: int | None, as_json: bool) -> 
     from orchestrator.app.local import preempt
     from orchestrator.cli.views import local as view
 
-    preempt(name, worker, notice=not no_notice)
-    text = f"{name} was preempted" if no_notice else f"preemption notice sent to {name}"
-    text = text if worker is None else f"worker {worker} of {name} was killed"
-    body = {"name": name, "worker": worker, "notice": not no_notice and worker is None}
-    view.answer(text, body, as_json=as_json)
+    view.show_taken_away(preempt(name, worker, notice=not no_notice), as_json=as_json)
 
 
 @command.command("fault", short_help="Inject failures into the next calls of a method.", cls=Command)
@@ -194,22 +186,11 @@ def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
     born:TIMEOUT or another health, and late-ready:SECONDS (its machines work, and the API says CREATING).
 
     METHOD `state` puts a node into an odd state instead: tpuctl local fault state NAME UNHEALTHY_MAINTENANCE,
-    or tells of a maintenance: tpuctl local fault state NAME maintenance:600.
+    or announces a maintenance: tpuctl local fault state NAME maintenance:600.
     A queued resource is named queued/NAME: tpuctl local fault state queued/NAME FAILED.
     A zone is named zone/ZONE: tpuctl local fault state zone/us-east1-c unreachable (or reachable).
     """
-    from orchestrator.app.local import inject, set_state
+    from orchestrator.app.local import inject
     from orchestrator.cli.views import local as view
 
-    if method != "state":
-        inject(method, failures)
-        text = f"the next {len(failures)} calls of {method} will fail"
-        view.answer(text, {"method": method, "failures": list(failures)}, as_json=as_json)
-        return
-    if len(failures) != 2:
-        raise UsageError(
-            "local fault state: name a node and a state", hint="tpuctl local fault state NAME STATE"
-        )
-    name, state = failures
-    set_state(name, state)
-    view.answer(f"{name} is now {state}", {"name": name, "state": state}, as_json=as_json)
+    view.show_fault(inject(method, failures), as_json=as_json)

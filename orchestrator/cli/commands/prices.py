@@ -2,7 +2,6 @@
 
 import click
 
-from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.options import Command, cloud_option, json_option
 
 
@@ -23,12 +22,6 @@ def refresh(project: str | None, cloud: str, as_json: bool) -> None:
     shipped price; VMs, disks and storage keep theirs. Where it cannot be read, nothing changes.
     """
     from orchestrator.app.prices import refresh_prices
+    from orchestrator.cli.views import prices as view
 
-    found = refresh_prices(project, cloud)
-    if as_json:
-        print_json("prices", found.as_dict())
-        return
-    say(
-        f"{len(found.prices)} TPU prices of {found.date} from the billing catalogue are now in use ({found.file})"
-    )
-    talk("  next:  tpuctl plan shows them")
+    view.show(refresh_prices(project, cloud), as_json=as_json)

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import Command, deployment_options, name_argument, output_option, yes_option
 from orchestrator.cli.questions import confirm, must_answer
 
@@ -34,8 +33,4 @@ def command(choice: Choice, yes: bool, output: Path | None, name: str | None) ->
     view.announce(found)
     confirm(f"Write {path}?", yes=yes)
     write_archive(path, found)
-    if choice.as_json:
-        files = [{"name": p.name, "bytes": len(p.text.encode()), "what": p.what} for p in found.parts]
-        print_json("support", {"file": str(path), "files": files, "unread": found.unread})
-    else:
-        say(f"{path}: nothing was sent; look into it before you give it away", style="green")
+    view.show(path, found, as_json=choice.as_json)

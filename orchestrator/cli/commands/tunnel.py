@@ -1,9 +1,10 @@
 """tpuctl tunnel: a port of this computer that leads to a service on a machine."""
 
+from functools import partial
+
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import print_json, put, say
 from orchestrator.cli.options import Command, deployment_options
 
 
@@ -25,15 +26,9 @@ def command(choice: Choice, port: int | None, on_vm: bool, worker: int, browse: 
     tensorboard and jupyter are those of `sidecars:` in the deployment file. The tunnel stays open until
     Ctrl-C and comes back when the machine was replaced.
     """
-    from orchestrator.app.machines.tunnel import Opened, open_tunnel
+    from orchestrator.app.machines.tunnel import open_tunnel
+    from orchestrator.cli.views import tunnel as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    def opened(found: Opened) -> None:
-        if choice.as_json:
-            body = {"service": found.service, "url": found.url, "port": found.port, "role": found.role}
-            print_json("tunnel", body)
-        else:
-            put(found.url)
-            say(f"{found.service}: reachable at that address until Ctrl-C", style="green")
-
+    opened = partial(view.show, as_json=choice.as_json)
     open_tunnel(choice, service, port, opened, EventPrinter(), worker=worker, on_vm=on_vm, browse=browse)

@@ -12,8 +12,11 @@ from orchestrator.domain.text.clean_text import cut
 HEADS = ("step", "TPU", "workers", "size", "age", "format")
 
 
-def show(listing: CheckpointListing) -> None:
+def show(listing: CheckpointListing, *, as_json: bool) -> None:
     """Print a table of the checkpoints, and the files that no checkpoint contains."""
+    if as_json:
+        print_json("checkpoints", listing.as_dict())
+        return
     if listing.rows:
         _table(listing)
         _say_retention(listing)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.cli.console import put
+from orchestrator.cli.console import print_json, put
 from orchestrator.domain.remote import CommandAnswer
 
 
@@ -17,8 +17,11 @@ def as_dict(answer: CommandAnswer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show(answers: Sequence[CommandAnswer]) -> None:
+def show(answers: Sequence[CommandAnswer], *, as_json: bool) -> None:
     """Print the output of each machine with its name, and after a failure the status of each."""
+    if as_json:
+        print_json("exec", {"results": [as_dict(answer) for answer in answers]})
+        return
     for answer in answers:
         for line in answer.stdout.splitlines():
             put(f"{answer.host}: {line}")

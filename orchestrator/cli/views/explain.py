@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.advice.explain.explanation import Evidence, ExplainedPart, Explanation
-from orchestrator.cli.console import page
+from orchestrator.cli.console import page, print_json
 from orchestrator.domain.text.amounts import span_text
 
 WIDTH = 80
@@ -17,8 +17,11 @@ _SOURCES = {
 }  # fmt: skip
 
 
-def show(found: Explanation) -> None:
+def show(found: Explanation, *, as_json: bool) -> None:
     """Print the explanation to stdout."""
+    if as_json:
+        print_json("explain", found.as_dict())
+        return
     with page() as console:
         render(found, console)
 

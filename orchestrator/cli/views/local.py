@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from orchestrator.app.local import LocalStart
+from orchestrator.app.local import InjectedFailures, LocalStart, LocalStop, OddState, TakenAway
 from orchestrator.cli.console import print_json, say
 
 
@@ -53,9 +53,31 @@ def show_environment(variables: dict[str, str], *, as_json: bool) -> None:
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
-def answer(text: str, body: dict[str, Any], *, as_json: bool) -> None:
-    """Print the result of a command."""
+def show_stop(found: LocalStop, *, as_json: bool) -> None:
+    """Print that the local cloud does not run any more, or did not before."""
     if as_json:
-        print_json("local", body)
+        print_json("local", found.as_dict())
+    elif found.emptied:
+        say("the local cloud is gone with everything in it")
     else:
-        say(text)
+        say("the local cloud is stopped" if found.ran else "the local cloud was not running")
+
+
+def show_taken_away(found: TakenAway, *, as_json: bool) -> None:
+    """Print what was preempted or killed."""
+    if as_json:
+        print_json("local", found.as_dict())
+    elif found.worker is not None:
+        say(f"worker {found.worker} of {found.name} was killed")
+    else:
+        say(f"preemption notice sent to {found.name}" if found.notice else f"{found.name} was preempted")
+
+
+def show_fault(found: InjectedFailures | OddState, *, as_json: bool) -> None:
+    """Print which calls will fail, or which state something is in now."""
+    if as_json:
+        print_json("local", found.as_dict())
+    elif isinstance(found, OddState):
+        say(f"{found.name} is now {found.state}")
+    else:
+        say(f"the next {len(found.failures)} calls of {found.method} will fail")

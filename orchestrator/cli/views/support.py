@@ -1,7 +1,9 @@
 """Show the content of an archive for a bug report."""
 
+from pathlib import Path
+
 from orchestrator.app.support import Collection
-from orchestrator.cli.console import say, talk
+from orchestrator.cli.console import print_json, say, talk
 
 
 def announce(found: Collection) -> None:
@@ -11,3 +13,12 @@ def announce(found: Collection) -> None:
         talk(f"{part.name:<{width}}  {len(part.text.encode()):>7} B  {part.what}")
     for name, why in found.unread.items():
         say(f"not read: {name}: {why}")
+
+
+def show(path: Path, found: Collection, *, as_json: bool) -> None:
+    """Print where the archive is."""
+    if as_json:
+        files = [{"name": p.name, "bytes": len(p.text.encode()), "what": p.what} for p in found.parts]
+        print_json("support", {"file": str(path), "files": files, "unread": found.unread})
+    else:
+        say(f"{path}: nothing was sent; look into it before you give it away", style="green")

@@ -1,0 +1,18 @@
+"""Show what was exported, and what is lost without tpuctl."""
+
+from orchestrator.app.export import Exported
+from orchestrator.cli.console import print_json, put, say
+from orchestrator.cli.views.init import line
+
+
+def show(done: Exported, *, as_json: bool) -> None:
+    """Print what is lost, where the files are, and the next step."""
+    if as_json:
+        print_json("export", done.as_dict())
+        return
+    if done.lost:
+        put("Lost:")
+    for row in done.lost:
+        line(row.what, row.why, max(len(row.what) for row in done.lost))
+    where = f"{len(done.files)} files are in {done.folder}, for project {done.project}"
+    say(f"{where}. Next: read {done.folder}/README.md")
