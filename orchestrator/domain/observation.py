@@ -28,7 +28,7 @@ class Present(Generic[T]):
 
 @dataclass(frozen=True)
 class Absent:
-    """State that the cloud answered completely and the resource does not exist."""
+    """The cloud answered completely, and the resource does not exist or is not this deployment's."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 JSON = {"Content-Type": "application/json"}
 START_SECONDS = 30.0
+STOP_SECONDS, KILL_SECONDS, POLL_SECONDS = 20.0, 5.0, 0.05
+"""For the daemon's own end after SIGTERM, after each SIGKILL, and between two looks at it."""
 PORT_TRIES = 3
 END_IT = "end what holds the port and start again; or take other ports: tpuctl local start --other-ports"
 LOCK_SECONDS = 60.0
@@ -190,14 +191,11 @@ def stop() -> bool:
         return _end_leftovers(folder)
     # Its start time was compared, so no other process with a reused pid is killed.
     os.kill(address.pid, signal.SIGTERM)
-    end = time.monotonic() + 20
-    while start_of(address.pid) == address.started:
-        if time.monotonic() > end:
-            # SIGKILL loses nothing, because every change is on disk before it is answered. `reap`
-            # ends the machines.
-            os.kill(address.pid, signal.SIGKILL)
-            end += 5
-        time.sleep(0.05)  # Another process, so this wait is real time.
+    patience, clock = STOP_SECONDS, SystemClock()
+    while not wait_until(lambda: start_of(address.pid) != address.started, clock, patience, POLL_SECONDS):
+        # SIGKILL loses nothing, because every change is on disk before it is answered. `reap` ends the machines.
+        os.kill(address.pid, signal.SIGKILL)
+        patience = KILL_SECONDS
     reap(folder)
     return True
 

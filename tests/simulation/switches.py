@@ -138,7 +138,7 @@ MECHANISMS = {
         ((names, "labels", _no_label),),
         (f"{ENGINE}recover.py::test_what_was_asked_for_carries_labels_key_and_account",)),
     "M2 a name is asked for again after a lost answer, and adopted": Switch(
-        ((apply.Actor, "_ours", lambda self, name, zone: False),),
+        ((apply.Actor, "_has_our_label", lambda self, name, zone: False),),
         (f"{ENGINE}refusals.py::test_a_node_whose_answer_was_lost_is_ours_however_old_the_lists_are",)),
     "M2 a new name for each incarnation": Switch(
         ((names, "node_name", lambda spec, incarnation: f"{spec.name}-tpu"),),

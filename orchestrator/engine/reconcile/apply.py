@@ -135,9 +135,9 @@ class Actor:
             error = as_error(fault)
             self._refused(change, error, world)
             if entry:
-                self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
+                self._journal_result(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
             return FailedChange(change, error)
-        self._close(entry, "ok", in_bucket=in_bucket)
+        self._journal_result(entry, "ok", in_bucket=in_bucket)
         if text:
             self._say(change, text)
         return None
@@ -148,7 +148,7 @@ class Actor:
             return False
         return self._deployment.create_budget.take(change.zone, self._clock.now()) > 0
 
-    def _close(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
+    def _journal_result(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
         """Write the result. If that fails, the intent stays open, which only makes the next process look again."""
         try:
             self._journal.result(entry, outcome, in_bucket=in_bucket)
@@ -239,7 +239,7 @@ class Actor:
         except ConflictError as error:
             # The name is taken. If that node has our label, our own earlier call created it and its
             # answer was lost.
-            if error.aborted or not self._ours(change.name, change.zone):
+            if error.aborted or not self._has_our_label(change.name, change.zone):
                 raise
             operation = None
         self._records.update_later(
@@ -254,7 +254,7 @@ class Actor:
     def _nodes(self) -> Nodes:
         return nodes_of(self._cloud, self._blueprint.spec, self._records.current)
 
-    def _ours(self, name: str, zone: str) -> bool:
+    def _has_our_label(self, name: str, zone: str) -> bool:
         """
         Return whether the node of that name carries our label, so that a create whose answer was lost made it.
 

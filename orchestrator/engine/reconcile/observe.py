@@ -108,13 +108,13 @@ def observe(
         return read_claim(cloud.store, round_to_read(record, nodes), record, nodes)
 
     with threads.pool(8) as pool:
-        bucket_observed = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
-        vm_observed = pool.submit(_guarded, lambda: _vm(cloud, spec, record))
+        bucket_observed = pool.submit(_or_unknown, lambda: _bucket(cloud, spec, bucket))
+        vm_observed = pool.submit(_or_unknown, lambda: _vm(cloud, spec, record))
         node_observed = pool.submit(
-            _guarded,
+            _or_unknown,
             lambda: (wide or WideList()).tpus(nodes_of(cloud, spec, record), spec, record, zones, now),
         )
-        beats = pool.submit(_guarded, lambda: reports.read(record.node.incarnation))
+        beats = pool.submit(_or_unknown, lambda: reports.read(record.node.incarnation))
         polled = pool.map(
             lambda operation: poll(cloud.nodes if operation.kind is Kind.NODE else cloud.vms, operation),
             record.operations,
@@ -123,16 +123,20 @@ def observe(
             bucket=bucket_observed.result(),
             vm=vm_observed.result(),
             nodes=node_observed.result(),
-            heartbeats=_of(beats.result(), script=False),
+            heartbeats=_heartbeats_by(beats.result(), script=False),
             operations=tuple(polled),
             observed_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
-            claim=_guarded(lambda: claimed(node_observed.result())),
-            boots=boots.value if isinstance(boots := _of(beats.result(), script=True), Present) else (),
+            claim=_or_unknown(lambda: claimed(node_observed.result())),
+            boots=boots.value
+            if isinstance(boots := _heartbeats_by(beats.result(), script=True), Present)
+            else (),
         )
 
 
-def _of(beats: Observed[tuple[Heartbeat, ...]], *, script: bool) -> Observed[tuple[Heartbeat, ...]]:
+def _heartbeats_by(
+    beats: Observed[tuple[Heartbeat, ...]], *, script: bool
+) -> Observed[tuple[Heartbeat, ...]]:
     """Return the reports of startup scripts, or those of agents."""
     if not isinstance(beats, Present):
         return beats
@@ -150,7 +154,7 @@ def _vm(cloud: Cloud, spec: Spec, record: Record) -> Observed[Vm]:
         return Absent()
     earlier = (span.zone for span in record.spans if span.kind is Kind.VM)
     for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *record.zones_used)):
-        observed = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
+        observed = _labelled_or_absent(cloud.vms.observe(names.vm_name(spec), zone), spec)
         # An adoption that was not finished: the VM is not prepared, so it counts as absent except for
         # giving it back.
         if isinstance(observed, Present) and observed.value.labels.get(names.ADOPTED_LABEL) == names.ADOPTING:
@@ -162,17 +166,17 @@ def _vm(cloud: Cloud, spec: Spec, record: Record) -> Observed[Vm]:
 
 def _bucket(cloud: Cloud, spec: Spec, name: str) -> Observed[Bucket]:
     observed = cloud.buckets.observe(name)
-    return observed if spec.bucket.adopt else _ours(observed, spec)
+    return observed if spec.bucket.adopt else _labelled_or_absent(observed, spec)
 
 
-def _ours(observed: Observed[L], spec: Spec) -> Observed[L]:
+def _labelled_or_absent(observed: Observed[L], spec: Spec) -> Observed[L]:
     """Treat a resource with our name but without our label as absent; a create then fails with a conflict."""
     if isinstance(observed, Present) and observed.value.labels.get(names.DEPLOYMENT_LABEL) != spec.name:
         return Absent()
     return observed
 
 
-def _guarded(read: Callable[[], T]) -> T | Unknown:
+def _or_unknown(read: Callable[[], T]) -> T | Unknown:
     """
     Return Unknown for an error that *read* raises.
 

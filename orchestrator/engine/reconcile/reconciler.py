@@ -44,7 +44,7 @@ class Reconciler:
         # First of all: without the lease, not even what is observed may be stored.
         self._deployment.lease.keep()
         world, before = self._observe()
-        world, after = self._update_record(before, world)
+        world, after = self._record_and_report(before, world)
         # Not written yet: the first intent, or the end of the pass, writes the observation as well.
         self._records.update_later(lambda _: after)
         # Before deciding: once a bucket exists, two computers without a lease might both decide.
@@ -57,7 +57,7 @@ class Reconciler:
         # Failures are returned, not raised: a refusal in one zone must not stop the other changes.
         failures = self._actor.act(plan, world)
         # Last, so that one write holds what was observed, intended and done.
-        self._close(record, world, plan)
+        self._end_pass(record, world, plan)
         return Pass(world, plan, failures)
 
     def _observe(self) -> tuple[World, Record]:
@@ -76,7 +76,7 @@ class Reconciler:
             world, deployment.create_budget, deployment.spec.tpu.zones, record.node.type
         ), record
 
-    def _update_record(self, before: Record, world: World) -> tuple[World, Record]:
+    def _record_and_report(self, before: Record, world: World) -> tuple[World, Record]:
         """Return world and record with what this observation adds, and emit an event for each change."""
         world, after = self._next_record(before, world)
         spec, events = self._deployment.spec, []
@@ -126,7 +126,7 @@ class Reconciler:
             world = self._without_heartbeats(world, error)
             plan = decide(spec, world, record, spent)
         parts = self._deployment
-        return world, self._guarded(plan, world, record).creating_only(parts.only).without(parts.stays)
+        return world, self._unless_broken(plan, world, record).creating_only(parts.only).without(parts.stays)
 
     def _without_heartbeats(self, world: World, error: Exception) -> World:
         """Return the world without what machines wrote, and report it once; raise *error* if it had none before."""
@@ -137,7 +137,7 @@ class Reconciler:
         self._alarms.fault(Event(world.observed_at, EventKind.FAILURE, text_of_event))
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
-    def _guarded(self, plan: Plan, world: World, record: Record) -> Plan:
+    def _unless_broken(self, plan: Plan, world: World, record: Record) -> Plan:
         """Return the plan, or an empty one if it would break an invariant, which is reported once."""
         # The invariants share no code with the decisions, so a fault in a decision is caught here.
         fault = broken(self._deployment.spec, plan, world, record)
@@ -147,7 +147,7 @@ class Reconciler:
         self._alarms.fault(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": fault.text}))
         return Plan(waiting=(text,))
 
-    def _close(self, record: Record, world: World, plan: Plan) -> None:
+    def _end_pass(self, record: Record, world: World, plan: Plan) -> None:
         """Store the results of this pass; flush at once if the deployment has ended."""
         self._alarms.disk(self._records.disk or self._deployment.journal.disk, world.observed_at)
         self._memory.keep(self._records.current.zone_memories, world.observed_at)

@@ -188,7 +188,8 @@ def _without_vm(spec: Spec, record: Record) -> Refusal | None:
     return next((r for r in final if r.kind is Kind.VM), None)
 
 
-def _request(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
+def _request_blocked(spec: Spec, world: World, record: Record) -> Step | None:
+    """Return why no TPU may be requested now, whatever zone has capacity; None if one may be."""
     # Unknown after Absent still counts as absent here: without a bucket there is no lease.
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:
@@ -206,6 +207,14 @@ def _request(spec: Spec, world: World, record: Record, judgement: NodeJudgement)
     if open_race(record) and isinstance(world.claim, Unknown):
         text = f"TPU: it is not known who has won the race ({world.claim.why})"
         return Step(waiting=text, rule=LoopRule.UNKNOWN)
+    return None
+
+
+def _request(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
+    """Return the request of the next TPU with its type and zone, or what holds it back."""
+    blocked = _request_blocked(spec, world, record)
+    if blocked is not None:
+        return blocked
     # Zones that the file no longer names are not used; a new name keeps the two creates apart.
     moved = record.node.zone not in spec.tpu.zones
     fresh = moved or judgement.verdict is NodeVerdict.REPLACE or record.node.incarnation == 0
