@@ -18,7 +18,7 @@ _INFRASTRUCTURE = re.compile(
 """Messages of libtpu when the machine's devices are in use or missing."""
 
 
-LAST_LINE = 160
+LAST_LINE = 300
 FROM_SIGNAL = 128
 """From this status on a shell reports a signal, which says nothing about the last line printed."""
 

@@ -75,6 +75,6 @@ def _disturb(stage: Stage, watcher: "Popen[bytes]") -> None:
         stage.run_beside("local", "preempt", first)
         second, _ = stage.wait_for_step(watcher, min(step + BETWEEN, LAST), LIMIT, other_than=first)
         if second:
-            stage.run_beside("local", "preempt", second, "--no-notice")
+            stage.run_beside("local", "preempt", second, "--now")
             return
     stage.say("The job was done before its machine could be taken away: this computer is very busy.")

@@ -29,6 +29,9 @@ from orchestrator.pricing.cost_so_far import rate_now
 from orchestrator.pricing.spending import Spending
 from orchestrator.ssh.keys import forget_key
 
+GOING = "what was asked to go is still going, and the rest stays"
+NOTHING_GOES = "nothing was deleted"
+
 
 @dataclass(frozen=True)
 class Down:
@@ -90,8 +93,9 @@ def take_down(
     alone = session is None
     session = session or Session(choice, reporter, forgiving=True)
     end_expired(session)
+    goes = False
     with (
-        leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
+        leaving(lambda: GOING if goes else NOTHING_GOES, "tpuctl down"),
         session.holding_lease("down", take_over=take_over),
     ):
         deletion = Deletion(session.deployment, under_lease=take_over is None)
@@ -99,6 +103,7 @@ def take_down(
         # A list that failed counts as machines; without any, and with the data kept, nothing is to be approved.
         if found.has_machines or found.data_goes:
             approve(session.spec.name, found.data_goes)
+        goes = True
         _give_back(session, deletion, _given_back(found.adopted, keep, at_down))
         reporter.now("everything that carries our label is being deleted")
         deletion.report = lambda text: reporter.now(f"being deleted: {text}")

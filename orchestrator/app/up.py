@@ -18,7 +18,7 @@ from orchestrator.app.source.job_data import (
     read_data,
     say_what_is_sent,
     send_data,
-    warn_of_lost_saves,
+    warn_of_work_in_vain,
 )
 from orchestrator.app.source.local_data import DataSet
 from orchestrator.app.source.wanted import as_wanted, build_artifacts, trained, with_reported_end
@@ -45,7 +45,7 @@ from orchestrator.pricing.cost_so_far import hourly_of, newest_span
 
 STAYS = "what was requested is still being created, and is billed"
 UNTOUCHED = "no machine was requested; what exists stays as it is"
-GO_ON = "go on with `tpuctl up`, or remove it all with `tpuctl down`"
+GO_ON = "go on with `tpuctl up`, or delete the machines with `tpuctl down`"
 
 
 class Goal(Enum):
@@ -204,7 +204,7 @@ def _examined(session: Session, options: UpOptions) -> tuple[DataSet, ...]:
         if options.says_what_is_sent:
             say_what_is_sent(session, sets)
         # Before the price and its question: a job whose steps are all lost in a preemption may not be worth it.
-        warn_of_lost_saves(session)
+        warn_of_work_in_vain(session)
     check_sources(session)
     return sets
 
@@ -379,8 +379,11 @@ def _stop_on(failure: FailedChange, result: Pass, *, elsewhere: bool) -> None:
         failed = [f.change for f in result.failures]
         made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]
         machines = [f"{c.kind.title} {c.name}" for c in made if c.kind in {Kind.NODE, Kind.VM}]
+        vm = result.world.vm
+        if isinstance(vm, Present) and f"VM {vm.value.name}" not in machines:
+            machines.append(f"VM {vm.value.name}")
         if machines:
             failure.error.explain(
-                changed=f"{', '.join(machines)}: requested, and billed; `tpuctl down` removes them"
+                changed=f"{', '.join(machines)}: billed; `tpuctl down` removes what was made"
             )
         raise failure.error

@@ -147,7 +147,7 @@ class ForeignNode:
 @dataclass(frozen=True)
 class Vm:
     """
-    A VM as the API shows it; *machine* and *scopes* are empty, *disk_gb* is 0 if not known.
+    A VM as the API shows it; *machine* and *scopes* are empty, *disk_gb* and *started_at* are 0 if not known.
 
     *scopes* limit what its accounts may be used for.
     """
@@ -162,6 +162,7 @@ class Vm:
     machine: str = ""
     disk_gb: int = 0
     scopes: tuple[str, ...] = ()
+    started_at: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,8 @@ def more_quota(found: Failure) -> str:
     """Return the advice for a quota refusal, with the address of the quota page."""
     project = f"?project={found.project}" if found.project else ""
     page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
-    return f"Waiting does not help. Delete unneeded TPUs, change tpu.zones, or request more quota: {page}"
+    waits = "Waiting helps only if another TPU goes"
+    return f"{waits}. Delete unneeded TPUs, change tpu.zones, or request more quota: {page}"
 
 
 def _permission(found: Failure) -> str:

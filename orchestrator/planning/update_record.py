@@ -47,7 +47,7 @@ from orchestrator.planning.tpu.queued_tpu import doubts as doubts_in_queue
 from orchestrator.planning.tpu.queued_tpu import update_queue_failures
 from orchestrator.planning.tpu.race import found_again, update_race
 from orchestrator.planning.vm import vm_doubts
-from orchestrator.pricing.cost_so_far import billed_since, last_creating
+from orchestrator.pricing.cost_so_far import billed_since, last_creating, vm_billed_since
 
 FORGIVEN = 3600.0
 """Seconds after which a refusal no longer counts, so that the refused resource is requested again."""
@@ -275,7 +275,7 @@ def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
         live |= {(Kind.NODE, node.name): node for node in nodes}
     if isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
         vm = world.vm.value
-        live[(Kind.VM, vm.name)] = Span(Kind.VM, vm.name, vm.zone, now)
+        live[(Kind.VM, vm.name)] = Span(Kind.VM, vm.name, vm.zone, vm_billed_since(vm, record, now))
     spans = tuple(
         replace(s, until=now) if s.until is None and s.kind in sure and (s.kind, s.name) not in live else s
         for s in record.spans

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import FirstSeen, Sign, of_name
-from orchestrator.domain.observation import Node, NodeState, Present, World
+from orchestrator.domain.observation import Node, NodeState, Present, Vm, World
 from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec
@@ -96,6 +96,17 @@ def billed_since(node: Node, record: "Record", now: float) -> float:
         return min(creating, now)
     known = any(span.name == node.name for span in record.spans)
     return now if known else min(node.created_at or now, now)
+
+
+def vm_billed_since(vm: Vm, record: "Record", now: float) -> float:
+    """
+    Return since when a VM is billed that runs *now* and has no open span, in seconds since the epoch.
+
+    It is its start as the API names it, but neither before the deployment began, as an adopted VM may be older,
+    nor before the end of its last span.
+    """
+    ended = [span.until for span in record.spans if span.name == vm.name and span.until is not None]
+    return min(max(vm.started_at or now, record.started_at, *ended), now)
 
 
 def last_creating(record: "Record", world: World, now: float) -> dict[FirstSeen, float]:

@@ -159,7 +159,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     began = f"began {stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
     # Not the newest number: a refused request used a number without creating a TPU.
     used = len({span.name for span in facts.record.spans if span.kind is Kind.NODE})
-    free = " A rehearsal on the local cloud: nothing is billed." if facts.unbilled else ""
+    free = " A run on the local cloud: nothing is billed." if facts.unbilled else ""
     return {
         "name": status.name,
         "state": status.state.phrase,

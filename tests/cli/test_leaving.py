@@ -25,7 +25,7 @@ def test_up_says_that_what_was_asked_for_is_billed(user):
     said = user.run("up", interrupt=5)
     assert said.code == 130
     assert "interrupted; what was requested is still being created, and is billed" in said.err
-    assert "next:  go on with `tpuctl up`, or remove it all with `tpuctl down`" in said.err
+    assert "next:  go on with `tpuctl up`, or delete the machines with `tpuctl down`" in said.err
     assert len(user.cloud.nodes()) == 1
     user.up()
     assert len(user.cloud.nodes()) == 1
@@ -39,6 +39,14 @@ def test_down_says_that_it_is_not_done(user):
     assert "next:  tpuctl down" in said.err
     user.down()
     assert user.cloud.nodes() == {}
+
+
+def test_a_ctrl_c_before_the_question_of_down_deletes_nothing(user):
+    """What was not approved does not go."""
+    user.up()
+    said = user.run("down", "--yes", meanwhile={"storage.buckets.get": press(1)})
+    assert (said.code, user.cloud.asked("tpu.nodes.delete")) == (130, [])
+    assert "interrupted; nothing was deleted" in said.err
 
 
 @pytest.mark.parametrize(("times", "made"), [(1, 1), (2, 0)])

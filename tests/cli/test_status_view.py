@@ -225,6 +225,9 @@ def test_what_is_waited_for_is_no_next_step(look, shown):
     assert "next         create TPU g4: it is PREEMPTED (in 15 s)" in status_lines(
         change, unbilled=False, width=0
     )
+    done = body(outcome="done", next=["delete TPU g3"], look_in_s=None)
+    billed = "next         delete TPU g3 (when tpuctl watch or tpuctl down runs)"
+    assert billed in status_lines(done, unbilled=False, width=0)
 
 
 def test_ages_go_on_while_a_published_status_lies_there():

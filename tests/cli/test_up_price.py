@@ -71,6 +71,15 @@ def test_up_warns_of_a_job_that_saves_where_nothing_is_committed_before_it_asks(
     assert "a preemption loses" not in user.up().err
 
 
+def test_up_names_a_program_that_is_not_there_before_it_asks(user, typed):
+    """A machine that starts nothing is billed all the same."""
+    (user.folder / "src" / "train.py").unlink()
+    said = typed(user, "n", "up")
+    reported = " ".join(said.err.split())
+    assert "it starts train.py, and the source folder pushes no such file" in reported
+    assert reported.index("it starts train.py") < reported.index("Go on?")
+
+
 def test_a_no_changes_nothing_and_a_yes_goes_on(cloud, user, typed):
     """The question comes before the bucket, the lease and the record: a no leaves no trace."""
     said = typed(user, "n", "up")

@@ -87,3 +87,22 @@ def test_an_unknown_price_is_said_and_not_taken_for_zero():
     assert found.usd is None
     assert found.known_usd > 0
     assert found.unknown
+
+
+@pytest.mark.parametrize(
+    ("started", "began", "before", "since"),
+    [
+        (NOW - 100, NOW - 500, (), NOW - 100),
+        (NOW - 900, NOW - 500, (), NOW - 500),
+        (NOW + 60, NOW - 500, (), NOW),
+        (0.0, NOW - 500, (), NOW),
+        (NOW - 300, NOW - 500, (Span(Kind.VM, "v", ZONE, NOW - 400, NOW - 200),), NOW - 200),
+    ],
+    ids=["not observed", "adopted, older", "a clock ahead", "unknown", "stopped in between"],
+)
+def test_a_vm_that_ran_while_nothing_was_observed_is_billed_from_its_start(started, began, before, since):
+    """After a Ctrl-C in `up` the next pass may come late; the money runs from the VM's start."""
+    vm = Vm("v", ZONE, VmState.RUNNING, started_at=started)
+    known = record(started_at=began, spans=before)
+    after = update_record(known, world(vm=Present(vm), nodes=Present(())))
+    assert [span.since for span in after.spans if span.until is None] == [since]

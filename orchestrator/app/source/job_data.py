@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from orchestrator.advice.preflight.lost_writes import checkpoint_dir_unused
+from orchestrator.advice.preflight.needs import program_missing
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.local_data import DataFile, DataSet, listing, missing, scan, send
@@ -57,10 +58,11 @@ def say_what_is_sent(session: Session, sets: tuple[DataSet, ...]) -> None:
         session.reporter.say(line)
 
 
-def warn_of_lost_saves(session: Session) -> None:
-    """Report the finding of `plan` that the job saves nothing that tpuctl commits."""
+def warn_of_work_in_vain(session: Session) -> None:
+    """Report the findings of `check` for which machines are billed in vain: no program, or no save that counts."""
     facts = gather(source_folder(session.path, session.spec), skip=session.path)
-    for found in checkpoint_dir_unused(session.spec, session.catalog, facts):
+    in_vain = (program_missing, checkpoint_dir_unused)
+    for found in (hit for rule in in_vain for hit in rule(session.spec, session.catalog, facts)):
         session.reporter.say(f"{found.message}. To change: {found.fix}", style="warning")
 
 

@@ -26,7 +26,7 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
     "--since",
     metavar="TIME",
     callback=_seconds,
-    help="Only what was written in the last TIME, such as 30m (see below).",
+    help="Only what was written in the last TIME, such as 30m (see above).",
 )
 @click.option(
     "--worker", type=WorkerNumber(), default="0", show_default=True, metavar="N|all",

@@ -11,7 +11,8 @@ def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
         print_json("down", down.as_dict())
     elif not down.leftovers:
         where = f"; data is kept in gs://{down.remaining_bucket}" if down.remaining_bucket else ""
-        say(f"nothing is left of {down.name}{where}", style="green")
+        what = "no machine" if down.remaining_bucket else "nothing"
+        say(f"{what} is left of {down.name}{where}", style="green")
         if down.spent is not None:
             say(spent_text(down.spent, unbilled=unbilled))
         if down.idle_cloud_stopped:

@@ -14,7 +14,7 @@ def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
     """Print the end of the watch; as text with the next step."""
     if done.stopped_by_user:
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
-        talk("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
+        talk("  next:  go on with `tpuctl watch`, or delete the machines with `tpuctl down`")
     elif done.summary is None:
         outcome = done.outcome.value if done.outcome else ""
         say(f"the deployment is over ({outcome}); `tpuctl up` opens it again")
