@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from orchestrator.domain.catalog import Catalog
+from tests.engine.engine_lab import QUOTA
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
@@ -78,6 +79,14 @@ def test_up_names_a_program_that_is_not_there_before_it_asks(user, typed):
     reported = " ".join(said.err.split())
     assert "it starts train.py, and the source folder pushes no such file" in reported
     assert reported.index("it starts train.py") < reported.index("Go on?")
+
+
+def test_a_quota_that_is_too_small_names_what_is_billed_meanwhile(cloud, user):
+    """The VM is there by then: "nothing was changed" would be wrong, and cost money."""
+    cloud.change(quotas={(QUOTA, "europe-west4-b"): 0, (QUOTA, "europe-west4-a"): 0})
+    said = user.run("up")
+    assert said.code == 4
+    assert "state: VM demo-vm: billed; `tpuctl down` removes what was made" in said.err
 
 
 def test_a_no_changes_nothing_and_a_yes_goes_on(cloud, user, typed):
