@@ -248,7 +248,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert (code, document(out)["left"]) == (0, []), err
     assert not document(cloud("down", "--yes", "--json")[1])["data_kept"], "there is no bucket any more"
     assert process.wait(120) == 6
-    assert "requested the lease (tpuctl down)" in read_until(terminal, "same command again")
+    assert "requested the lease (tpuctl down)" in read_until(terminal, "see what it leaves: tpuctl status")
     os.close(terminal)
     assert "Deleting " in err
 

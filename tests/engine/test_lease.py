@@ -118,8 +118,11 @@ def test_a_wish_of_long_ago_moves_no_watcher(lab):
     watch.up()
     asking = {"id": "x", "who": "there", "command": "down", "since": 0.0}
     lab.put(".tpuctl/lease-wish", json.dumps(asking).encode())
-    with pytest.raises(LeaseHeldError):
+    with pytest.raises(LeaseHeldError) as caught:
         watch.lease.step_aside()
+    assert (caught.value.hint, caught.value.changed) == (
+        "see what it leaves: tpuctl status", "what runs is being deleted by it",
+    )  # fmt: skip
     for _ in range(5):
         lab.clock.advance(RENEWAL)
         watch.lease.keep()

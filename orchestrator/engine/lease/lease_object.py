@@ -232,10 +232,13 @@ class Lease:
             return
         asker = Holder.from_json(wish.data)
         if asker.id != self.me.id and asker.command in self.me.yields:
+            deletes = asker.command == "down"
             aside = LeaseHeldError(
                 f"{asker.who} requested the lease (tpuctl {asker.command}); this {self.me.command} stops",
-                hint="run the same command again when it is done",
-                changed="what runs keeps running",
+                hint="see what it leaves: tpuctl status"
+                if deletes
+                else "run the same command again when it is done",
+                changed="what runs is being deleted by it" if deletes else "what runs keeps running",
             )
             aside.asker = asker.command
             raise aside
