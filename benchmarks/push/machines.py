@@ -54,10 +54,12 @@ def _files(folder: Path, key: Path, public: str, address: str) -> Machine:
         port = int(found.getsockname()[1])
     (folder / "authorized").write_text(public + "\n")
     (folder / "known").write_text(f"[{address}]:{port} {host_key}\n")
+    # A home of its own: what this computer's user has in .bashrc would run at each login, and count for every way.
+    (folder / "home").mkdir()
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress {address}\nHostKey {folder}/host\nPidFile none\nUsePAM no\n"
         f"StrictModes no\nAuthorizedKeysFile {folder}/authorized\nPasswordAuthentication no\n"
-        f"PermitRootLogin yes\nSetEnv TPUCTL_ROOT={root}\nSubsystem sftp internal-sftp\n"
+        f"PermitRootLogin yes\nSetEnv TPUCTL_ROOT={root} HOME={folder}/home\nSubsystem sftp internal-sftp\n"
     )
     (folder / "ssh_config").write_text(
         f"Host m\n  HostName {address}\n  Port {port}\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
