@@ -33,7 +33,7 @@ from orchestrator.errors import (
     TpuctlError,
     TransientError,
 )
-from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.lifecycle import DELETE_AGAIN, DELETE_SETTLES
 
 M = TypeVar("M", Node, Vm)
@@ -242,7 +242,7 @@ class Deletion:
         done = wait_until(all_gone, self._clock, DEADLINE, 1.0)
         # Google drops the deletion of a TPU that is still being created, so wait for the creation to end.
         if not done and any(machine.state is NodeState.CREATING for machine in machines):
-            wait_until(all_gone, self._clock, CREATE_DEADLINE - DEADLINE, 1.0)
+            wait_until(all_gone, self._clock, CREATE_LIMIT - DEADLINE, 1.0)
         return leftovers
 
     def _spared(self, machine: Node | Vm) -> bool:
@@ -285,8 +285,8 @@ class Deletion:
 
     def _on_their_way(self) -> tuple[Leftover, ...]:
         """Return the creates that still run: their machines would appear after `down` has reported success."""
-        # Not beyond CREATE_DEADLINE: an operation can stay open for ever, and the list shows what it made.
-        recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_DEADLINE]
+        # Not beyond CREATE_LIMIT: an operation can stay open for ever, and the list shows what it made.
+        recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_LIMIT]
         self._coming = [o for o in recent if not self._done(o)]
         coming = [
             Leftover(o.kind.title, o.name, o.zone, f"its {o.verb.word} is still running")

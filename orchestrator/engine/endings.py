@@ -38,7 +38,7 @@ def raise_bucket_gone(result: Pass, record: Record) -> None:
     gone = isinstance(result.world.bucket, Absent) and record.bucket.observed
     if gone and lasted(record, result.world, BUCKET_ABSENT, CONFIRMED_AFTER):
         raise TpuctlError(
-            "the bucket with checkpoints, code and logs is gone; somebody deleted it",
+            "the bucket with checkpoints, code and logs is gone",
             hint="run `tpuctl down --delete-data`, then `tpuctl up` to start over",
             changed="nothing was created in its place; machines that exist keep running",
         )
@@ -94,12 +94,12 @@ def raise_hopeless(record: Record) -> None:
     untouched = "what exists already keeps running; see `tpuctl status`"
     if refusal.retry is Retry.QUOTA:
         hint = "ask for more quota, delete what holds it, or use another type or zone"
-        raise QuotaError(text, hint=refusal.hint or hint, changed=untouched)
+        raise QuotaError(text, hint=refusal.hint or hint, changed=untouched, code=refusal.code)
     hint = refusal.hint or "fix the cause, then run the same command again"
     named, _ = CODES.get(refusal.code, (TpuctlError, ""))
     # Not every class of the table: exit code 2 promises that nothing was begun, and here a pass has acted.
     kind = next((one for one in (AuthError, ConflictError) if issubclass(named, one)), TpuctlError)
-    raise kind(text, hint=hint, changed=untouched)
+    raise kind(text, hint=hint, changed=untouched, code=refusal.code if issubclass(named, kind) else "")
 
 
 def raise_stockout(record: Record, zones: tuple[str, ...]) -> None:

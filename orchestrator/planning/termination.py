@@ -17,7 +17,7 @@ from orchestrator.domain.plan import MAKING, Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import OVER, SILENCE, heartbeat_interval
-from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.lifecycle import delete_node, deleting
 from orchestrator.planning.tpu.never_reported import all_silent
 from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
@@ -128,7 +128,7 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
             unfinished, wake_in = (*unfinished, Unfinished.VM_LAST), VM_LAST_WAKE
         else:
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
-    elif (given_up := give_up_start(world, record, CREATE_DEADLINE)) and not _recent(world, record):
+    elif (given_up := give_up_start(world, record, CREATE_LIMIT)) and not _recent(world, record):
         # An operation that never ends must not delay the end for ever.
         changes.append(given_up)
     return Plan(tuple(changes), tuple(one.text for one in unfinished), outcome, reason, wake_in)
@@ -164,5 +164,5 @@ def _on_its_way(world: World, record: Record) -> bool:
 
 
 def _recent(world: World, record: Record) -> tuple[Operation, ...]:
-    """Return the operations that may still end: those younger than CREATE_DEADLINE."""
-    return tuple(o for o in record.operations if world.observed_at - o.started_at < CREATE_DEADLINE)
+    """Return the operations that may still end: those younger than CREATE_LIMIT."""
+    return tuple(o for o in record.operations if world.observed_at - o.started_at < CREATE_LIMIT)

@@ -13,7 +13,7 @@ from orchestrator.domain.observation import Absent, Observed, Operation, Present
 from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.domain.spec import Spec
-from orchestrator.planning.tpu.judgement import CREATE_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.next_zone import held_back
 
 COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})
@@ -28,7 +28,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
     if isinstance(vm, Unknown):
         return Step(waiting=f"VM: not known ({vm.why})", rule=LoopRule.UNKNOWN)
     asked = [o for o in record.operations if o.kind is Kind.VM]
-    late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_DEADLINE]
+    late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_LIMIT]
     # One request at a time: a second one is refused, and that refusal would count.
     if len(late) < len(asked):
         return Step(waiting="VM: an operation is running", wake_in=5.0, rule=LoopRule.VM_MOVES)
@@ -72,9 +72,9 @@ def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record)
     """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
     if names.ADOPTED_LABEL not in vm.labels and any(o.verb is Verb.CREATE for o in late):
         # It has never run, so its disk is empty.
-        why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"
+        why = f"its creation has not ended in {CREATE_LIMIT / 60:.0f} min"
         return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),), rule=LoopRule.VM_MOVES)
-    given_up = give_up_start(world, record, CREATE_DEADLINE)
+    given_up = give_up_start(world, record, CREATE_LIMIT)
     if given_up is not None:
         return Step((given_up,), rule=LoopRule.VM_MOVES)
     return Step(waiting=f"VM: {vm.state.value}", wake_in=5.0, rule=LoopRule.VM_MOVES)

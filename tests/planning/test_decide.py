@@ -21,7 +21,7 @@ from orchestrator.domain.spec import BucketSpec, JobSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.tpu.judgement import CREATE_DEADLINE, REPAIR_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_LIMIT, REPAIR_LIMIT
 from orchestrator.planning.tpu.next_zone import create_gate
 from tests.kit.records import record_of
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, vm, world
@@ -101,7 +101,7 @@ def test_a_create_whose_operation_runs_is_waited_for():
 def test_a_create_without_end_is_given_up():
     """A stuck operation must not hold the deployment for ever."""
     running = Operation("o", Kind.NODE, Verb.CREATE, "demo-tpu-g1", ZONE, 1)
-    old = record(operations=(running,), requested_at=NOW - CREATE_DEADLINE)
+    old = record(operations=(running,), requested_at=NOW - CREATE_LIMIT)
     assert steps(decide(spec(), world(nodes=Present(())), old)) == [NODE_CREATE_2]
 
 
@@ -113,7 +113,7 @@ def test_a_passing_state_is_waited_out_and_then_replaced(state):
     odd = world(nodes=Present((node(state=state),)), heartbeats=SILENT)
     key = f"node:1:{state.name.lower()}"
     assert decide(spec(), odd, record(first_seen={key: NOW - 10})).empty
-    late = record(first_seen={key: NOW - REPAIR_DEADLINE})
+    late = record(first_seen={key: NOW - REPAIR_LIMIT})
     assert steps(decide(spec(), odd, late)) == [NODE_DELETE_1, NODE_CREATE_2]
 
 

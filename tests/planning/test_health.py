@@ -9,7 +9,7 @@ from orchestrator.domain.observation import NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.planning.decide import decide
-from orchestrator.planning.tpu.judgement import SICK_DEADLINE
+from orchestrator.planning.tpu.judgement import SICK_LIMIT
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
 SILENT = Present((beat(updated=NOW - 200),))
@@ -54,7 +54,7 @@ def test_silence_is_no_witness_while_a_boot_may_be_why(change, known, lost):
     assert (NODE_DELETE_1 in steps(decide(spec(), silent, tried))) is lost
 
 
-@pytest.mark.parametrize(("age", "replaced"), [(30, False), (200, False), (SICK_DEADLINE + 5, True)])
+@pytest.mark.parametrize(("age", "replaced"), [(30, False), (200, False), (SICK_LIMIT + 5, True)])
 def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced):
     """A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do."""
     first = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
@@ -66,8 +66,8 @@ def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced)
 @pytest.mark.parametrize(
     ("beats", "since", "replaced"),
     [
-        (SILENT, SICK_DEADLINE - 5, False),
-        (SILENT, SICK_DEADLINE + 5, True),
+        (SILENT, SICK_LIMIT - 5, False),
+        (SILENT, SICK_LIMIT + 5, True),
         (Present(()), CONFIRMED_AFTER - 5, False),  # it has never reported: born sick
         (Present(()), CONFIRMED_AFTER + 5, True),
         (Unknown("503"), 7200, False),

@@ -215,11 +215,11 @@ class SentScripts(Ssh):
         self.cloud.sent.append(bytes(data))
         return super().put(hosts, data, target, mode)
 
-    def run(self, hosts, command, deadline, stdin=""):
+    def run(self, hosts, command, limit, stdin=""):
         self._note("run", command, stdin)
-        return super().run(hosts, command, deadline, stdin)
+        return super().run(hosts, command, limit, stdin)
 
-    def ask(self, hosts, command, deadline):
+    def ask(self, hosts, command, limit):
         """Answer what `env` prints on a machine."""
         self._note("ask", command)
         reported = [(host.name, self._reach(host).env) for host in hosts]
@@ -228,9 +228,9 @@ class SentScripts(Ssh):
             for name, env in reported
         ]
 
-    def run_elevated(self, hosts, script, deadline):
+    def run_elevated(self, hosts, script, limit):
         self._note("run_elevated", script)
-        return super().run_elevated(hosts, script, deadline)
+        return super().run_elevated(hosts, script, limit)
 
 
 class OutboxThread:

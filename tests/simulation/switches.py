@@ -206,7 +206,7 @@ MECHANISMS = {
         ("tests/ssh/test_run.py::test_a_command_that_takes_too_long_is_cut_at_its_deadline",),
         patience=20.0),
     "M8 a create has a limit": Switch(
-        ((judgement, "CREATE_DEADLINE", NEVER), (lifecycle, "CREATE_DEADLINE", NEVER)),
+        ((judgement, "CREATE_LIMIT", NEVER), (lifecycle, "CREATE_LIMIT", NEVER)),
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
     "M9 the TPU's own timer": Switch(
         ((expire, "stays", lambda observed: "never"),),

@@ -23,10 +23,10 @@ from orchestrator.errors import Retry
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job
 from orchestrator.planning.save_interval import reported_interval
-from orchestrator.planning.tpu.judgement import CREATE_DEADLINE, REPAIR_DEADLINE, SICK_DEADLINE
-from orchestrator.planning.tpu.never_reported import SILENT_DEADLINE, START_DEADLINE
+from orchestrator.planning.tpu.judgement import CREATE_LIMIT, REPAIR_LIMIT, SICK_LIMIT
+from orchestrator.planning.tpu.never_reported import SILENT_LIMIT, START_LIMIT
 from orchestrator.planning.tpu.next_zone import FIRST_DELAY, LONGEST_DELAY, QUOTA_TRIES
-from orchestrator.planning.tpu.queued_tpu import PROVISIONING_DEADLINE
+from orchestrator.planning.tpu.queued_tpu import PROVISIONING_LIMIT
 from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted, uncommitted_text
 
 _ENDS = {
@@ -325,26 +325,26 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.TPU_NEXT: (
         "A TPU that is being preempted, or that a deadline paid for, works until the next one is READY."
     ),
-    LoopRule.TPU_CREATING: f"A TPU may stay CREATING for {_minutes(CREATE_DEADLINE)} before it is replaced.",
+    LoopRule.TPU_CREATING: f"A TPU may stay CREATING for {_minutes(CREATE_LIMIT)} before it is replaced.",
     LoopRule.TPU_QUEUED: (
         "A request waits in the queue as long as tpu.wait lets it; PROVISIONING may last "
-        f"{_minutes(PROVISIONING_DEADLINE)}."
+        f"{_minutes(PROVISIONING_LIMIT)}."
     ),
     LoopRule.TPU_PASSING: (
-        f"A passing state (REPAIRING, RESTARTING ...) may last {_minutes(REPAIR_DEADLINE)} before the TPU is "
+        f"A passing state (REPAIRING, RESTARTING ...) may last {_minutes(REPAIR_LIMIT)} before the TPU is "
         "replaced."
     ),
     LoopRule.TPU_REPORTS: "A TPU whose workers report is kept, whatever state or health the API shows.",
     LoopRule.TPU_UNHEALTHY: (
         f"An unhealthy, silent TPU is replaced: after {CONFIRMED_AFTER:g} s if it never reported, else "
-        f"{_minutes(SICK_DEADLINE)}."
+        f"{_minutes(SICK_LIMIT)}."
     ),
     LoopRule.TPU_UNREACHABLE: (
         "A READY TPU counts as lost when a worker is silent and SSH fails too: two witnesses."
     ),
     LoopRule.TPU_NEVER_REPORTED: (
-        f"A READY TPU goes whose script has not begun in {_minutes(SILENT_DEADLINE)}, or that never reports "
-        f"in {_minutes(START_DEADLINE)}."
+        f"A READY TPU goes whose script has not begun in {_minutes(SILENT_LIMIT)}, or that never reports "
+        f"in {_minutes(START_LIMIT)}."
     ),
     LoopRule.TPU_READY: "A TPU that is READY, healthy and wanted is left alone.",
     LoopRule.TPU_UNWANTED: "A TPU of another shape than the file's is replaced.",

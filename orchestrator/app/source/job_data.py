@@ -130,7 +130,7 @@ def first_bucket(session: Session) -> None:
     change = Change(Kind.BUCKET, Verb.CREATE, "", why, home_region(parts.spec))
     # In this world everything but the absent bucket is Unknown, so the plan can create nothing else.
     world = World(Absent(), unasked, unasked, unasked, observed_at=parts.clock.now())
-    for failure in Actor(parts).act(Plan((change,)), world):
+    for failure in Actor(parts).apply(Plan((change,)), world):
         raise failure.error
     # The lease now, since the upload may take hours in which no other computer may start the same.
     parts.lease_in_new_bucket()

@@ -56,7 +56,7 @@ class Actor:
         self._clock = deployment.clock
         self._sink = deployment.sink
 
-    def act(self, plan: Plan, world: World) -> tuple[FailedChange, ...]:
+    def apply(self, plan: Plan, world: World) -> tuple[FailedChange, ...]:
         """
         Make all changes and return those that failed.
 

@@ -12,7 +12,7 @@ from orchestrator.errors import RemoteError
 from orchestrator.scripts.render import stop_seconds
 from orchestrator.scripts.shipped import begin_script, remote_script
 
-SIDECARS_DEADLINE = 60.0
+SIDECARS_LIMIT = 60.0
 """Seconds for one machine to restart its sidecars."""
 START_SECONDS = 130.0
 """Seconds for one machine to install the agent and start the job, including the wait for its boot."""
@@ -73,7 +73,7 @@ def deliver_sidecars(cloud: Cloud, blueprint: Blueprint, host: Host, role: str) 
     Raise RemoteError if that fails; the job is not touched.
     """
     cloud.remote.put([host], blueprint.sidecars(role).encode(), "run-sidecars.local", 0o700)
-    (done,) = cloud.remote.run_elevated([host], remote_script("sidecars", "apply"), SIDECARS_DEADLINE)
+    (done,) = cloud.remote.run_elevated([host], remote_script("sidecars", "apply"), SIDECARS_LIMIT)
     if done.exit_code != 0:
         raise RemoteError(f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}")
 

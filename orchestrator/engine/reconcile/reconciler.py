@@ -55,7 +55,7 @@ class Reconciler:
         # Before the first change: an approved plan is compared with this one.
         self._deployment.approve(plan)
         # Failures are returned, not raised: a refusal in one zone must not stop the other changes.
-        failures = self._actor.act(plan, world)
+        failures = self._actor.apply(plan, world)
         # Last, so that one write holds what was observed, intended and done.
         self._end_pass(record, world, plan)
         return Pass(world, plan, failures)

@@ -32,11 +32,11 @@ from orchestrator.planning.tpu.race import (
     undecided,
 )
 
-CREATE_DEADLINE = 1800.0
+CREATE_LIMIT = 1800.0
 """Seconds that a node may stay CREATING; other tools allow 15 to 60 minutes (docs/facts.md 1.3)."""
-REPAIR_DEADLINE = 300.0
+REPAIR_LIMIT = 300.0
 """Seconds that a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
-SICK_DEADLINE = 480.0
+SICK_LIMIT = 480.0
 """Seconds that a node which has reported before may be unhealthy and silent before it is replaced."""
 
 
@@ -115,11 +115,11 @@ def _judge_passing(state: NodeState, world: World, record: Record) -> NodeJudgem
     """Judge a node that is not READY and whose machines do not report."""
     key = of_node(record.node.incarnation, state)
     if state is NodeState.CREATING:
-        late = lasted(record, world, key, CREATE_DEADLINE)
-        why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min" if late else "CREATING"
+        late = lasted(record, world, key, CREATE_LIMIT)
+        why = f"still CREATING after {CREATE_LIMIT / 60:.0f} min" if late else "CREATING"
         return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_CREATING, why)
-    late = lasted(record, world, key, REPAIR_DEADLINE)
-    why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min" if late else state.name
+    late = lasted(record, world, key, REPAIR_LIMIT)
+    why = f"{state.name} for more than {REPAIR_LIMIT / 60:.0f} min" if late else state.name
     return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_PASSING, why)
 
 
@@ -140,7 +140,7 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJud
     born = spec.job.run_on == "tpu" and nothing_reported(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
         return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
-    patience = CONFIRMED_AFTER if born else SICK_DEADLINE
+    patience = CONFIRMED_AFTER if born else SICK_LIMIT
     late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
     return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
 
@@ -183,7 +183,7 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_MAKE, why)
     # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
-        late = world.observed_at - record.node.requested_at >= CREATE_DEADLINE
+        late = world.observed_at - record.node.requested_at >= CREATE_LIMIT
         verdict, why = (
             NodeVerdict.REPLACE if late else NodeVerdict.WAIT,
             "create accepted, nothing to see yet",

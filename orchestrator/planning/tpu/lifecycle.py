@@ -19,7 +19,7 @@ from orchestrator.domain.record import (
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 from orchestrator.planning.tpu.deadline import Mode
-from orchestrator.planning.tpu.judgement import CREATE_DEADLINE, NodeJudgement, NodeVerdict, judge_node
+from orchestrator.planning.tpu.judgement import CREATE_LIMIT, NodeJudgement, NodeVerdict, judge_node
 from orchestrator.planning.tpu.never_reported import (
     as_never_reported,
     with_silent_tpu,
@@ -127,20 +127,20 @@ def _keep(world: World, record: Record, rule: LoopRule) -> Step:
 
 
 def _overdue(node: Node, world: World, record: Record) -> bool:
-    """Return whether no successor has won within CREATE_DEADLINE, so that others may be requested."""
+    """Return whether no successor has won within CREATE_LIMIT, so that others may be requested."""
     asked = (
         {one.incarnation: one.requested_at for one in current_candidates(record)}
         if has_successors(record)
         else {}
     )
-    return world.observed_at - asked.get(node.incarnation or 0, world.observed_at) >= CREATE_DEADLINE
+    return world.observed_at - asked.get(node.incarnation or 0, world.observed_at) >= CREATE_LIMIT
 
 
 def _why_old(node: Node, record: Record) -> str:
     if 0 < record.race.round == names.round_of(node.labels) and record.race.claimed:
         return f"TPU #{record.node.incarnation} has won the race"
     if 0 < record.race.round == names.round_of(node.labels) and has_successors(record):
-        return f"TPU #{node.incarnation} has not taken over in {CREATE_DEADLINE / 60:.0f} min"
+        return f"TPU #{node.incarnation} has not taken over in {CREATE_LIMIT / 60:.0f} min"
     return f"TPU #{node.incarnation} is not the newest"
 
 

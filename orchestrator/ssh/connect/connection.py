@@ -26,15 +26,15 @@ class Connection:
     """
     A connection to *host* for one `with` block.
 
-    A watchdog closes it after *deadline* seconds (None: no limit), or when the machine has not answered for
+    A watchdog closes it after *limit* seconds (None: no limit), or when the machine has not answered for
     `settings.stall` seconds; within that time three keepalive requests are sent. Raise HostKeyError for a
     wrong key and RemoteError for every other failure.
     """
 
-    def __init__(self, host: Host, settings: SshSettings, deadline: float | None) -> None:
+    def __init__(self, host: Host, settings: SshSettings, limit: float | None) -> None:
         self.host = host
         self.settings = settings
-        self._deadline = deadline
+        self._limit = limit
         self._cancelled = False
         self._connection: Any = None
         self._watchdog: Watchdog | None = None
@@ -52,9 +52,9 @@ class Connection:
     def open(self) -> None:
         """Connect and log in. Raise HostKeyError and RemoteError."""
         limit = patience(self.host, self.settings.connect)
-        self._watch(limit if self._deadline is None else min(limit, self._deadline), limit)
+        self._watch(limit if self._limit is None else min(limit, self._limit), limit)
         self._log_in()
-        self._watch(self._deadline, self.settings.stall)
+        self._watch(self._limit, self.settings.stall)
         threading.Thread(target=self._ping, args=(self._watchdog,), name="ssh-ping", daemon=True).start()
 
     def shut(self) -> None:
@@ -218,10 +218,10 @@ class Connection:
             raise EOFError
         return transport
 
-    def _watch(self, deadline: float | None, stall: float) -> None:
+    def _watch(self, limit: float | None, stall: float) -> None:
         if self._watchdog is not None:
             self._watchdog.stop()
-        self._watchdog = Watchdog(self.close, deadline, stall)
+        self._watchdog = Watchdog(self.close, limit, stall)
 
     def _ping(self, watchdog: Watchdog) -> None:
         """Send keepalive requests that need an answer: a write to a dead connection succeeds."""

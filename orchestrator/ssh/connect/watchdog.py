@@ -1,4 +1,4 @@
-"""Bound every remote step: close a connection that is silent or past its deadline."""
+"""Bound every remote step: close a connection that is silent or past its limit."""
 
 import threading
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from time import monotonic
 
 class Watchdog:
     """
-    Call *close* once when the deadline passes or nothing has arrived for *stall* seconds.
+    Call *close* once when the limit passes or nothing has arrived for *stall* seconds.
 
-    *deadline* is in seconds from now (None: no limit). *reason* then says which of the two it was.
+    *limit* is in seconds from now (None: no limit). *reason* then says which of the two it was.
     """
 
-    def __init__(self, close: Callable[[], None], deadline: float | None, stall: float) -> None:
+    def __init__(self, close: Callable[[], None], limit: float | None, stall: float) -> None:
         self.reason = ""
         self._close = close
         self._start = monotonic()
-        self._deadline = deadline
+        self._limit = limit
         self._stall = stall
         self._answered_at = self._start
         self._over = threading.Event()
@@ -28,8 +28,8 @@ class Watchdog:
         self._answered_at = monotonic()
 
     def remaining(self) -> float | None:
-        """Return the seconds until the deadline, None without one."""
-        return None if self._deadline is None else self._start + self._deadline - monotonic()
+        """Return the seconds until the limit, None without one."""
+        return None if self._limit is None else self._start + self._limit - monotonic()
 
     def stop(self) -> None:
         """Stop the watchdog; *close* is not called any more."""
@@ -55,7 +55,7 @@ class Watchdog:
     def _verdict(self) -> str:
         remaining = self.remaining()
         if remaining is not None and remaining <= 0:
-            return f"it took longer than {self._deadline:g} s"
+            return f"it took longer than {self._limit:g} s"
         if monotonic() - self._answered_at >= self._stall:
             return f"no answer for {self._stall:g} s"
         return ""
