@@ -36,7 +36,7 @@ class SecretManager:
         """Add a version, creating the secret if needed; return the version's number."""
         if not 0 < len(value) <= LARGEST:
             text = f"secret {name}: a value has 1 to {LARGEST:,} bytes, not {len(value):,}"
-            hint = "put larger data into job.data, or into a bucket" if value else "give the value on stdin"
+            hint = "put larger data into job.data, or into a bucket" if value else "send it to standard input"
             raise UsageError(text, hint=hint, changed="nothing was stored")
         what = f"store secret '{name}'"
         # 409: it exists, perhaps from our own call whose answer was lost. A version is added either way.

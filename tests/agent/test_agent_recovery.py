@@ -231,7 +231,7 @@ def test_signatures_of_a_busy_device(output: bytes, verdict: JobVerdict) -> None
             "r: ModuleNotFoundError: No module named 'numpy'",
         ),
         (1, b"a\x1b[31mred\x07\n--- a line of the agent ---\n", "r: a[31mred"),
-        (1, b"x" * 500, "r: " + "x" * 160 + "..."),
+        (1, b"x" * 500, "r: " + "x" * 300 + "..."),
         (1, b" \n", "r"),
         (-9, b"step 7\n", "r"),
         (137, b"step 7\n", "r"),

@@ -41,10 +41,16 @@ def test_down_says_that_it_is_not_done(user):
     assert user.cloud.nodes() == {}
 
 
-def test_a_ctrl_c_before_the_question_of_down_deletes_nothing(user):
+def test_a_ctrl_c_before_the_question_of_down_deletes_nothing(user, monkeypatch):
     """What was not approved does not go."""
+
+    def pressed(*_, **__):
+        raise KeyboardInterrupt
+
     user.up()
-    said = user.run("down", "--yes", meanwhile={"storage.buckets.get": press(1)})
+    with monkeypatch.context() as looking:
+        looking.setattr("orchestrator.app.down._announce", pressed)
+        said = user.run("down", "--yes")
     assert (said.code, user.cloud.asked("tpu.nodes.delete")) == (130, [])
     assert "interrupted; nothing was deleted" in said.err
 

@@ -1,11 +1,11 @@
-"""Which method of which port is being called: from `domain.ports` itself, so that a new one is met."""
+"""Which method of which port is being called: from `domain.ports` and `domain.remote`, so that a new one is met."""
 
 import inspect
 import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-from orchestrator.domain import ports
+from orchestrator.domain import ports, remote
 from orchestrator.domain.observation import Present
 
 READING = frozenset(
@@ -34,13 +34,13 @@ PORTS = {
     "remote": "Remote",
 }
 LISTS = frozenset({"Nodes.labelled", "QueuedResources.labelled"})
-SEAMS = {ports.__name__}
+SEAMS = {ports.__name__, remote.__name__}
 ENGINE = Path(ports.__file__).parents[1] / "engine"
 
 
 def mutating_methods():
     """Return the names of all methods of all ports that may change something."""
-    everything = inspect.getmembers(ports, inspect.isclass)
+    everything = [*inspect.getmembers(ports, inspect.isclass), *inspect.getmembers(remote, inspect.isclass)]
     protocols = [found for _, found in everything if is_port(found)]
     return {
         f"{port.__name__}.{name}"

@@ -80,7 +80,7 @@ class CanaryCloud(Cloud):
                 *(patch.object(*change) for change in changes),
                 patch("orchestrator.app.secret.open_manager", self._manager),
                 patch("orchestrator.app.notify.open_manager", self._manager),
-                patch("orchestrator.engine.publish.outbox.Postman", OutboxThread),
+                patch("orchestrator.engine.publish.outbox.OutboxThread", OutboxThread),
             ]
             for one in patches:
                 one.start()
