@@ -291,7 +291,7 @@ def _disks(record: Record, world: World, now: float) -> tuple[Span, ...]:
     if not isinstance(world.vm, Present) or any(s.until is None for s in record.disks):
         return record.disks
     vm = world.vm.value
-    return (*record.disks, Span(Kind.VM, vm.name, vm.zone, now))
+    return (*record.disks, Span(Kind.VM, vm.name, vm.zone, vm_billed_since(vm, record, now)))
 
 
 def not_older(world: World, record: Record) -> World:

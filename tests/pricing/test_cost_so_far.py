@@ -106,3 +106,4 @@ def test_a_vm_that_ran_while_nothing_was_observed_is_billed_from_its_start(start
     known = record(started_at=began, spans=before)
     after = update_record(known, world(vm=Present(vm), nodes=Present(())))
     assert [span.since for span in after.spans if span.until is None] == [since]
+    assert [span.since for span in after.disks] == [since], "its disk is there as long"
