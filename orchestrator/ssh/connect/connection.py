@@ -229,7 +229,9 @@ class Connection:
             try:
                 transport = self._transport()
                 transport.global_request("keepalive@openssh.com", wait=True)
-            except Exception:  # The connection is lost; the thread that uses it raises the error.
+            # The connection is lost, or is being closed, when paramiko may raise anything; the thread that uses it
+            # raises the error.
+            except Exception:
                 return
             if not transport.is_active():
                 return

@@ -29,7 +29,7 @@ def updates_in(path: Path) -> Optional[int]:
     state = state_in(path)
     try:
         return whole_number(state["optimizer_history"][-1]["num_updates"])
-    except Exception:  # A foreign pickle can contain any value.
+    except (LookupError, TypeError):  # Any value may be in its place, also a blank.
         return None
 
 
