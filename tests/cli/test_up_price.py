@@ -77,7 +77,7 @@ def test_up_names_a_program_that_is_not_there_before_it_asks(user, typed):
     (user.folder / "src" / "train.py").unlink()
     said = typed(user, "n", "up")
     reported = " ".join(said.err.split())
-    assert "it starts train.py, and the source folder pushes no such file" in reported
+    assert "job.command: it starts train.py, and the source folder pushes no such file" in reported
     assert reported.index("it starts train.py") < reported.index("Go on?")
 
 

@@ -170,7 +170,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     code, out, err = cloud("up")
     assert (code, out) == (0, "")
     assert err.startswith(
-        "Code: 0 files, 0 B; largest: none\nnothing in the job reads TPUCTL_CHECKPOINT_DIR: "
+        "Code: 0 files, 0 B; largest: none\njob.command: nothing in the job reads TPUCTL_CHECKPOINT_DIR: "
     )
     assert err.endswith(f"\n{same}")
 

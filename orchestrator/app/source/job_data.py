@@ -63,7 +63,7 @@ def warn_of_work_in_vain(session: Session) -> None:
     facts = gather(source_folder(session.path, session.spec), skip=session.path)
     in_vain = (program_missing, checkpoint_dir_unused)
     for found in (hit for rule in in_vain for hit in rule(session.spec, session.catalog, facts)):
-        session.reporter.say(f"{found.message}. To change: {found.fix}", style="warning")
+        session.reporter.say(f"{found.where}: {found.message}. To change: {found.fix}", style="warning")
 
 
 def check_sources(session: Session) -> None:
