@@ -1,4 +1,4 @@
-"""Define how everything waits and tries again: growing pauses, a loop over tries, and one that polls."""
+"""Define how everything waits and tries again: growing pauses, failures in a row, loops over tries and polls."""
 
 import math
 from dataclasses import dataclass
@@ -26,6 +26,33 @@ class Backoff:
         """Return the pause in seconds after *failures* in a row; *chance*, from 0 to 1, shortens it."""
         doublings = min(max(failures - 1, 0), MOST_DOUBLINGS)
         return min(self.longest, self.first * 2.0**doublings) * (1 - self.jitter * chance)
+
+
+@dataclass
+class ConsecutiveFailures:
+    """
+    Count failures in a row, and tell the pause before the next try.
+
+    *since* is the time of the first of them, by the clock of the caller; it means nothing while *count* is 0.
+    """
+
+    backoff: Backoff
+    count: int = 0
+    since: float = 0.0
+
+    def failed(self, at: float = 0.0) -> None:
+        """Count a failure *at* this time, in seconds."""
+        if not self.count:
+            self.since = at
+        self.count += 1
+
+    def reset(self) -> None:
+        """Forget them after a success: the next failure is the first one again."""
+        self.count = 0
+
+    def pause(self, chance: float = 0.0) -> float:
+        """Return the seconds before the next try; *chance*, from 0 to 1, shortens them."""
+        return self.backoff.after(self.count, chance)
 
 
 def growing(first: float, waited: float) -> float:
@@ -74,15 +101,15 @@ def retried(
     The last call begins when *seconds* are over, or is the last of *tries*; its error is raised. *failed* gets
     each error before the pause: it reports it, or raises to end the tries.
     """
-    failures, end = 0, now() + seconds
+    failures, end = ConsecutiveFailures(backoff), now() + seconds
     while True:
         try:
             return call()
         except passing as error:
-            failures += 1
+            failures.failed()
             remaining = end - now()
-            if remaining <= 0 or failures >= tries:
+            if remaining <= 0 or failures.count >= tries:
                 raise
             failed(error)
             # Cut, so that one call is made at the very end: for files of a dying machine there is no later one.
-            wait(min(backoff.after(failures, chance()), remaining))
+            wait(min(failures.pause(chance()), remaining))

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.app.machines.workers import PAUSES, booting, when_reached
 from orchestrator.clock import VirtualClock, wait_until
-from orchestrator.contract.backoff import MOST_DOUBLINGS, Backoff, growing, retried
+from orchestrator.contract.backoff import MOST_DOUBLINGS, Backoff, ConsecutiveFailures, growing, retried
 from orchestrator.errors import HostKeyError, NotFoundError, RemoteError, TpuctlError, UsageError
 
 
@@ -25,6 +25,18 @@ def test_pauses_double_up_to_the_longest():
         15.0,
     ]
     assert Backoff(8.0, 8.0, jitter=0.5).after(1, 1.0) == 4.0
+
+
+def test_failures_are_counted_until_a_success():
+    """The first one's time stays, and after a success the next one is the first again."""
+    failures = ConsecutiveFailures(Backoff(4.0, 60.0))
+    for at in (100.0, 104.0):
+        failures.failed(at)
+    assert (failures.count, failures.since, failures.pause()) == (2, 100.0, 8.0)
+    failures.reset()
+    assert failures.count == 0
+    failures.failed(200.0)
+    assert (failures.count, failures.since, failures.pause()) == (1, 200.0, 4.0)
 
 
 def test_a_check_comes_less_often_the_longer_it_is_waited():

@@ -6,7 +6,7 @@ import threading
 from typing import Callable
 
 from orchestrator.agent.cloud.metadata import Metadata, Value
-from orchestrator.contract.backoff import Backoff
+from orchestrator.contract.backoff import Backoff, ConsecutiveFailures
 from orchestrator.contract.machine_errors import AgentError, TransientError
 
 PATH = "instance/preempted"
@@ -37,11 +37,12 @@ class NoticeWatch(threading.Thread):
 
     def run(self) -> None:
         """Long-poll until the notice; retry failures, which prove nothing about a preemption."""
-        etag, failures = "", 0
+        etag, failures = "", ConsecutiveFailures(PAUSES)
         while not self._ended.is_set():
             try:
                 value = self._value(etag)
-                etag, failures = value.etag, 0
+                etag = value.etag
+                failures.reset()
                 if _says_so(value):
                     self._noticed()
                     return
@@ -49,8 +50,8 @@ class NoticeWatch(threading.Thread):
                     # Without an etag the server cannot hold the request, so wait here.
                     self._ended.wait(5.0)
             except TransientError:
-                failures += 1
-                self._ended.wait(PAUSES.after(failures))
+                failures.failed()
+                self._ended.wait(failures.pause())
             except AgentError:
                 self._ended.wait(NOT_SERVED)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from orchestrator.clock import Clock
-from orchestrator.contract.backoff import Backoff
+from orchestrator.contract.backoff import Backoff, ConsecutiveFailures
 from orchestrator.domain.text.amounts import span_text
 from orchestrator.errors import TpuctlError
 
@@ -18,27 +18,28 @@ class Outage:
 
     def __init__(self, clock: Clock, every: float, say: Callable[[str], None]) -> None:
         self._clock, self._say = clock, say
-        self._pauses = Backoff(every, max(every, LONGEST))
-        self._tries, self._since, self._said = 0, 0.0, 0.0
+        self._failures = ConsecutiveFailures(Backoff(every, max(every, LONGEST)))
+        self._said = 0.0
 
     def failed(self, error: TpuctlError) -> None:
         """Record a failed poll, and wait until the next one is due."""
-        now = self._clock.monotonic()
-        if not self._tries:
-            self._since = self._said = now
+        now, failures = self._clock.monotonic(), self._failures
+        failures.failed(now)
+        if failures.count == 1:
+            self._said = now
             self._say(
                 f"{error.message} ({error.code}); trying again at least once a minute, until it answers"
             )
-        self._tries += 1
         if now - self._said >= REMINDER:
             self._said = now
-            span = span_text(now - self._since)
-            self._say(f"still no answer after {span}, {self._tries} tries: {error.message} ({error.code})")
-        self._clock.wait(self._pauses.after(self._tries))
+            span = span_text(now - failures.since)
+            self._say(f"still no answer after {span}, {failures.count} tries: {error.message} ({error.code})")
+        self._clock.wait(failures.pause())
 
     def over(self) -> None:
         """Record a successful poll; after several failed ones, report how long the outage lasted."""
-        if self._tries > 1:
-            span = span_text(self._clock.monotonic() - self._since)
-            self._say(f"it answers again after {span} and {self._tries} failed tries")
-        self._tries = 0
+        failures = self._failures
+        if failures.count > 1:
+            span = span_text(self._clock.monotonic() - failures.since)
+            self._say(f"it answers again after {span} and {failures.count} failed tries")
+        failures.reset()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from orchestrator.contract.backoff import Backoff
+from orchestrator.contract.backoff import Backoff, ConsecutiveFailures
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.names import DEPLOYMENT_LABEL
 from orchestrator.domain.observation import Node, NodeState, Present
@@ -90,7 +90,9 @@ class Watcher:
         self._records = deployment.records
         self._lease = deployment.lease
         self._poll = float(deployment.spec.watch.poll)
-        self._name, self._broken, self._broken_since = deployment.spec.name, 0, 0.0
+        self._name = deployment.spec.name
+        first, last = min(self._poll, FIRST_REPAIR), max(self._poll, LONGEST_REPAIR)
+        self._failures = ConsecutiveFailures(Backoff(first, last, jitter=0.5))
         self._faults: set[str] = set()
         self._wake_object = WakeObject(deployment.spec, deployment.cloud.store, deployment.clock)
         self._lets_calm_wait = calm
@@ -193,15 +195,15 @@ class Watcher:
             return None
         except UNFORESEEN as error:
             # A fault of ours may depend on one odd answer of the cloud; one that repeats is raised.
-            if self._broken >= BROKEN_PASSES:
+            if self._failures.count >= BROKEN_PASSES:
                 raise
             self._broken_off(TransientError(unforeseen(error)))
             return None
-        if self._broken > 1:
-            now = self._clock.now()
-            text = f"it works again after {now - self._broken_since:.0f} s and {self._broken} failed tries"
+        if self._failures.count > 1:
+            now, failures = self._clock.now(), self._failures
+            text = f"it works again after {now - failures.since:.0f} s and {failures.count} failed tries"
             self._sink(Event(now, EventKind.WAITING, text))
-        self._broken = 0
+        self._failures.reset()
         return result
 
     def _broken_off(self, error: TpuctlError) -> None:
@@ -212,15 +214,13 @@ class Watcher:
         if error.retry is not Retry.TRANSIENT or self.stop.is_set():
             raise error
         now = self._clock.now()
-        if not self._broken:
-            self._broken_since = now
-        if self._patience is not None and now - self._broken_since >= self._patience:
+        self._failures.failed(now)
+        if self._patience is not None and now - self._failures.since >= self._patience:
             error.explain(hint=WHEN_IT_ANSWERS)
             raise error
-        self._broken += 1
-        counted = {"tries": self._broken, "since": self._broken_since}
+        counted = {"tries": self._failures.count, "since": self._failures.since}
         self._sink(Event(now, EventKind.FAILURE, f"{error.message} ({error.code})", counted))
-        if self._broken == FIRST_REMARK:
+        if self._failures.count == FIRST_REMARK:
             self._sink(Event(now, EventKind.WAITING, self._outage_text()))
 
     def _outage_text(self) -> str:
@@ -241,9 +241,8 @@ class Watcher:
 
         Jitter takes away up to half of them, so that many loops do not return to a bucket at the same moment.
         """
-        first, last = min(self._poll, FIRST_REPAIR), max(self._poll, LONGEST_REPAIR)
         chance = zlib.crc32(f"{self._name} {self._clock.now()!r}".encode()) / 2**32
-        return Backoff(first, last, jitter=0.5).after(self._broken, chance)
+        return self._failures.pause(chance)
 
     def _pauses(self, result: Pass) -> Generator[Pause, None, None]:
         """Yield the pauses before the next pass: none after a change or a wake-up, else the poll interval."""

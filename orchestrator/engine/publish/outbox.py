@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.clock import Clock
-from orchestrator.contract.backoff import Backoff
+from orchestrator.contract.backoff import Backoff, ConsecutiveFailures
 from orchestrator.domain.events import Event, EventKind, Sink
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.ports import Store
@@ -44,7 +44,7 @@ class _Waiting:
 
     notification: Notification
     receivers: dict[str, Receiver]
-    tries: int = 0
+    failures: ConsecutiveFailures = field(default_factory=lambda: ConsecutiveFailures(PAUSES))
     next_at: float = 0.0
 
 
@@ -125,7 +125,7 @@ class Outbox:
                 receiver.send(one.notification)
             # Apprise is foreign code: no exception of it may end the thread that serves the other receivers.
             except Exception as error:
-                if one.tries == 0 or one.tries + 1 >= MOST_TRIES:
+                if one.failures.count == 0 or one.failures.count + 1 >= MOST_TRIES:
                     # Of a foreign error only the type is shown: its text may contain the address, which
                     # is a secret.
                     text = f"{name}: {type(error).__name__}"
@@ -134,12 +134,13 @@ class Outbox:
                     self.say(Event(self.clock.now(), EventKind.FAILURE, text))
             else:
                 del one.receivers[name]
-        one.tries += 1
-        if not one.receivers or one.tries >= MOST_TRIES:
+        if one.receivers:
+            one.failures.failed()
+        if not one.receivers or one.failures.count >= MOST_TRIES:
             self._finish(one)
         else:
             # With jitter, so that many deployments do not call a recovered receiver at the same moment.
-            one.next_at = self.clock.monotonic() + PAUSES.after(one.tries, self.random())
+            one.next_at = self.clock.monotonic() + one.failures.pause(self.random())
 
     def _finish(self, one: _Waiting) -> None:
         """Mark the notification as sent, then delete it."""
