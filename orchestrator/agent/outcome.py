@@ -39,6 +39,13 @@ class JobVerdict(enum.Enum):
     OVERTAKEN = "overtaken"
 
 
+class UserCommand(enum.Enum):
+    """What the agent runs for the user, as reasons name it."""
+
+    JOB = "the job"
+    SETUP = "the setup command"
+
+
 @dataclass(frozen=True)
 class JobOutcome:
     """The meaning of a job's end and the reason; *code* is the exit status, if there was one."""
@@ -54,9 +61,10 @@ def outcome_of(
     reported: Optional[int],
     committed: Optional[int],
     framework: Optional[Format] = None,
+    command: UserCommand = UserCommand.JOB,
 ) -> JobOutcome:
     """
-    Judge a job that ended without being asked to.
+    Judge a job, or another *command* of the user, that ended without being asked to.
 
     With a *target*, the job is done if that step is committed, or if it was reported and the exit status is
     0. Without one, status 0 means done, unless the *framework* also uses it for an early stop. A signal is
@@ -71,10 +79,10 @@ def outcome_of(
     ended = JobVerdict.STOPPED if stopped else JobVerdict.FAILED
     if exit_code != 0:
         early = ", which may be an early stop in good order" if stopped else ""
-        return JobOutcome(ended, f"the job {describe(exit_code)}{early}", exit_code)
+        return JobOutcome(ended, f"{command.value} {describe(exit_code)}{early}", exit_code)
     if target is None:
         if framework is None or framework.zero_proves:
-            return JobOutcome(JobVerdict.DONE, "the job exited with status 0", exit_code)
+            return JobOutcome(JobVerdict.DONE, f"{command.value} exited with status 0", exit_code)
         why = f"the job exited with status 0, which format {framework.name} uses for an early stop too"
         return JobOutcome(ended, why, exit_code)
     if reported is not None and reported >= target:

@@ -13,6 +13,7 @@ from orchestrator.app.this_computer.state_folders import SPEC_FILE
 from orchestrator.app.up import Goal, UpOptions, bring_up
 from orchestrator.domain import names
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm, Present, Unknown, World
+from orchestrator.domain.plan import Kind
 from orchestrator.engine.adopt import Adoption, take_bucket, take_vm
 from orchestrator.errors import NotFoundError, TpuctlError, TransientError, UnknownCloudError, UsageError
 from orchestrator.planning.adoption import (
@@ -121,7 +122,7 @@ def _fitting_vm(session: Session, name: str, zone: str | None, at_down: str) -> 
     found = observed.value
     others = [vm.name for vm in mine.value if vm.name != name] if isinstance(mine, Present) else []
     _refuse(
-        f"VM {name} in {place}", list(vm_obstacles(spec, found, others, at_down)),
+        Kind.VM, f"{name} in {place}", list(vm_obstacles(spec, found, others, at_down)),
         list(vm_lines(spec, found, session.blueprint.vm_account)),
     )  # fmt: skip
     try:
@@ -174,26 +175,25 @@ def _fitting_bucket(session: Session, name: str, at_down: str) -> ForeignBucket:
     # From the stored spec, because the file already names the new bucket.
     earlier = names.bucket_name(spec_in(stored), session.project) if stored.exists() else ""
     _refuse(
-        f"bucket {name}", list(bucket_obstacles(spec, found, earlier, at_down)),
+        Kind.BUCKET, name, list(bucket_obstacles(spec, found, earlier, at_down)),
         [] if spec.bucket.name == name and not spec.bucket.adopt
         else [f"bucket.name: {name}", *(["bucket.adopt: false"] if spec.bucket.adopt else [])],
     )  # fmt: skip
     return found
 
 
-def _refuse(what: str, wrong: list[str], lines: list[str]) -> None:
-    """Raise UsageError that lists everything in *wrong*, if there is anything."""
+def _refuse(kind: Kind, what: str, wrong: list[str], lines: list[str]) -> None:
+    """Raise UsageError that lists everything in *wrong* with *what*, if there is anything."""
     if not wrong and not lines:
         return
     why = "".join(f"\n- {one}" for one in wrong)
     if lines:
         why += "\n- it differs from the file, which must say:" + "".join(f"\n    {line}" for line in lines)
-    kind = what.partition(" ")[0]
-    hint = f"put right what is listed, then run it again; what cannot be put right rules this {kind} out"
-    raise UsageError(
-        f"{what} does not fit:{why}", hint=hint if wrong else "change these lines, then run it again",
-        changed=UNTOUCHED, code="TPU-147",
-    )  # fmt: skip
+    hint = "change these lines, then run it again"
+    if wrong:
+        rest = f"what cannot be put right rules this {kind.title} out"
+        hint = f"put right what is listed, then run it again; {rest}"
+    raise UsageError(f"{kind.title} {what} does not fit:{why}", hint=hint, changed=UNTOUCHED, code="TPU-147")
 
 
 def _take(session: Session, found: ForeignNode, at_down: str) -> int:
@@ -241,7 +241,7 @@ def _refuse_misfit(session: Session, found: ForeignNode, world: World) -> None:
     if lacks_named_vm(session.spec, world):
         wrong.append(f"the VM {why_missing(session.spec, session.records.current)}")
     lines = list(differing_lines(session.spec, found, session.blueprint.service_account))
-    _refuse(f"TPU {name} in {found.node.zone}", wrong, lines)
+    _refuse(Kind.NODE, f"{name} in {found.node.zone}", wrong, lines)
 
 
 def _refuse_unproven(session: Session, found: ForeignNode) -> None:

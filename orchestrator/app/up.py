@@ -378,12 +378,11 @@ def _stop_on(failure: FailedChange, result: Pass, *, elsewhere: bool) -> None:
     if failure.error.retry in {Retry.PERMANENT, Retry.QUOTA}:
         failed = [f.change for f in result.failures]
         made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]
-        machines = [f"{c.kind.title} {c.name}" for c in made if c.kind in {Kind.NODE, Kind.VM}]
+        machines = [(c.kind, c.name) for c in made if c.kind in {Kind.NODE, Kind.VM}]
         vm = result.world.vm
-        if isinstance(vm, Present) and f"VM {vm.value.name}" not in machines:
-            machines.append(f"VM {vm.value.name}")
+        if isinstance(vm, Present) and (Kind.VM, vm.value.name) not in machines:
+            machines.append((Kind.VM, vm.value.name))
         if machines:
-            failure.error.explain(
-                changed=f"{', '.join(machines)}: billed; `tpuctl down` removes what was made"
-            )
+            billed = ", ".join(f"{kind.title} {name}" for kind, name in machines)
+            failure.error.explain(changed=f"{billed}: billed; `tpuctl down` removes what was made")
         raise failure.error

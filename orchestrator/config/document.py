@@ -109,6 +109,7 @@ def _syntax(name: str, text: str, error: Any) -> ConfigError:
     position = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     problem = str(error.problem or error.context or "not valid YAML")
     line = (text.splitlines() or [""])[min(position[0], len(text.splitlines())) - 1] if text else ""
+    # ruamel's errors have no codes: these words are all that tells a second document from other mistakes.
     if "found another document" in problem or "single document" in str(error.context):
         return _refuse(
             name, position, "a second YAML document starts here", "keep one document; remove the line ---"

@@ -46,7 +46,7 @@ def reword(entry: Mapping[str, Any], path: Path) -> Wording:
     if kind == "missing":
         return Wording("is required", _example(setting), missing=True)
     if kind == "value_error":
-        return Wording(f"{shown(value)} is not a time", str(entry["msg"]).removeprefix("Value error, "))
+        return Wording(f"{shown(value)} is not a time", str(entry["ctx"]["error"]))
     if setting is None or (setting.mapped and path[-1] != setting.name):
         return Wording(f"expected text, got {shown(value)}", _quoted(value))
     if value is None:

@@ -12,7 +12,7 @@ from orchestrator import agent, contract
 from orchestrator.agent import outcome
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.attempt.install_bundle import unpack
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, UserCommand, outcome_of
 from orchestrator.agent.telemetry.progress import ProgressReader, read_progress
 from orchestrator.contract.bucket.completeness import Checkpoint, completed_by, disposable, made_progress
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, parse
@@ -88,6 +88,15 @@ def test_exit_code_alone_proves_nothing(
 ) -> None:
     """Done is a committed target, or status 0 with the target reached or none declared; a signal never is."""
     assert outcome_of(code, target, reported, committed).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(0, "the setup command exited with status 0"), (-9, "the setup command was ended by SIGKILL")],
+)
+def test_the_reason_names_the_program_that_ended(code: int, reason: str) -> None:
+    """The setup command is judged as the job is."""
+    assert outcome_of(code, None, None, None, command=UserCommand.SETUP).reason == reason
 
 
 @pytest.mark.parametrize(

@@ -335,9 +335,10 @@ def test_a_name_or_text_that_looks_like_a_state_is_not_painted():
     rows = [{"kind": "TPU", "zone": "z", "name": "a  READY", "state": "PREEMPTED: somebody took it away"}]
     for width in (0, 24):
         shown = "\n".join(painted(status_rows(body(resources=rows), unbilled=False, width=width)))
-        found = shown.partition("job")[0]
-        assert "a  READY" in found
-        assert "\x1b[31mPREEMPTED" in found
+        assert "a  READY" in shown
+        assert "\x1b[31mPREEMPTED" in shown
+    named_so = status_rows(body(sidecars=[{"name": "job", "role": "vm", "port": 80}]), unbilled=False)
+    assert [row.phases for row in named_so if row.label == "job"] == [True, False]
 
 
 def rows_of(*figures):

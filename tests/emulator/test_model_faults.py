@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.emulator.state.api_errors import ApiError, Where, cases
+from orchestrator.emulator.state.kernel import CallTarget
 from orchestrator.emulator.state.values import methods
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, VMS, a_lab, node_body
@@ -121,6 +122,16 @@ def test_unused_faults_are_reported():
     lab.cloud.fail_next("storage.objects.insert", ["precondition"])
     ((method, fault),) = lab.cloud.unused_faults()
     assert (method, fault.case) == ("storage.objects.insert", "precondition")
+
+
+def test_an_injected_refusal_names_account_and_permission():
+    """As a real one does: the texts of the table have a placeholder for each."""
+    lab = a_lab()
+    lab.cloud.fail_next("storage.objects.get", ["no access"])
+    with pytest.raises(
+        ApiError, match=r"you@local\.invalid does not have storage\.objects\.get access to .* bucket\."
+    ):
+        lab.cloud.kernel.admit("storage.objects.get", CallTarget())
 
 
 @pytest.mark.parametrize(("api", "name"), sorted(cases()))

@@ -63,13 +63,19 @@ PATHS = {
     "compute v1": "https://compute.googleapis.com/compute/v1/projects/my-project/zones/z/instances",
     "storage v1": "https://storage.googleapis.com/storage/v1/b/data",
 }
+PERMISSIONS = {
+    "tpu v2": "tpu.nodes.create", "compute v1": "compute.instances.create", "storage v1": "storage.objects.list",
+}  # fmt: skip
 RPC_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 
 
 def table() -> list[dict[str, str]]:
     """Return the rows of the error table."""
     text = resources.files("orchestrator").joinpath("data/error_messages.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return [
+        {**row, "message": row["message"].replace("{permission}", PERMISSIONS[row["api"]])} for row in rows
+    ]
 
 
 def response(status: int, body: bytes, url: str = PATHS["tpu v2"]) -> requests.Response:

@@ -62,6 +62,13 @@ def test_a_lost_node_is_deleted_and_the_next_incarnation_created_at_once(state):
     assert steps(plan) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
+def test_a_deletion_says_it_of_the_tpu_that_the_next_request_names():
+    """Beside the name "it" is enough; in the request of the next one the reason is about another TPU."""
+    lost = Present((node(state=NodeState.PREEMPTED),))
+    gone, request = decide(spec(), world(nodes=lost), record()).changes
+    assert (gone.why, request.why) == ("it is PREEMPTED", "demo-tpu-g1 is PREEMPTED")
+
+
 def test_a_node_that_a_user_deletes_is_replaced_but_not_deleted_again():
     """DELETING is on its way out already."""
     going = node(state=NodeState.DELETING, created_at=NOW - 10)

@@ -27,7 +27,7 @@ from orchestrator.agent.machine.accelerator import obstacles
 from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.emulator_guard import for_job, for_setup
 from orchestrator.agent.machine.processes import boot_id
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of, with_last_line
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, UserCommand, outcome_of, with_last_line
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import Task, say
 from orchestrator.contract.agent_lines import attempt_text
@@ -164,9 +164,9 @@ class AttemptRunner:
             # Written after the setup: a kill in between runs the setup again, which it must tolerate.
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
-        reason = outcome.reason.replace("the job", "the setup command")
+        reason = with_last_line(outcome.reason, outcome.code or 0, self._parts.log.tail())
         # Without the code: only a job that ran can have failed for want of another worker.
-        return JobOutcome(outcome.verdict, with_last_line(reason, outcome.code or 0, self._parts.log.tail()))
+        return JobOutcome(outcome.verdict, reason)
 
     def _train(self, attempt: Attempt) -> JobOutcome:
         parts, settings = self._parts, self._settings
@@ -229,6 +229,7 @@ class AttemptRunner:
     ) -> JobOutcome:
         """Run a command to its end; *framework* is None for `job.setup`, which does not train."""
         parts, layout = self._parts, self._settings.layout
+        what = UserCommand.SETUP if framework is None else UserCommand.JOB
         with contextlib.suppress(FileNotFoundError):
             # The file is from the start before; its step would be taken for the present one.
             layout.progress.unlink()
@@ -253,14 +254,14 @@ class AttemptRunner:
                 argv = parts.container.argv(command, environ, setup=framework is None)
             job = Job(layout.root, argv, layout.current, environ, self._progress.take_output)
         except OSError as error:
-            return JobOutcome(JobVerdict.FAILED, f"the job cannot be started: {error}")
+            return JobOutcome(JobVerdict.FAILED, f"{what.value} cannot be started: {error}")
         try:
             # If this fails, the mark in their environment still identifies the processes.
             with contextlib.suppress(OSError):
                 self.record = start_record.save(layout, self.record.with_session(job.session))
             if framework is not None:
                 parts.status.time("spawned")
-            outcome = self._wait_for_end(job, attempt, target, framework)
+            outcome = self._wait_for_end(job, attempt, target, framework, what)
             is_set_up = framework is None and outcome.verdict is JobVerdict.DONE
             return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
         except JobInterrupted as interrupted:
@@ -287,7 +288,12 @@ class AttemptRunner:
         self.record = self._parts.patiently("write state/job.json", save)
 
     def _wait_for_end(
-        self, job: Job, attempt: Attempt, target: Optional[int], framework: Optional[Format]
+        self,
+        job: Job,
+        attempt: Attempt,
+        target: Optional[int],
+        framework: Optional[Format],
+        what: UserCommand,
     ) -> JobOutcome:
         reached_at: Optional[float] = None
         while True:
@@ -300,7 +306,7 @@ class AttemptRunner:
                 # The last save may reveal the framework, and thus the meaning of the exit status.
                 with contextlib.suppress(OSError):
                     self._parts.local.steps()
-                return outcome_of(code, target, self._progress.reached, committed, framework)
+                return outcome_of(code, target, self._progress.reached, committed, framework, what)
             if self._parts.interrupts.overtaken(attempt.attempt):
                 return JobOutcome(JobVerdict.OVERTAKEN, "the gang has gone on")
             if self._stalled():

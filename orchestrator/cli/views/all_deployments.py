@@ -25,7 +25,7 @@ from orchestrator.cli.views.redraw import EVERY, redraws, repeat
 from orchestrator.cli.views.status import WIDTH, painted, status_rows
 from orchestrator.clock import SystemClock
 from orchestrator.domain.status import DeploymentStatus
-from orchestrator.domain.text.amounts import usd_range_text
+from orchestrator.domain.text.amounts import usd_range
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
@@ -254,7 +254,7 @@ def _cells(row: DeploymentRow) -> tuple[str, ...]:
         return row.name, row.word or "-", "-", "-", "-", "-"
     return (
         row.name, row.word or "-", _brief(body), checkpoint_text(body, step="") or "-",
-        str(body.preemptions), usd_range_text(body.cost_usd, body.cost_most_usd).removesuffix(" USD"),
+        str(body.preemptions), usd_range(body.cost_usd, body.cost_most_usd),
     )  # fmt: skip
 
 

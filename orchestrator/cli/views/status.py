@@ -68,7 +68,8 @@ class StatusLine:
     """
     One line of the screen; *label* is "" for a continuation, a resource's state begins at *state_at*.
 
-    *colour* is that of the deployment's state, for the lines that show it.
+    *colour* is that of the deployment's state, for the lines that show it; *phases* says that the text holds
+    the phase of the job or of a worker.
     """
 
     text: str
@@ -76,6 +77,7 @@ class StatusLine:
     label: str = ""
     state_at: int = 0
     colour: str = ""
+    phases: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,10 @@ class _State(Field):
     """The line that shows the deployment's state."""
 
 
+class _Phase(Field):
+    """A line that shows the phase of the job or of one worker."""
+
+
 def painted(rows: Sequence[StatusLine]) -> list[str]:
     """Return the lines in colour: the deployment bold, labels dim, states by their meaning."""
     return [_painted(row) for row in rows]
@@ -108,7 +114,7 @@ def _painted(row: StatusLine) -> str:
     label, text = row.text[:LABEL], row.text[LABEL:]
     if row.colour:
         text = f"{row.colour}{text}{END}"
-    if row.label == "job" or row.label.startswith("worker "):
+    if row.phases:
         text = state(text)
     if row.label == "next":
         text = f"{BOLD}{text}{END}"
@@ -145,6 +151,7 @@ def status_rows(
                 LinePart.FIELD,
                 "" if number else line.label,
                 colour=colour_of(status.state) if isinstance(line, _State) else "",
+                phases=isinstance(line, _Phase) and not number,
             )
             for line in lines
             for number, text in enumerate(wrapped([line.aligned()], width, " " * LABEL))
@@ -176,7 +183,7 @@ def _bar(status: DeploymentStatus, width: int) -> list[Field]:
 
 
 def _job(status: DeploymentStatus) -> list[Field]:
-    lines = [Field("job", job_text(status))] if status.workers else []
+    lines: list[Field] = [_Phase("job", job_text(status))] if status.workers else []
     if status.workers:
         formats = sorted({w.format for w in status.workers if w.format})
         of_format = f" (format {', '.join(formats)})" if formats else ""
@@ -268,7 +275,7 @@ def _worker(worker: WorkerStatus, *, lost: bool = False) -> Field:
     parts.append(f"last heartbeat {span_text(worker.heartbeat_age_s or 0.0)} ago")
     if worker.message:
         parts.append(worker.message)
-    return Field(f"worker {worker.worker}", ", ".join(parts))
+    return _Phase(f"worker {worker.worker}", ", ".join(parts))
 
 
 def _sidecars(status: DeploymentStatus) -> list[Field]:

@@ -34,13 +34,22 @@ def without_seconds(text: str) -> str:
 
 def usd_text(usd: float) -> str:
     """Return an amount in USD: two decimals, four below a dollar."""
-    return f"{usd:.2f} USD" if usd >= 1 else f"{usd:.4f} USD"
+    return f"{_usd(usd)} USD"
 
 
 def usd_range_text(usd: float, most: float) -> str:
     """Return an amount between two ends as `0.54 to 0.81 USD`, as one amount if they read alike."""
-    low, high = (usd_text(one).removesuffix(" USD") for one in (usd, max(usd, most)))
-    return f"{low} USD" if low == high else f"{low} to {high} USD"
+    return f"{usd_range(usd, most)} USD"
+
+
+def usd_range(usd: float, most: float) -> str:
+    """Return an amount between two ends in USD without the unit, for a column that names it."""
+    low, high = _usd(usd), _usd(max(usd, most))
+    return low if low == high else f"{low} to {high}"
+
+
+def _usd(usd: float) -> str:
+    return f"{usd:.2f}" if usd >= 1 else f"{usd:.4f}"
 
 
 def ttl_text(ttl: str, most: float) -> str:

@@ -182,9 +182,7 @@ class VmRequests:
         query = call.request.query.get("queryPath") or call.request.query.get("variableKey", "")
         items = items_json(self._cloud.guest_attributes(vm.machine_id), query)
         if not items:
-            error = compute_case("no guest attributes").error()
-            error.message = error.message.replace("hostkeys/", query)
-            raise error
+            raise compute_case("no guest attributes").error(path=query)
         shown = {"kind": "compute#guestAttributes", "selfLink": link(vm.path + "/guestAttributes/" + query)}
         return Response.of({**shown, "queryPath": query, "queryValue": {"items": items}})
 

@@ -98,11 +98,8 @@ def _check_project(cloud: LocalCloud, method: str, target: CallTarget, parts: di
     if parts.get("project", settings.project) in known or method.startswith("compute.images."):
         return
     table = tpu_case if method.startswith("tpu.") else compute_case
-    error = table("permission denied").error(
-        **cloud.kernel.values(target, permission=methods.permission_of(method))
-    )
-    message = error.message.replace(settings.project, parts["project"])
-    raise ApiError(error.status, error.reason, message, error.details)
+    values = cloud.kernel.values(target, permission=methods.permission_of(method), project=parts["project"])
+    raise table("permission denied").error(**values)
 
 
 def body_of(request: Request, shape: Shape | None = None) -> dict[str, Any]:

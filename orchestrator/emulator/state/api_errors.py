@@ -111,10 +111,7 @@ def compute_case(name: str) -> Case:
 
 def fill(text: str, values: Mapping[str, object]) -> str:
     """Replace `{name}` by its value, "" without one."""
-    text = re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], "")), text)
-    if "permission" in values:
-        text = re.sub(r"\b(tpu\.nodes|compute\.instances)\.create\b", str(values["permission"]), text)
-    return text
+    return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], "")), text)
 
 
 def _details(case: Case, message: str, values: Mapping[str, object]) -> Details:

@@ -27,6 +27,10 @@ _OF_FAULTS = {
     "metric": "CPUS",
     "n": 0,
     "type": "v5litepod-8",
+    "machine_type": "ct5lp-hightpu-1t",
+    "path": "hostkeys/",
+    "resource_kind": "bucket",
+    "what": "metadata",
 }
 
 
@@ -225,6 +229,7 @@ class Kernel:
         values = self.values(target, permission=methods.permission_of(method))
         collection = "projects/{project}/locations/{zone}" if target.zone else "projects/{project}"
         service = "tpu" if not method.startswith("secretmanager.") else "secretmanager"
+        values["email"] = self.settings.user
         return {**values, "resource": f"//{service}.googleapis.com/" + collection.format(**values)}
 
     @property
@@ -235,9 +240,7 @@ class Kernel:
     def _denied(self, table: str, values: dict[str, object]) -> ApiError:
         if table != "storage v1":
             return cases()[table, "permission denied"].error(**values)
-        error = cases()[table, "no access"].error(email=self.settings.user)
-        text = error.message.replace("storage.objects.list", str(values["permission"]))
-        return ApiError(error.status, error.reason, text)
+        return cases()[table, "no access"].error(**{**_OF_FAULTS, **values})
 
     def _next_fault(self, method: str) -> FaultSpec | None:
         waiting = self.state.faults.get(method)

@@ -195,7 +195,7 @@ class LocalCloud:
         with self.lock:
             found = self.kernel.state.guest.get(machine_id)
         if found is None:
-            raise compute_case("no guest attributes").error()
+            raise compute_case("no guest attributes").error(path="hostkeys/")
         return dict(found)
 
     def put_guest_attribute(self, machine_id: str, namespace: str, key: str, value: str) -> None:

@@ -269,9 +269,7 @@ class Actor:
 
     def _delete_node(self, change: Change, world: World) -> str:
         self._remember(self._nodes.delete(change.name, change.zone))
-        # A reason that begins with the TPU's own name would repeat it.
-        own = change.why.removeprefix(f"{change.name} is ")
-        return f"Deleting TPU {change.name} ({change.why if own == change.why else f'it is {own}'})"
+        return f"Deleting TPU {change.name} ({change.why})"
 
     def _push(self, change: Change, world: World) -> str:
         node = self._node(world)

@@ -26,7 +26,7 @@ from orchestrator.planning.tpu.never_reported import (
     often_silent,
 )
 from orchestrator.planning.tpu.preemption import being_taken, stopped_for_good
-from orchestrator.planning.tpu.queued_tpu import judge_in_queue
+from orchestrator.planning.tpu.queued_tpu import InQueue, judge_in_queue
 from orchestrator.planning.tpu.race import (
     may_overlap,
     undecided,
@@ -58,11 +58,21 @@ class NodeVerdict(Enum):
 
 @dataclass(frozen=True)
 class NodeJudgement:
-    """A verdict on the current node, the rule that has reached it, and its reason in words."""
+    """
+    A verdict on the current node, the rule that has reached it, and its reason in words.
+
+    *why_deleted* is the reason beside the node's own name, which it does not repeat.
+    """
 
     verdict: NodeVerdict
     rule: LoopRule
     why: str = ""
+    why_deleted: str = ""
+
+    @classmethod
+    def of_state(cls, verdict: NodeVerdict, rule: LoopRule, node: Node, state: str) -> "NodeJudgement":
+        """Return a judgement whose reason is what the node itself is."""
+        return cls(verdict, rule, f"{node.name} is {state}", f"it is {state}")
 
     @property
     def silent(self) -> bool:
@@ -82,15 +92,12 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     # The queue comes first: its node may still look healthy after the queued resource has failed.
     place = judge_in_queue(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
-        lost = place is not None and place.lost
-        # A request that leaves the queue in time has no machine to lose.
-        rule = LoopRule.TPU_QUEUED if lost and state is NodeState.CREATING else LoopRule.TPU_LOST
-        why = place.why if place is not None and lost else f"{node.name} is {state.name}"
-        return NodeJudgement(NodeVerdict.REPLACE, rule, why)
+        return _judge_lost(node, place)
     # Reports of the machines precede the API's state, which lags behind a preemption notice.
     if stopped_for_good(spec, world, node):
         # What that means for the job's work is told by the event of the preemption (`planning/news.py`).
-        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_PREEMPTED, f"{node.name} is being preempted")
+        rule = LoopRule.TPU_PREEMPTED
+        return NodeJudgement.of_state(NodeVerdict.REPLACE, rule, node, "being preempted")
     if unwanted(record):
         why = f"tpuctl.yaml wants another TPU: {record.node.shape}"
         return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_UNWANTED, why)
@@ -109,6 +116,15 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     if state is NodeState.READY:
         return _judge_sick(spec, node, world, record)
     return _judge_passing(state, world, record)
+
+
+def _judge_lost(node: Node, queued: InQueue | None) -> NodeJudgement:
+    """Judge a node that has ended, is being deleted, or whose queued resource is lost."""
+    if queued is None or not queued.lost:
+        return NodeJudgement.of_state(NodeVerdict.REPLACE, LoopRule.TPU_LOST, node, node.state.name)
+    # A request that leaves the queue in time has no machine to lose.
+    rule = LoopRule.TPU_QUEUED if node.state is NodeState.CREATING else LoopRule.TPU_LOST
+    return NodeJudgement(NodeVerdict.REPLACE, rule, queued.why)
 
 
 def _judge_passing(state: NodeState, world: World, record: Record) -> NodeJudgement:
@@ -155,8 +171,8 @@ def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJu
         return NodeJudgement(NodeVerdict.REPLACE, _rule_of(lost), f"READY, but {lost.text}")
     # Its end is certain, so the next one is created while this one saves.
     if may_overlap(spec) and being_taken(world, node) and not undecided(record):
-        why = f"{node.name} is being preempted and still saves"
-        return NodeJudgement(NodeVerdict.OVERLAP, LoopRule.TPU_NEXT, why)
+        saves = "being preempted and still saves"
+        return NodeJudgement.of_state(NodeVerdict.OVERLAP, LoopRule.TPU_NEXT, node, saves)
     well = node.state is NodeState.READY and node.healthy
     return NodeJudgement(NodeVerdict.KEEP, LoopRule.TPU_READY if well else LoopRule.TPU_REPORTS)
 

@@ -92,7 +92,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     # A TPU under deletion is not deleted again, and the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is NodeVerdict.REPLACE and current is not None and not going:
-        gone = delete_node(current, judgement.why)
+        gone = delete_node(current, judgement.why_deleted or judgement.why)
         gone = as_never_reported(gone, world) if judgement.silent else gone
         removals.append(gone)
         # Recorded before the next request is planned, which must not go to the zone of a silent TPU.

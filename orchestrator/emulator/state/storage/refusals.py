@@ -20,13 +20,9 @@ def invalid(message: str) -> StorageError:
 
 def denied(email: str, permission: str, *, on: str) -> StorageError:
     """Return the 403 for an account without a *permission* on a bucket or an object (*on*)."""
-    error = known("no access", email=email)
-    message = error.message.replace("storage.objects.list", permission).replace("bucket.", f"{on}.", 1)
-    return StorageError(error.status, error.reason, message)
+    return known("no access", email=email, permission=permission, resource_kind=on)
 
 
 def no_access(permission: str) -> StorageError:
     """Return the 403 for a caller without credentials on another owner's bucket."""
-    error = known("no access", email="Anonymous caller")
-    message = error.message.replace("storage.objects.list", permission)
-    return StorageError(error.status, error.reason, message)
+    return denied("Anonymous caller", permission, on="bucket")

@@ -64,8 +64,7 @@ def machine_type(target: CallTarget, url: str) -> VmType:
     """Return the machine type that *url* names. Raise ApiError 400."""
     name = url.rsplit("/", 1)[-1]
     if name.startswith("ct5lp-"):
-        refused = compute_case("v5e machine type refused").error()
-        raise invalid(refused.message.replace("ct5lp-hightpu-1t", name))
+        raise compute_case("v5e machine type refused").error(machine_type=name)
     found = tables.vm_types(tables.region_of(target.zone)).get(name)
     if found is None:
         problem = "The referenced resource does not exist."

@@ -276,9 +276,7 @@ class VmChanges:
     def _check(self, instance: Instance, current: object, supplied: str, what: str) -> None:
         if supplied != fingerprint(current):
             target = CallTarget(instance.zone, instance.name)
-            error = compute_case("stale fingerprint").error(**self._kernel.values(target))
-            error.message = error.message.replace("metadata", what)
-            raise error
+            raise compute_case("stale fingerprint").error(**self._kernel.values(target, what=what))
 
     def _refresh(self, instance: Instance) -> None:
         machine = self._kernel.state.machines.get(instance.machine_id)
