@@ -4,24 +4,14 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from orchestrator.contract.backoff import polled
+from orchestrator.contract.clock import Clock
+
+__all__ = ["Clock", "SteadyClock", "SystemClock", "VirtualClock", "wait_until"]
 
 T = TypeVar("T")
-
-
-class Clock(Protocol):
-    """The current time (seconds since the epoch, UTC) and waiting."""
-
-    def now(self) -> float:
-        """Return seconds since the epoch."""
-
-    def monotonic(self) -> float:
-        """Return seconds since an arbitrary start; never set back, and including time in suspend."""
-
-    def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
-        """Return after *seconds*, or earlier when *wake* is set."""
 
 
 class SystemClock:

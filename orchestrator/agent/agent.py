@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 import traceback
 from dataclasses import replace
 from functools import partial
@@ -45,6 +44,7 @@ class Agent:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._clock = parts.clock
         self._settings = parts.settings
         self._threads: List[Repeater] = []
         self._checked_at = self._reached_at = 0.0
@@ -91,7 +91,7 @@ class Agent:
             write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
         parts.status.time("boot")
         beat = self._repeat(
-            "heartbeat", parts.heartbeat_writer.report, lambda: parts.status.pause(time.time())
+            "heartbeat", parts.heartbeat_writer.report, lambda: parts.status.pause(self._clock.now())
         )
         parts.status.urgent = beat.wake.set
         shipper = parts.shipper
@@ -120,7 +120,7 @@ class Agent:
         if parts.pace.seconds() is not None:
             self._repeat("save interval", parts.pace.write, HEARTBEATS * self._settings.heartbeat)
         # Started only now: before the attempt is known these threads would act on an earlier one.
-        self._reached_at = time.monotonic()
+        self._reached_at = self._clock.monotonic()
         self._repeat("gang", self._poll_gang, self._settings.poll)
         if self._settings.lease is not None:
             self._repeat("lease", self._keep_lease, min(1.0, self._settings.lease / 4))
@@ -153,7 +153,7 @@ class Agent:
         if not settings.race:
             return
         self._wait_for_earlier_save()
-        began = time.monotonic()
+        began = self._clock.monotonic()
         while True:
             # Before any download: a loser is billed for as long as it runs.
             winner = parts.patiently("check who has won the race", lambda: winner_of(parts.bucket, settings))
@@ -163,19 +163,19 @@ class Agent:
             why = f"TPU #{winner} was first, this machine is not needed"
             # Wait first: an earlier machine could forge a claim for later races, which the
             # controller then replaces.
-            if time.monotonic() - began >= BEATEN * settings.heartbeat:
+            if self._clock.monotonic() - began >= BEATEN * settings.heartbeat:
                 parts.interrupts.end(EndingKind.FENCED, why)
             parts.status.trouble("race", why)
             parts.interrupts.wait(settings.poll)
 
     def _wait_for_earlier_save(self) -> None:
         """Wait for the last save of the preceding TPU, from which the job will resume."""
-        parts, settings, began = self._parts, self._settings, time.monotonic()
+        parts, settings, began = self._parts, self._settings, self._clock.monotonic()
 
         def earlier_saving() -> Optional[int]:
-            return still_saving(parts.bucket, settings, time.time())
+            return still_saving(parts.bucket, settings, self._clock.now())
 
-        while time.monotonic() - began < SUCCESSOR_WAITS:
+        while self._clock.monotonic() - began < SUCCESSOR_WAITS:
             earlier = parts.patiently("check whether the TPU before this one saves", earlier_saving)
             if earlier is None:
                 break
@@ -253,22 +253,22 @@ class Agent:
 
     def _keep_lease(self) -> None:
         """End a job without an answer of the bucket for the time of its lease: another machine may have it."""
-        silent = time.monotonic() - self._reached_at
+        silent = self._clock.monotonic() - self._reached_at
         if self._settings.lease is not None and silent >= self._settings.lease:
             why = f"the bucket was out of reach for {silent:.0f} s, so another machine may take over"
             self._parts.interrupts.end(EndingKind.CUT_OFF, why)
 
     def _poll_gang(self) -> None:
-        asked = time.monotonic()
+        asked = self._clock.monotonic()
         attempt = int(self._parts.status.get("attempt"))
         # 0 before the first attempt, which nothing can overtake.
         if attempt and self._parts.attempts.overtaken(attempt, 10.0):
             self._parts.interrupts.saw_attempt(attempt + 1)
         # Listing costs more than reading, so newer incarnations are looked for only once per heartbeat.
-        if time.monotonic() - self._checked_at >= self._settings.heartbeat:
+        if self._clock.monotonic() - self._checked_at >= self._settings.heartbeat:
             with contextlib.suppress(JobInterrupted):
                 self._check_gang()
-            self._checked_at = time.monotonic()
+            self._checked_at = self._clock.monotonic()
         if attempt:
             # From the question on, and not from its answer: what it says was true at some time in between.
             self._reached_at = asked

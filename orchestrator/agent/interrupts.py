@@ -7,9 +7,10 @@ import os
 import signal
 import socket
 import threading
-import time
 from dataclasses import dataclass
 from typing import Callable, Mapping, Optional
+
+from orchestrator.contract.clock import Clock
 
 
 class EndingKind(enum.Enum):
@@ -59,7 +60,8 @@ class JobInterrupted(Exception):  # noqa: N818 (a request to end, not an error)
 class Interrupts:
     """Collects interruptions from signals and side threads; the main thread checks them whenever it waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._ending: Optional[Ending] = None
@@ -70,7 +72,7 @@ class Interrupts:
         """Tell the agent to end; the first reason wins."""
         with self._lock:
             if self._ending is None:
-                self._ending, self.ended_at = Ending(kind, reason), time.monotonic()
+                self._ending, self.ended_at = Ending(kind, reason), self._clock.monotonic()
         self._wake.set()
 
     def saw_attempt(self, number: int) -> None:
@@ -96,7 +98,7 @@ class Interrupts:
     def wait(self, seconds: float) -> None:
         """Wait for *seconds* or until an interruption arrives. Raise JobInterrupted."""
         self.check()
-        self._wake.wait(seconds)
+        self._clock.wait(seconds, self._wake)
         # An interruption between `wait` and `clear` is not lost, since `check` runs after both.
         self._wake.clear()
         self.check()

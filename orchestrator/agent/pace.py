@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from math import isfinite
 from statistics import median
 from typing import Any, List, Optional, Tuple
@@ -14,6 +13,7 @@ from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.contract.bucket.object_names import CAPACITY
 from orchestrator.contract.bucket.object_names import HEARTBEAT as PREFIX
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.interval import (
     PRIOR_SAVE,
     RECENT,
@@ -41,8 +41,9 @@ class Pace:
     from the zone statistics in the bucket, which the controller maintains for TPUs of this type.
     """
 
-    def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:
+    def __init__(self, settings: Settings, bucket: JobBucket, status: Status, clock: Clock) -> None:
         self._settings = settings
+        self._clock = clock
         self._bucket = bucket
         self._status = status
         self._lock = threading.Lock()
@@ -73,7 +74,7 @@ class Pace:
         with self._lock:
             # The current run counts too: with ended runs only, the estimate would be too short.
             began = self._began
-            now = [] if began is None else [Life(time.monotonic() - began, lost=False, ended=False)]
+            now = [] if began is None else [Life(self._clock.monotonic() - began, lost=False, ended=False)]
             return expected_life([*(self._earlier or ()), *self._here, *now], self._zone)
 
     def _cost(self) -> Tuple[float, str]:
@@ -94,14 +95,14 @@ class Pace:
     def begin(self) -> None:
         """Start measuring the life of the job's process."""
         with self._lock:
-            self._began = time.monotonic()
+            self._began = self._clock.monotonic()
             self._came = []
 
     def end(self, *, lost: bool) -> None:
         """Stop measuring; *lost* means that steps after the last checkpoint are lost."""
         with self._lock:
             if self._began is not None:
-                self._here.append(Life(time.monotonic() - self._began, lost))
+                self._here.append(Life(self._clock.monotonic() - self._began, lost))
             self._began = None
 
     def take_reported(self, seconds: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple, TypeVar
@@ -27,6 +26,7 @@ from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status
 from orchestrator.agent.telemetry.logs import JobLog, LogShipper
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.completeness import Checkpoint
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.machine_errors import AgentError, FinalError
@@ -42,6 +42,7 @@ class Parts:
 
     settings: Settings
     environ: Mapping[str, str]
+    clock: Clock
     metadata: Metadata
     bucket: JobBucket
     shared: JobBucket
@@ -83,7 +84,7 @@ class Parts:
         self.interrupts.check()
         try:
             value = retried(
-                call, (AgentError, OSError), PAUSES, now=time.monotonic, wait=self.interrupts.wait,
+                call, (AgentError, OSError), PAUSES, now=self.clock.monotonic, wait=self.interrupts.wait,
                 failed=failed,
             )  # fmt: skip
         except FinalError:
@@ -93,15 +94,15 @@ class Parts:
         return value
 
 
-def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
+def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
     """Create the parts of one agent from its settings and environment."""
     own = trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = JobBucket.from_environ(settings.bucket, own, metadata)
     redactor, saves = Redactor(), settings.checkpoints
-    status = Status(settings)
+    status = Status(settings, clock)
     status.masked = redactor.text
-    log = JobLog(settings.layout.log, redactor)
+    log = JobLog(settings.layout.log, clock, redactor)
     format_ = format_of(saves.format, saves.marker)
     attempts, catalogue = AttemptStore(settings, bucket), Catalogue(settings, bucket, format_)
     container = Container(settings, own, bucket, metadata) if settings.image else None
@@ -113,18 +114,19 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         else bucket
     )
     interrupts, caches = (
-        Interrupts(),
+        Interrupts(clock),
         Caches(settings, own, shared, status, log, container.digest if container else str),
     )
-    local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll)
+    local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll, clock)
     return Parts(
         settings=settings,
         environ=environ,
+        clock=clock,
         metadata=metadata,
         bucket=bucket,
         shared=shared,
         status=status,
-        heartbeat_writer=HeartbeatWriter(settings, bucket, status),
+        heartbeat_writer=HeartbeatWriter(settings, bucket, status, clock),
         log=log,
         shipper=LogShipper(settings, bucket, log),
         attempts=attempts,
@@ -132,11 +134,11 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         format=format_,
         local=local,
         committer=Committer(
-            settings, bucket, catalogue=catalogue, attempts=attempts, local=local, status=status
+            settings, bucket, catalogue=catalogue, attempts=attempts, local=local, status=status, clock=clock
         ),
         restorer=Restorer(settings, bucket, catalogue, local),
         interrupts=interrupts,
-        pace=Pace(settings, bucket, status),
+        pace=Pace(settings, bucket, status, clock),
         secrets=Secrets(own, metadata, redactor),
         # Event files are beside the job's saves or in its working folder.
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),

@@ -7,14 +7,13 @@ import pytest
 
 from orchestrator.agent.agreement.saves import PATIENCE, SaveAgreement
 from orchestrator.agent.checkpoints.on_disk import CLOCK_TICKS, lost_files
-from orchestrator.agent.parts import Parts, wire
-from orchestrator.agent.settings import read_settings
+from orchestrator.agent.parts import Parts
+from orchestrator.clock import VirtualClock
 from orchestrator.contract.bucket.object_names import GANG
 from orchestrator.contract.machine_errors import FencedError, TornError
 from orchestrator.emulator.http.router import Request
 from tests.agent.agent_lab import AgentLab
 from tests.formats.layouts import npz, tf
-from tests.kit.waiting import until
 
 IN_STEP = """
 import os, shutil, time
@@ -64,7 +63,7 @@ def test_workers_commit_the_same_steps_though_uploads_last_longer_than_saves_are
 def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: AgentLab) -> None:
     """It is linked before, so a job that keeps few saves gets them into the bucket all the same."""
     machine = lab.machine()
-    parts = wire(read_settings(machine.env), machine.env)
+    parts = machine.parts()
     folder = parts.local.folder / "step-10"
     folder.mkdir(parents=True)
     (folder / "weights").write_bytes(b"w" * 5000)
@@ -85,7 +84,7 @@ def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: Agen
 def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab: AgentLab) -> None:
     """TensorFlow's index names its shards; of `model_10.npz` and `optimizer_10.npz` one may be gone already."""
     machine = lab.machine(CHECKPOINT_FORMAT="tf")
-    parts = wire(read_settings(machine.env), machine.env)
+    parts = machine.parts()
     for name, data in tf(10):
         (parts.local.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (parts.local.folder / name).write_bytes(data)
@@ -102,7 +101,7 @@ def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab:
     assert len(names) == 2
 
     other = lab.machine("m1", CHECKPOINT_FORMAT="auto")
-    local = wire(read_settings(other.env), other.env).local
+    local = other.parts().local
     for step in (10, 20):
         for name in ("model", "optimizer"):
             (local.folder / f"{name}_{step}.npz").parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +114,7 @@ def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab:
 def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: AgentLab) -> None:
     """Its marker may be the last file to go; what is left of it then is no whole save."""
     machine = lab.machine()
-    parts = wire(read_settings(machine.env), machine.env)
+    parts = machine.parts()
     folder = parts.local.folder / "step-10"
     (folder / "part").mkdir(parents=True)
     (folder / "part" / "weights").write_bytes(b"w" * 5000)
@@ -141,7 +140,7 @@ def pair(lab: AgentLab) -> tuple[Parts, Parts]:
     both = []
     for worker in (0, 1):
         machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2)
-        both.append(wire(read_settings(machine.env), machine.env))
+        both.append(machine.parts())
         both[-1].local.folder.mkdir(parents=True, exist_ok=True)
         both[-1].committer.begin(1, None, starting=True)
         both[-1].local.forget()
@@ -176,17 +175,18 @@ def test_all_workers_commit_their_first_save_from_the_named_step_on(lab: AgentLa
     for step in (named, named + 10):
         save(step, zero, one)
     assert committed(zero) == [named], "not its newest one"
-    assert until(lambda: committed(one), "worker 1 has read the name", 90) == [named], "not its newest one"
+    one.clock.wait(one.settings.poll)
+    assert committed(one) == [named], "not its newest one"
 
 
 class Gang:
     """What two workers of a gang agree on, in a time that the test sets."""
 
     def __init__(self, lab: AgentLab) -> None:
-        self.now = 100.0
+        self.clock = VirtualClock()
         parts = pair(lab)
         self.poll = parts[0].settings.poll
-        self.workers = [SaveAgreement(one.settings, one.bucket, lambda: self.now) for one in parts]
+        self.workers = [SaveAgreement(one.settings, one.bucket, self.clock) for one in parts]
         for one in self.workers:
             one.begin(1)
 
@@ -202,9 +202,9 @@ def test_worker_0_waits_for_the_others_but_not_for_ever(lab: AgentLab) -> None:
     assert gang.named(0, -1, 10) == 0
     gang.workers[0].committed(10, seconds=4.0)
     assert gang.named(0, 10) == 0, "the other one may still upload step 10"
-    gang.now += PATIENCE * 4.0
+    gang.clock.advance(PATIENCE * 4.0)
     assert gang.named(0, 10) == 0
-    gang.now += PATIENCE * gang.poll
+    gang.clock.advance(PATIENCE * gang.poll + 0.01)
     assert gang.named(0, 10) == 11
     assert gang.named(1, -1) is None, "nothing to commit, so nothing is read"
     assert gang.named(1, -1, 10) == 11
@@ -214,13 +214,13 @@ def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: AgentLab) -> None
     """It lies beyond what is saved until all workers have read its name, by the pace of the last saves."""
     gang = Gang(lab)
     assert gang.named(0, -1) == 0
-    gang.now += 2
+    gang.clock.advance(2)
     gang.named(0, -1, 10)
     gang.workers[0].committed(10, seconds=400.0)
     for save in (20, 30):
-        gang.now += 2
+        gang.clock.advance(2)
         assert gang.named(0, 10, save) == 0
-    gang.now += 0.1
+    gang.clock.advance(0.1)
     assert gang.named(0, 10, 31) == 0, "saved twice in a row"
     for worker in (0, 1):
         lab.put(f"checkpoints/00000010/g1/w{worker}.manifest.json", b"{}")
@@ -233,7 +233,7 @@ def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: AgentLab) -
     named = gang.named(0, -1, 10, 20)
     assert named is not None
     assert named > 20
-    gang.now += PATIENCE * gang.poll + 0.01
+    gang.clock.advance(PATIENCE * gang.poll + 0.01)
     assert gang.named(0, -1, 10, 20) == 20
     assert gang.named(1, -1, 10, 20) == 20
 
@@ -244,17 +244,17 @@ def test_looks_are_quick_only_while_saves_come_quickly_and_the_named_one_is_awai
     zero = gang.workers[0]
     gang.named(0, -1)
     assert zero.pause is None
-    gang.now += 600
+    gang.clock.advance(600)
     gang.named(0, -1, 100)
     assert zero.pause is None, "it is there"
     zero.committed(100, seconds=1.0)
-    gang.now += 60
+    gang.clock.advance(60)
     assert (gang.named(0, 100, 200) or 0) > 200
     assert zero.pause is None, "60 s apart"
-    gang.now += 0.4
+    gang.clock.advance(0.4)
     gang.named(0, 100, 201)
     assert zero.pause == pytest.approx(0.1)
-    gang.now += 30
+    gang.clock.advance(30)
     assert zero.pause is None, "none for 30 s"
 
 
@@ -299,7 +299,7 @@ def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_delays_no_
 def test_a_file_that_is_replaced_before_its_copy_is_committed_as_what_was_copied(lab: AgentLab) -> None:
     """The job may be writing the file while its step is read from it: then only the copy has one."""
     machine = lab.machine(CHECKPOINT_FORMAT="auto")
-    parts = wire(read_settings(machine.env), machine.env)
+    parts = machine.parts()
     path = parts.local.folder / "ckpt.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(npz(None))
@@ -319,7 +319,7 @@ def test_a_file_that_is_replaced_before_its_copy_is_committed_as_what_was_copied
 def test_a_worker_of_a_gang_does_not_commit_another_step_than_it_agreed_on(lab: AgentLab) -> None:
     """The file is replaced while the agreement is read: the other workers have no part of the later step."""
     machine = lab.machine(CHECKPOINT_FORMAT="auto", WORKERS="2", WORKER_ID="1")
-    parts = wire(read_settings(machine.env), machine.env)
+    parts = machine.parts()
     path = parts.local.folder / "ckpt.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     parts.committer.begin(1, None)
@@ -332,6 +332,8 @@ def test_a_worker_of_a_gang_does_not_commit_another_step_than_it_agreed_on(lab: 
             path.write_bytes(npz(20))
 
     lab.fault = save
+    assert not parts.committer.commit(), "it may still be written"
+    parts.clock.wait(parts.settings.poll)
     with pytest.raises(TornError, match="replaced before its copy"):
-        until(parts.committer.commit, "a commit", 30)
+        parts.committer.commit()
     assert lab.manifests() == []

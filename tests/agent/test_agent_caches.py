@@ -15,8 +15,7 @@ from orchestrator.agent.caches.cache_manifest import RETAINED, CacheManifest, Pi
 from orchestrator.agent.caches.pieces import files_below, pack
 from orchestrator.agent.caches.places import Cache
 from orchestrator.agent.caches.warm_start import largest_first
-from orchestrator.agent.parts import Parts, wire
-from orchestrator.agent.settings import read_settings
+from orchestrator.agent.parts import Parts
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from orchestrator.scripts.uv_program import shared_folder
@@ -161,8 +160,7 @@ LIES: dict[str, Callable[[CacheManifest], CacheManifest]] = {
 
 def parts_of(lab: AgentLab, name: str, *, moves: bool) -> Parts:
     """Return the parts of an agent whose machine has folders in places of its own, as on a local cloud."""
-    environ = lab.machine(name).env
-    found = wire(read_settings(environ), environ)
+    found = lab.machine(name).parts()
     found.settings.layout.make()
     found.caches.moves = moves
     return found

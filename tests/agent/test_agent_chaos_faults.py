@@ -5,16 +5,18 @@ import os
 import resource
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.cloud import transport
-from orchestrator.agent.parts import Parts, wire
-from orchestrator.agent.settings import read_settings
+from orchestrator.agent.parts import Parts
+from orchestrator.clock import Clock, VirtualClock
 from orchestrator.contract.machine_errors import TornError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import Machine
@@ -29,18 +31,13 @@ STORED_20 = "checkpoints/00000020/g1/w0"
 BEGUN_30 = "checkpoints/00000030/g2/w0"
 
 
-class Clock:
-    """A clock that goes on only while somebody sleeps."""
+class Waits(VirtualClock):
+    """A virtual clock that knows its longest wait."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.longest = 0.0
+    longest = 0.0
 
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+    def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
+        super().wait(seconds, wake)
         self.longest = max(self.longest, seconds)
 
 
@@ -99,12 +96,11 @@ def disk_of(chaos: ChaosLab) -> Iterator[Disk]:
             subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
-def parts_of(chaos: ChaosLab) -> Parts:
+def parts_of(chaos: ChaosLab, clock: Clock | None = None) -> Parts:
     """Return the parts of a new machine's agent, in this process."""
-    machine = chaos.slice(2)[0]
-    settings = read_settings(machine.env)
-    settings.layout.make()
-    return wire(settings, machine.env)
+    parts = chaos.slice(2)[0].parts(clock)
+    parts.settings.layout.make()
+    return parts
 
 
 @pytest.mark.parametrize("status", [503, 429])
@@ -112,21 +108,21 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(
     chaos: ChaosLab, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     """Real requests on a virtual clock: they go on, neither in a rush nor with long sleeps, and then succeed."""
-    clock, parts = Clock(), parts_of(chaos)
+    clock = Waits()
+    parts = parts_of(chaos, clock)
+    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=clock.monotonic, sleep=clock.wait))
     reported: dict[float, str] = {}
-    monkeypatch.setattr(transport, "time", clock)
-    monkeypatch.setattr(parts.interrupts, "wait", clock.sleep)
 
     def away(_request: Request) -> Response | None:
-        reported[clock.now] = parts.status.body()["message"]
-        return Response(status, b"away") if clock.now < OUTAGE else None
+        reported[clock.monotonic()] = parts.status.body()["message"]
+        return Response(status, b"away") if clock.monotonic() < OUTAGE else None
 
     chaos.lab.fault = away
     newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
 
     assert newest is not None
     assert newest.step == 20
-    assert OUTAGE <= clock.now < OUTAGE + 60
+    assert OUTAGE <= clock.monotonic() < OUTAGE + 60
     assert clock.longest <= 16
     assert 40 < len(reported) < 400
     assert all(f": {status} away" in text for at, text in reported.items() if 61 < at < OUTAGE)

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.agent.checkpoints.on_disk import LocalCheckpoints, LocalStep
 from orchestrator.agent.settings import CheckpointSettings
+from orchestrator.clock import VirtualClock
 from orchestrator.contract.formats.base import Listing, SavedState, Unit
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.formats.reading.pickled import updates_in
@@ -22,7 +23,7 @@ PARTS = (0.0, 0.1, 0.5, 0.999)
 def looking_at(root: Path, kind: str) -> LocalCheckpoints:
     """Return the reader of one folder."""
     settings = CheckpointSettings(kind, str(root / "saves"), 2, "COMPLETE")
-    return LocalCheckpoints(settings, format_of(kind, "COMPLETE"), root / "quarantine")
+    return LocalCheckpoints(settings, format_of(kind, "COMPLETE"), root / "quarantine", 0.0, VirtualClock())
 
 
 def complete_steps(local: LocalCheckpoints) -> list[int]:

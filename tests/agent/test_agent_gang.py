@@ -6,8 +6,6 @@ import time
 
 import pytest
 
-from orchestrator.agent.parts import wire
-from orchestrator.agent.settings import read_settings
 from orchestrator.emulator.http.router import Response
 from tests.agent.agent_lab import TRAIN, AgentLab, Machine
 from tests.agent.format_trees import archive
@@ -214,7 +212,7 @@ def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: AgentLab) -
     parts = []
     for worker in (0, 1):
         machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2)
-        parts.append(wire(read_settings(machine.env), machine.env))
+        parts.append(machine.parts())
         parts[-1].local.folder.mkdir(parents=True, exist_ok=True)
         parts[-1].committer.begin(1, None, starting=True)
     zero, one = parts
@@ -248,7 +246,7 @@ def test_random_numbers_of_a_worker_that_saves_nothing_else_hold_no_checkpoint_b
     parts = []
     for worker in (0, 1):
         machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2, CHECKPOINT_FORMAT="auto")
-        parts.append(wire(read_settings(machine.env), machine.env))
+        parts.append(machine.parts())
         parts[-1].committer.begin(1, None, starting=True)
     zero, one = parts
     trainer, accelerated = hugging_face("model.safetensors"), accelerate

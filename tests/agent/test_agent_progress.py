@@ -1,13 +1,11 @@
 """How far a job is, by what it prints, reports, logs and saves: the rules, and the agent as a real process."""
 
 import math
-import time
 
 import pytest
 
-from orchestrator.agent.parts import wire
-from orchestrator.agent.settings import read_settings
 from orchestrator.agent.telemetry.progress import Known, ProgressReader, StepRate, known
+from orchestrator.clock import VirtualClock
 from orchestrator.contract.printed.choose import Printed
 from tests.agent.agent_lab import AgentLab
 from tests.agent.test_event_files import TENSORBOARDX
@@ -165,10 +163,10 @@ def test_hostile_output_does_not_stop_the_agent(lab: AgentLab) -> None:
 def test_reports_are_close_together_after_each_start_of_the_job(lab: AgentLab) -> None:
     """A person who waits for the first steps sees them within seconds; a long training costs no more reports."""
     machine = lab.machine(HEARTBEAT_SECONDS=30)
-    status = wire(read_settings(machine.env), machine.env).status
-    now = time.time()
+    clock = VirtualClock()
+    status, now = machine.parts(clock).status, clock.now()
     assert status.pause(now) == 30, "before the start, changes of the phase are reported at once"
     status.time("spawned")
     assert [round(status.pause(now + age)) for age in (0, 8, 40, 400)] == [2, 2, 10, 30]
     fast = lab.machine("fast", HEARTBEAT_SECONDS=0.2)
-    assert wire(read_settings(fast.env), fast.env).status.pause(now) == 0.2
+    assert fast.parts().status.pause(now) == 0.2

@@ -18,11 +18,10 @@ from orchestrator.agent.fleet import task
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.machine import processes
 from orchestrator.agent.side_threads import Task
-from orchestrator.agent.telemetry import heartbeat
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
 from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import AgentLab
-from tests.agent.test_agent_storage import bucket_of, settings_of
+from tests.agent.test_agent_storage import ClockWithNews, bucket_of, settings_of
 
 
 @pytest.fixture
@@ -119,23 +118,19 @@ def test_a_step_of_the_start_that_is_over_is_not_waited_for() -> None:
     assert checks
 
 
-def test_the_step_that_reaches_the_target_is_reported_with_the_end(
-    lab: AgentLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_step_that_reaches_the_target_is_reported_with_the_end(lab: AgentLab) -> None:
     """A report of its own would keep the last one back for a second, and the next task with it."""
-    settings, asked, naps, nap = replace(settings_of(lab), target=20), threading.Event(), [], time.sleep
-    status = Status(settings)
-    reporter = HeartbeatWriter(settings, bucket_of(lab), status)
-    monkeypatch.setattr(
-        heartbeat.time, "sleep", lambda seconds: naps.append(seconds) or asked.set() or nap(seconds)
-    )
+    settings = replace(settings_of(lab), target=20)
+
+    def ends() -> None:
+        status.set(phase="done")
+        reporter.report()
+
+    clock = ClockWithNews(ends)
+    status = Status(settings, clock)
+    reporter = HeartbeatWriter(settings, bucket_of(lab), status, clock)
     status.set(phase="run", committed_step=20)
-    side = threading.Thread(target=reporter.report)
-    side.start()
-    assert asked.wait(10)
-    status.set(phase="done")
     reporter.report()
-    side.join()
-    assert naps[0] == min(1.0, settings.heartbeat)
+    assert clock.waits[0] == min(1.0, settings.heartbeat)
     assert [one for one in lab.writes if "heartbeat" in one] == [f"POST {heartbeat_name(1, 0)}"]
     assert lab.json(heartbeat_name(1, 0))["phase"] == "done"

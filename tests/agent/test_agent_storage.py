@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
 from orchestrator.agent.telemetry.logs import SEGMENT, JobLog, LogShipper
+from orchestrator.clock import Clock, VirtualClock
 from orchestrator.contract.bucket.object_names import WAKE
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response
@@ -31,6 +33,28 @@ def bucket_of(lab: AgentLab, granted: float = 0.0) -> JobBucket:
 def settings_of(lab: AgentLab) -> Settings:
     """Return the settings of one machine."""
     return read_settings(lab.machine().env)
+
+
+class ClockWithNews(VirtualClock):
+    """A virtual clock that lists its waits; during the first one something happens, as in another thread."""
+
+    def __init__(self, news: Callable[[], None]) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+        self._news = news
+
+    def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
+        self.waits.append(seconds)
+        super().wait(seconds, wake)
+        if len(self.waits) == 1:
+            self._news()
+
+
+def reporting(lab: AgentLab, clock: Clock) -> tuple[Status, HeartbeatWriter]:
+    """Return the status of one machine and what writes it as a heartbeat."""
+    settings = settings_of(lab)
+    status = Status(settings, clock)
+    return status, HeartbeatWriter(settings, bucket_of(lab), status, clock)
 
 
 def test_absent_and_unreachable_are_different(lab: AgentLab) -> None:
@@ -195,7 +219,7 @@ def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: AgentLab) -> No
 
 def test_full_disk_loses_no_line_for_the_bucket() -> None:
     """When log/job.log cannot be written, the lines still wait for the bucket, and the trouble is reported."""
-    log = JobLog(Path("/dev/full"))
+    log = JobLog(Path("/dev/full"), VirtualClock())
     log.write(b"one line\n")
 
     assert log.waiting() == ([], b"one line\n")
@@ -204,7 +228,7 @@ def test_full_disk_loses_no_line_for_the_bucket() -> None:
 
 def test_segments_end_at_lines() -> None:
     """A segment ends with a whole line, and nothing is lost between two."""
-    log = JobLog(Path("/dev/null"))
+    log = JobLog(Path("/dev/null"), VirtualClock())
     text = b"".join(b"line %d\n" % number for number in range(60000))
     log.write(text)
 
@@ -217,7 +241,7 @@ def test_segments_end_at_lines() -> None:
 def test_the_first_lines_of_a_start_are_in_the_bucket_within_seconds(lab: AgentLab) -> None:
     """Of a job that writes each second; then it is one upload in a heartbeat, and a restart is quick again."""
     settings = replace(settings_of(lab), heartbeat=30.0)
-    log, bucket = JobLog(Path("/dev/null")), bucket_of(lab)
+    log, bucket = JobLog(Path("/dev/null"), VirtualClock()), bucket_of(lab)
     shipper = LogShipper(settings, bucket, log)
     log.begun = shipper.hasten
     name = f"logs/g{settings.incarnation}/w0/000000.log"
@@ -245,7 +269,7 @@ def test_the_first_lines_of_a_start_are_in_the_bucket_within_seconds(lab: AgentL
 def test_a_line_after_a_silence_is_uploaded_at_once(lab: AgentLab) -> None:
     """A look that finds nothing costs no call."""
     settings = replace(settings_of(lab), heartbeat=30.0)
-    log = JobLog(Path("/dev/null"))
+    log = JobLog(Path("/dev/null"), VirtualClock())
     shipper = LogShipper(settings, bucket_of(lab), log)
     for _ in range(8):
         log.write(b"line\n")
@@ -267,11 +291,11 @@ def test_heartbeat_is_written_though_the_disk_refuses(lab: AgentLab) -> None:
     """A state folder that cannot be written keeps no heartbeat back."""
     settings = settings_of(lab)
     settings.layout.status.mkdir(parents=True)
-    status = Status(settings)
+    status = Status(settings, VirtualClock())
     status.trouble("logs", "disk is full")
 
     with pytest.raises(OSError, match="directory"):
-        HeartbeatWriter(settings, bucket_of(lab), status).report()
+        HeartbeatWriter(settings, bucket_of(lab), status, VirtualClock()).report()
 
     assert lab.json(".tpuctl/heartbeat/1/0")["message"] == "logs: disk is full"
 
@@ -305,8 +329,7 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: AgentLab
 
 def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: AgentLab) -> None:
     """The first thread that comes reports the start of a job; what comes with it is in one report."""
-    status = Status(settings_of(lab))
-    reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
+    status, reporter = reporting(lab, VirtualClock())
     status.set(phase="run", starts=1)
     reporter.report()
     before = len(lab.writes)
@@ -321,8 +344,8 @@ def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: A
 
 def test_who_finds_the_last_report_written_waits_for_the_call_that_follows_it(lab: AgentLab) -> None:
     """The agent ends then: the thread that has written the report would end before it calls the controller."""
-    status, asked, answered = Status(settings_of(lab)), threading.Event(), threading.Event()
-    reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
+    asked, answered = threading.Event(), threading.Event()
+    status, reporter = reporting(lab, VirtualClock())
 
     def held(request: Request) -> Response | None:
         if request.query.get("name", "").startswith(WAKE):
@@ -346,14 +369,14 @@ def test_who_finds_the_last_report_written_waits_for_the_call_that_follows_it(la
 
 def test_the_first_phases_are_one_report(lab: AgentLab) -> None:
     """What passes at once is not worth a write, after which the next one has to wait."""
-    status = Status(settings_of(lab))
-    reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
-    thread = threading.Thread(target=reporter.report)
-    thread.start()
-    status.set(phase="restore")
-    status.set(phase="run")
-    reporter.report(at_once=True)
-    thread.join()
+
+    def others_follow() -> None:
+        status.set(phase="restore")
+        status.set(phase="run")
+        reporter.report(at_once=True)
+
+    status, reporter = reporting(lab, ClockWithNews(others_follow))
+    reporter.report()
     assert [write for write in lab.writes if "heartbeat" in write] == [f"POST {heartbeat_name(1, 0)}"]
 
 

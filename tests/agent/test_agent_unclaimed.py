@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from orchestrator.agent.checkpoints.leftovers import leftovers, stray_in
-from orchestrator.agent.parts import wire
-from orchestrator.agent.settings import read_settings
 from orchestrator.contract.bucket.unclaimed_manifest import (
     Unclaimed,
     UnclaimedFile,
@@ -335,7 +333,7 @@ def test_outputs_come_back_from_the_newest_whole_rescue_and_what_came_after(
 def test_what_a_commit_contains_is_no_leftover(lab: AgentLab) -> None:
     """Steps up to the newest commit are in the bucket or were removed as old; a later or torn one is brought."""
     machine = lab.machine()
-    parts = wire(read_settings(machine.env), machine.env)
+    parts = machine.parts()
     for step, last in ((10, "COMPLETE"), (20, "COMPLETE"), (25, "shard"), (30, "COMPLETE")):
         folder = parts.local.folder / f"step-{step}"
         folder.mkdir(parents=True)
@@ -371,7 +369,7 @@ def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: AgentLab) -> 
 def test_a_save_in_another_folder_of_the_bucket_is_named(lab: AgentLab) -> None:
     """A program that writes to gs:// by itself has saved something: nobody may say that it has not."""
     machine = lab.machine("m1")
-    bucket = wire(read_settings(machine.env), machine.env).bucket
+    bucket = machine.parts().bucket
     for name in ("bundles/model.pt", "tensorboard/model.pt", "runs/a/readme.txt"):
         lab.put(name, b"x")
     assert stray_in(bucket, 1.0) == ""

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.parts import wire
-from orchestrator.agent.settings import read_settings
 from orchestrator.agent.telemetry.event_files import (
     LARGEST_RECORD,
     PATTERN,
@@ -163,7 +161,7 @@ def test_files_in_the_bucket_are_read_as_they_grow(tmp_path: Path) -> None:
     """TensorFlow writes to gs:// by replacing the object by a longer one; only what is new is asked for."""
     with running_lab(tmp_path) as lab:
         machine = lab.machine("m1", CHECKPOINT_DIR=f"gs://{BUCKET}/checkpoints")
-        parts = wire(read_settings(machine.env), machine.env)
+        parts = machine.parts()
         parts.events.begin(1000.5)
         stored = BucketEvents(parts.settings, parts.bucket, parts.events)
         old, new = (f"{PATTERN}{time}.host.1.0.v2" for time in (900, 1000))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.agent.agreement.attempts import next_attempt
-from orchestrator.agent.parts import Parts, wire
-from orchestrator.agent.settings import read_settings
+from orchestrator.agent.parts import Parts
+from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.emulator.state.storage.stored import Preconditions
@@ -46,6 +46,7 @@ class Bench:
     def __init__(self, lab: AgentLab) -> None:
         self.lab = lab
         self.count = 0
+        self.clock = VirtualClock()
 
     def parts(self, *, in_bucket: bool = False, incarnation: int = 1) -> Parts:
         """Return the parts of an agent on a new machine with an empty disk."""
@@ -54,7 +55,7 @@ class Bench:
         machine = self.lab.machine(
             f"m{self.count}", CHECKPOINT_FORMAT="auto", INCARNATION=incarnation, **folder
         )
-        return wire(read_settings(machine.env), machine.env)
+        return machine.parts(self.clock)
 
     def clear(self) -> None:
         """Empty the bucket."""

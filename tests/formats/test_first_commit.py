@@ -3,44 +3,22 @@
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.agent.checkpoints import commit, on_disk
-from orchestrator.agent.parts import Parts, wire
-from orchestrator.agent.settings import read_settings
+from orchestrator.agent.parts import Parts
+from orchestrator.clock import VirtualClock
 from tests.agent.agent_lab import running_lab
 from tests.agent.format_trees import archive
-from tests.formats.table import Bench
 
 EVERY = 2.5
 """Seconds between two saves."""
 
 
-class Clock:
-    """A clock that advances only by its test."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        now = lambda: self.now  # noqa: E731
-        stand_in = SimpleNamespace(monotonic=now, time=now, time_ns=lambda: int(self.now * 1e9))
-        for module in (commit, on_disk):
-            monkeypatch.setattr(module, "time", stand_in)
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> Iterator[Parts]:
-    """Return the parts of an agent that looks each 5 s, as on a real machine."""
-    with running_lab(tmp_path) as lab:
-        machine = Bench(lab).lab.machine("m", CHECKPOINT_FORMAT="auto", HEARTBEAT_SECONDS=30)
-        yield wire(read_settings(machine.env), machine.env)
-
-
 class Job:
     """Act one job: *write* is called with the seconds since its start, four times a second."""
 
-    def __init__(self, parts: Parts, clock: Clock) -> None:
+    def __init__(self, parts: Parts, clock: VirtualClock) -> None:
         self.parts, self.clock = parts, clock
         self.folder = parts.local.folder
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -49,21 +27,24 @@ class Job:
         """Return when its first save was committed, and its step; None if none was in *seconds*."""
         self.parts.committer.begin(1, None)
         self.parts.local.forget()
-        began = looked = self.clock.now
-        while self.clock.now - began < seconds:
-            write(self.clock.now - began)
-            if self.clock.now >= looked:
+        began = looked = self.clock.now()
+        while self.clock.now() - began < seconds:
+            write(self.clock.now() - began)
+            if self.clock.now() >= looked:
                 if self.parts.committer.commit():
-                    return self.clock.now - began, int(self.parts.status.get("committed_step"))
-                looked = self.clock.now + (self.parts.committer.pause or self.parts.settings.poll)
-            self.clock.now += 0.25
+                    return self.clock.now() - began, int(self.parts.status.get("committed_step"))
+                looked = self.clock.now() + (self.parts.committer.pause or self.parts.settings.poll)
+            self.clock.advance(0.25)
         return None
 
 
 @pytest.fixture
-def job(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> Job:
-    """Return a job on that machine, in time that does not pass by itself."""
-    return Job(parts, Clock(monkeypatch))
+def job(tmp_path: Path) -> Iterator[Job]:
+    """Return a job on a machine whose agent looks each 5 s, in time that does not pass by itself."""
+    clock = VirtualClock()
+    with running_lab(tmp_path) as lab:
+        machine = lab.machine("m", CHECKPOINT_FORMAT="auto", HEARTBEAT_SECONDS=30)
+        yield Job(machine.parts(clock), clock)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,11 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from orchestrator.agent.agreement.attempts import next_attempt
-from orchestrator.agent.checkpoints import on_disk
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.inside import position_in
@@ -152,18 +150,14 @@ def test_what_belongs_to_one_save_stays_together(bench: Bench) -> None:
     assert step_now(parts) == 20
 
 
-def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(bench: Bench) -> None:
     """While the job runs a file has to stay the same for a look; some programs save more often than that."""
-    now = [1000.0]
-    monkeypatch.setattr(on_disk, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1))
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()
     for step in range(1, 5):
         assert not saved(parts, "ckpt.pt", archive({"iter_num": step})), "it has changed since the last look"
-        now[0] += parts.settings.poll
+        bench.clock.advance(1.25 * parts.settings.poll)
     assert saved(parts, "ckpt.pt", archive({"iter_num": 5})), "its own structure proves it"
     assert step_now(parts) == 5
     parts.local.rest()
@@ -186,21 +180,17 @@ def test_a_numbered_file_alone_does_not_follow_a_save_with_the_file_that_is_repl
     assert step_now(parts) == 50
 
 
-def test_numbered_files_count_where_those_beside_them_are_never_whole(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbered_files_count_where_those_beside_them_are_never_whole(bench: Bench) -> None:
     """A broken file that nobody replaces must not keep a whole training out of the bucket."""
-    now = [1000.0]
-    monkeypatch.setattr(on_disk, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1))
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()
     put(parts.local.folder, [("broken.pt", archive()[:-40]), ("step=10.ckpt", _lightning(10))])
     put(parts.local.folder, [("step=20.ckpt", _lightning(20))])
     for seconds in (0, 1, 1):
-        now[0] += seconds
+        bench.clock.advance(seconds)
         assert not parts.committer.commit()
-    now[0] += 100
+    bench.clock.advance(100)
     assert parts.committer.commit()
     assert step_now(parts) == 10
 

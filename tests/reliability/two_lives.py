@@ -123,7 +123,7 @@ class Machine:
         settings = read_settings(environ)
         settings.layout.make()
         self.folder = settings.layout.checkpoints
-        self.parts = wire(settings, environ)
+        self.parts = wire(settings, environ, VirtualClock())
         self.parts.bucket._transport = Wire(world, self.name)
         self.parts.bucket._tokens._until = math.inf
         self.agent = Agent(self.parts)

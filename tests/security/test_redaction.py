@@ -13,6 +13,7 @@ from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import SEGMENT, JobLog
 from orchestrator.cli import console
 from orchestrator.cli.main import run
+from orchestrator.clock import VirtualClock
 from orchestrator.contract.secrets.redaction import LONGEST_KEY, RedactedStream, Redactor, masked, shapes_in
 from orchestrator.contract.secrets.secret_forms import SHORTEST, forms_of
 from orchestrator.errors import UsageError
@@ -214,7 +215,7 @@ def test_the_job_log_holds_no_secret_on_disk_or_for_the_bucket(tmp_path):
     """Across the border of two segments as well, and in lines of the agent's own."""
     redactor, secret = Redactor(), "the-secret-value"
     redactor.know("wandb", secret)
-    log = JobLog(tmp_path / "job.log", redactor)
+    log = JobLog(tmp_path / "job.log", VirtualClock(), redactor)
     log.write(b"x" * (SEGMENT - 8) + secret.encode()[:9])
     log.say(f"restored by {secret}")
     log.write(secret.encode()[9:] + b" and hf_" + b"Q" * 20)
@@ -232,7 +233,8 @@ def test_a_heartbeat_holds_no_secret(tmp_path):
     """Neither its message nor a trouble."""
     keys = {"DEPLOYMENT": "d", "BUCKET": "b", "INCARNATION": "1", "BUNDLE": "x", "COMMAND": "c"}
     status = Status(
-        read_settings({f"TPUCTL_{k}": v for k, v in keys.items()} | {"TPUCTL_ROOT": str(tmp_path)})
+        read_settings({f"TPUCTL_{k}": v for k, v in keys.items()} | {"TPUCTL_ROOT": str(tmp_path)}),
+        VirtualClock(),
     )
     redactor = Redactor()
     redactor.know("wandb", "the-secret-value")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from typing import Callable, Optional, Sequence
 
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.bucket.manifest import folder_name, parse_name
 from orchestrator.contract.bucket.object_names import GANG
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.json_values import json_value
 
 PATIENCE = 3.0
@@ -29,12 +29,10 @@ class SaveAgreement:
     no checkpoint would be complete.
     """
 
-    def __init__(
-        self, settings: Settings, bucket: JobBucket, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, settings: Settings, bucket: JobBucket, clock: Clock) -> None:
         self._settings = settings
         self._bucket = bucket
-        self._now = now
+        self._now = clock.monotonic
         self.begin(0)
 
     def begin(self, attempt: int) -> None:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import shutil
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Set, Tuple
@@ -275,8 +274,8 @@ def download_data(parts: Parts) -> Optional[JobOutcome]:
     try:
         while task.is_alive():
             parts.interrupts.wait(TICK)
-            if time.monotonic() - reported_at >= max(REPORT_EVERY, parts.settings.heartbeat):
-                reported_at = time.monotonic()
+            if parts.clock.monotonic() - reported_at >= max(REPORT_EVERY, parts.settings.heartbeat):
+                reported_at = parts.clock.monotonic()
                 parts.status.set(
                     message=f"data: {data.done / 1e9:.2f} of {data.wanted / 1e9:.2f} GB are here"
                 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from typing import Optional
 
 from orchestrator.agent.agreement.attempts import Attempt
@@ -89,7 +88,7 @@ class Finish:
 
     def before(self, ending: Ending) -> None:
         """Upload what no commit contains before the last report, for as long as the machine exists."""
-        record, interrupts = self._runner.record, self._parts.interrupts
+        record, clock, interrupts = self._runner.record, self._parts.clock, self._parts.interrupts
         if ending.kind not in (EndingKind.NOTICE, EndingKind.GAVE_UP) or not record.trains_since:
             return
         notice = ending.kind is EndingKind.NOTICE
@@ -99,8 +98,8 @@ class Finish:
             with contextlib.suppress(AgentError, OSError):
                 newest = self._parts.catalogue.newest(10.0)
                 committed = newest.step if newest is not None else None
-        gone_by = (interrupts.ended_at or time.monotonic()) + RESCUE
-        seconds = max(LEAST, gone_by - time.monotonic()) if notice else LONGEST
+        gone_by = (interrupts.ended_at or clock.monotonic()) + RESCUE
+        seconds = max(LEAST, gone_by - clock.monotonic()) if notice else LONGEST
         why = Why.NOTICE if notice else Why.FAILED
         # In a thread, because a call to the bucket cannot be interrupted and the machine may vanish at any time.
         work = threading.Thread(
@@ -108,13 +107,13 @@ class Finish:
             args=(why, record.attempt, committed, record.trains_since, seconds),
         )  # fmt: skip
         work.start()
-        end = time.monotonic() + seconds
+        end = clock.monotonic() + seconds
         noticed_at: Optional[float] = None
-        while work.is_alive() and time.monotonic() < end:
+        while work.is_alive() and clock.monotonic() < end:
             work.join(TICK)
             if not notice and noticed_at is None and self._parts.status.get("notice"):
                 # Preempted while giving up: the remaining time is now that of a notice.
-                noticed_at = time.monotonic()
+                noticed_at = clock.monotonic()
                 end = min(end, noticed_at + RESCUE)
 
     def _committed(self) -> Optional[Checkpoint]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from functools import partial
 from typing import Dict, Optional
 
@@ -64,8 +63,8 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
     waited_for = set(range(settings.workers)) - {settings.worker}
     # Generations instead of times, because the clocks of two machines may differ.
     before = {worker: _generation(parts, worker) for worker in waited_for}
-    end = time.monotonic() + PATIENCE * settings.heartbeat
-    while waited_for and time.monotonic() < end and not parts.interrupts.overtaken(attempt):
+    end = parts.clock.monotonic() + PATIENCE * settings.heartbeat
+    while waited_for and parts.clock.monotonic() < end and not parts.interrupts.overtaken(attempt):
         waited_for = {w for w in waited_for if _generation(parts, w) == before[w]}
         if waited_for:
             parts.interrupts.wait(settings.poll)

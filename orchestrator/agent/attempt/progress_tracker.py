@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import List, Optional
 
 from orchestrator.agent.attempt.save_stalls import SaveStalls
@@ -25,6 +24,7 @@ class ProgressTracker:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._clock = parts.clock
         self.begin(trains=False)
 
     def begin(self, *, trains: bool) -> None:
@@ -38,8 +38,8 @@ class ProgressTracker:
         self._stalls = SaveStalls()
         self._save: Optional[int] = None
         self._began = False
-        self.moved_at = time.monotonic()
-        self._parts.events.begin(time.time())
+        self.moved_at = self._clock.monotonic()
+        self._parts.events.begin(self._clock.now())
 
     @property
     def reached(self) -> Optional[int]:
@@ -88,13 +88,13 @@ class ProgressTracker:
             self._stalls.forget()
         found: List[float] = []
         if now.step is not None and now.step != self._known.step and now.source not in (EVENTS, COMMITS):
-            found += self._stalls.step(time.monotonic(), now.step)
+            found += self._stalls.step(self._clock.monotonic(), now.step)
         if saved is not None and saved > max(-1 if n is None else n for n in (self._save, resumed)):
             self._save = saved
-            self._parts.pace.take_save(time.monotonic())
+            self._parts.pace.take_save(self._clock.monotonic())
             # A count of saves is not a step.
             if not self._parts.status.get("committed_counted"):
-                found += self._stalls.saved(time.monotonic(), saved)
+                found += self._stalls.saved(self._clock.monotonic(), saved)
         for seconds in found:
             self._parts.pace.take_measured(seconds)
 
@@ -102,13 +102,13 @@ class ProgressTracker:
         assert now.step is not None  # noqa: S101 (asked for above)
         if not self._began or now.source != self._known.source:
             self._record_first_step(now.step, resumed)
-        self._rate.at(time.monotonic(), now.step, now.source)
+        self._rate.at(self._clock.monotonic(), now.step, now.source)
         # A change of source may repeat the last step, which is no progress.
         if now.step == self._known.step:
             return
-        self.moved_at = time.monotonic()
+        self.moved_at = self._clock.monotonic()
         self._parts.status.time("first_step", again=not self._began)
-        self._parts.status.set(progress_at=time.time())
+        self._parts.status.set(progress_at=self._clock.now())
         self._began = True
 
     def _record_first_step(self, step: int, resumed: Optional[int]) -> None:

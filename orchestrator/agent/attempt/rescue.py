@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +60,7 @@ class Rescue:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._clock = parts.clock
         self._settings = parts.settings
         self._until: Optional[float] = None
         self._written = 0.0
@@ -85,7 +85,7 @@ class Rescue:
 
         If the bucket has a checkpoint, only files that look like saves are uploaded.
         """
-        self._until = time.monotonic() + seconds
+        self._until = self._clock.monotonic() + seconds
         try:
             found, skipped = self.found(committed, since)
             if why is Why.NOTICE and committed is not None:
@@ -137,7 +137,7 @@ class Rescue:
         one = self._settings
         return Unclaimed(
             one.incarnation, one.worker, one.workers, attempt, one.bundle, one.settings_digest,
-            one.checkpoints.format, why, False, (), (), time.time(),
+            one.checkpoints.format, why, False, (), (), self._clock.now(),
         )  # fmt: skip
 
     def _upload_files(
@@ -169,7 +169,7 @@ class Rescue:
                     uploaded[result.name] = known[result.sha256, result.size] = result
                     taken[result.object] = result
                 manifest = self._with(manifest, uploaded, skipped)
-                if time.monotonic() - self._written >= SPACING:
+                if self._clock.monotonic() - self._written >= SPACING:
                     self._write(manifest, call)
         # `complete` only in the last write: after a kill before it, the next agent continues from the partial one.
         manifest = replace(self._with(manifest, uploaded, skipped), complete=True)
@@ -177,9 +177,11 @@ class Rescue:
         say(f"unclaimed/: {len(uploaded)} files, {manifest.size} bytes, {len(skipped)} not brought")
         return manifest
 
-    @staticmethod
-    def _with(manifest: Unclaimed, uploaded: Dict[str, UnclaimedFile], skipped: List[Skipped]) -> Unclaimed:
-        return replace(manifest, files=tuple(uploaded.values()), skipped=tuple(skipped), at=time.time())
+    def _with(
+        self, manifest: Unclaimed, uploaded: Dict[str, UnclaimedFile], skipped: List[Skipped]
+    ) -> Unclaimed:
+        files, at = tuple(uploaded.values()), self._clock.now()
+        return replace(manifest, files=files, skipped=tuple(skipped), at=at)
 
     def _keep(
         self, one: FoundFile, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
@@ -221,7 +223,7 @@ class Rescue:
         """Write the manifest; every file that it names is already in the bucket."""
         name = manifest_name(manifest.incarnation, manifest.worker)
         call("write the manifest", lambda: self._parts.bucket.write(name, manifest.text().encode()))
-        self._written = time.monotonic()
+        self._written = self._clock.monotonic()
         self.report(manifest)
 
     def _manifests(self) -> List[Unclaimed]:
@@ -247,12 +249,13 @@ class Rescue:
                 raise error
             self._parts.status.trouble("unclaimed", f"{doing}: {error}")
 
-        # A plain sleep, since this agent is ending and ignores further interruptions.
-        remaining = (self._until or 0.0) - time.monotonic()
+        clock = self._clock
+        remaining = (self._until or 0.0) - clock.monotonic()
         try:
             return retried(
-                call, (AgentError, OSError), PAUSES, seconds=remaining, now=time.monotonic, wait=time.sleep,
-                failed=failed,
+                call, (AgentError, OSError), PAUSES, seconds=remaining, now=clock.monotonic,
+                # Not that of the interrupts: this agent is ending and ignores further ones.
+                wait=clock.wait, failed=failed,
             )  # fmt: skip
         except FinalError:
             raise
@@ -299,7 +302,7 @@ class Uncommitted:
             status.set(uncommitted="", uncommitted_place="", uncommitted_state="")
             return
         # By our own clock, since a job may set any modification time.
-        now, named = time.monotonic(), self._names()
+        now, named = self._parts.clock.monotonic(), self._names()
         self._found_at = {one: self._found_at.get(one, now) for one in named}
         quiet = QUIET * self._parts.settings.heartbeat
         # Report the newest one, which matters most.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Optional, Tuple
 
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
@@ -110,7 +109,8 @@ class Restarts:
         return parts.patiently("go one checkpoint back", lambda: go_back(parts.catalogue, wanted, newest))
 
     def _pause(self, attempt: Attempt, seconds: float) -> None:
-        end = time.monotonic() + seconds
+        clock = self._parts.clock
+        end = clock.monotonic() + seconds
         # Stop waiting as soon as another worker has created the next attempt.
-        while time.monotonic() < end and not self._parts.interrupts.overtaken(attempt.attempt):
-            self._parts.interrupts.wait(min(0.5, max(0.0, end - time.monotonic())))
+        while clock.monotonic() < end and not self._parts.interrupts.overtaken(attempt.attempt):
+            self._parts.interrupts.wait(min(0.5, max(0.0, end - clock.monotonic())))

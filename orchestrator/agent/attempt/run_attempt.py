@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from functools import partial
 from typing import Any, Mapping, Optional, TypeVar
 
@@ -48,6 +47,7 @@ class AttemptRunner:
 
     def __init__(self, parts: Parts, record: StartRecord) -> None:
         self._parts = parts
+        self._clock = parts.clock
         self._settings = parts.settings
         self.record = record
         self._progress = ProgressTracker(parts)
@@ -246,7 +246,7 @@ class AttemptRunner:
             session=None,
             ended="",
             finished="",
-            trains_since=self.record.trains_since or (0.0 if framework is None else time.time()),
+            trains_since=self.record.trains_since or (0.0 if framework is None else self._clock.now()),
         )
         try:
             argv = ["bash", "-c", command]
@@ -313,17 +313,18 @@ class AttemptRunner:
                 job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, self._settings.grace))
                 return JobOutcome(JobVerdict.FAILED, f"stalled: nothing new for {self._settings.stall:g} s")
             if target is not None and committed is not None and committed >= target:
-                reached_at = reached_at or time.monotonic()
-                if time.monotonic() - reached_at > self._settings.grace:
+                reached_at = reached_at or self._clock.monotonic()
+                if self._clock.monotonic() - reached_at > self._settings.grace:
                     job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
                     return outcome_of(0, target, None, committed)
             self._parts.interrupts.wait(TICK)
 
     def _stalled(self) -> bool:
         committed_at = self._parts.status.get("committed_at") or 0.0
-        if not self._settings.stall or time.time() - committed_at < self._settings.stall:
+        if not self._settings.stall or self._clock.now() - committed_at < self._settings.stall:
             return False
-        return time.monotonic() - max(self._progress.moved_at, self._parts.log.last_at) > self._settings.stall
+        moved_at = max(self._progress.moved_at, self._parts.log.last_at)
+        return self._clock.monotonic() - moved_at > self._settings.stall
 
     def _clear(self, job: Job) -> None:
         """Wait until no process of the job is left: a second job beside it would overwrite its files."""

@@ -6,7 +6,6 @@ import contextlib
 import math
 import shutil
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name, parse
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.formats.reading.saved_files import replaced_in_place
@@ -51,9 +51,9 @@ class Committer:
         attempts: AttemptStore,
         local: LocalCheckpoints,
         status: Status,
+        clock: Clock,
     ) -> None:
-        self._settings = settings
-        self._bucket = bucket
+        self._settings, self._bucket, self._clock = settings, bucket, clock
         self._catalogue = catalogue
         self._attempts = attempts
         self._local = local
@@ -62,7 +62,7 @@ class Committer:
         self._attempt, self._start, self._in_bucket = 0, -1, settings.checkpoints.in_bucket
         self._floor: Optional[int] = None
         self._newest = last_manifest.LastManifest(settings.worker, catalogue, local)
-        self._agreement = SaveAgreement(settings, bucket)
+        self._agreement = SaveAgreement(settings, bucket, clock)
         self._same = last_manifest.CommittedFiles()
         self._before: Tuple[FileState, ...] = ()
         self._followed: Set[int] = set()
@@ -98,7 +98,7 @@ class Committer:
         Raise FencedError, AgentError or OSError; the next call retries what failed.
         """
         with self._lock:
-            began, self._pause = time.monotonic(), None
+            began, self._pause = self._clock.monotonic(), None
             if not self._attempt or self._local.format.at_end:
                 return False
             if self._in_bucket:
@@ -114,7 +114,7 @@ class Committer:
             if changed or self._follow_first(ended=False):
                 return True
             # After a commit or an error the usual time passes, so that quick saves are not all uploaded.
-            self._pause = self._local.pause_after(time.monotonic() - began)
+            self._pause = self._local.pause_after(self._clock.monotonic() - began)
             return False
 
     @property
@@ -217,7 +217,7 @@ class Committer:
             return False
         self._fence()
         for first in sorted(new, key=lambda held: held.step):
-            self._write(replace(first, worker=one.worker, files=(), at=time.time()))
+            self._write(replace(first, worker=one.worker, files=(), at=self._clock.now()))
             self._followed.add(first.step)
             later = self._floor is None or first.step > self._floor
             self._committed(first.step, proven=first.proven, newest=later)
@@ -263,7 +263,7 @@ class Committer:
 
     def _commit_step(self, step: LocalStep, number: int, *, newest: bool = True) -> bool:
         """Upload a step and write its manifest, unless that exists; return True."""
-        began = time.monotonic()
+        began = self._clock.monotonic()
         states = self._local.files_of(step.unit) if step.unit.live else ()
         folder, held = self._hold(step)
         try:
@@ -276,11 +276,11 @@ class Committer:
                 # After a kill everything is sent again: objects without a manifest prove nothing.
                 files = self._upload(step, number, folder or self._local.folder, held=folder is not None)
                 self._manifest(step, number, files, newest=newest)
-                self._status.set(commit_seconds=round(time.monotonic() - began, 3))
+                self._status.set(commit_seconds=round(self._clock.monotonic() - began, 3))
         finally:
             if folder is not None:
                 shutil.rmtree(str(folder), ignore_errors=True)
-        self._agreement.committed(number, time.monotonic() - began)
+        self._agreement.committed(number, self._clock.monotonic() - began)
         self._committed(number, proven=step.own_step == number, newest=newest)
         self._same = self._same.then(states, self._local.format.chosen)
         return True
@@ -312,7 +312,7 @@ class Committer:
         # Written last: this write makes the checkpoint exist; a kill before it leaves only loose files.
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
-            self._attempt, step.unit.folder, files, time.time(), chosen, step.own_step,
+            self._attempt, step.unit.folder, files, self._clock.now(), chosen, step.own_step,
             links_of(self._local.folder, step.unit),
         )  # fmt: skip
         self._write(manifest)
@@ -393,7 +393,7 @@ class Committer:
     def _committed(self, step: int, *, proven: bool = True, newest: bool = True) -> None:
         earlier = [one for one in self._status.get("committed_steps") if one != step]
         listed = sorted([step, *earlier], reverse=True) if not newest else [step, *earlier]
-        self._status.set(committed_at=time.time(), committed_steps=listed[:RECENT])
+        self._status.set(committed_at=self._clock.now(), committed_steps=listed[:RECENT])
         if newest:
             self._floor = step
             self.proven = step if proven else self.proven

@@ -13,6 +13,7 @@ from typing import Dict, List, Optional, Tuple
 
 from orchestrator.agent.settings import CheckpointSettings
 from orchestrator.agent.side_threads import say
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.formats.base import (
     LONG,
     PATIENT,
@@ -97,7 +98,7 @@ class LocalCheckpoints:
     """
 
     def __init__(
-        self, settings: CheckpointSettings, format_: Format, quarantine: Path, pace: float = 0.0
+        self, settings: CheckpointSettings, format_: Format, quarantine: Path, pace: float, clock: Clock
     ) -> None:
         self._settings = settings
         self.folder = Path(settings.folder)
@@ -106,9 +107,10 @@ class LocalCheckpoints:
         self._lock = threading.Lock()
         self._judged: Dict[str, Held] = {}
         self._pace = pace
+        self._clock = clock
         self.at_rest = True
         self._in_order = False
-        self._headed_at = time.monotonic()
+        self._headed_at = self._clock.monotonic()
         self.newest: Optional[int] = None
 
     def steps(self) -> List[LocalStep]:
@@ -125,7 +127,7 @@ class LocalCheckpoints:
             self._judged = {name: held for name, held in self._judged.items() if name in names}
             heads = [one for one in found if one.unit.live]
             if not heads or any(one.complete for one in heads):
-                self._headed_at = time.monotonic()
+                self._headed_at = self._clock.monotonic()
             found.sort(key=lambda one: (one.step, one.unit.rank, one.unit.name))
             self.newest = max((one.step for one in found if one.complete and one.step >= 0), default=None)
             return found
@@ -135,7 +137,7 @@ class LocalCheckpoints:
         self.newest = None
         self.at_rest = False
         self._in_order = False
-        self._headed_at = time.monotonic()
+        self._headed_at = self._clock.monotonic()
 
     def pause_after(self, took: float) -> float:
         """Return the seconds until the next look for a finished save, after one that took *took* seconds."""
@@ -153,7 +155,7 @@ class LocalCheckpoints:
     @property
     def headless(self) -> bool:
         """Return whether the newest save, including files replaced in place, has been incomplete for long."""
-        return time.monotonic() - self._headed_at > LONG * self._pace
+        return self._clock.monotonic() - self._headed_at > LONG * self._pace
 
     def chosen(self, step: int) -> Optional[LocalStep]:
         """Return the complete step of that number, None if it is not on this disk."""
@@ -247,6 +249,7 @@ class LocalCheckpoints:
 
     def put_aside(self, unit: Unit, *, torn: bool) -> Path:
         """Move a unit to the quarantine as `[torn-]NAME-TIME` and return its path; nothing is deleted."""
+        # By the system's clock, also in tests: it makes the name unique.
         name = f"{'torn-' if torn else ''}{unit.name.replace('/', '_')}-{time.time_ns()}"
         try:
             target = self._move(unit, self._quarantine / name)
@@ -299,7 +302,7 @@ class LocalCheckpoints:
 
     def _changed(self, held: Optional[Held], states: States, judged: Judgement) -> Held:
         """Return the judgement of files that have changed since *held*."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if held is None:
             return Held(states, judged, now, 0, counted=now)
         replaced, same = _is_renewed(held.states, states), _sizes(held.states) == _sizes(states)
@@ -315,7 +318,7 @@ class LocalCheckpoints:
         judged = held.judged
         if judged.state is not SavedState.COMPLETE or not judged.rest:
             return judged
-        for_long = time.monotonic() - held.since
+        for_long = self._clock.monotonic() - held.since
         if for_long >= judged.rest * self._pace and not self.at_rest:
             self._judged[_key(unit)] = replace(held, changes=0)
             return judged

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -14,6 +13,7 @@ from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.object_names import HEARTBEAT, WAKE
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
@@ -45,7 +45,8 @@ class Status:
     *urgent* is called after a change that must be reported at once. *masked* removes secrets from a text.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self.changes = 0
         self._troubles: Dict[str, str] = {}
@@ -98,7 +99,7 @@ class Status:
         """Record the current time under *name* in `timings`; with *again* false, only the first time."""
         with self._lock:
             if again or name not in self._timings:
-                self._timings[name] = time.time()
+                self._timings[name] = self._clock.now()
 
     def pause(self, now: float) -> float:
         """Return the seconds until the next report, by the time since the job's start."""
@@ -123,14 +124,15 @@ class Status:
             troubles = [f"{source}: {text}" for source, text in sorted(self._troubles.items()) if text]
             message = "; ".join(part for part in [self._fields["message"], *troubles] if part)
             message = self.masked(message)[:2000]
-            return dict(self._fields, message=message, timings=dict(self._timings), at=time.time())
+            return dict(self._fields, message=message, timings=dict(self._timings), at=self._clock.now())
 
 
 class HeartbeatWriter:
     """Writes the heartbeat at most once a second, the limit of Cloud Storage for one object."""
 
-    def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:
+    def __init__(self, settings: Settings, bucket: JobBucket, status: Status, clock: Clock) -> None:
         self._settings = settings
+        self._clock = clock
         self._bucket = bucket
         self._status = status
         self._lock = threading.Lock()
@@ -140,7 +142,7 @@ class HeartbeatWriter:
         self._reported_at = float("-inf")
         self._reported = -1
         self._before: Optional[Dict[str, Any]] = None
-        self._wake = WakeWriter(settings.incarnation, settings.worker, bucket)
+        self._wake = WakeWriter(settings.incarnation, settings.worker, bucket, clock)
 
     def before(self) -> Dict[str, Any]:
         """Return the last heartbeat of this worker's earlier agent, {} if there is none. Raise AgentError."""
@@ -154,24 +156,24 @@ class HeartbeatWriter:
         *seconds* bounds the upload. *at_once* skips the wait for further changes, since the job waits for
         this call. Raise OSError or AgentError if either cannot be written.
         """
-        asked, wanted = time.monotonic(), self._status.changes
+        asked, wanted = self._clock.monotonic(), self._status.changes
         if not at_once:
             # One write a second is the limit, so changes that follow at once go into the same write.
-            time.sleep(self._gathers())
+            self._clock.wait(self._gathers())
         with self._lock:
             if self._reported >= wanted if at_once else self._reported_at >= asked:
                 return
             bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)
-            began = time.monotonic()
+            began = self._clock.monotonic()
             try:
                 write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
             finally:
                 # Read before the first write overwrites it: a machine that lost its disk learns its past from it.
                 self._status.inherit(self._read_before(bound))
-                time.sleep(self._rest())  # sooner, the bucket answers 429
+                self._clock.wait(self._rest())  # sooner, the bucket answers 429
                 changes, body = self._status.changes, self._status.body()
                 self._bucket.write(self._name, _text(body).encode(), seconds=bound)
-                self._last, self._reported_at, self._reported = time.monotonic(), began, changes
+                self._last, self._reported_at, self._reported = self._clock.monotonic(), began, changes
             # After the write: the controller that this wakes must find the new heartbeat. Under the lock: a
             # thread that finds the last report written ends the agent, and with it this thread before its call.
             self._wake.write_if_urgent(body, bound)
@@ -192,12 +194,12 @@ class HeartbeatWriter:
     def _rest(self) -> float:
         """Return the seconds until the object may be written again, also after a write of an earlier agent."""
         if self._reported >= 0:
-            return max(0.0, self._last + self._spacing - time.monotonic())
+            return max(0.0, self._last + self._spacing - self._clock.monotonic())
         at = (self._before or {}).get("at")
-        if not isinstance(at, (int, float)) or at > time.time():
+        if not isinstance(at, (int, float)) or at > self._clock.now():
             return 0.0
         # `at` is set before the upload, so the bucket's time of the write is slightly later.
-        return max(0.0, at + LATER * self._spacing - time.time())
+        return max(0.0, at + LATER * self._spacing - self._clock.now())
 
     def _read_before(self, seconds: float) -> Dict[str, Any]:
         if self._before is None:
@@ -240,7 +242,8 @@ class WakeWriter:
     All workers of an incarnation share one object, so the controller reads one for all of them.
     """
 
-    def __init__(self, incarnation: int, worker: int, bucket: JobBucket) -> None:
+    def __init__(self, incarnation: int, worker: int, bucket: JobBucket, clock: Clock) -> None:
+        self._clock = clock
         self._name = f"{WAKE}{incarnation}"
         self._worker = worker
         self._bucket = bucket
@@ -257,7 +260,7 @@ class WakeWriter:
             return
         self._written = news
         _attempt, phase, notice = news
-        text = {"worker": self._worker, "phase": phase, "notice": notice, "at": time.time()}
+        text = {"worker": self._worker, "phase": phase, "notice": notice, "at": self._clock.now()}
         try:
             # No precondition: if two workers write at once, either write wakes the controller.
             self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(LONGEST_WAKE, seconds))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Callable, List, Optional, Tuple
 
@@ -11,6 +10,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import FAST_HEARTBEAT, Settings
 from orchestrator.contract.agent_lines import agent_line
 from orchestrator.contract.bucket.object_names import LOGS
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.secrets.redaction import RedactedStream, Redactor
 
 SEGMENT = 256 << 10
@@ -30,8 +30,9 @@ class JobLog:
     are dropped, and a line says how many. Secrets are masked before anything is stored.
     """
 
-    def __init__(self, path: Path, redactor: Optional[Redactor] = None) -> None:
+    def __init__(self, path: Path, clock: Clock, redactor: Optional[Redactor] = None) -> None:
         self._path = path
+        self._clock = clock
         self._redactor = redactor or Redactor()
         self._stream = RedactedStream(self._redactor)
         self._lock = threading.Lock()
@@ -40,13 +41,13 @@ class JobLog:
         self._tail = bytearray()
         self._dropped = 0
         self.trouble = ""
-        self.last_at = time.monotonic()
+        self.last_at = self._clock.monotonic()
         self.begun: Callable[[], None] = lambda: None
 
     def write(self, data: bytes) -> None:
         """Append output of the job. Never raises."""
         with self._lock:
-            self.last_at = time.monotonic()
+            self.last_at = self._clock.monotonic()
             self._keep(self._stream.feed(data))
 
     def settle(self) -> None:
@@ -75,7 +76,7 @@ class JobLog:
         """Append what the agent itself says, as one line; it may precede output that is still held back."""
         line = agent_line(self._redactor.text(text))
         with self._lock:
-            self.last_at = time.monotonic()
+            self.last_at = self._clock.monotonic()
             self._keep(f"{line}\n".encode("utf-8", "surrogateescape"))
 
     def tail(self) -> bytes:
