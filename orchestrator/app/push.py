@@ -211,7 +211,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
                 )
                 raise failure.error
             session.reporter.failure(failure, session.clock.now())
-        session.reporter.waiting(result.plan.waiting, session.clock.now())
+        session.reporter.waiting(result.plan.waits, session.clock.now())
 
     try:
         result = watcher.run(_settled, after)

@@ -325,7 +325,7 @@ def pass_until(
             if not wait:
                 raise_stockout(record, deployment.spec.tpu.zones)
         if tells:
-            reporter.waiting(result.plan.waiting, now)
+            reporter.waiting(result.plan.waits, now)
 
     # Stored before the pass is judged, so that the events include the error that ends `up`.
     result = watcher.run(goal, lambda _: deployment.store_events(), *also, judge)

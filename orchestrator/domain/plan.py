@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from orchestrator.domain.wait import Wait
 from orchestrator.errors import TpuctlError
 
 
@@ -190,30 +191,40 @@ class Step:
     """
 
     changes: tuple[Change, ...] = ()
-    waiting: str = ""
+    wait: Wait | None = None
     wake_in: float | None = None
     blocked: bool = False
     rule: LoopRule = LoopRule.END_NONE
 
     @property
+    def waiting(self) -> str:
+        """Return the sentence about what is waited for; empty for nothing."""
+        return self.wait.text if self.wait else ""
+
+    @property
     def settled(self) -> bool:
         """Return whether the resource is as it should be: nothing to change, nothing to wait for."""
-        return not self.changes and not self.waiting
+        return not self.changes and self.wait is None
 
 
 @dataclass(frozen=True)
 class Plan:
     """
-    The changes of one pass; *waiting* says why there are none, or what is still under way.
+    The changes of one pass; *waits* says why there are none, or what is still under way.
 
     *wake_in* is the number of seconds until the next pass is useful, None for the usual poll.
     """
 
     changes: tuple[Change, ...] = ()
-    waiting: tuple[str, ...] = ()
+    waits: tuple[Wait, ...] = ()
     outcome: Outcome | None = None
     reason: str = ""
     wake_in: float | None = None
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Return the sentences about what is waited for."""
+        return tuple(wait.text for wait in self.waits)
 
     @property
     def empty(self) -> bool:
@@ -223,7 +234,7 @@ class Plan:
     @property
     def settled(self) -> bool:
         """Return whether the pass has nothing to change and nothing to wait for."""
-        return not self.changes and not self.waiting
+        return not self.changes and not self.waits
 
     def creating_only(self, kinds: frozenset[Kind]) -> "Plan":
         """Return the plan without creates and starts of other kinds; deletes and stops stay."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from orchestrator.domain.wait import Wait
+
 _KEYS = {
     "auto_delete": "alone",
     "next_steps": "next",
@@ -169,8 +171,8 @@ class DeploymentStatus:
     The status of a deployment; the order of the fields is that of the keys in JSON.
 
     *checkpoint* is the newest one with a part of every worker, *resumes_from* the step from which a job without
-    a running TPU goes on. *waits* says that *next_steps* are not changes but what is waited for. Fields with a
-    default are those that an earlier release did not publish.
+    a running TPU goes on. *waits* says that *next_steps* are not changes but what is waited for; *waits_for* has
+    the same with times as numbers. Fields with a default are those that an earlier release did not publish.
     """
 
     name: str
@@ -195,6 +197,7 @@ class DeploymentStatus:
     auto_delete: str
     next_steps: tuple[str, ...]
     waits: bool = False
+    waits_for: tuple[Wait, ...] = ()
     look_in_s: float | None
     target_steps: int | None
     eta_s: float | None = None
@@ -204,6 +207,11 @@ class DeploymentStatus:
     ttl_remaining_s: float | None
     sidecars: tuple[SidecarStatus, ...]
     source: StatusSource
+
+    @property
+    def upcoming(self) -> tuple[Wait, ...]:
+        """Return the next steps, or what is waited for; a time that was published in a sentence stays there."""
+        return self.waits_for or tuple(map(Wait, self.next_steps))
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> "DeploymentStatus":
@@ -224,6 +232,7 @@ class DeploymentStatus:
             "cost_most_usd": body.get("cost_most_usd", body["cost_usd"]),
             "unpriced": tuple(body.get("unpriced", ())),
             "next_steps": tuple(body["next"]),
+            "waits_for": tuple(Wait(**_fields_of(Wait, row)) for row in body.get("waits_for", ())),
             "watcher": _parsed(WatcherStatus, body["loop"]),
             "deadline": _parsed(DeadlineStatus, body.get("deadline")),
             "saves": _parsed(SavesStatus, body.get("saves")),

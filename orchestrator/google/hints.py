@@ -122,6 +122,7 @@ def more_quota(found: Failure) -> str:
 def _permission(found: Failure) -> str:
     """Return the missing permission from the details, else from the text; used for hints only."""
     named = found.metadata.get("permission", "")
+    # Compute and Storage name it in the text alone.
     match = re.search(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'", found.message)
     return named or (match[1] if match else "")
 

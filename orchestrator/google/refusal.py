@@ -90,6 +90,7 @@ class Failure:
     @property
     def constraint(self) -> str:
         """Return the organisation's constraint that the text names, such as compute.requireOsLogin, or ""."""
+        # Google has no field for it; it is shown in a hint.
         match = _CONSTRAINT.search(self.message)
         return match[1] if match else ""
 

@@ -11,6 +11,7 @@ from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, LoopRule, Outcome, Plan, Step, Verb
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.wait import Wait
 from orchestrator.planning.job import decide_job
 from orchestrator.planning.sidecars import decide_sidecars
 from orchestrator.planning.termination import judge_end, wind_down
@@ -37,13 +38,13 @@ def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> 
         decide_vm(spec, world, record),
         # The fleet's own deployment has bucket and VM only; each of its TPUs is a deployment of its own.
         node,
-        replace(job, waiting=job.waiting and f"job: {job.waiting}"),
+        replace(job, wait=job.wait and replace(job.wait, what=f"job: {job.wait.what}")),
         decide_sidecars(spec, world, record),
     )
     wakes = [s.wake_in for s in steps if s.wake_in is not None]
     return Plan(
         changes=tuple(c for s in steps for c in s.changes),
-        waiting=tuple(s.waiting for s in steps if s.waiting),
+        waits=tuple(s.wait for s in steps if s.wait),
         wake_in=min(wakes, default=None),
     )
 
@@ -56,7 +57,7 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
     """Create the bucket if it does not exist; refuse to replace one that held data."""
     bucket = world.bucket
     if isinstance(bucket, Unknown):
-        return Step(waiting=f"bucket: not known ({bucket.why})", rule=LoopRule.UNKNOWN)
+        return Step(wait=Wait(f"bucket: not known ({bucket.why})"), rule=LoopRule.UNKNOWN)
     region = names.home_region(spec)
     if isinstance(bucket, Present):
         if record.bucket.ready or spec.bucket.adopt:
@@ -66,7 +67,7 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
     elif record.bucket.observed:
         # An empty bucket in its place would look like success, and the job would start again at step 0.
         text = "bucket: it was there and is gone; nothing is created in its place"
-        return Step(waiting=text, rule=LoopRule.BUCKET_GONE)
+        return Step(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
     else:
         change = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region)
     return held_back(spec, record, world, Kind.BUCKET, region) or Step((change,), rule=LoopRule.BUCKET_FIRST)

@@ -24,6 +24,7 @@ from orchestrator.domain.observation import (
 from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node, lasted
 from orchestrator.domain.spec import MemorySpec, Spec
+from orchestrator.domain.wait import Wait
 
 OTHER_CODE_AFTER = 30.0
 """Seconds for which a machine may report other code than was sent to it: it is being restarted."""
@@ -68,6 +69,11 @@ class Due(Enum):
             return "the machines run the job with other settings"
         return "the machines do not have the newest code yet"
 
+    @property
+    def fact(self) -> str:
+        """Return the sentence that is the same in each pass."""
+        return self.text
+
 
 @dataclass(frozen=True)
 class SilentWorker:
@@ -82,6 +88,11 @@ class SilentWorker:
         if self.seconds is None:
             return f"worker {self.worker} has never reported"
         return f"worker {self.worker} has been silent for {self.seconds:.0f} s"
+
+    @property
+    def fact(self) -> str:
+        """Return the sentence that is the same in each pass: without the seconds."""
+        return self.text if self.seconds is None else f"worker {self.worker} is silent"
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     if node is None or not _of_use(spec, world, node):
         return _blocked("starts when the TPU is READY")
     if not node.workers:
-        return Step(waiting="the TPU is READY but shows no workers yet", rule=LoopRule.JOB_STARTS)
+        return Step(wait=Wait("the TPU is READY but shows no workers yet"), rule=LoopRule.JOB_STARTS)
     vm_runs = isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
     if spec.job.run_on == "vm" and not vm_runs:
         return _blocked("starts when the VM is RUNNING")
@@ -174,7 +185,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     if not isinstance(world.bucket, Present):
         return _blocked("starts when the bucket is there")
     if isinstance(world.heartbeats, Unknown):
-        return Step(waiting=f"not known ({world.heartbeats.why})", rule=LoopRule.UNKNOWN)
+        return Step(wait=Wait(f"not known ({world.heartbeats.why})"), rule=LoopRule.UNKNOWN)
     if not record.job.uploaded:
         return _blocked("its code is not in the bucket yet")
     beats = world.known_heartbeats
@@ -185,7 +196,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     # After a failed try over SSH, wait: the heartbeat may arrive first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
         pause = record.ssh.next_try_at - world.observed_at
-        return Step(waiting=f"{reason.text}; next try soon", wake_in=pause, rule=rule)
+        return Step(wait=Wait(f"{reason.fact}; next try soon"), wake_in=pause, rule=rule)
     # UPDATE restarts a running job, which costs a gang its work since the last checkpoint. So not for the same
     # code, and not for a worker that trains while it cannot reach the bucket.
     same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in beats)
@@ -197,7 +208,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
 
 
 def _blocked(why: str) -> Step:
-    return Step(waiting=why, blocked=True, rule=LoopRule.JOB_WAITS)
+    return Step(wait=Wait(why), blocked=True, rule=LoopRule.JOB_WAITS)
 
 
 def expected_workers(spec: Spec, node: Node) -> int:
@@ -309,7 +320,7 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
     if claims:
         why = f"worker {claims[0]} says that it is done and has committed nothing"
         text = f"{why}; its machine is kept: inspect it with tpuctl ssh, then tpuctl push"
-        return Step(waiting=text, rule=LoopRule.JOB_STARTS)
+        return Step(wait=Wait(text), rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
         return Step(rule=LoopRule.JOB_RUNS)
@@ -317,4 +328,4 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
     why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
     why = why if beats else "; no report yet"
     text = f"{len(running)} of {expected} workers are running{why}"
-    return Step(waiting=text, wake_in=POLL_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)
+    return Step(wait=Wait(text), wake_in=POLL_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)

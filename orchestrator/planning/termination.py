@@ -16,6 +16,7 @@ from orchestrator.domain.observation import (
 from orchestrator.domain.plan import MAKING, Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.wait import Wait
 from orchestrator.planning.job import OVER, SILENCE, heartbeat_interval
 from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.lifecycle import delete_node, deleting
@@ -131,7 +132,7 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
     elif (given_up := give_up_start(world, record, CREATE_LIMIT)) and not _recent(world, record):
         # An operation that never ends must not delay the end for ever.
         changes.append(given_up)
-    return Plan(tuple(changes), tuple(one.text for one in unfinished), outcome, reason, wake_in)
+    return Plan(tuple(changes), tuple(Wait(one.text) for one in unfinished), outcome, reason, wake_in)
 
 
 def _unfinished(world: World, record: Record) -> tuple[Unfinished, ...]:

@@ -13,6 +13,7 @@ from orchestrator.domain.observation import Absent, Observed, Operation, Present
 from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.wait import Wait
 from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.next_zone import held_back
 
@@ -26,21 +27,21 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
     name, zone = names.vm_name(spec), names.vm_zone(spec)
     vm = world.vm
     if isinstance(vm, Unknown):
-        return Step(waiting=f"VM: not known ({vm.why})", rule=LoopRule.UNKNOWN)
+        return Step(wait=Wait(f"VM: not known ({vm.why})"), rule=LoopRule.UNKNOWN)
     asked = [o for o in record.operations if o.kind is Kind.VM]
     late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_LIMIT]
     # One request at a time: a second one is refused, and that refusal would count.
     if len(late) < len(asked):
-        return Step(waiting="VM: an operation is running", wake_in=5.0, rule=LoopRule.VM_MOVES)
+        return Step(wait=Wait("VM: an operation is running"), wake_in=5.0, rule=LoopRule.VM_MOVES)
     if isinstance(world.bucket, Absent) and record.bucket.observed:
         text = "VM: left as it is, since the bucket that held the job's data is gone"
-        return Step(waiting=text, rule=LoopRule.BUCKET_GONE)
+        return Step(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
     if lacks_named_vm(spec, world):
-        return Step(waiting=f"VM: {why_missing(spec, record)}", rule=LoopRule.VM_MAKE)
+        return Step(wait=Wait(f"VM: {why_missing(spec, record)}"), rule=LoopRule.VM_MAKE)
     if isinstance(vm, Absent):
         if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
             text = "VM: not listed; checking once more before it counts as gone"
-            return Step(waiting=text, rule=LoopRule.ABSENT_ONCE)
+            return Step(wait=Wait(text), rule=LoopRule.ABSENT_ONCE)
         why = "it is gone" if record.vm.accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, why, zone)
         return held_back(spec, record, world, Kind.VM, zone) or Step((create,), rule=LoopRule.VM_MAKE)
@@ -77,7 +78,7 @@ def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record)
     given_up = give_up_start(world, record, CREATE_LIMIT)
     if given_up is not None:
         return Step((given_up,), rule=LoopRule.VM_MOVES)
-    return Step(waiting=f"VM: {vm.state.value}", wake_in=5.0, rule=LoopRule.VM_MOVES)
+    return Step(wait=Wait(f"VM: {vm.state.value}"), wake_in=5.0, rule=LoopRule.VM_MOVES)
 
 
 def vm_doubts(observed: Observed[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:

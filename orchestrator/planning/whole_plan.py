@@ -51,7 +51,7 @@ def whole_plan(spec: Spec, accelerator: Accelerator | None, world: World, record
         record = update_record(record, world)
         plan = decide(spec, world, record)
         if plan.empty:
-            return replace(plan, changes=tuple(changes), waiting=() if changes else plan.waiting)
+            return replace(plan, changes=tuple(changes), waits=() if changes else plan.waits)
         for change in plan.changes:
             changes.append(change)
             world, record = _succeed(change, spec, accelerator, world, record)

@@ -19,6 +19,7 @@ from orchestrator.cli.views.plan import count, render, show
 from orchestrator.config.load import read
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
+from orchestrator.domain.wait import Wait
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILE = """\
@@ -43,7 +44,7 @@ MIXED = Plan(
         Change(Kind.JOB, Verb.UPDATE, "job", "the code has changed"),
         Change(Kind.JOB, Verb.STOP, "job", "the job is done"),
     ),
-    waiting=("the bucket [europe-west4] is being read",),
+    waits=(Wait("the bucket [europe-west4] is being read"),),
 )
 UNKNOWN = """\
 name: roberta-ja
@@ -148,7 +149,7 @@ def test_scripts_are_shown_on_demand_only(capsys):
     ("plan", "text"),
     [
         (Plan(), "No changes: everything is as the file wants it"),
-        (Plan(waiting=("the node is CREATING",)), "No changes: the node is CREATING"),
+        (Plan(waits=(Wait("the node is CREATING"),)), "No changes: the node is CREATING"),
         (Plan(MIXED.changes[:1]), "1 change: 1 to delete"),
         (FRESH, "4 changes: 4 to create"),
     ],

@@ -73,6 +73,7 @@ LOST = body(
     budget_usd=None,
     sidecars=[], seen={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip
+NEXT_TRY = {"waits": True, "waits_for": [{"what": "TPU: next try", "in_s": 45.0}]}
 
 
 def status_lines(found, **options):
@@ -203,8 +204,7 @@ def test_wide_has_a_line_for_each_worker():
 
 def test_a_wait_that_names_its_end_has_no_second_number():
     """The watcher looks earlier than it asks again; only the latter is of interest."""
-    waits = {"waits": True, "look_in_s": 15.0}
-    lines = status_lines(body(next=["TPU: next try in 45 s"], **waits), unbilled=False, width=0)
+    lines = status_lines(body(**NEXT_TRY, look_in_s=15.0), unbilled=False, width=0)
     assert "waiting      TPU: next try in 45 s" in lines
 
 
@@ -237,8 +237,7 @@ def test_ages_go_on_while_a_published_status_lies_there():
     assert found.workers[0].heartbeat_age_s == 33.0
     assert found.watcher.renewed_age_s == 32.0
     assert found.look_in_s == 0.0
-    waits = aged(body(next=["TPU: next try in 45 s"]), 30.0, "the watcher")
-    assert waits.next_steps == ("TPU: next try in 15 s",)
+    assert aged(body(**NEXT_TRY), 30.0, "the watcher").next_steps == ("TPU: next try in 15 s",)
     assert found.ttl_remaining_s == 79970.0
     assert found.source == StatusSource(by="the watcher", age_s=30.0)
     assert aged(body(loop=None, ttl_left_s=None), 30.0, "x").ttl_remaining_s is None

@@ -7,6 +7,7 @@ import pytest
 from orchestrator.cli.views import still_waiting
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.cli.views.still_waiting import SILENCE, StillWaiting
+from orchestrator.domain.wait import Wait
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
@@ -32,7 +33,7 @@ def test_after_a_silence_a_line_says_what_is_waited_for(printer, capsys):
     first, second = said(capsys)
     assert first.startswith("still at work after 1")
     assert second.startswith("still at work after 3")
-    printer.waiting(("TPU: CREATING",), time.time())
+    printer.waiting((Wait("TPU: CREATING"),), time.time())
     capsys.readouterr()
     one.remind(now + 3 * SILENCE + 3)
     assert said(capsys)[0].endswith("s: TPU: CREATING (0 s so far)")

@@ -26,6 +26,7 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.status import ResourceStatus
 from orchestrator.domain.text.amounts import saved_text
+from orchestrator.domain.wait import Wait
 from orchestrator.errors import NotFoundError, QuotaError, RemoteError
 from orchestrator.planning.tpu.next_zone import quota_wait
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Recovery, Summary
@@ -131,19 +132,19 @@ def test_a_wait_is_said_once_and_again_after_minutes(capsys):
     """Counting down to the next try is no news."""
     printer = EventPrinter()
     for second in range(0, int(REMINDER) + 10, 5):
-        printer.waiting((f"TPU: next try in europe-west4-b in {400 - second} s (no capacity)",), T0 + second)
+        printer.waiting((Wait("TPU: next try", 400.0 - second, "no capacity"),), T0 + second)
     assert lines(capsys) == [
-        "waiting: TPU: next try in europe-west4-b in 400 s (no capacity)",
-        "still waiting after 5 min 0 s: TPU: next try in europe-west4-b in 100 s (no capacity)",
+        "waiting: TPU: next try in 400 s, no capacity",
+        "still waiting after 5 min 0 s: TPU: next try in 100 s, no capacity",
     ]
 
 
 def test_the_live_line_counts_down_between_two_passes():
     """As `status` does, which may be asked at any moment."""
     printer = EventPrinter()
-    printer.waiting(("TPU: next try in 40 s",), T0)
+    printer.waiting((Wait("TPU: next try", 40.0),), T0)
     assert printer.line_text(T0 + 12) == "TPU: next try in 28 s (12 s so far)"
-    printer.waiting(("TPU: next try in 20 s",), T0 + 20)
+    printer.waiting((Wait("TPU: next try", 20.0),), T0 + 20)
     assert printer.line_text(T0 + 50) == "TPU: next try in 0 s (50 s so far)"
 
 
@@ -164,8 +165,8 @@ def test_the_live_line_counts_what_is_waited_for(capsys):
     """It says what, and for how long so far; then how old the job's last report is."""
     printer = EventPrinter()
     assert printer.line_text(T0) == "checking the cloud"
-    printer.waiting(("TPU: CREATING",), T0)
-    printer.waiting(("TPU: CREATING", "job: starts when the TPU is READY"), T0 + 60)
+    printer.waiting((Wait("TPU: CREATING"),), T0)
+    printer.waiting((Wait("TPU: CREATING"), Wait("job: starts when the TPU is READY")), T0 + 60)
     assert (
         printer.line_text(T0 + 65)
         == "TPU: CREATING (1 min 5 s so far), job: starts when the TPU is READY (5 s so far)"
@@ -295,7 +296,7 @@ def test_json_events_go_to_stdout_one_on_each_line(capsys):
     printer = EventPrinter(as_json=True)
     with printer:
         printer(Event(T0, "ready", "TPU is READY", {"incarnation": 1}))
-        printer.waiting(("TPU: CREATING",), T0)
+        printer.waiting((Wait("TPU: CREATING"),), T0)
     out, err = capsys.readouterr()
     assert err == ""
     assert [json.loads(line)["kind"] for line in out.splitlines()] == ["ready", "waiting"]
@@ -405,11 +406,12 @@ def test_a_machine_that_still_boots_is_no_failure(error, said, capsys):
 
 def test_a_quota_that_the_old_tpu_holds_reads_as_the_wait_that_it_is(capsys):
     """The refusal and the passes after it print one sentence, once, without a code or a failure's mark."""
-    text, printer = quota_wait("us-central1-a"), EventPrinter()
+    wait, printer = quota_wait("us-central1-a"), EventPrinter()
+    text = wait.text
     error = QuotaError(text)
     printer.failure(FailedChange(Change(Kind.NODE, Verb.CREATE, "mine-g2", "new"), error, waiting=text), T0)
-    printer.waiting([text], T0 + 1)
-    printer.waiting([text], T0 + 6)
+    printer.waiting([wait], T0 + 1)
+    printer.waiting([wait], T0 + 6)
     (line,) = capsys.readouterr().err.splitlines()
     assert "waiting: TPU: the old one holds the quota in us-central1-a until it is deleted" in line
     assert line.endswith("checked again in 5 s"), "an ordinary wait has no error code"

@@ -28,7 +28,8 @@ BODY = {
     "checkpoint": 110, "resumes_from": None,
     "loop": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
-    "alone": "off", "next": ["TPU: CREATING"], "waits": True, "look_in_s": 9.0, "target_steps": 400,
+    "alone": "off", "next": ["TPU: CREATING"], "waits": True,
+    "waits_for": [{"what": "TPU: CREATING", "in_s": None, "note": ""}], "look_in_s": 9.0, "target_steps": 400,
     "eta_s": 65.0,
     "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "runs_on": "spot"},
     "saves": {"every_s": 60.0, "cost_s": 5.0, "cost_from": "measured", "life_s": None, "apart_s": None,
@@ -39,7 +40,7 @@ BODY = {
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
     "reason", "uncommitted", "unclaimed", "up", "deleted_at", "cost_most_usd", "unpriced", "checkpoint",
-    "eta_s", "deadline", "saves", "state", "resumes_from", "waits",
+    "eta_s", "deadline", "saves", "state", "resumes_from", "waits", "waits_for",
 )  # fmt: skip
 """Keys that an earlier release did not publish."""
 

@@ -12,7 +12,7 @@ from orchestrator.planning.tpu.next_zone import quota_wait
 from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, EngineLab, a_spec
 
 BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
-WAITS = quota_wait(ZONE)
+WAITS = quota_wait(ZONE).text
 DONE_BEAT = b'{"phase": "done", "incarnation": 1, "worker": 0, "workers": 1, "committed_step": 5}'
 
 

@@ -12,6 +12,7 @@ from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Refusal
 from orchestrator.domain.spec import JobSpec, TpuSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
+from orchestrator.domain.wait import Wait
 from orchestrator.errors import Retry
 from orchestrator.planning.calm import LONGEST, calm_until
 from orchestrator.planning.decide import decide
@@ -57,7 +58,7 @@ REFUSED = Refusal(NOW - 60, ZONE, Retry.CAPACITY, "no more", Kind.NODE)
 RUNNING = Operation("o", Kind.NODE, Verb.CREATE, "demo-tpu-g1", ZONE, 1)
 RESTLESS = {
     "a change": {"plan": Plan((Change(Kind.NODE, Verb.DELETE, "n", "why", ZONE, 1),))},
-    "something that is waited for": {"plan": Plan(waiting=("the TPU",))},
+    "something that is waited for": {"plan": Plan(waits=(Wait("the TPU"),))},
     "a look that is due": {"plan": Plan(wake_in=2.0)},
     "a deadline": {"s": spec(watch=WatchSpec(deadline=Duration(9e4)), job=JobSpec("c", target_steps=9))},
     "a place in the queue": {"s": spec(tpu=TpuSpec("v5litepod-8", (ZONE,), request="queued"))},

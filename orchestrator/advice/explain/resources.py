@@ -213,7 +213,11 @@ def _refused(
         held = quota_held(world, facts.record, zone)
         if held or (here and here[-1].full):
             # Nothing is wrong, so not the advice of the refusal, which is for a quota that is too small.
-            why = quota_wait(zone) if held else f"the old TPU held the quota in {zone} until it was deleted"
+            why = (
+                quota_wait(zone).text
+                if held
+                else f"the old TPU held the quota in {zone} until it was deleted"
+            )
             nexts = "ask again when it is deleted" if held else f"ask again in {zone}"
             you = "nothing; that is an ordinary wait" if next_pass(facts) else "tpuctl watch"
             return ExplainedPart(

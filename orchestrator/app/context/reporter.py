@@ -7,6 +7,7 @@ from typing import Literal
 
 from orchestrator.domain.events import Event
 from orchestrator.domain.plan import FailedChange
+from orchestrator.domain.wait import Wait
 from orchestrator.errors import Interrupted
 
 Style = Literal["", "title", "command", "good", "done", "warning", "bad"]
@@ -35,8 +36,8 @@ class Reporter:
     def now(self, text: str, heartbeat_at: float | None = None) -> None:
         """Set the current activity; *heartbeat_at* is the time of the heartbeat that shows it."""
 
-    def waiting(self, texts: Sequence[str], at: float) -> None:
-        """Report what is waited for, each text once."""
+    def waiting(self, waits: Sequence[Wait], at: float) -> None:
+        """Report what is waited for, each thing once."""
 
     def failure(self, failure: FailedChange, at: float) -> None:
         """Report what failed in a pass; the next pass retries it if that makes sense."""

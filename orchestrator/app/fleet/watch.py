@@ -18,6 +18,7 @@ from orchestrator.domain import names
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import FailedChange, Kind, Verb
+from orchestrator.domain.wait import Wait
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.loop.loop import run
 from orchestrator.engine.loop.many_loops import Chore, Member
@@ -102,8 +103,8 @@ class _NodeReporter(Reporter):
     def say(self, text: str, *, style: Style = "") -> None:
         self._onward.say(text, style=style)
 
-    def waiting(self, texts: Sequence[str], at: float) -> None:
-        self._onward.waiting(texts, at)
+    def waiting(self, waits: Sequence[Wait], at: float) -> None:
+        self._onward.waiting(waits, at)
 
     def failure(self, failure: FailedChange, at: float) -> None:
         # A refusal is an event too.

@@ -134,6 +134,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         f"{' '.join(filter(None, (c.verb.name.lower(), c.kind.title, c.name)))}: {c.why}"
         for c in plan.changes
     )
+    waits = () if steps else tuple(wait.later(0.0) for wait in plan.waits)
     goes_on = bool(record.started_at) and plan.outcome is None
     watched = watcher is not None and watcher.alive
     poll = float(spec.watch.poll)
@@ -161,8 +162,9 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         resumes_from=_resumes_from(state, found),
         watcher=watcher,
         auto_delete=auto_delete_text(spec, record.started_at),
-        next_steps=steps or tuple(plan.waiting),
-        waits=bool(plan.waiting) and not steps,
+        next_steps=steps or tuple(wait.text for wait in waits),
+        waits=bool(waits),
+        waits_for=waits,
         look_in_s=min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
         target_steps=spec.job.target_steps,
         # The rate of a machine that is gone promises nothing.

@@ -19,7 +19,6 @@ from orchestrator.clock import SystemClock
 from orchestrator.config.find import find
 from orchestrator.domain.checksum import verified
 from orchestrator.domain.status import DeploymentStatus, StatusSource
-from orchestrator.domain.text.amounts import counted_down
 from orchestrator.domain.text.units import Duration
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
 from orchestrator.errors import UsageError
@@ -78,7 +77,7 @@ def aged(status: DeploymentStatus, seconds: float, by: str) -> DeploymentStatus:
         )
         for worker in status.workers
     )
-    watcher = status.watcher
+    watcher, waits = status.watcher, tuple(wait.later(seconds) for wait in status.waits_for)
     return replace(
         status,
         look_in_s=remaining(status.look_in_s),
@@ -87,7 +86,8 @@ def aged(status: DeploymentStatus, seconds: float, by: str) -> DeploymentStatus:
         workers=workers,
         watcher=watcher and replace(watcher, renewed_age_s=round(watcher.renewed_age_s + seconds, 1)),
         source=StatusSource(by=by, age_s=round(seconds, 1)),
-        next_steps=tuple(counted_down(text, seconds) for text in status.next_steps),
+        next_steps=tuple(wait.text for wait in waits) or status.next_steps,
+        waits_for=waits,
     )
 
 

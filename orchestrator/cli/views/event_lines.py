@@ -16,8 +16,9 @@ from orchestrator.cli.console import talk
 from orchestrator.cli.questions import approved
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.plan import FailedChange, Kind
-from orchestrator.domain.text.amounts import counted_down, span_text, without_seconds
+from orchestrator.domain.text.amounts import span_text
 from orchestrator.domain.text.clean_text import clean, cut, indented
+from orchestrator.domain.wait import Wait
 from orchestrator.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ STYLES: dict[Style, str] = {
     "": "", "title": "bold", "command": "cyan", "good": "green", "done": "bold green", "warning": "yellow",
     "bad": "red",
 }  # fmt: skip
-FAILING = "failing"
-"""Key of the wait that counts a repeated failure; texts of a plan are never a single word."""
+FAILING = ("failing", "")
+"""Key of the wait that counts a repeated failure; what a plan waits for is never a single word."""
 WIDTH = 10
 """Characters of the time before an event."""
 REMINDER = 300.0
@@ -49,11 +50,11 @@ def wanted() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
-class Wait:
-    """One thing that is waited for: since when, its text at a time, and when it was last reported."""
+class _Shown:
+    """One thing that is waited for: since when, what it was at a time, and when it was last reported."""
 
-    def __init__(self, text: str, since: float) -> None:
-        self.text = text
+    def __init__(self, wait: Wait, since: float) -> None:
+        self.wait = wait
         self.since = self.at = since
         self.said: float | None = None
 
@@ -74,7 +75,7 @@ class EventPrinter(Reporter):
         self._share: tuple[float, str] | None = None
         self._heartbeat_at: float | None = None
         self._shorter: Sequence[str] = ()
-        self._waits: dict[str, Wait] = {}
+        self._waits: dict[tuple[str, str], _Shown] = {}
         self._begun = 0.0
         self.spoke_at = 0.0
 
@@ -148,8 +149,8 @@ class EventPrinter(Reporter):
         """
         tries, since = int(event.data["tries"]), float(event.data["since"])
         wait = self._waits.get(FAILING) if tries > 1 else None
-        wait = wait or Wait("", since)
-        wait.text = f"{tries} {'try' if tries == 1 else 'tries'}: {event.text}"
+        wait = wait or _Shown(Wait(""), since)
+        wait.wait = Wait(f"{tries} {'try' if tries == 1 else 'tries'}: {event.text}")
         self._waits = {FAILING: wait}
         if wait.said is None:
             wait.said = event.at
@@ -193,36 +194,34 @@ class EventPrinter(Reporter):
     def waits_text(self, at: float) -> str:
         """Return what is waited for, and for how long; empty for nothing."""
         parts = [
-            f"failing for {span_text(at - wait.since)}, {wait.text}" if key == FAILING
+            f"failing for {span_text(at - shown.since)}, {shown.wait.text}" if key == FAILING
             # The duration in front, since the line is cut at the terminal's edge.
-            else f"{counted_down(wait.text, at - wait.at)} ({span_text(at - wait.since)} so far)"
-            for key, wait in self._waits.items()
+            else f"{shown.wait.later(at - shown.at).text} ({span_text(at - shown.since)} so far)"
+            for key, shown in self._waits.items()
         ]  # fmt: skip
         return ", ".join(parts)
 
-    def waiting(self, texts: Sequence[str], at: float) -> None:
-        """Report what is waited for, each text once and again after some minutes; a live line shows it instead."""
-        waits = {}
-        for text in texts:
+    def waiting(self, waits: Sequence[Wait], at: float) -> None:
+        """Report what is waited for, each thing once and again after some minutes; a live line shows it instead."""
+        known, self._waits = self._waits, {}
+        for wait in waits:
             # Without the seconds, which change with each pass, or the same wait would be reported each time.
-            key = without_seconds(text)
-            waits[key] = self._waits.get(key) or Wait(key, at)
-            waits[key].text, waits[key].at = text, at
-        self._waits = waits
+            key = (wait.what, wait.note)
+            shown = self._waits[key] = known.get(key) or _Shown(wait, at)
+            shown.wait, shown.at = wait, at
         if not self.live:
-            for wait in waits.values():
-                self._say_wait(wait, at)
+            for shown in self._waits.values():
+                self._say_wait(shown, at)
 
-    def _say_wait(self, wait: Wait, at: float) -> None:
-        if wait.said is None:
-            self(Event(at, EventKind.WAITING, f"waiting: {wait.text}"))
-        elif at - wait.said >= REMINDER:
-            self(
-                Event(at, EventKind.WAITING, f"still waiting after {span_text(at - wait.since)}: {wait.text}")
-            )
+    def _say_wait(self, shown: _Shown, at: float) -> None:
+        text = shown.wait.text
+        if shown.said is None:
+            self(Event(at, EventKind.WAITING, f"waiting: {text}"))
+        elif at - shown.said >= REMINDER:
+            self(Event(at, EventKind.WAITING, f"still waiting after {span_text(at - shown.since)}: {text}"))
         else:
             return
-        wait.said = at
+        shown.said = at
 
     def failure(self, failure: FailedChange, at: float) -> None:
         """Report what failed in a pass; the next pass retries it if that makes sense."""

@@ -60,7 +60,7 @@ class ProgressLine:
 
     def show(self, result: Pass, usd: float, most_usd: float) -> None:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
-        self._printer.waiting(result.plan.waiting, result.world.observed_at)
+        self._printer.waiting(result.plan.waits, result.world.observed_at)
         self.show_job(result, usd, most_usd)
 
     def show_job(self, result: Pass, usd: float, most_usd: float) -> None:

@@ -18,7 +18,7 @@ from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted
 from orchestrator.clock import Clock
 from orchestrator.domain.status import DeploymentState, DeploymentStatus
-from orchestrator.domain.text.amounts import usd_range_text, without_seconds
+from orchestrator.domain.text.amounts import usd_range_text
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
@@ -113,7 +113,9 @@ def news_key(status: DeploymentStatus) -> tuple[Any, ...]:
     """Return the part of a status whose change is printed at once: states and phases, not steps and cost."""
     states = tuple((row.kind, row.name, row.state) for row in status.resources)
     phases = tuple(worker.phase for worker in status.workers)
-    return status.state, states, phases, status.preemptions, tuple(map(without_seconds, status.next_steps))
+    # Of a change its number: its reason may hold an age, which differs each time without being news.
+    waits = tuple((wait.what, wait.note) for wait in status.waits_for) or len(status.next_steps)
+    return status.state, states, phases, status.preemptions, waits
 
 
 def news_line(status: DeploymentStatus) -> str:

@@ -21,7 +21,7 @@ from orchestrator.cli.views.paint import (
     wants_colour,
 )
 from orchestrator.domain.status import DeploymentState, DeploymentStatus, ResourceStatus, WorkerStatus
-from orchestrator.domain.text.amounts import counts_down, span_text, usd_range_text, usd_text
+from orchestrator.domain.text.amounts import span_text, usd_range_text, usd_text
 from orchestrator.domain.text.clean_text import clean
 
 WIDTH = 80
@@ -302,7 +302,8 @@ def _end(status: DeploymentStatus) -> list[Field]:
     after = f" ({again}{when_text})" if when_text else ""
     # A wait that names its own seconds ends then; the next look comes earlier, and would only be a second number.
     lines += [
-        Field(label, line if wait and counts_down(line) else f"{line}{after}") for line in status.next_steps
+        Field(label, one.text if wait and one.in_s is not None else f"{one.text}{after}")
+        for one in status.upcoming
     ]
     if not status.next_steps and not status.outcome:
         checks = f"; checks again {wait}" if wait else ""

@@ -1,9 +1,5 @@
 """Format amounts, durations, rates and sizes for people."""
 
-import re
-
-_IN, _FOR = re.compile(r" in (\d+) s\b"), re.compile(r" (?:in|for) [\d.]+ s\b")
-
 
 def span_text(seconds: float) -> str:
     """Return a duration in two units: 9 s, 2 min 5 s, 1 h 4 min, 6 d 23 h."""
@@ -15,21 +11,6 @@ def span_text(seconds: float) -> str:
     if whole < 48 * 3600:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
-
-
-def counted_down(text: str, seconds: float) -> str:
-    """Return `next try in 20 s` as it is *seconds* later, and other texts as they are."""
-    return _IN.sub(lambda found: f" in {max(0, round(float(found[1]) - seconds))} s", text)
-
-
-def counts_down(text: str) -> bool:
-    """Return whether a text names the seconds until its own end."""
-    return _IN.search(text) is not None
-
-
-def without_seconds(text: str) -> str:
-    """Return a text without `in 20 s` and `for 20 s`, which change each time without being news."""
-    return _FOR.sub("", text)
 
 
 def usd_text(usd: float) -> str:

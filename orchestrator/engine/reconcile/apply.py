@@ -355,7 +355,7 @@ def _as_wait(failure: FailedChange, world: World) -> FailedChange:
     if not change.requests_tpu or error.retry is not Retry.QUOTA or not held:
         return failure
     # Google's text asks for a higher limit, but the quota is free as soon as the deletion ends.
-    text = quota_wait(change.zone)
+    text = quota_wait(change.zone).text
     again = "nothing to do: a TPU is requested again by itself, under the next number"
     calm = type(error)(text, hint=again, changed=error.changed, code=error.code)
     return FailedChange(change, calm, waiting=text)

@@ -8,6 +8,7 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.updated import updated
+from orchestrator.domain.wait import Wait
 from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.race_claim import winner
 from orchestrator.engine.deployment import Deployment
@@ -145,7 +146,7 @@ class Reconciler:
             return plan
         text = f"nothing is changed, because this tpuctl has a fault ({fault.text}); please report it"
         self._alarms.fault(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": fault.text}))
-        return Plan(waiting=(text,))
+        return Plan(waits=(Wait(text),))
 
     def _end_pass(self, record: Record, world: World, plan: Plan) -> None:
         """Store the results of this pass; flush at once if the deployment has ended."""

@@ -17,6 +17,7 @@ from orchestrator.domain.record import (
     unrecorded_nodes,
 )
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.wait import Wait
 from orchestrator.errors import Retry
 from orchestrator.planning.tpu.deadline import Mode
 from orchestrator.planning.tpu.judgement import CREATE_LIMIT, NodeJudgement, NodeVerdict, judge_node
@@ -70,7 +71,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     replacement is requested.
     """
     if isinstance(world.nodes, Unknown):
-        return Step(waiting=f"TPU: not known ({world.nodes.why})", rule=LoopRule.UNKNOWN)
+        return Step(wait=Wait(f"TPU: not known ({world.nodes.why})"), rule=LoopRule.UNKNOWN)
     current = current_node(world, record)
     # A stale list may show a TPU of an earlier life under a larger number, so it counts from the second pass on.
     unknown = unrecorded_nodes(world, record)
@@ -85,10 +86,10 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     if judgement.verdict is NodeVerdict.WAIT:
         age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
-        return Step(changes, f"TPU: {judgement.why}", wake_in=growing(5.0, age), rule=rule)
+        return Step(changes, Wait(f"TPU: {judgement.why}"), wake_in=growing(5.0, age), rule=rule)
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; checking once more before it counts as ours"
-        return Step(tuple(removals), text, wake_in=5.0, rule=rule)
+        return Step(tuple(removals), Wait(text), wake_in=5.0, rule=rule)
     # A TPU under deletion is not deleted again, and the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is NodeVerdict.REPLACE and current is not None and not going:
@@ -98,7 +99,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
         # Recorded before the next request is planned, which must not go to the zone of a silent TPU.
         record = with_silent_tpu(record, gone, world.observed_at)
     if has_successors(record) and current_candidates(record):
-        return Step(tuple(removals), NEXT_COMES, wake_in=NOTICE_POLL, rule=LoopRule.TPU_NEXT)
+        return Step(tuple(removals), Wait(NEXT_COMES), wake_in=NOTICE_POLL, rule=LoopRule.TPU_NEXT)
     creation = _create(spec, world, record, judgement)
     changes = (*removals, *creation.changes)
     # If nothing can be done now, the rule that holds the request back has decided.
@@ -121,9 +122,9 @@ def _keep(world: World, record: Record, rule: LoopRule) -> Step:
     current, racing = current_node(world, record), undecided(record)
     coming = has_successors(record) and bool(current_candidates(record))
     closely = racing or coming or (current is not None and noticed(world, current))
-    waiting = NEXT_COMES if coming else "TPU: it has yet to win its race" if racing else ""
+    what = NEXT_COMES if coming else "TPU: it has yet to win its race" if racing else ""
     rule = LoopRule.TPU_NEXT if coming else rule
-    return Step((), waiting, wake_in=NOTICE_POLL if closely else None, rule=rule)
+    return Step((), Wait(what) if what else None, wake_in=NOTICE_POLL if closely else None, rule=rule)
 
 
 def _overdue(node: Node, world: World, record: Record) -> bool:
@@ -194,19 +195,19 @@ def _request_blocked(spec: Spec, world: World, record: Record) -> Step | None:
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:
         text = "TPU: not requested, since the bucket that held the job's data is gone"
-        return Step(waiting=text, rule=LoopRule.BUCKET_GONE)
+        return Step(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
     # Only before the first VM: later the job continues without it.
     if names.takes_vm(spec) and isinstance(world.vm, Absent) and not record.vm.accepted:
         text = f"TPU: not requested before the VM {names.vm_name(spec)} is adopted"
-        return Step(waiting=text, rule=LoopRule.TPU_MAKE)
+        return Step(wait=Wait(text), rule=LoopRule.TPU_MAKE)
     vm = _without_vm(spec, record)
     if vm is not None:
         text = f"TPU: not requested without the VM, which was refused ({vm.text})"
-        return Step(waiting=text, rule=LoopRule.REFUSED_FINAL)
+        return Step(wait=Wait(text), rule=LoopRule.REFUSED_FINAL)
     # A TPU that has already won would be doubled by a new one.
     if open_race(record) and isinstance(world.claim, Unknown):
         text = f"TPU: it is not known who has won the race ({world.claim.why})"
-        return Step(waiting=text, rule=LoopRule.UNKNOWN)
+        return Step(wait=Wait(text), rule=LoopRule.UNKNOWN)
     return None
 
 

@@ -18,6 +18,7 @@ from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Kind, LoopRule, Step
 from orchestrator.domain.record import Record, Refusal, has_successors
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.wait import Wait
 from orchestrator.errors import Retry
 
 FIRST_DELAY = {
@@ -124,16 +125,15 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
     return going and holds_one(record.zone_memories, zone, record.node.type, world.observed_at)
 
 
-def quota_wait(zone: str) -> str:
-    """Return the sentence for a quota that our own node holds, the same before and after a refusal."""
+def quota_wait(zone: str) -> Wait:
+    """Return the wait for a quota that our own node holds, the same before and after a refusal."""
     # Without an error code, since nothing is wrong.
-    again = f"checked again in {QUOTA_POLL:.0f} s"
-    return f"TPU: the old one holds the quota in {zone} until it is deleted; {again}"
+    return Wait(f"TPU: the old one holds the quota in {zone} until it is deleted; checked again", QUOTA_POLL)
 
 
 def waits_for_quota(zone: str) -> Step:
     """Return a step that waits for the deletion of our own node, whose quota the next one needs."""
-    return Step(waiting=quota_wait(zone), wake_in=QUOTA_POLL, rule=LoopRule.REFUSED_WAIT)
+    return Step(wait=quota_wait(zone), wake_in=QUOTA_POLL, rule=LoopRule.REFUSED_WAIT)
 
 
 def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -> float:
@@ -188,12 +188,13 @@ def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = 
     """Return the wait after refusals of *kind*, or None if it may be requested now."""
     final = hopeless(record)
     if final is not None:
-        return Step(waiting=f"{kind.title}: not requested again ({final.text})", rule=LoopRule.REFUSED_FINAL)
+        text = f"{kind.title}: not requested again ({final.text})"
+        return Step(wait=Wait(text), rule=LoopRule.REFUSED_FINAL)
     gate = create_gate(spec, record, zone, kind) - world.observed_at
     held = world.held.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
     if held > max(0.0, gate):
-        text = f"TPU: next try in {held:.0f} s, by the create limit of this computer (docs/zones.md)"
-        return Step(waiting=text, wake_in=held, rule=LoopRule.TPU_MAKE)
+        limit = "by the create limit of this computer (docs/zones.md)"
+        return Step(wait=Wait("TPU: next try", held, limit), wake_in=held, rule=LoopRule.TPU_MAKE)
     if gate <= 0:
         return None
-    return Step(waiting=f"{kind.title}: next try in {gate:.0f} s", wake_in=gate, rule=LoopRule.REFUSED_WAIT)
+    return Step(wait=Wait(f"{kind.title}: next try", gate), wake_in=gate, rule=LoopRule.REFUSED_WAIT)

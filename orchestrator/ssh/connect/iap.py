@@ -19,6 +19,7 @@ from orchestrator.private_folders import private_folder
 START_SECONDS = 30.0
 """Seconds added to the time limit of a connection, for gcloud to start and connect."""
 INSTALL = "install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), then: gcloud auth login"
+# What gcloud prints has no other codes; a text that none of these is in has no hint.
 _HINTS = {
     "4003": "allow Identity-Aware Proxy: tpuctl doctor   prints the firewall rule for your network (iap)",
     "4033": "ask for the role roles/iap.tunnelResourceAccessor on the project, then run the command again",
