@@ -1,6 +1,7 @@
 """Texts for people are made once, in one style, and no code reads them back."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,104 @@ def test_no_sentence_is_read_back():
     """Text never steers anything: values carry the parts, and sentences are made once, from them."""
     found = {path.relative_to(PACKAGE).as_posix(): read_back(path.read_text()) for path in MODULES}
     assert {file: len(lines) for file, lines in found.items() if lines} == READS_TEXT
+
+
+ADVICE = {"hint", "fix", "next_step", "usual_step"}
+"""Arguments, fields and variables that say what to do next."""
+NOT_AT_HEAD = re.compile(r"[A-Z][a-z]|please\b")
+"""A capital letter of ordinary words; names that are written so may begin a hint."""
+
+
+def words_of(node, constants):
+    """Yield the texts of an expression with `{}` for what is put in: constants by their names, either branch."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
+    elif isinstance(node, ast.IfExp):
+        yield from (*words_of(node.body, constants), *words_of(node.orelse, constants))
+    elif isinstance(node, ast.BoolOp):
+        yield from (text for one in node.values for text in words_of(one, constants))
+    elif isinstance(node, ast.Name | ast.Attribute):
+        yield constants.get(node.id if isinstance(node, ast.Name) else node.attr, "")
+
+
+def takes_advice(tree):
+    """Return the names of functions and value classes whose parameter is a hint, with its position."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            names = [one.arg for one in node.args.args if one.arg != "self"]
+        elif isinstance(node, ast.ClassDef):
+            names = [one.target.id for one in node.body if isinstance(one, ast.AnnAssign)]
+        else:
+            continue
+        given = [index for index, name in enumerate(names) if name in ADVICE]
+        found |= {node.name: given[0]} if given else {}
+    return found
+
+
+def advice_in(tree, constants, takers):
+    """Yield (line, text) for each hint: arguments, variables, and what google/hints.py returns."""
+    for node in ast.walk(tree):
+        values = []
+        if isinstance(node, ast.keyword) and node.arg in ADVICE:
+            values = [node.value]
+        elif isinstance(node, ast.Call):
+            name = getattr(node.func, "id", None) or getattr(node.func, "attr", "")
+            values = node.args[takers[name] : takers[name] + 1] if name in takers else []
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            values = [node.value] if node.targets[0].id in ADVICE else []
+        elif isinstance(node, ast.Return) and "hints" in constants:
+            values = [node.value]
+        yield from ((node.value.lineno if isinstance(node, ast.keyword) else node.lineno, text)
+                    for one in values for text in words_of(one, constants) if text)  # fmt: skip
+
+
+def off_style(text):
+    """Return whether a hint begins like a sentence, ends like one, or is more than one."""
+    ends = text.endswith(".") and not text.endswith(("..", " ."))
+    return (
+        bool(NOT_AT_HEAD.match(text)) or ends or re.search(r"[a-z)]\. +([A-Z][a-z]|\{\})", text) is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "off"),
+    [
+        ("correct the line, then run: tpuctl plan", False),
+        ("TPU-300 in docs/errors.md", False),
+        ("`tpuctl status` shows it", False),
+        ("copy it: tpuctl cp :run.log .", False),
+        ("Correct the line", True),
+        ("correct the line.", True),
+        ("see: tpuctl status. Then wait", True),
+        ("please correct the line", True),
+    ],
+)
+def test_a_hint_in_another_style_is_found(text, off):
+    """It follows "next: ", so it is no sentence of its own."""
+    assert off_style(text) is off
+
+
+def test_hints_have_one_style():
+    """They begin with a small letter or a command, have no full stop, and join their parts with a semicolon."""
+    trees = {path: ast.parse(path.read_text()) for path in MODULES}
+    constants = {
+        node.targets[0].id: "".join(words_of(node.value, {}))
+        for tree in trees.values()
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    everywhere = {
+        name: n for tree in trees.values() for name, n in takes_advice(tree).items() if name[0] != "_"
+    }
+    found, count = {}, 0
+    for path, tree in trees.items():
+        known = constants | ({"hints": ""} if path.name == "hints.py" else {})
+        for line, text in advice_in(tree, known, everywhere | takes_advice(tree)):
+            count += 1
+            if off_style(text):
+                found[f"{path.relative_to(PACKAGE)}:{line}"] = text
+    assert count > 450
+    assert found == {}

@@ -92,7 +92,7 @@ def refresh_prices(project: str | None, cloud: str) -> Refreshed:
     if not found:
         raise NotFoundError(
             "the billing catalogue lists no price of a TPU that tpuctl understands",
-            hint="please report it; the earlier prices stay in use",
+            hint="report it; the earlier prices stay in use",
             changed="no price was changed",
         )
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")

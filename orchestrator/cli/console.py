@@ -177,7 +177,7 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
         story = "the lines above"
     bug = TpuctlError(
         f"this is a bug in tpuctl: {type(error).__name__}: {error}",
-        hint=f"please report it with {story}; `tpuctl status` shows what exists",
+        hint=f"report it with {story}; `tpuctl status` shows what exists",
         changed="not known",
     )
     show_error(bug, args)

@@ -121,7 +121,7 @@ def deployment_options(function: F) -> Callable[..., Any]:
                 name = on_local_cloud(choice, more.get("name"))
                 if name:
                     error.explain(
-                        hint=f"{name} is up on the local cloud: add --cloud local. Else: {error.hint}"
+                        hint=f"{name} is up on the local cloud: add --cloud local; else: {error.hint}"
                     )
             raise
 

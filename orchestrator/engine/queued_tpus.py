@@ -144,7 +144,7 @@ class NodesInQueue:
         return UsageError(
             f"there is no reservation '{self._spec.tpu.reservation}' in {zone} for this project",
             code="TPU-123",
-            hint=f"See: gcloud alpha compute tpus reservations list --zone {zone}; then correct "
+            hint=f"see: gcloud alpha compute tpus reservations list --zone {zone}; then correct "
             "tpu.reservation or tpu.zones, or leave tpu.reservation out",
             changed="no TPU was created",
         )

@@ -274,7 +274,7 @@ def not_ours(name: str) -> ConflictError:
     """Return the error for a bucket name that is taken."""
     return ConflictError(
         f"create bucket '{name}': the name is taken by another project",
-        hint="Choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",
+        hint="choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",
         changed="nothing was changed",
     )
 
@@ -284,6 +284,6 @@ def still_written(name: str) -> ConflictError:
     return ConflictError(
         f"delete bucket '{name}': another process keeps writing to it",
         aborted=True,
-        hint="Stop that process, then run: tpuctl down --delete-data",
+        hint="stop that process, then run: tpuctl down --delete-data",
         changed="some objects may be deleted; the bucket still exists",
     )

@@ -82,8 +82,8 @@ class Clients:
         """Return the project; raise UsageError if neither the settings nor the credentials name one."""
         project = self.settings.project or ("" if self.settings.endpoint else self._login()[1])
         if not project:
-            hint = "Set project in tpuctl.yaml or GOOGLE_CLOUD_PROJECT, then run: tpuctl plan"
-            raise UsageError("No project is set.", hint=hint, changed="nothing was changed")
+            hint = "set project in tpuctl.yaml or GOOGLE_CLOUD_PROJECT, then run: tpuctl plan"
+            raise UsageError("no project is set", hint=hint, changed="nothing was changed")
         return project
 
     @property
@@ -237,7 +237,7 @@ def _opened(make: Callable[[], T]) -> T:
         with translated(what):
             return make()
     except ValueError as error:
-        hint = "Check GOOGLE_CLOUD_UNIVERSE_DOMAIN and the credentials in use."
+        hint = "check GOOGLE_CLOUD_UNIVERSE_DOMAIN and the credentials in use"
         raise AuthError(f"{what}: {error}", hint=hint, changed="nothing was changed") from error
 
 

@@ -73,5 +73,5 @@ def _default_service_account(clients: Clients) -> str:
         return str(answer.get("defaultServiceAccount", ""))
     except MissingPermissionError as error:
         # Not fatal for the deployment: the file can name the account instead.
-        hint = f"Set service_account in tpuctl.yaml; then no lookup is needed. Or: {error.hint}"
+        hint = f"set service_account in tpuctl.yaml; then no lookup is needed; or: {error.hint}"
         raise MissingPermissionError(error.message, hint=hint, changed=error.changed) from error

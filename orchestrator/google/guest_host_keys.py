@@ -14,5 +14,8 @@ def public_keys(items: Iterable[Any], what: str) -> tuple[str, ...]:
     """
     keys = tuple(sorted(f"{i.key} {i.value}" for i in items if i.namespace == "hostkeys" and i.value))
     if not keys:
-        raise NotFoundError(f"{what}: none published yet", hint="The machine is still starting.")
+        raise NotFoundError(
+            f"{what}: none published yet",
+            hint="wait until the machine has booted, then run the command again",
+        )
     return keys

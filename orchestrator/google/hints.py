@@ -34,45 +34,45 @@ _ROLE_BY_PERMISSION = {
 }
 
 NAME_NETWORK = (
-    "Set network (and subnetwork, for a custom-mode network) in tpuctl.yaml; to list the networks: "
-    "gcloud compute networks list. If there is none: gcloud compute networks create default --subnet-mode auto"
+    "set network (and subnetwork, for a custom-mode network) in tpuctl.yaml; to list the networks: "
+    "gcloud compute networks list; if there is none: gcloud compute networks create default --subnet-mode auto"
 )
-NAME_DISK = "See: gcloud compute disks list; then correct tpu.disks or tpu.zones in tpuctl.yaml"
+NAME_DISK = "see: gcloud compute disks list; then correct tpu.disks or tpu.zones in tpuctl.yaml"
 LOG_IN = (
-    "Run: gcloud auth application-default login   (gcloud auth login alone is not enough). "
-    "To try tpuctl without an account, add --cloud local"
+    "run: gcloud auth application-default login   (gcloud auth login alone is not enough); "
+    "to try tpuctl without an account, add --cloud local"
 )
-OTHER_ZONE = "The project may not use this zone. Change tpu.zones in tpuctl.yaml, then run: tpuctl plan"
-FIX_FILE = "Correct the setting in tpuctl.yaml, then run: tpuctl plan"
-MORE_ZONES = "tpuctl tries the next zone, then waits. More zones in tpu.zones raise the chance."
+OTHER_ZONE = "change tpu.zones in tpuctl.yaml, as the project may not use this zone; then run: tpuctl plan"
+FIX_FILE = "correct the setting in tpuctl.yaml, then run: tpuctl plan"
+MORE_ZONES = "tpuctl tries the next zone, then waits; more zones in tpu.zones raise the chance"
 NO_RESERVATION_MEANT = (
-    f"No reservation was requested: Google also answers this when a zone has no spot. {MORE_ZONES}"
+    f"no reservation was requested: Google also answers this when a zone has no spot; {MORE_ZONES}"
 )
 """Explanation for a text about a reservation that is in fact a stockout (docs/facts.md 1.6)."""
 FLEX_START = (
-    "tpuctl tries the next zone in tpu.zones. To see the zones that are known to offer it, run: tpuctl plan"
+    "tpuctl tries the next zone in tpu.zones; to see the zones that are known to offer it, run: tpuctl plan"
 )
-WAIT = "tpuctl tries again by itself; repeat a single command."
-CHECK_NETWORK = "Check the network and the proxy settings, then repeat the command."
+WAIT = "tpuctl tries again by itself; repeat a single command"
+CHECK_NETWORK = "check the network and the proxy settings, then repeat the command"
 READ_STATUS = "tpuctl status shows what exists"
 WIDER_SCOPE = (
-    "On a machine: create it again with tpuctl down, then tpuctl up. "
-    "With a login of your own: gcloud auth application-default login"
+    "on a machine: create it again with tpuctl down, then tpuctl up; "
+    "with a login of your own: gcloud auth application-default login"
 )
-REPORT = "tpuctl does not understand this answer. Run: tpuctl status   and report the message if it persists."
+REPORT = "run: tpuctl status   and report the message if it persists; tpuctl does not understand this answer"
 
 
 def enable_api(found: Failure) -> str:
     """Return the command that enables the API."""
     command = f"gcloud services enable {found.service or 'SERVICE'} --project {found.project or 'PROJECT'}"
-    return f"Run: {command}   (then wait a few minutes)"
+    return f"run: {command}   (then wait a few minutes)"
 
 
 def grant_role(found: Failure) -> str:
     """Return the command that grants the missing role."""
     permission = _permission(found)
     role = _ROLE_BY_PERMISSION.get(permission.partition(".")[0]) or _ROLES.get(found.service, "ROLE")
-    missing = f"Missing permission: {permission}. " if permission else ""
+    missing = f"missing permission: {permission}; " if permission else ""
     return f"{missing}{_ask_for_role(found, role)}"
 
 
@@ -82,22 +82,22 @@ def name_machine(found: Failure) -> str:
     there = instead("e2-", found.zone) if found.zone else ""
     which = f"{there} or another of" if there else "one of"
     shown = f"gcloud compute machine-types list --zones {zone}"
-    return f"Set vm.machine in tpuctl.yaml to {which}: {shown}   or set vm: none"
+    return f"set vm.machine in tpuctl.yaml to {which}: {shown}   or set vm: none"
 
 
 def obey_policy(found: Failure) -> str:
     """Name the setting that avoids the violation of a constraint, else who can lift the constraint."""
     avoid = _BY_CONSTRAINT.get(found.constraint)
     if avoid:
-        return f"Set {avoid} in tpuctl.yaml, then run: tpuctl plan"
+        return f"set {avoid} in tpuctl.yaml, then run: tpuctl plan"
     shown = f"gcloud org-policies describe {found.constraint or 'CONSTRAINT'} --effective"
-    return f"Ask the organisation's administrator. The policy: {shown} --project {found.project or 'PROJECT'}"
+    return f"ask the organisation's administrator; the policy: {shown} --project {found.project or 'PROJECT'}"
 
 
 def set_quota_project(found: Failure) -> str:
     """Return the command that charges calls to the project itself."""
     project = found.project or "PROJECT"
-    return f"Run: gcloud auth application-default set-quota-project {project}"
+    return f"run: gcloud auth application-default set-quota-project {project}"
 
 
 def use_project(found: Failure) -> str:
@@ -108,15 +108,15 @@ def use_project(found: Failure) -> str:
 def _ask_for_role(found: Failure, role: str) -> str:
     project = found.project or "PROJECT"
     command = f"gcloud projects add-iam-policy-binding {project} --member user:YOU --role {role}"
-    return f"Ask the project's owner to run: {command}"
+    return f"ask the project's owner to run: {command}"
 
 
 def more_quota(found: Failure) -> str:
     """Return the advice for a quota refusal, with the address of the quota page."""
     project = f"?project={found.project}" if found.project else ""
     page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
-    waits = "Waiting helps only if another TPU goes"
-    return f"{waits}. Delete unneeded TPUs, change tpu.zones, or request more quota: {page}"
+    waits = "waiting helps only if another TPU goes"
+    return f"{waits}; delete unneeded TPUs, change tpu.zones, or request more quota: {page}"
 
 
 def _permission(found: Failure) -> str:
@@ -139,7 +139,7 @@ def comparing_with_quota(accelerator_type: str, zone: str) -> Iterator[None]:
         # Only the text has the limit. It improves the hint and decides nothing.
         found = _LIMIT.search(error.message)
         hint = _comparison(accelerator_type, zone, int(found[1])) if found else ""
-        error.explain(hint=f"{hint} {error.hint}" if hint else "")
+        error.explain(hint=f"{hint}; {error.hint}" if hint else "")
         raise
 
 
@@ -149,8 +149,8 @@ def _comparison(accelerator_type: str, zone: str, limit: int) -> str:
     quota = catalog.quota_of(accelerator_type, spot=True)
     if wanted is None or quota is None:
         return ""
-    asked = f"You requested {wanted.counted} {quota.unit}, the limit is {limit}"
+    asked = f"you requested {wanted.counted} {quota.unit}, the limit is {limit}"
     if wanted.counted <= limit:
-        return f"{asked}: other TPUs use the rest."
+        return f"{asked}: other TPUs use the rest"
     smaller = catalog.within_quota(accelerator_type, zone, limit)
-    return f"{asked}: {smaller} would fit (tpu.type)." if smaller else f"{asked}."
+    return f"{asked}: {smaller} would fit (tpu.type)" if smaller else asked

@@ -65,7 +65,7 @@ def _public(path: Path) -> str:
         raise UsageError(
             f"the SSH key {path} cannot be read: {error}",
             changed="nothing was changed",
-            hint="Restore the file from a copy, or remove it and run `tpuctl up` to create a new key.",
+            hint="restore the file from a copy, or remove it and run `tpuctl up` to create a new key",
         ) from error
     public = cast("Ed25519PrivateKey", key).public_key()
     return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()

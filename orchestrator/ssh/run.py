@@ -142,7 +142,7 @@ def _by_signal(connection: "Connection") -> RemoteError:
     return RemoteError(
         f"the command on {connection.host.name} sent no exit code: a signal ended it (it ran out of memory, or "
         "was killed)",
-        hint="`tpuctl status` shows whether the machine is still there.",
+        hint="`tpuctl status` shows whether the machine is still there",
     )
 
 

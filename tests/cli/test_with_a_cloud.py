@@ -124,7 +124,7 @@ def test_a_type_that_a_new_project_may_not_have_ends_with_the_one_that_would_fit
     code, out, _ = cloud("up", "--json", "--set", "tpu.type=v5litepod-8")
     found = document(out)
     assert (code, found["code"]) == (4, "TPU-350")
-    assert "You requested 8 chips, the limit is 4: v5litepod-4 would fit (tpu.type)." in found["hint"]
+    assert "you requested 8 chips, the limit is 4: v5litepod-4 would fit (tpu.type); " in found["hint"]
 
 
 def a_dashboard(folder):

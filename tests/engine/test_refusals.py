@@ -63,7 +63,7 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     assert the_one_node(lab) == "demo-tpu-g3"
     (refused,) = reported
     assert refused.waiting == refused.error.message == WAITS
-    assert (refused.error.code, "Waiting helps only" in refused.error.hint) == ("TPU-350", False)
+    assert (refused.error.code, "waiting helps only" in refused.error.hint) == ("TPU-350", False)
     (again,) = [e.text for e in controller.events if e.text.startswith("Creating TPU demo-tpu-g3")]
     assert again.endswith(": the old TPU #1 held the quota, so #2 was refused")
 

@@ -61,7 +61,7 @@ def test_without_credentials_the_next_step_is_named(no_login):
 
 def test_without_a_project_the_next_step_is_named():
     """A local cloud has no credentials that could name the project."""
-    with pytest.raises(UsageError, match="No project"):
+    with pytest.raises(UsageError, match="no project"):
         _ = Clients(CloudSettings("", "http://127.0.0.1:9")).project
 
 

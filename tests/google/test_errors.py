@@ -76,7 +76,7 @@ def test_a_reservation_that_was_not_requested_is_no_reservation():
     """On spot the text means that the zone has none now: the next zone is tried, and nothing is to correct."""
     error = translate_status(5, "Reservation not found", what="create")
     assert (error.retry, error.code) == (Retry.CAPACITY, "TPU-302")
-    assert "No reservation was requested" in error.hint
+    assert "no reservation was requested" in error.hint
     newer = 'There is no more capacity in the zone "z"; you can queue your request to get capacity'
     assert translate_status(8, newer, what="create").retry is Retry.CAPACITY
 

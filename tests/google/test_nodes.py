@@ -205,11 +205,11 @@ def test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit():
     lab = a_lab(fresh_project=True)
     with pytest.raises(QuotaError) as refused:
         lab.nodes.create(a_node())
-    assert "You requested 8 chips, the limit is 4: v5litepod-4 would fit (tpu.type)." in refused.value.hint
+    assert "you requested 8 chips, the limit is 4: v5litepod-4 would fit (tpu.type); " in refused.value.hint
     lab.nodes.create(a_node(type="v5litepod-4"))
     with pytest.raises(QuotaError) as full:
         lab.nodes.create(a_node(name="demo-tpu-g4", type="v5litepod-4"))
-    assert "You requested 4 chips, the limit is 4: other TPUs use the rest." in full.value.hint
+    assert "you requested 4 chips, the limit is 4: other TPUs use the rest; " in full.value.hint
 
 
 def test_a_slice_counts_against_the_quota_for_training():

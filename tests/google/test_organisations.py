@@ -148,7 +148,7 @@ def test_a_call_charged_to_googles_own_project_names_ours():
     answer = {"status": "PERMISSION_DENIED", "message": "x", "details": [detail]}
     error = to_error(of_answer(403, answer, url), "list")
     assert error.code == "TPU-205"
-    assert error.hint == "Run: gcloud auth application-default set-quota-project my-project"
+    assert error.hint == "run: gcloud auth application-default set-quota-project my-project"
     detail["metadata"] = {"consumer": f"projects/{OWNER_ID}", "service": "tpu.googleapis.com"}
     error = to_error(of_answer(403, answer, url), "list")
     assert (error.code, OWNER_ID in error.hint) == ("TPU-203", True)

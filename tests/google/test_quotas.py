@@ -70,4 +70,4 @@ def test_what_a_new_project_may_have_is_what_the_catalogue_says(spot):
         with pytest.raises(QuotaError) as refused:
             lab.nodes.create(order)
         assert quota.id in refused.value.message
-        assert f"You requested {kind.counted} {quota.unit}, the limit is {quota.fresh}" in refused.value.hint
+        assert f"you requested {kind.counted} {quota.unit}, the limit is {quota.fresh}" in refused.value.hint

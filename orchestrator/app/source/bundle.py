@@ -195,7 +195,7 @@ def _changing(root: Path, entry: SourceEntry, why: str) -> UsageError:
     return UsageError(
         f"{entry.path} in {root} changed while it was read: {why}",
         changed="nothing was sent",
-        hint="Run the command again, or name a file that is always written in .tpuctlignore.",
+        hint="run the command again, or name a file that is always written in .tpuctlignore",
     )
 
 

@@ -93,7 +93,7 @@ class Rules:
             raise UsageError(
                 f"{folder / FILES[1]} or {FILES[0]}: a rule is not valid: {error}",
                 changed="nothing was sent",
-                hint="Correct the line; the syntax is that of .gitignore.",
+                hint="correct the line; the syntax is that of .gitignore",
             ) from error
         places = tuple(place for _, place in rules)
         return Rules((_Level(prefix, spec, lines=places), *self.levels))
@@ -129,7 +129,7 @@ def _lines(file: Path) -> list[str]:
         raise UsageError(
             f"{file} cannot be read: {error.strerror}",
             changed="nothing was sent",
-            hint=f"Make it readable: chmod u+r {file}",
+            hint=f"make it readable: chmod u+r {file}",
         ) from error
 
 

@@ -88,7 +88,7 @@ def bucket_is_there(session: Session) -> bool:
     if isinstance(observed, Unknown):
         raise TransientError(
             f"the bucket cannot be seen, so the data cannot be sent: {observed.why}",
-            hint="the same command again", changed="nothing was changed",
+            hint="run the same command again", changed="nothing was changed",
         )  # fmt: skip
     return not isinstance(observed, Absent)
 

@@ -115,7 +115,7 @@ def key_refusal(found: Sequence[KeyFound]) -> UsageError:
     return UsageError(
         f"the source folder holds what looks like keys: {', '.join(map(str, found[:3]))}{more}",
         changed=_NOTHING,
-        hint="Name the file in .tpuctlignore and store the key with `tpuctl secret set NAME`; if it is "
+        hint="name the file in .tpuctlignore and store the key with `tpuctl secret set NAME`; if it is "
         f"not a key, allow it there with a line !{found[0].path}",
         code="TPU-142",
     )
@@ -128,14 +128,14 @@ def _refuse(source: Path, refused: Sequence[UsageError]) -> None:
             raise error
         return
     shown = [
-        f"- {error.message}. {error.next_step}" for error in sorted(refused, key=lambda one: one.message)
+        f"- {error.message}; {error.next_step}" for error in sorted(refused, key=lambda one: one.message)
     ]
     more = [f"- and {len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
     lines = "\n".join([*shown[:SHOWN], *more])
     raise UsageError(
         f"the source folder {source} cannot be sent, for {len(refused)} reasons:\n{lines}",
         changed=_NOTHING,
-        hint="Correct what is listed, then run the command again.",
+        hint="correct what is listed, then run the command again",
     )
 
 
@@ -159,7 +159,7 @@ def _folder(source: Path) -> Path:
     raise UsageError(
         f"the source folder {source} does not exist, or is not a folder",
         changed=_NOTHING,
-        hint="Set job.source in tpuctl.yaml to the folder with your code.",
+        hint="set job.source in tpuctl.yaml to the folder with your code",
     )
 
 
@@ -230,7 +230,7 @@ def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> SourceE
         raise UsageError(
             f"{path} in {root} is neither a file, a folder nor a link (a socket, a pipe or a device)",
             changed=_NOTHING,
-            hint="Remove it, or name it in .tpuctlignore.",
+            hint="remove it, or name it in .tpuctlignore",
         )
     if not os.access(file, os.R_OK):
         raise _unreadable(file, None)
@@ -245,7 +245,7 @@ def _target(root: Path, file: Path, path: str) -> str:
         raise UsageError(
             f"{path} in {root} is a symlink to outside the folder, to {file.readlink()}",
             changed=_NOTHING,
-            hint="Copy what it points to into the folder, or name the link in .tpuctlignore.",
+            hint="copy what it points to into the folder, or name the link in .tpuctlignore",
         )
     return os.path.relpath(target, os.path.realpath(file.parent))
 
@@ -254,7 +254,7 @@ def _unreadable(file: Path, error: OSError | None) -> UsageError:
     return UsageError(
         f"{file} cannot be read: {error.strerror if error is not None else 'Permission denied'}",
         changed=_NOTHING,
-        hint="Make it readable, or name it in .tpuctlignore.",
+        hint="make it readable, or name it in .tpuctlignore",
     )
 
 
@@ -269,5 +269,5 @@ def _too_large(source: Path, entries: list[SourceEntry], total: int, limit: int)
         f"the source folder {source} has {megabytes(total)}, more than {megabytes(limit)}. "
         f"Largest: {largest}",
         changed=_NOTHING,
-        hint="Name data and outputs in .tpuctlignore; job.data brings data (docs/data.md).",
+        hint="name data and outputs in .tpuctlignore; job.data brings data (docs/data.md)",
     )

@@ -19,8 +19,8 @@ def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
     """
     if kind not in {"auto", "process", "namespace"}:
         raise LocalCloudError(
-            f"There is no host kind {kind!r}.",
-            hint="Use process, namespace or auto.",
+            f"there is no host kind {kind!r}",
+            hint="use process, namespace or auto",
             changed="no machine was started",
         )
     private_folder(settings.root)
@@ -30,14 +30,14 @@ def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
     hidden = GCLOUD not in settings.absent or shutil.which("gcloud", path=SYSTEM_PATH) is None
     if kind == "namespace":
         raise LocalCloudError(
-            f"Machines cannot run in namespaces: {reason}.",
-            hint="Use the host kind `process`.",
+            f"machines cannot run in namespaces: {reason}",
+            hint="use the host kind `process`",
             changed="no machine was started",
         )
     if not hidden:
         raise LocalCloudError(
-            "Machines of the kind `process` have this computer's gcloud, which cannot be left out.",
-            hint="Use the host kind `namespace`, or leave out --without gcloud.",
+            "machines of the kind `process` have this computer's gcloud, which cannot be left out",
+            hint="use the host kind `namespace`, or leave out --without gcloud",
             changed="no machine was started",
         )
     return ProcessHosts(settings)

@@ -162,7 +162,7 @@ def kill_all(
 
 def _survivors(pids: Iterable[int]) -> LocalCloudError:
     return LocalCloudError(
-        f"These processes of a local machine do not die: {', '.join(str(pid) for pid in sorted(pids))}.",
-        hint="Look at them with `ps -o pid,stat,wchan:30,cmd -p PID`, then run `tpuctl local stop`.",
+        f"these processes of a local machine do not die: {', '.join(str(pid) for pid in sorted(pids))}",
+        hint="look at them with `ps -o pid,stat,wchan:30,cmd -p PID`, then run `tpuctl local stop`",
         changed="the machine's disk was kept",
     )

@@ -374,7 +374,7 @@ def check_disks(vms: Vms, new: NewNode) -> None:
             raise UsageError(
                 f"there is no disk '{disk.name}' in {new.zone}",
                 code="TPU-124",
-                hint="See: gcloud compute disks list; then correct tpu.disks or tpu.zones. tpuctl makes none",
+                hint="see: gcloud compute disks list; then correct tpu.disks or tpu.zones; tpuctl makes none",
                 changed=UNCHANGED,
             )
         if isinstance(observed, Unknown):
@@ -386,6 +386,6 @@ def check_disks(vms: Vms, new: NewNode) -> None:
                 f"disk '{disk.name}' in {new.zone} is still used by {', '.join(observed.value)}",
                 aborted=True,
                 code="TPU-408",
-                hint="tpuctl tries again by itself; it detaches nothing that is not its own.",
+                hint="tpuctl tries again by itself; it detaches nothing that is not its own",
                 changed=UNCHANGED,
             )

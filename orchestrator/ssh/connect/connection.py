@@ -115,7 +115,7 @@ class Connection:
         what = self._reason() or said or self._flood() or _describe(error)
         return RemoteError(
             f"SSH to {self.host.name} ({self.host.address} port {self.host.port}){self._route.words}: {what}",
-            hint=hint or "Run the command again; `tpuctl status` shows whether the machine is still there.",
+            hint=hint or "run the command again; `tpuctl status` shows whether the machine is still there",
         )
 
     def cancel(self) -> None:

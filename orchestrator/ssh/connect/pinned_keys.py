@@ -52,7 +52,7 @@ def pinned(
         raise HostKeyError(
             f"the host key of {host.name} ({host.address}) is not known: the machine has not published one",
             changed=_NOTHING_SENT,
-            hint="Wait until the machine has booted, then run the command again.",
+            hint="wait until the machine has booted, then run the command again",
         )
     keys = sorted((_parse(host, line) for line in lines), key=lambda key: _rank(key.get_name()))
     if host.host_keys and folder is not None:
@@ -74,8 +74,8 @@ def refusal(host: Host, shown: paramiko.PKey, expected: Sequence[paramiko.PKey])
         f"{host.name} ({host.address} port {host.port}) presents the host key {shown.get_name()} "
         f"{fingerprint(shown)}, expected {wanted}: this is another machine, or its key has changed",
         changed=_NOTHING_SENT,
-        hint="Run `tpuctl status` to see whether the machine still exists. A recreated machine "
-        "publishes its new key: run the command again. Otherwise do not trust this address.",
+        hint="run `tpuctl status` to see whether the machine still exists; a recreated machine "
+        "publishes its new key: run the command again; otherwise do not trust this address",
     )
 
 
@@ -95,7 +95,7 @@ def _parse(host: Host, line: str) -> paramiko.PKey:
         raise HostKeyError(
             f"the published host key of {host.name} is not a key: {line[:80]!r}",
             changed=_NOTHING_SENT,
-            hint="Run the command again; if the message stays the same, replace the machine.",
+            hint="run the command again; if the message stays the same, replace the machine",
         )
     return entry.key
 

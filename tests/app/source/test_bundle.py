@@ -274,11 +274,11 @@ def test_all_that_cannot_be_sent_is_named_in_one_round(source, tmp_path):
     assert [
         [
             part
-            for part in ("leak", "pkg/queue", "login.json", "Copy what", "Remove it", "tpuctl secret set")
+            for part in ("leak", "pkg/queue", "login.json", "; copy what", "; remove it", "tpuctl secret set")
             if part in line
         ]
         for line in lines
-    ] == [["leak", "Copy what"], ["pkg/queue", "Remove it"], ["login.json", "tpuctl secret set"]]
+    ] == [["leak", "; copy what"], ["pkg/queue", "; remove it"], ["login.json", "tpuctl secret set"]]
     (source / ".tpuctlignore").write_text("leak\nqueue\nlogin.json\n")
     assert "train.py" in names(build(source, tmp_path / "out"))
 
