@@ -21,7 +21,7 @@ from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.errors import RemoteError
-from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.tasks import Submission
 from tests.kit.real_slurm import FLEET, RealSlurm
 from tests.kit.waiting import until
 

@@ -39,8 +39,8 @@ from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.domain.one_pass import Pass
 from orchestrator.engine.fleet import job_store
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet.deployments import unfinished
 from orchestrator.planning.fleet.fleet_bill import by_user
+from orchestrator.planning.fleet.tasks import unfinished
 
 __all__ = ["Event", "JobProgress", "PlannedUp", "TpuFleet", "Tpuctl", "TpuctlError", "new_project"]
 

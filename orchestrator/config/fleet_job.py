@@ -18,7 +18,7 @@ from orchestrator.config.rules.place import NAME_PATTERN
 from orchestrator.config.setting_types import at
 from orchestrator.config.validate import validate
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.deployments import MOST_TASKS, grid
+from orchestrator.planning.fleet.tasks import MOST_TASKS, grid
 
 TASKS = ("array", "matrix", "list")
 """Keys that define the tasks; a file has exactly one of them."""

@@ -1,11 +1,13 @@
 """Render the report of a fleet as one HTML page without network access: nodes, queue, jobs, results, money."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator import __version__
 from orchestrator.domain.text.amounts import saved_text, span_text
 from orchestrator.planning.fleet.fleet_bill import Account, Amount, lost_steps, queue_curve, state_of
+from orchestrator.planning.fleet.tasks import OPEN, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 from orchestrator.report import charts
 from orchestrator.report.page import UNKNOWN, asset, environment, style_hash, usd_shown
@@ -49,19 +51,16 @@ def _time(account: Account) -> tuple[float, float]:
     return since, max(since + 1.0, account.now if goes_on or not ends else max(ends))
 
 
-def _counts(account: Account, job: JobHistory) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for task in range(len(job.submission.parameters)):
-        state = state_of(job, task, account.at_work)
-        found[state] = found.get(state, 0) + 1
-    return found
+def _counts(account: Account, job: JobHistory) -> Counter[TaskState]:
+    tasks = range(len(job.submission.parameters))
+    return Counter(state_of(job, task, account.at_work) for task in tasks)
 
 
 def _head(account: Account) -> dict[str, Any]:
     counts = [_counts(account, job) for job in account.jobs]
     tasks = sum(len(job.submission.parameters) for job in account.jobs)
-    done = sum(one.get("done", 0) for one in counts)
-    open_ = sum(one.get("running", 0) + one.get("waiting", 0) for one in counts)
+    done = sum(one[TaskState.DONE] for one in counts)
+    open_ = sum(one[state] for one in counts for state in OPEN)
     live, bill = sum(lane.lives for lane in account.lanes), account.bill
     state = "done" if tasks and not open_ else "at work" if account.at_work else "idle"
     uses = {
@@ -95,10 +94,10 @@ def _head(account: Account) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _remaining_text(account: Account, counts: Sequence[Mapping[str, int]]) -> str:
+def _remaining_text(account: Account, counts: Sequence[Counter[TaskState]]) -> str:
     """Return when all jobs will end, if that is known for each."""
     both = zip(account.jobs, counts, strict=True)
-    going = [job.submission.name for job, one in both if {"running", "waiting"} & one.keys()]
+    going = [job.submission.name for job, one in both if any(one[state] for state in OPEN)]
     if any(name not in account.eta for name in going):
         return UNKNOWN
     return f"about {span_text(max(account.eta[name] for name in going))}"
@@ -204,11 +203,11 @@ def _job(account: Account, job: JobHistory, kinds: Mapping[str, str]) -> dict[st
     lost = [lost_steps(job, task) for task in job.starts]
     known = sum(one for one in lost if one is not None)
     amount, eta = account.bill.jobs.get(name, Amount()), account.eta.get(name)
-    over = not counts.get("running", 0) + counts.get("waiting", 0)
+    over = not any(counts[state] for state in OPEN)
     return {
         "name": name, "kind": kinds[name], "tasks": len(job.submission.parameters),
-        **{state: counts.get(state, 0) for state in ("done", "running", "waiting")},
-        "failed": counts.get("failed", 0) + counts.get("unclaimed", 0),
+        **{state.value: counts[state] for state in (TaskState.DONE, *OPEN)},
+        "failed": counts[TaskState.FAILED] + counts[TaskState.UNCLAIMED],
         "restarts": sum(job.restarts(task) for task in job.starts),
         "lost_steps": f"at least {known:,}" if None in lost else f"{known:,}",
         "seconds": amount.seconds, "usd": amount.usd,

@@ -56,7 +56,7 @@ def results_table(
     for task, variables in enumerate(job.submission.parameters):
         (step, loss), amount = job.progress(task), costs.tasks.get((job.submission.name, task), Amount())
         values: dict[str, Value] = {
-            "state": state_of(job, task, at_work), "restarts": job.restarts(task),
+            "state": state_of(job, task, at_work).value, "restarts": job.restarts(task),
             "lost_steps": lost_steps(job, task), "node_seconds": round(amount.seconds, 1),
             "cost_usd": round(amount.usd, 6), "step": step, "loss": loss,
         }  # fmt: skip

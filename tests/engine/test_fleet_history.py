@@ -7,7 +7,7 @@ import pytest
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.history import FleetHistory, read_collected
-from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.tasks import Submission, TaskState
 from tests.google.cloud_kit import a_bucket, a_lab
 
 NODES = {"n-001", "n-002"}
@@ -46,7 +46,7 @@ def test_starts_come_in_order_with_their_last_reports_and_ends(store):
     assert [(s.incarnation, s.node, s.beat and s.beat.step) for s in job.starts[0]] == [
         (1, "n-001", 7), (2, "n-001", None), (10, "n-002", 9),
     ]  # fmt: skip
-    assert (job.ends[0].phase, job.restarts(0), list(job.starts)) == ("done", 2, [0])
+    assert (job.ends[0].state, job.restarts(0), list(job.starts)) == (TaskState.DONE, 2, [0])
     assert job.last_heartbeat(0).step == 9
 
 

@@ -14,8 +14,8 @@ from orchestrator.clock import VirtualClock
 from orchestrator.domain.remote import Host, RunResult
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.slurm import Slurm
-from orchestrator.planning.fleet.deployments import After, Submission
 from orchestrator.planning.fleet.gate import Correction
+from orchestrator.planning.fleet.tasks import After, Submission
 from tests.kit.real_slurm import RealSlurm, settings
 from tests.kit.slurm import SlurmModel, words_of
 

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.remote import Host, RunResult
 from orchestrator.engine.fleet.slurm import _WIDTHS, Slurm
-from orchestrator.planning.fleet.deployments import After
+from orchestrator.planning.fleet.tasks import After
 
 
 class Printing:

@@ -11,14 +11,12 @@ from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, JobSpec
 from orchestrator.planning.decide import decide
-from orchestrator.planning.fleet.deployments import (
-    Controller,
+from orchestrator.planning.fleet.deployments import Controller, fleet_of, node_names, node_spec
+from orchestrator.planning.fleet.tasks import (
     Queued,
     Submission,
-    fleet_of,
+    TaskState,
     grid,
-    node_names,
-    node_spec,
     rows,
     unfinished,
     waiting_copies,
@@ -96,7 +94,7 @@ def test_a_grid_has_a_task_for_each_combination():
 
 def test_what_has_neither_ended_nor_been_cancelled_must_be_in_the_queue():
     """Whatever Slurm says: it may have forgotten a task, or never have heard of it."""
-    assert unfinished(a_submission(cancelled=(3,)), {0: "done"}) == (1, 2)
+    assert unfinished(a_submission(cancelled=(3,)), {0: TaskState.DONE}) == (1, 2)
     assert unfinished(a_submission(), {}) == (0, 1, 2, 3)
 
 
@@ -108,7 +106,7 @@ def test_a_copy_that_waits_of_a_task_that_has_ended_is_found():
         Queued("sweep", 2, "PENDING", "7", 0),
         Queued("other", 1, "PENDING", "8", 0),
     ]
-    assert waiting_copies({"sweep": {0: "done", 1: "done"}}, queued) == (queued[1],)
+    assert waiting_copies({"sweep": {0: TaskState.DONE, 1: TaskState.DONE}}, queued) == (queued[1],)
 
 
 def test_the_mark_of_an_end_counts_more_than_the_queue():
@@ -118,7 +116,7 @@ def test_the_mark_of_an_end_counts_more_than_the_queue():
         Queued("sweep", 1, "RUNNING", "7", 2, "demo-002"),
         Queued("other", 2, "RUNNING", "8", 0, "demo-003"),
     ]
-    (job,) = rows([a_submission(cancelled=(3,))], {"sweep": {0: "done"}}, queued)
-    shown = [(task.state, task.node, task.restarts) for task in job.tasks]
+    (job,) = rows([a_submission(cancelled=(3,))], {"sweep": {0: TaskState.DONE}}, queued)
+    shown = [(task.state.value, task.node, task.restarts) for task in job.tasks]
     assert shown == [("done", "", 1), ("running", "demo-002", 2), ("waiting", "", 0), ("cancelled", "", 0)]
-    assert job.count("running") == 1
+    assert job.count(TaskState.RUNNING) == 1

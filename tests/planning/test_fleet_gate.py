@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.planning.fleet.deployments import After, Queued, again_of
 from orchestrator.planning.fleet.gate import Correction, Gate, Hold, corrections, dependencies, gate, strays
+from orchestrator.planning.fleet.tasks import After, Queued, TaskState, again_of
 from tests.planning.test_fleet import a_submission
 
 OPEN, HELD = Gate(), Gate(Hold.ASKED)
@@ -18,13 +18,13 @@ def queued(job, array, number=0, state="PENDING", **more):
     ("how", "ends", "cancelled", "wanted"),
     [
         ("ok", {}, (), Gate(waits={"first": "ok"})),
-        ("ok", {0: "done"}, (), Gate(waits={"first": "ok"})),
-        ("ok", {0: "done", 1: "unclaimed"}, (), OPEN),
-        ("ok", {0: "failed"}, (), Gate(Hold.AFTER, "first")),
-        ("ok", {0: "done"}, (1,), Gate(Hold.AFTER, "first")),
-        ("ok", {0: "done", 1: "done"}, (1,), OPEN),
-        ("any", {0: "failed"}, (), Gate(waits={"first": "any"})),
-        ("any", {0: "failed"}, (1,), OPEN),
+        ("ok", {0: TaskState.DONE}, (), Gate(waits={"first": "ok"})),
+        ("ok", {0: TaskState.DONE, 1: TaskState.UNCLAIMED}, (), OPEN),
+        ("ok", {0: TaskState.FAILED}, (), Gate(Hold.AFTER, "first")),
+        ("ok", {0: TaskState.DONE}, (1,), Gate(Hold.AFTER, "first")),
+        ("ok", {0: TaskState.DONE, 1: TaskState.DONE}, (1,), OPEN),
+        ("any", {0: TaskState.FAILED}, (), Gate(waits={"first": "any"})),
+        ("any", {0: TaskState.FAILED}, (1,), OPEN),
     ],
 )
 def test_a_job_begins_when_those_before_it_have_ended(how, ends, cancelled, wanted):
@@ -90,7 +90,7 @@ def test_foreign_tasks_are_not_touched():
 def test_only_what_has_failed_or_was_cancelled_is_tried_again():
     """A task that was done before it was cancelled has its result."""
     submission = a_submission(tasks=5, cancelled=(3, 4))
-    ended = {0: "done", 1: "failed", 2: "unclaimed", 4: "done"}
+    ended = {0: TaskState.DONE, 1: TaskState.FAILED, 2: TaskState.UNCLAIMED, 4: TaskState.DONE}
     assert again_of(submission, ended, range(5)) == (1, 3)
     assert again_of(submission, ended, [0]) == ()
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from orchestrator.domain.spec import FleetSpec, JobSpec, UserSpec
 from orchestrator.domain.text.units import Duration
-from orchestrator.planning.fleet.deployments import Queued, Submission
 from orchestrator.planning.fleet.size import (
     FleetNode,
     NodeLife,
@@ -16,6 +15,7 @@ from orchestrator.planning.fleet.size import (
     nodes_missing,
     resize,
 )
+from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState
 from orchestrator.planning.fleet.team import Team
 
 IDLE, BUSY, DOWN = (SlurmNode(frozenset({state})) for state in ("IDLE", "ALLOCATED", "DOWN"))
@@ -84,12 +84,12 @@ def test_a_task_waits_for_a_node_when_neither_a_mark_nor_slurm_says_otherwise():
     """One that waits for another job, or is held, gets no node by waiting."""
     submission = Submission("sweep", tuple({} for _ in range(5)), JobSpec("x"), "b", "s", 1.0, cancelled=(4,))
     queued = [Queued("sweep", 1, "RUNNING", "7", 0, "demo-001"), Queued("sweep", 3, "PENDING", "7")]
-    assert nodes_missing([submission], {"sweep": {0: "done"}}, queued) == 2
-    assert nodes_missing([submission], {"sweep": {0: "done"}}, []) == 3
+    assert nodes_missing([submission], {"sweep": {0: TaskState.DONE}}, queued) == 2
+    assert nodes_missing([submission], {"sweep": {0: TaskState.DONE}}, []) == 3
     assert nodes_missing([replace(submission, held=True)], {}, []) == 0
     assert nodes_missing([replace(submission, slices=(2, 4))], {}, queued) == 12
     later = replace(submission, name="later", after={"sweep": "ok"})
-    assert nodes_missing([submission, later], {"sweep": {0: "done"}}, queued) == 2
+    assert nodes_missing([submission, later], {"sweep": {0: TaskState.DONE}}, queued) == 2
 
 
 def test_nodes_are_wanted_for_users_who_may_use_them():

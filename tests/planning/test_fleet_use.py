@@ -8,7 +8,6 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.deployments import Submission
 from orchestrator.planning.fleet.fleet_bill import (
     VM,
     Amount,
@@ -20,6 +19,7 @@ from orchestrator.planning.fleet.fleet_bill import (
     running,
     state_of,
 )
+from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeFacts, NodeUse, Start, TaskEnd, lanes
 
 T = 1_000_000.0
@@ -34,14 +34,14 @@ def beat(at, phase=Phase.RUN, **more):
 
 
 def a_job(starts, ends=(), tasks=2, target=None, **more):
-    """Return a job: starts are (task, node, at, report), ends (task, phase, at)."""
+    """Return a job: starts are (task, node, at, report), ends (task, state, at)."""
     mine = {}
     for number, (task, node, at, last) in enumerate(starts, 1):
         mine[task] = (*mine.get(task, ()), Start(task, number, node, T + at, last))
     submission = Submission(
         "sweep", tuple({} for _ in range(tasks)), JobSpec("x", target_steps=target), "b", "s", T, **more
     )
-    return JobHistory(submission, mine, {task: TaskEnd(phase, T + at) for task, phase, at in ends})
+    return JobHistory(submission, mine, {task: TaskEnd(TaskState(word), T + at) for task, word, at in ends})
 
 
 def a_node(*spans, name="n-1", ready=None):
@@ -91,7 +91,9 @@ def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_i
     """By job, by task and by the login that has submitted it."""
     (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
     submission = Submission("wide", ({},), JobSpec("x"), "b", "s", T, slices=(2, 2), user="alice")
-    job = JobHistory(submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd("done", T + 200)})
+    job = JobHistory(
+        submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd(TaskState.DONE, T + 200)}
+    )
     found = lanes([a_node((0, None), ready=60), a_node((0, None), name="n-2", ready=60)], [job], T + 300)
     assert [reported(lane)[2] for lane in found] == [(WORK, 100, 200, 0)] * 2
     costs = bill(found, Amount())
@@ -104,7 +106,9 @@ def test_the_remaining_time_of_wide_tasks_counts_all_their_nodes():
     """Two more tasks, each a hundred seconds on two of four nodes."""
     (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
     submission = Submission("wide", ({}, {}, {}), JobSpec("x"), "b", "s", T, slices=(2, 2))
-    job = JobHistory(submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd("done", T + 200)})
+    job = JobHistory(
+        submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd(TaskState.DONE, T + 200)}
+    )
     nodes = [a_node((0, None), name=f"n-{n}", ready=60) for n in (1, 2, 3, 4)]
     costs = bill(lanes(nodes, [job], T + 200), Amount())
     assert jobs_remaining([job], costs, frozenset(), 4) == {"wide": pytest.approx(100)}
@@ -177,7 +181,7 @@ def test_the_state_of_a_task_follows_from_mark_cancellation_and_reports():
     """In this order."""
     job = a_job([(1, "n-1", 0, beat(0))], [(0, "failed", 5)], tasks=4, cancelled=(0, 2))
     states = [state_of(job, task, frozenset({("sweep", 1)})) for task in range(4)]
-    assert states == ["failed", "running", "cancelled", "waiting"]
+    assert [state.value for state in states] == ["failed", "running", "cancelled", "waiting"]
 
 
 def test_steps_that_were_made_again_are_counted_where_both_machines_reported():

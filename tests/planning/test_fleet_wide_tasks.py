@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.deployments import Queued, Submission
 from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode
+from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState
 from orchestrator.planning.fleet.wide_tasks import Gathering, Wide, gather, shortage, wide_tasks
 
 A, B, ZONES = "z-a", "z-b", ("z-a", "z-b")
@@ -34,7 +34,7 @@ def test_only_wide_tasks_that_may_begin_and_have_no_nodes_are_looked_at():
         submission("next", after={"wide": "ok"}),
     ]  # fmt: skip
     queued = [Queued("wide", 0, "RUNNING", "1", node="n-[1-2]")]
-    found = wide_tasks(submissions, {"late": {0: "done"}}, queued)
+    found = wide_tasks(submissions, {"late": {0: TaskState.DONE}}, queued)
     assert found == (Wide("wide", 1, 2), Wide("late", 1, 3))
     assert wide_tasks([submission(user="bob")], {}, [], {"bob"}) == ()
 

@@ -7,8 +7,8 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.deployments import Submission
 from orchestrator.planning.fleet.fleet_bill import Account, Amount, bill, jobs_remaining, running
+from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeFacts, Start, TaskEnd, lanes
 from orchestrator.report.results_table import results_table
 
@@ -90,7 +90,7 @@ class Afternoon:
         self.starts.setdefault((job, task), []).append(Start(task, number, node, at, last))
 
     def _end(self, job, task, at):
-        self.ends[job, task] = TaskEnd("done", at)
+        self.ends[job, task] = TaskEnd(TaskState.DONE, at)
         submission = next(one for one in self.submissions if one.name == job)
         p = submission.parameters[task]
         loss = (

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.deployments import Submission
 from orchestrator.planning.fleet.fleet_bill import Amount, Bill
+from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.planning.fleet.use import JobHistory, Start, TaskEnd
 from orchestrator.report.results_table import MOST_COLUMNS, numbers, results_table, values_in
 
@@ -18,7 +18,7 @@ def a_table(parameters=({"lr": "0.1"}, {"lr": "0.2"}), files=None):
     """Return the table of a job whose first task is done."""
     submission = Submission("sweep", tuple(parameters), JobSpec("x"), "b", "s", 1.0)
     beat = Heartbeat(1, 0, Phase.DONE, 5.0, step=9, loss=0.25)
-    job = JobHistory(submission, {0: (Start(0, 1, "n", 1.0, beat),)}, {0: TaskEnd("done", 5.0)})
+    job = JobHistory(submission, {0: (Start(0, 1, "n", 1.0, beat),)}, {0: TaskEnd(TaskState.DONE, 5.0)})
     costs = Bill({}, {("sweep", 0): Amount(60, 0.5)}, {})
     return results_table(job, costs, frozenset(), files or {})
 

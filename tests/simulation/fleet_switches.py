@@ -6,7 +6,7 @@ from orchestrator.agent.fleet import task
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.fleet import down, sessions, up, watch
 from orchestrator.contract.bucket.object_names import GANG
-from orchestrator.planning.fleet.deployments import unfinished
+from orchestrator.planning.fleet.tasks import unfinished
 from tests.simulation.switch import Switch
 
 FLEET = "tests/scenarios/test_fleet.py::test_"

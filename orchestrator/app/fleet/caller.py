@@ -8,7 +8,7 @@ write to the bucket can write anything there.
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.this_computer.login_here import account_here
 from orchestrator.errors import UsageError
-from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.tasks import Submission
 from orchestrator.planning.fleet.team import Team
 
 

@@ -20,12 +20,8 @@ from orchestrator.domain.spec import Spec
 from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.errors import UsageError
 from orchestrator.google.objects import GcsStore
-from orchestrator.planning.fleet.deployments import (
-    Submission,
-    again_of,
-    nodes,
-    task_spec,
-)
+from orchestrator.planning.fleet.deployments import nodes, task_spec
+from orchestrator.planning.fleet.tasks import Submission, again_of
 from orchestrator.planning.fleet.team import NORMAL
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder

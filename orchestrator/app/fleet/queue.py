@@ -11,9 +11,9 @@ from orchestrator.domain.ports import Store
 from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError, UsageError
-from orchestrator.planning.fleet.deployments import JobRow, Queued, Submission, rows, task_folder
 from orchestrator.planning.fleet.gate import Gate, gate
 from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode
+from orchestrator.planning.fleet.tasks import JobRow, Queued, Submission, rows, task_folder
 from orchestrator.planning.fleet.team import Team
 from orchestrator.planning.fleet.wide_tasks import Shortage, shortage, wide_tasks
 

@@ -22,7 +22,7 @@ from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Parcel, fetch, parcel_of
 from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.errors import NotFoundError
-from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.tasks import Submission
 
 
 def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], reporter: Reporter) -> bool:

@@ -40,19 +40,10 @@ from orchestrator.errors import (
 )
 from orchestrator.google.clients import Clients
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.planning.fleet.deployments import (
-    PORT,
-    Controller,
-    cancelled,
-    fleet_of,
-    head_of,
-    node_names,
-    node_spec,
-    unfinished,
-    waiting_copies,
-)
+from orchestrator.planning.fleet.deployments import PORT, Controller, fleet_of, head_of, node_names, node_spec
 from orchestrator.planning.fleet.gate import Hold, corrections, dependencies, gate, strays
 from orchestrator.planning.fleet.size import NodeLife
+from orchestrator.planning.fleet.tasks import cancelled, unfinished, waiting_copies
 from orchestrator.planning.update_record import LACKING
 from orchestrator.pricing.cost import Hourly, hourly
 from orchestrator.private_folders import private_file, private_folder

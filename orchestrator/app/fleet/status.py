@@ -17,9 +17,10 @@ from orchestrator.domain.observation import Absent, Node, Observed, Present, Wor
 from orchestrator.domain.spec import FleetSpec
 from orchestrator.engine.fleet import team_store
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet.deployments import Controller, Queued, node_names
+from orchestrator.planning.fleet.deployments import Controller, node_names
 from orchestrator.planning.fleet.fleet_bill import Amount
 from orchestrator.planning.fleet.size import NodeLife, wanted_nodes
+from orchestrator.planning.fleet.tasks import Queued
 
 
 @dataclass(frozen=True)

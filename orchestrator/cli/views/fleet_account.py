@@ -12,9 +12,9 @@ from orchestrator.app.fleet.queue import Queue
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
 from orchestrator.domain.text.amounts import saved_text, span_text, usd_text
-from orchestrator.planning.fleet.deployments import JobRow, TaskRow
 from orchestrator.planning.fleet.fleet_bill import Account, Amount, by_user, lost_steps
 from orchestrator.planning.fleet.gate import Gate, Hold
+from orchestrator.planning.fleet.tasks import OPEN, JobRow, TaskRow, TaskState
 from orchestrator.planning.fleet.team import NORMAL
 from orchestrator.report.results_table import ResultsTable, Value
 
@@ -22,10 +22,8 @@ GAP = 2
 LEAST = 6
 """Characters that a cell keeps when its table must become narrower."""
 MARK = "..."
-STATES = ("done", "running", "waiting", "failed", "unclaimed", "cancelled")
-RARE = frozenset({"failed", "unclaimed", "cancelled"})
+RARE = frozenset({TaskState.FAILED, TaskState.UNCLAIMED, TaskState.CANCELLED})
 """States that have a column only if a task is in one of them."""
-OVER = frozenset({"done", "failed", "unclaimed", "cancelled"})
 
 
 def put_table(rows: Sequence[Sequence[str]], *, elastic: int = 0) -> None:
@@ -68,7 +66,7 @@ def show_queue(observer: QueueObserver, choice: Choice, *, tasks: bool, watch: b
         found, account = observer.observe()
         states = [task.state for job in found.jobs for task in job.tasks]
         # Without an answer of Slurm, a task that seems to wait may be running.
-        over = bool(states) and all(state in OVER for state in states)
+        over = bool(states) and all(state not in OPEN for state in states)
         return (queue_body(found, account) if choice.as_json else (found, account)), over
 
     def draw(body: Any) -> str:
@@ -84,7 +82,7 @@ def show_queue(observer: QueueObserver, choice: Choice, *, tasks: bool, watch: b
     def news(body: Any) -> list[tuple[Any, str]]:
         found, account = body
         return [
-            (tuple((job.name, *(job.count(state) for state in STATES)) for job in found.jobs), line)
+            (tuple((job.name, *(job.count(state) for state in TaskState)) for job in found.jobs), line)
             for line in [_sum_line(found, account)]
         ]
 
@@ -101,7 +99,7 @@ def queue_body(found: Queue, account: Account) -> dict[str, Any]:
             step, loss = history.progress(task.number)
             tasks.append(
                 {
-                    "number": task.number, "state": task.state, "node": task.node,
+                    "number": task.number, "state": task.state.value, "node": task.node,
                     "restarts": _restarts(account, job, task), "parameters": dict(task.parameters),
                     "step": step, "loss": loss,
                     "lost_steps": lost_steps(history, task.number),
@@ -150,21 +148,23 @@ def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> 
     lines += [
         f"{job.name} {note}"
         for job in found.jobs
-        if job.count("waiting") and (note := _note(found.gates[job.name]))
+        if job.count(TaskState.WAITING) and (note := _note(found.gates[job.name]))
     ]
     lines += [f"{lack.task.job}/{lack.task.number} {lack.text}" for lack in found.lacks.values()]
     lines += [
         f"Unclaimed files: tpuctl fleet fetch {job.name} --unclaimed"
         for job in found.jobs
-        if job.count("unclaimed")
+        if job.count(TaskState.UNCLAIMED)
     ]
     return lines + unread
 
 
 def _sum_line(found: Queue, account: Account) -> str:
     live = sum(lane.lives for lane in account.lanes)
-    counts = {state: sum(job.count(state) for job in found.jobs) for state in STATES}
-    summary = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state not in RARE)
+    counts = {state: sum(job.count(state) for job in found.jobs) for state in TaskState}
+    summary = ", ".join(
+        f"{counts[state]} {state.value}" for state in TaskState if counts[state] or state not in RARE
+    )
     return (
         f"{account.name}: {live} node{'' if live == 1 else 's'}; {summary}; {_usd(account, account.bill.usd)}"
     )
@@ -176,13 +176,13 @@ def _usd(account: Account, usd: float) -> str:
 
 def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
     team = found.team.needs_database
-    shown = [state for state in STATES if state not in RARE or any(job.count(state) for job in found.jobs)]
+    shown = [state for state in TaskState if state not in RARE or any(job.count(state) for job in found.jobs)]
     rows: list[Sequence[str]] = [
         (
             "JOB",
             *(("USER", "PRIORITY") if team else ()),
             "TASKS",
-            *(state.upper() for state in shown),
+            *(state.value.upper() for state in shown),
             "RESTARTS",
             "COST",
             "LEFT",
@@ -192,7 +192,7 @@ def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
         counts = (str(job.count(state) or "-") for state in shown)
         restarts = sum(_restarts(account, job, task) for task in job.tasks)
         usd = account.bill.jobs.get(job.name, Amount()).usd
-        over = all(task.state in OVER for task in job.tasks)
+        over = all(task.state not in OPEN for task in job.tasks)
         eta = account.eta.get(job.name)
         remaining = "-" if over else "not known" if eta is None else span_text(eta)
         submission = found.submissions[job.name]
@@ -212,7 +212,15 @@ def _task_rows(found: Queue, account: Account) -> list[Sequence[str]]:
             values = " ".join(f"{key}={value}" for key, value in task.parameters.items())
             restarts = str(_restarts(account, job, task) or "-")
             rows.append(
-                (f"{job.name}/{task.number}", task.state, task.node or "-", restarts, step, loss, values)
+                (
+                    f"{job.name}/{task.number}",
+                    task.state.value,
+                    task.node or "-",
+                    restarts,
+                    step,
+                    loss,
+                    values,
+                )
             )
     return rows
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from orchestrator import threads
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES, HEARTBEATS, LARGEST_INT
-from orchestrator.contract.bucket.object_names import COLLECTED, ENDS, HEARTBEAT, JOBS, STARTS
+from orchestrator.contract.bucket.object_names import COLLECTED, HEARTBEAT, JOBS, STARTS
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
-from orchestrator.engine.fleet.job_store import PHASES
-from orchestrator.planning.fleet.deployments import Submission, task_folder
-from orchestrator.planning.fleet.use import JobHistory, Start, TaskEnd
+from orchestrator.engine.fleet.job_store import end_marks
+from orchestrator.planning.fleet.tasks import Submission, task_folder
+from orchestrator.planning.fleet.use import JobHistory, Start
 
 AT_ONCE = 16
 MOST_STARTS = 200_000
@@ -67,14 +67,8 @@ class FleetHistory:
             held = found[task].setdefault(number, Start(task, number, name[3], one.updated))
             if held.node != name[3]:
                 found[task][number] = replace(held, beside=(*held.beside, name[3]))
-        ends: dict[int, TaskEnd] = {}
-        prefix = f"{JOBS}{submission.name}/{ENDS}"
-        for one in self._store.list(prefix):
-            number_, _, phase = one.name[len(prefix) :].partition(".")
-            if number_.isdecimal() and len(number_) <= 5 and phase in PHASES and int(number_) < tasks:
-                ended, before = TaskEnd(phase, one.updated), ends.get(int(number_))
-                if before is None or PHASES.index(phase) < PHASES.index(before.phase):
-                    ends[int(number_)] = ended
+        marks = end_marks(self._store, submission.name)
+        ends = {number: end for number, end in marks.items() if number < tasks}
         starts = {
             task: tuple(mine[number] for number in sorted(mine)[-MOST_OF_A_TASK:])
             for task, mine in found.items()

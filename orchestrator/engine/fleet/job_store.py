@@ -14,12 +14,12 @@ from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
 from orchestrator.engine.records.record_format import adapter
 from orchestrator.errors import ConflictError, NotFoundError, PreconditionError, TpuctlError
-from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.tasks import END_STATES, Submission, TaskState
+from orchestrator.planning.fleet.use import TaskEnd
 
 SCHEMA = 1
 TRIES = 5
-PHASES = ("done", "unclaimed", "failed")
-"""How a task can end, most important first: a start that was fenced too late may have written another end."""
+_END_STATES = {state.value: state for state in END_STATES}
 
 
 def create(store: Store, submission: Submission) -> Submission:
@@ -102,21 +102,31 @@ def change(store: Store, name: str, edit: Callable[[Submission], Submission]) ->
     raise ConflictError(f"job {name}: it is being changed by somebody else", hint="run it again")
 
 
-def ended(store: Store, job: str) -> dict[int, str]:
-    """Return the phase in which each ended task has ended, by task number."""
-    found: dict[int, str] = {}
+def end_marks(store: Store, job: str) -> dict[int, TaskEnd]:
+    """Return how and when each ended task has ended, by task number."""
+    found: dict[int, TaskEnd] = {}
     prefix = f"{JOBS}{job}/{ENDS}"
     for one in store.list(prefix):
-        number, _, phase = one.name[len(prefix) :].partition(".")
+        number, _, word = one.name[len(prefix) :].partition(".")
         # Machines write here, so names that do not fit are ignored.
-        if number.isdecimal() and len(number) <= 5 and phase in PHASES:
-            found[int(number)] = min(phase, found.get(int(number), phase), key=PHASES.index)
+        if number.isdecimal() and len(number) <= 5 and word in _END_STATES:
+            end = TaskEnd(_END_STATES[word], one.updated)
+            found[int(number)] = min(end, found.get(int(number), end), key=_place)
     return found
+
+
+def _place(end: TaskEnd) -> int:
+    return END_STATES.index(end.state)
+
+
+def ended(store: Store, job: str) -> dict[int, TaskState]:
+    """Return how each ended task has ended, by task number."""
+    return {number: end.state for number, end in end_marks(store, job).items()}
 
 
 def set_aside(store: Store, job: str, number: int) -> None:
     """Move the failure mark of a task aside, so that the task may run again; its content is kept."""
-    name = f"{JOBS}{job}/{ENDS}{number}.failed"
+    name = f"{JOBS}{job}/{ENDS}{number}.{TaskState.FAILED.value}"
     mark = store.read(name)
     if mark is not None:
         with contextlib.suppress(PreconditionError):  # An earlier call was killed after this step.
@@ -124,7 +134,7 @@ def set_aside(store: Store, job: str, number: int) -> None:
         store.delete(name, mark.generation)
 
 
-def all_ended(store: Store, submissions: Iterable[Submission]) -> dict[str, dict[int, str]]:
+def all_ended(store: Store, submissions: Iterable[Submission]) -> dict[str, dict[int, TaskState]]:
     """Return the ends of all jobs, by job name."""
     return {submission.name: ended(store, submission.name) for submission in submissions}
 

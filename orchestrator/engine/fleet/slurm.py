@@ -8,9 +8,10 @@ from typing import TypeVar
 from orchestrator.domain.remote import Host, Remote
 from orchestrator.domain.remote_script import MachinePath
 from orchestrator.errors import RemoteError
-from orchestrator.planning.fleet.deployments import After, Controller, Queued, Submission
+from orchestrator.planning.fleet.deployments import Controller
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.planning.fleet.size import SlurmNode
+from orchestrator.planning.fleet.tasks import After, Queued, Submission
 from orchestrator.planning.fleet.team import Team, accounts
 from orchestrator.scripts.render import bash_word
 from orchestrator.scripts.shipped import remote_script

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from orchestrator.domain.job_progress import seconds_remaining
+from orchestrator.planning.fleet.tasks import TaskState
 from orchestrator.planning.fleet.team import SHARED
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 
@@ -93,13 +94,13 @@ def running(found: Iterable[NodeLane], now: float) -> frozenset[tuple[str, int]]
     return frozenset((one.job, one.task) for one in ends if one.use is NodeUse.WORK and one.until >= now)
 
 
-def state_of(job: JobHistory, task: int, at_work: frozenset[tuple[str, int]]) -> str:
+def state_of(job: JobHistory, task: int, at_work: frozenset[tuple[str, int]]) -> TaskState:
     """Return the state of a task by the bucket alone: its end mark, a cancellation, then its heartbeats."""
     if task in job.ends:
-        return job.ends[task].phase
+        return job.ends[task].state
     if task in job.submission.cancelled:
-        return "cancelled"
-    return "running" if (job.submission.name, task) in at_work else "waiting"
+        return TaskState.CANCELLED
+    return TaskState.RUNNING if (job.submission.name, task) in at_work else TaskState.WAITING
 
 
 def lost_steps(job: JobHistory, task: int) -> int | None:
@@ -130,12 +131,12 @@ def jobs_remaining(
         took = [
             costs.tasks[name, n].seconds / _width(job, n)
             for n, end in job.ends.items()
-            if end.phase == "done" and (name, n) in costs.tasks
+            if end.state is TaskState.DONE and (name, n) in costs.tasks
         ]
         remaining: list[float] = []
         forecasts: list[float] = []
         for task in range(len(job.submission.parameters)):
-            if state_of(job, task, at_work) != "running":
+            if state_of(job, task, at_work) is not TaskState.RUNNING:
                 continue
             beat = job.last_heartbeat(task)
             spent = costs.tasks.get((name, task), Amount()).seconds / _width(job, task)
@@ -143,7 +144,9 @@ def jobs_remaining(
             if own is not None:
                 forecasts.append(spent + own)
             remaining.append(own if own is not None else -spent)
-        waiting = sum(state_of(job, n, at_work) == "waiting" for n in range(len(job.submission.parameters)))
+        waiting = sum(
+            state_of(job, n, at_work) is TaskState.WAITING for n in range(len(job.submission.parameters))
+        )
         typical = sum(took) / len(took) if took else sum(forecasts) / len(forecasts) if forecasts else None
         if (waiting or any(one < 0 for one in remaining)) and typical is None:
             return found

@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from orchestrator.planning.fleet.deployments import After, Queued, Submission, unfinished
-
-GOOD_ENDS = frozenset({"done", "unclaimed"})
-"""Ends that count as success; slurm.sh reports the same ones to Slurm by exit status."""
+from orchestrator.planning.fleet.tasks import GOOD_ENDS, After, Queued, Submission, TaskState, unfinished
 
 
 class Hold(Enum):
@@ -42,7 +39,7 @@ OPEN = Gate()
 
 
 def gate(
-    submission: Submission, submissions: Mapping[str, Submission], ended: Mapping[str, Mapping[int, str]],
+    submission: Submission, submissions: Mapping[str, Submission], ended: Mapping[str, Mapping[int, TaskState]],
     over_budget: Collection[str] = (),
 ) -> Gate:  # fmt: skip
     """
@@ -60,7 +57,7 @@ def gate(
         if earlier is None:
             return Gate(Hold.AFTER, name)
         lost = {number for number in earlier.cancelled if number not in ends}
-        if how == "ok" and (lost or not GOOD_ENDS.issuperset(ends.values())):
+        if how == "ok" and (lost or not set(GOOD_ENDS).issuperset(ends.values())):
             return Gate(Hold.AFTER, name)
         if unfinished(earlier, ends):
             waits[name] = how

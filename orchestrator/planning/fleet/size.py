@@ -12,8 +12,8 @@ from enum import Enum
 
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.spec import FleetSpec
-from orchestrator.planning.fleet.deployments import Queued, Submission, unfinished
 from orchestrator.planning.fleet.gate import OPEN, gate
+from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState, unfinished
 from orchestrator.planning.fleet.team import Team
 
 _WITH_TASK = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
@@ -91,7 +91,7 @@ class Resize:
 
 
 def nodes_missing(
-    submissions: Collection[Submission], ended: Mapping[str, Mapping[int, str]], queued: Collection[Queued],
+    submissions: Collection[Submission], ended: Mapping[str, Mapping[int, TaskState]], queued: Collection[Queued],
     team: Team | None = None, over_budget: Collection[str] = (),
 ) -> int:  # fmt: skip
     """

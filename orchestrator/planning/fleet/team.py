@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.domain.spec import FleetSpec, PrioritySpec, UserSpec
-from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.tasks import Submission
 
 NORMAL = "normal"
 """Priority of a job that names none; Slurm creates a QOS of this name by itself."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.record import Span
-from orchestrator.planning.fleet.deployments import Submission
+from orchestrator.planning.fleet.tasks import Submission, TaskState
 
 T = TypeVar("T")
 SILENT = 120.0
@@ -51,9 +51,9 @@ class Start:
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """How (done, unclaimed, failed) and when a task ended."""
+    """How (one of END_STATES) and when a task ended."""
 
-    phase: str
+    state: TaskState
     at: float
 
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.planning.fleet.deployments import Queued, Submission, unfinished
 from orchestrator.planning.fleet.gate import OPEN, gate
 from orchestrator.planning.fleet.size import FleetNode, NodeLife
+from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState, unfinished
 
 PATIENCE = 60.0
 """Seconds for which a task has had no zone before a node is moved: nodes that are on their way may bring one."""
@@ -53,7 +53,7 @@ class Gathering:
 
 
 def wide_tasks(
-    submissions: Iterable[Submission], ended: Mapping[str, Mapping[int, str]], queued: Collection[Queued],
+    submissions: Iterable[Submission], ended: Mapping[str, Mapping[int, TaskState]], queued: Collection[Queued],
     over_budget: Collection[str] = (),
 ) -> tuple[Wide, ...]:  # fmt: skip
     """Return the tasks of several slices that may begin and have no nodes, the oldest job first."""
