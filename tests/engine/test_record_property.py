@@ -11,8 +11,8 @@ from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import NodeState, Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Candidate, Record, Refusal, Shape, Span
+from orchestrator.engine.records.record_checks import MOST
 from orchestrator.engine.records.record_format import STORED, decode, encode, state_text, stored_values
-from orchestrator.engine.records.record_limits import MOST
 from orchestrator.errors import Retry
 from tests.kit.records import changed
 

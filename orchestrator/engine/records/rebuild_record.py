@@ -15,7 +15,7 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import BucketRecord, NodeRecord, Record, newest_incarnation
 from orchestrator.engine.bucket.heartbeats import worker_of
-from orchestrator.engine.records.record_limits import check_record
+from orchestrator.engine.records.record_checks import check_record
 from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.tpu.race import accepted, with_request
 

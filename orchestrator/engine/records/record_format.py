@@ -27,7 +27,7 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record, Refusal, Shape
 from orchestrator.domain.text.clean_text import cut
-from orchestrator.engine.records.record_limits import check_record
+from orchestrator.engine.records.record_checks import check_record
 from orchestrator.errors import UNFORESEEN, ConflictError, DamagedRecordError, TpuctlError
 
 SCHEMA = 1
