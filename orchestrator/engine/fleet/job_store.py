@@ -111,11 +111,11 @@ def end_marks(store: Store, job: str) -> dict[int, TaskEnd]:
         # Machines write here, so names that do not fit are ignored.
         if number.isdecimal() and len(number) <= 5 and word in _END_STATES:
             end = TaskEnd(_END_STATES[word], one.updated)
-            found[int(number)] = min(end, found.get(int(number), end), key=_place)
+            found[int(number)] = min(end, found.get(int(number), end), key=_position)
     return found
 
 
-def _place(end: TaskEnd) -> int:
+def _position(end: TaskEnd) -> int:
     return END_STATES.index(end.state)
 
 
