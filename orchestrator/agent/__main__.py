@@ -27,7 +27,7 @@ from orchestrator.agent.machine.expire import NodeApi, Timer, made_until, own_no
 from orchestrator.agent.machine.processes import start_time
 from orchestrator.agent.machine.venv import install_command
 from orchestrator.agent.machine.venv import main as venv
-from orchestrator.agent.machine_clock import MachineClock
+from orchestrator.agent.machine_clock import SYSTEM_CLOCK
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import layout_of, read_settings
 from orchestrator.agent.side_threads import say
@@ -119,7 +119,7 @@ def _run(environ: Mapping[str, str]) -> int:
     install_command(settings.layout, own)
     ray.install_command(settings.layout)
     apt.install_commands(settings.layout.programs, own, environ)
-    return Agent(wire(settings, environ, MachineClock())).run()
+    return Agent(wire(settings, environ, SYSTEM_CLOCK)).run()
 
 
 def _venv(words: List[str], environ: Mapping[str, str]) -> int:

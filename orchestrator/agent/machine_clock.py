@@ -22,3 +22,7 @@ class MachineClock:
     def wait(self, seconds: float, wake: Optional[threading.Event] = None) -> None:
         """Wait for *seconds* or for *wake*."""
         (wake or threading.Event()).wait(max(0.0, seconds))
+
+
+SYSTEM_CLOCK = MachineClock()
+"""The clock of everything that is not given another one."""

@@ -98,7 +98,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
     """Create the parts of one agent from its settings and environment."""
     own = trusted(environ)
     metadata = Metadata.from_environ(own)
-    bucket = JobBucket.from_environ(settings.bucket, own, metadata)
+    bucket = JobBucket.from_environ(settings.bucket, own, metadata, clock)
     redactor, saves = Redactor(), settings.checkpoints
     status = Status(settings, clock)
     status.masked = redactor.text
@@ -109,7 +109,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
     # The tasks of one job share what they install, on any node.
     whole = own.get("TPUCTL_JOB_PREFIX")
     shared = (
-        JobBucket.from_environ(settings.bucket, {**own, "TPUCTL_PREFIX": whole}, metadata)
+        JobBucket.from_environ(settings.bucket, {**own, "TPUCTL_PREFIX": whole}, metadata, clock)
         if whole
         else bucket
     )
@@ -144,5 +144,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
         caches=caches,
         container=container,
-        keeper=CacheKeeper(settings, shared, caches, status, log, interrupts, shared=shared is not bucket),
+        keeper=CacheKeeper(
+            settings, shared, caches, status, log, interrupts, clock, shared=shared is not bucket
+        ),
     )

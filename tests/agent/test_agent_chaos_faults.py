@@ -9,12 +9,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.cloud import transport
 from orchestrator.agent.parts import Parts
 from orchestrator.clock import Clock, VirtualClock
 from orchestrator.contract.machine_errors import TornError
@@ -104,13 +102,10 @@ def parts_of(chaos: ChaosLab, clock: Clock | None = None) -> Parts:
 
 
 @pytest.mark.parametrize("status", [503, 429])
-def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(
-    chaos: ChaosLab, monkeypatch: pytest.MonkeyPatch, status: int
-) -> None:
+def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(chaos: ChaosLab, status: int) -> None:
     """Real requests on a virtual clock: they go on, neither in a rush nor with long sleeps, and then succeed."""
     clock = Waits()
     parts = parts_of(chaos, clock)
-    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=clock.monotonic, sleep=clock.wait))
     reported: dict[float, str] = {}
 
     def away(_request: Request) -> Response | None:

@@ -324,7 +324,7 @@ def machine_io(fleet):
     stack = ExitStack()
     for where, what, stand_in in (
         (storage.Transport, "send", send),
-        (storage, "retrying", lambda call, seconds: call(seconds)),
+        (storage, "retrying", lambda call, seconds, _clock: call(seconds)),
         (metadata.Tokens, "headers", lambda _: {}),
         (agent_task, "fetch", fetch),
         (agent_task, "say", lambda *_: None),

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import threading
-import time
 from typing import Any, Dict, List, Mapping, Set, Tuple
 
 from orchestrator.agent.caches.cache_manifest import (
@@ -42,6 +41,7 @@ from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.contract.bucket.limits import IN_MEMORY
 from orchestrator.contract.bucket.object_names import CACHES
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
 
 AFTER_START = 60.0
@@ -66,11 +66,12 @@ class CacheKeeper:
         status: Status,
         log: JobLog,
         interrupts: Interrupts,
+        clock: Clock,
         *,
         shared: bool = False,
     ) -> None:
         self._settings, self._bucket, self._caches = settings, bucket, caches
-        self._shared = shared
+        self._shared, self._clock = shared, clock
         self._status, self._log, self._interrupts = status, log, interrupts
         self._checked_at = 0.0
 
@@ -79,14 +80,14 @@ class CacheKeeper:
         status, timings = self._status, self._status.body()["timings"]
         if status.get("phase") != "run" or "spawned" not in timings:
             return
-        waited = time.time() - timings["spawned"]
+        waited = self._clock.now() - timings["spawned"]
         if "first_step" not in timings and waited < AFTER_START:
             return
         back = self._caches.programs_back
         if back is not None:
             now = len(programs(self._settings.layout))
             status.set(programs_back=back, programs_compiled=max(0, now - back))
-        rests = time.monotonic() - self._checked_at < HEARTBEATS * self._settings.heartbeat
+        rests = self._clock.monotonic() - self._checked_at < HEARTBEATS * self._settings.heartbeat
         # All workers have the same caches, so worker 0 alone stores them.
         if self._settings.worker or (self._checked_at and rests):
             return
@@ -97,7 +98,7 @@ class CacheKeeper:
             except (AgentError, OSError) as error:
                 trouble = str(error)
             status.trouble(f"keep {cache.title}", trouble)
-        self._checked_at = time.monotonic()
+        self._checked_at = self._clock.monotonic()
 
     def store(self, cache: Cache) -> str:
         """Store one cache if it has changed; return what prevents it, "" for nothing."""

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import IO, Any, Callable, Dict, Mapping, Optional
 
 from orchestrator.agent.cloud.transport import Reply, Transport, retrying
+from orchestrator.agent.machine_clock import SYSTEM_CLOCK
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
 
 PART = 8 << 20
@@ -45,12 +47,14 @@ class ResumableUpload:
         headers: Callable[[], Mapping[str, str]],
         check: Callable[[Reply, str], None],
         part: int = PART,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._transport = transport
         self._url = url
         self._headers = headers
         self._check = check
         self._part = part
+        self._clock = clock
 
     def send(self, path: Path, size: int, seconds: float) -> str:
         """
@@ -66,7 +70,7 @@ class ResumableUpload:
         raise TransientError(f"{path}: the bucket has forgotten {SESSIONS} uploads of it")
 
     def _once(self, path: Path, size: int, seconds: float) -> str:
-        session = retrying(lambda remaining: self._begin(size, remaining), seconds)
+        session = retrying(lambda remaining: self._begin(size, remaining), seconds, self._clock)
         # MD5 is the checksum that the bucket shows.
         sha, md5, hashed, arrived, stalled = hashlib.sha256(), hashlib.md5(), 0, 0, 0  # noqa: S324
         made: Optional[Dict[str, Any]] = None
@@ -120,7 +124,7 @@ class ResumableUpload:
             span = f"bytes {start}-{start + len(data) - 1}/{size}"
             return self._put(session, data, span, remaining)
 
-        return retrying(once, seconds)
+        return retrying(once, seconds, self._clock)
 
     def _put(self, session: str, data: bytes, span: str, remaining: float) -> Reply:
         reply = self._transport.send(

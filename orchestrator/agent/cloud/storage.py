@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -16,7 +15,9 @@ from orchestrator.agent.cloud import transfers
 from orchestrator.agent.cloud.metadata import Metadata, Tokens
 from orchestrator.agent.cloud.resumable import PART, ResumableUpload
 from orchestrator.agent.cloud.transport import Reply, Transport, retrying, seconds_of, time_of
+from orchestrator.agent.machine_clock import SYSTEM_CLOCK
 from orchestrator.contract.bucket.limits import IN_MEMORY
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 
@@ -51,31 +52,34 @@ class JobBucket:
     """
 
     def __init__(
-        self, name: str, base: str, tokens: Tokens, granted_at: float = 0.0, prefix: str = ""
-    ) -> None:
+        self, name: str, base: str, tokens: Tokens, granted_at: float = 0.0, prefix: str = "",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:  # fmt: skip
         self.name = name
         self.prefix = prefix
         self._settled_at = granted_at + GRANT_SETTLES
         self._base = base.rstrip("/")
-        self._tokens = tokens
+        self._tokens, self._clock = tokens, clock
         self._transport = Transport()
         self._streams = transfers.Streams()
         self._composes: Optional[bool] = None
 
     @classmethod
-    def from_environ(cls, name: str, environ: Mapping[str, str], metadata: Metadata) -> JobBucket:
+    def from_environ(
+        cls, name: str, environ: Mapping[str, str], metadata: Metadata, clock: Clock = SYSTEM_CLOCK
+    ) -> JobBucket:
         """Return the bucket in Cloud Storage, or in the emulator of STORAGE_EMULATOR_HOST."""
         emulator = environ.get("STORAGE_EMULATOR_HOST", "")
         base = emulator if "://" in emulator or not emulator else f"http://{emulator}"
         # An emulator requires no token, and a machine of tests may have no metadata server.
         tokens = Tokens(metadata, optional=bool(emulator))
         granted_at = seconds_in(environ.get("TPUCTL_GRANTED_AT", ""))
-        return cls(name, base or DEFAULT_BASE, tokens, granted_at, environ.get("TPUCTL_PREFIX", ""))
+        return cls(name, base or DEFAULT_BASE, tokens, granted_at, environ.get("TPUCTL_PREFIX", ""), clock)
 
     @property
     def patience(self) -> float:
         """Return for how many seconds to retry a call without which the agent cannot continue."""
-        return max(SECONDS, self._settled_at - time.time())
+        return max(SECONDS, self._settled_at - self._clock.now())
 
     def read(self, name: str, seconds: float = SECONDS) -> Optional[StoredBytes]:
         """Return an object, None if it does not exist; only the first 32 MiB of a larger one."""
@@ -192,7 +196,7 @@ class JobBucket:
         """Return another bucket of the same service and account, without a prefix."""
         if name == self.name and not self.prefix:
             return self
-        bucket = JobBucket(name, self._base, self._tokens)
+        bucket = JobBucket(name, self._base, self._tokens, clock=self._clock)
         bucket._transport, bucket._streams = self._transport, self._streams
         return bucket
 
@@ -237,6 +241,7 @@ class JobBucket:
             self._tokens.headers,
             lambda reply, what: self._check(reply, f"{what} of gs://{self.name}/{name}"),
             PART,
+            self._clock,
         )
         return sender.send(path, size, SECONDS + PART / SLOWEST)
 
@@ -319,7 +324,7 @@ class JobBucket:
             check(reply)
             return reply
 
-        return retrying(once, seconds)
+        return retrying(once, seconds, self._clock)
 
     def _check(self, reply: Reply, what: str) -> None:
         """Raise for every status but 2xx, 404 and 416 (the requested range starts after the end)."""
@@ -331,7 +336,7 @@ class JobBucket:
         text = f"{what}: {reply.status} {reply.body[:200].decode('utf-8', 'replace')}".strip()
         if reply.status == 412:
             raise PreconditionError(text)
-        if reply.status == 403 and time.time() < self._settled_at:
+        if reply.status == 403 and self._clock.now() < self._settled_at:
             raise TransientError(f"{text} (the account's role on the bucket may not count yet)")
         raise (TransientError if reply.status in (401, 408, 429) or reply.status >= 500 else AgentError)(text)
 

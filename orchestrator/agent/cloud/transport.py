@@ -13,7 +13,9 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import IO, Callable, Dict, Mapping, Optional, TypeVar, Union
 
+from orchestrator.agent.machine_clock import SYSTEM_CLOCK
 from orchestrator.contract.backoff import Backoff, retried
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.machine_errors import TornError, TransientError
 
 T = TypeVar("T")
@@ -130,20 +132,20 @@ def _lower(headers: Message) -> Dict[str, str]:
     return {key.lower(): value for key, value in headers.items()}
 
 
-def retrying(call: Callable[[float], T], seconds: float) -> T:
+def retrying(call: Callable[[float], T], seconds: float, clock: Clock = SYSTEM_CLOCK) -> T:
     """
     Call until it succeeds; retry after TransientError until *seconds* are over, then raise the last one.
 
     *call* gets the seconds left, as a bound for its own waiting.
     """
-    end = time.monotonic() + seconds
+    end = clock.monotonic() + seconds
     return retried(
-        lambda: call(max(1.0, end - time.monotonic())),
+        lambda: call(max(1.0, end - clock.monotonic())),
         (TransientError,),
         PAUSES,
         seconds=seconds,
-        now=time.monotonic,
-        wait=time.sleep,  # Real time, since the service needs it to recover.
+        now=clock.monotonic,
+        wait=clock.wait,
         # Full jitter, so that the machines of a slice do not all retry at the same moment after an outage.
         chance=_dice.random,
     )

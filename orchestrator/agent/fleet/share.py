@@ -18,10 +18,12 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.machine_clock import SYSTEM_CLOCK
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.side_threads import say
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.contract.bucket.object_names import JOBS, NODES, SHARE, SUBMISSIONS, TASKS
+from orchestrator.contract.clock import Clock
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
 from orchestrator.contract.node_list import node_list
@@ -143,11 +145,11 @@ def _share(data: bytes) -> Optional[Share]:
 class Worker0:
     """Observes, from another machine of the task, whether worker 0 still works on it."""
 
-    def __init__(self, environ: Mapping[str, str], node: str) -> None:
-        self._environ = environ
+    def __init__(self, environ: Mapping[str, str], node: str, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._environ, self._clock = environ, clock
         self._node = bucket_of(environ, node)
         self._newest: Tuple[Optional[Share], int] = (None, 0)
-        self._since = time.monotonic()
+        self._since = clock.monotonic()
         self._task = ("", self._node)
 
     def observe(self) -> Tuple[Optional[Share], str]:
@@ -163,13 +165,13 @@ class Worker0:
         now = (share, report.generation if report is not None else 0)
         # Generations instead of times, because the clocks of two machines may differ.
         if now != self._newest:
-            self._newest, self._since = now, time.monotonic()
+            self._newest, self._since = now, self._clock.monotonic()
         said = (json_value(report.data) or {}) if report is not None else {}
         if said.get("phase") in AT_REST:
             return share, str(said["phase"])
         if said.get("notice"):
             return share, "asked to stop"
-        silent = time.monotonic() - self._since > max(SILENT, 4 * share.heartbeat)
+        silent = self._clock.monotonic() - self._since > max(SILENT, 4 * share.heartbeat)
         return share, "silent" if silent else ""
 
 

@@ -1,0 +1,150 @@
+"""What the agent decides by time, in time that the test sets: real buckets, and no waiting."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from orchestrator.agent.agent import Agent
+from orchestrator.agent.attempt.peers import PATIENCE, silent_peer
+from orchestrator.agent.attempt.rescue import Rescue
+from orchestrator.agent.attempt.run_attempt import AttemptRunner
+from orchestrator.agent.attempt.start_record import StartRecord
+from orchestrator.agent.caches import keeper
+from orchestrator.agent.caches.keeper import AFTER_START
+from orchestrator.agent.cloud import storage
+from orchestrator.agent.fleet.share import SHARE, SILENT, Share, Worker0
+from orchestrator.agent.interrupts import EndingKind, JobInterrupted
+from orchestrator.agent.pace import HEARTBEATS
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.telemetry.heartbeat import heartbeat_name
+from orchestrator.clock import VirtualClock
+from orchestrator.contract.bucket.object_names import JOBS, TASKS
+from orchestrator.contract.bucket.unclaimed_manifest import Why
+from orchestrator.emulator.http.router import Request, Response
+from tests.agent.agent_lab import AgentLab
+
+SECONDS = 30.0
+"""What a machine has after a preemption notice."""
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    """Return the time of the machine."""
+    return VirtualClock()
+
+
+def agent_on(lab: AgentLab, clock: VirtualClock, **changes: object) -> Parts:
+    """Return the parts of an agent in that time."""
+    parts = lab.machine(**changes).parts(clock)  # type: ignore[arg-type]
+    parts.settings.layout.make()
+    return parts
+
+
+def test_a_job_without_news_stalls_and_each_line_and_each_commit_is_news(
+    lab: AgentLab, clock: VirtualClock
+) -> None:
+    """An evaluation prints no steps for long, and a large save is uploaded in silence."""
+    parts = agent_on(lab, clock, STALL_SECONDS=60)
+    runner = AttemptRunner(parts, StartRecord())
+    clock.advance(60.0)
+    assert not runner._stalled()
+    parts.log.write(b"line\n")
+    clock.advance(60.0)
+    assert not runner._stalled()
+    clock.advance(1.0)
+    assert runner._stalled()
+    parts.status.set(committed_at=clock.now())
+    clock.advance(59.0)
+    assert not runner._stalled()
+    clock.advance(1.0)
+    assert runner._stalled()
+
+
+def test_an_agent_without_an_answer_of_the_bucket_ends_with_its_lease(
+    lab: AgentLab, clock: VirtualClock
+) -> None:
+    """Counted from the last question that was answered; an answer that came begins a lease of its own."""
+    parts = agent_on(lab, clock, LEASE_SECONDS=60)
+    agent = Agent(parts)
+    parts.status.set(attempt=1)
+    for _ in range(3):
+        agent._poll_gang()
+        clock.advance(59.0)
+        agent._keep_lease()
+    assert not parts.interrupts.ended()
+    clock.advance(1.0)
+    agent._keep_lease()
+    with pytest.raises(JobInterrupted) as ended:
+        parts.interrupts.check()
+    assert ended.value.ending.kind is EndingKind.CUT_OFF
+
+
+@pytest.mark.parametrize(("back", "saved"), [(SECONDS / 2, True), (float("inf"), False)])
+def test_a_rescue_tries_for_as_long_as_the_machine_exists(
+    lab: AgentLab, clock: VirtualClock, back: float, saved: bool
+) -> None:
+    """A bucket that is back in half of the time gets the files; one that stays away is given up."""
+    parts = agent_on(lab, clock)
+    parts.local.folder.mkdir(parents=True, exist_ok=True)
+    (parts.local.folder / "latest.npz").write_bytes(b"latest")
+    began = clock.monotonic()
+
+    def away(_request: Request) -> Response | None:
+        return Response(503, b"away") if clock.monotonic() - began < back else None
+
+    lab.fault = away
+    Rescue(parts).in_time(Why.NOTICE, 1, None, 0.0, SECONDS)
+    lab.fault = lambda _request: None
+    assert (parts.status.get("unclaimed_files") == 1) is saved
+    assert ("not everything is in the bucket" in parts.status.body()["message"]) is not saved
+    took = clock.monotonic() - began
+    # A call under way is not cut: the agent leaves without it.
+    assert back < took < SECONDS if saved else took < SECONDS + storage.SECONDS
+
+
+def test_a_worker_without_a_new_heartbeat_is_silent(lab: AgentLab, clock: VirtualClock) -> None:
+    """Of a gang that is about to give up: a machine that is dead, not the code, may be the cause."""
+    parts = agent_on(lab, clock, WORKERS=3)
+    beats = 0
+
+    def beat(request: Request) -> None:
+        nonlocal beats
+        if request.method == "GET" and "heartbeat" in request.path:
+            beats += 1
+            lab.put(heartbeat_name(1, 1), str(beats).encode())
+
+    lab.fault = beat
+    assert silent_peer(parts, 1) == 2
+    assert clock.monotonic() == pytest.approx(PATIENCE * parts.settings.heartbeat, abs=parts.settings.poll)
+
+
+def test_worker_0_that_reports_nothing_is_silent(lab: AgentLab, clock: VirtualClock) -> None:
+    """For machines that follow it: each report, by whatever clock of its machine, begins its time again."""
+    machine = lab.machine()
+    share = Share("wide", "0", 1, 0, 1, "10.0.0.1", 1.0, 0.0)
+    lab.put(f"nodes/a/{SHARE}", json.dumps(asdict(share)).encode())
+    worker0 = Worker0(machine.env, "nodes/a/", clock)
+    for phase in ("boot", "run"):
+        lab.put(f"{JOBS}wide/{TASKS}0/{heartbeat_name(1, 0)}", json.dumps({"phase": phase}).encode())
+        assert worker0.observe() == (share, "")
+        clock.advance(SILENT)
+        assert worker0.observe() == (share, "")
+    clock.advance(1.0)
+    assert worker0.observe() == (share, "silent")
+
+
+def test_caches_are_stored_a_minute_after_a_start_without_steps_and_then_rarely(
+    lab: AgentLab, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packing takes a processor from the job, which loads its data in its first seconds."""
+    looks: list[float] = []
+    monkeypatch.setattr(keeper, "_yield_to_the_job", lambda: looks.append(clock.monotonic()))
+    parts = agent_on(lab, clock, HEARTBEAT_SECONDS=30)
+    parts.status.set(phase="run")
+    parts.status.time("spawned")
+    for _ in range(200):
+        parts.keeper.keep()
+        clock.advance(1.0)
+    every = HEARTBEATS * parts.settings.heartbeat
+    assert looks == [AFTER_START, AFTER_START + every, AFTER_START + 2 * every]
