@@ -6,8 +6,7 @@ from typing import Any
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import last_bill
-from orchestrator.app.deployment.session import Session
+from orchestrator.app.deployment.bills import last_bill, open_named
 from orchestrator.domain.ports import Store
 from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.domain.text.amounts import size_text
@@ -61,9 +60,11 @@ class CheckpointListing:
         }  # fmt: skip
 
 
-def list_checkpoints(choice: Choice, reporter: Reporter, *, verify: bool) -> CheckpointListing:
+def list_checkpoints(
+    choice: Choice, reporter: Reporter, name: str | None = None, *, verify: bool
+) -> CheckpointListing:
     """Return what the bucket holds, without changes; *verify* reads each complete checkpoint."""
-    session = Session(choice, reporter)
+    session = open_named(choice, name, reporter, "list")
     store = session.cloud.store
     try:
         with reporter:

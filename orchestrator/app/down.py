@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.cost import spending_of
-from orchestrator.app.deployment.bills import keep_bill
+from orchestrator.app.deployment.bills import keep_bill, open_to_act
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.state_folders import included_file
@@ -77,13 +77,13 @@ class Down:
 
 def take_down(
     choice: Choice, reporter: Reporter, approve: Callable[[str, bool], None], *,
-    delete_data: bool = False, take_over: Callable[[LeaseHeldError], None] | None = None,
+    name: str | None = None, delete_data: bool = False, take_over: Callable[[LeaseHeldError], None] | None = None,
     keep: Callable[[Sequence[Node | Vm]], bool] = lambda _: True, at_down: str = "", session: Session | None = None,
 ) -> Down:  # fmt: skip
     """
     Delete TPU and VM, with *delete_data* the bucket too, after reporting what goes and what stays.
 
-    It is the deployment of the file, or that of *session*, which must be a forgiving one. *approve* gets the
+    It is the deployment *name*, or that of the file, or of *session*, a forgiving one. *approve* gets the
     deployment's name and whether data is deleted, and raises to cancel. *keep* decides whether adopted
     machines are given back instead of deleted, if neither *at_down* nor the adoption has decided that.
     *take_over* decides whether to continue while another process holds the lease.
@@ -91,7 +91,7 @@ def take_down(
     # Deleting must work without lease, record and bucket, since each of them may be what is broken. A given
     # session is one of several to delete, and its caller knows when the local cloud is idle.
     alone = session is None
-    session = session or Session(choice, reporter, forgiving=True)
+    session = session or open_to_act(choice, name, reporter, "delete", forgiving=True)
     end_expired(session)
     goes = False
     with (

@@ -8,7 +8,7 @@ from itertools import chain
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.outage import Outage
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import last_bill, naming_deletion
+from orchestrator.app.deployment.bills import last_bill, naming_deletion, open_named
 from orchestrator.app.deployment.session import Session
 from orchestrator.domain.events import Event
 from orchestrator.engine.bucket.job_logs import JobLog
@@ -21,7 +21,7 @@ FOLLOW_SECONDS = 2.0
 
 def read_job_log(
     choice: Choice, worker: int | None, show: Callable[[int, int, str], None], reporter: Reporter, *,
-    follow: bool, tail: int | None = None, seconds: float | None = None,
+    name: str | None = None, follow: bool, tail: int | None = None, seconds: float | None = None,
 ) -> bool:  # fmt: skip
     """
     Pass each log line of *worker* (None: all) to *show*, with incarnation and worker.
@@ -30,7 +30,7 @@ def read_job_log(
     whether there was any line. *follow* continues until the deployment is over. Raise UsageError for a worker
     that has written nothing and that no TPU of the deployment file has.
     """
-    session = Session(choice, reporter, only_observes=True)
+    session = open_named(choice, name, reporter, "show", only_observes=True)
     log = JobLog(session.store, worker, _since(session, seconds))
     found = False
     first = True
@@ -89,11 +89,11 @@ def _since(session: Session, seconds: float | None) -> float:
 
 
 def read_events_of(
-    choice: Choice, show: Callable[[Event], None], reporter: Reporter, *, follow: bool,
-    tail: int | None = None, seconds: float | None = None,
+    choice: Choice, show: Callable[[Event], None], reporter: Reporter, *,
+    name: str | None = None, follow: bool, tail: int | None = None, seconds: float | None = None,
 ) -> None:  # fmt: skip
     """Pass tpuctl's own events to *show*, wherever its loop ran; *tail* and *seconds* as in `read_job_log`."""
-    session = Session(choice, reporter, only_observes=True)
+    session = open_named(choice, name, reporter, "show", only_observes=True)
     shown: set[str] = set()
     since, most = _since(session, seconds), tail
 

@@ -40,6 +40,20 @@ class Command(click.Command):
         write_options(self, ctx, formatter, "Options", shared=False)
         write_options(self, ctx, formatter, "Common options", shared=True)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words after the command. Raise UsageError for one too many, which may be meant as a NAME."""
+        ctx.allow_extra_args = True
+        rest = super().parse_args(ctx, args)
+        if rest and not ctx.resilient_parsing:
+            reads_file = {"file", "name"} & {param.name for param in self.params} == {"file"}
+            raise UsageError(
+                f"`{ctx.command_path}` takes no {rest[0]!r}",
+                hint=f"run it in the folder of its tpuctl.yaml, or: {ctx.command_path} --file FILE"
+                if reads_file else f"see: {ctx.command_path} --help",
+                changed="nothing was changed", code="TPU-101",
+            )  # fmt: skip
+        return rest
+
 
 class VerbGroup(click.Group):
     """A group that runs the verb *plain* by default: `tpuctl config` is `tpuctl config show`."""

@@ -118,4 +118,4 @@ def test_what_belongs_to_one_deployment_does_not_go_with_it(cloud, user):
     """A port or a file is of one."""
     said = user.run("watch", "--all")
     assert said.code == 2
-    assert "--all takes no --file" in said.err
+    assert "--all takes no NAME, --file" in said.err

@@ -129,20 +129,34 @@ def _deleted(spent: Spending) -> Spending:
 
 
 def open_named(
-    choice: Choice, name: str | None, reporter: Reporter, to: str, *, only_observes: bool = False
-) -> Session:
+    choice: Choice, name: str | None, reporter: Reporter, to: str, *, forgiving: bool = False,
+    only_observes: bool = False,
+) -> Session:  # fmt: skip
     """
     Open a session like `open_session`.
 
     Raise NotFoundError for a name of which only bills are left: there is nothing *to* do.
     """
     try:
-        return open_session(choice, name, reporter, only_observes=only_observes)
+        return open_session(choice, name, reporter, forgiving=forgiving, only_observes=only_observes)
     except UsageError as error:
         # A stored spec that cannot be read, or one in each of two projects, may be of machines that exist.
         if name and not is_known(choice.cloud, name):
             refuse_deleted(every_bill(choice.cloud, name), to, error)
         raise
+
+
+def open_to_act(
+    choice: Choice, name: str | None, reporter: Reporter, to: str, *, forgiving: bool = False
+) -> Session:
+    """Open a session like `open_named`. Raise UsageError for a name beside a file or settings, which may differ."""
+    if name and (choice.file or choice.settings):
+        raise UsageError(
+            "NAME does not go with --file or --set: it means the deployment as the last `up` brought it up",
+            hint="leave one of them out; the names: tpuctl status --all", changed="nothing was changed",
+            code="TPU-101",
+        )  # fmt: skip
+    return open_named(choice, name, reporter, to, forgiving=forgiving)
 
 
 @contextmanager

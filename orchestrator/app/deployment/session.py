@@ -374,9 +374,13 @@ class Session:
 
 
 def open_session(
-    choice: Choice, name: str | None, reporter: Reporter, *, only_observes: bool = False
+    choice: Choice,
+    name: str | None,
+    reporter: Reporter,
+    *,
+    forgiving: bool = False,
+    only_observes: bool = False,
 ) -> Session:
     """Return the session of deployment *name* as brought up here; of the deployment file without a name."""
-    return Session(
-        choice, reporter, spec_of(choice.cloud, name) if name else None, only_observes=only_observes
-    )
+    spec = spec_of(choice.cloud, name) if name else None
+    return Session(choice, reporter, spec, forgiving=forgiving, only_observes=only_observes)

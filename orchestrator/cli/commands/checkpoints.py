@@ -18,17 +18,19 @@ def command() -> None:
 )
 @deployment_options
 @click.option("--verify", is_flag=True, help="Read every byte of the complete ones and check their sha256.")
-def show(choice: Choice, verify: bool) -> None:
+@name_argument
+def show(choice: Choice, verify: bool, name: str | None) -> None:
     """
     Show the checkpoints in the bucket: complete or not and why, and which one would be resumed.
 
-    Changes nothing. With --verify it exits with 1 when a complete one is not as it was saved.
+    Changes nothing. With --verify it exits with 1 when a complete one is not as it was saved. NAME is a
+    deployment that this computer has brought up; without it, the one of the deployment file.
     """
     from orchestrator.app.checkpoints import list_checkpoints
     from orchestrator.cli.views import checkpoints
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = list_checkpoints(choice, EventPrinter(), verify=verify)
+    found = list_checkpoints(choice, EventPrinter(), name, verify=verify)
     checkpoints.show(found, as_json=choice.as_json)
     # After the listing: the exit code is for scripts, but users need to see which checkpoint it is.
     if found.faulty:

@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, yes_option
+from orchestrator.cli.options import Command, deployment_options, name_argument, yes_option
 from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, DownQuestions, must_answer
 
 
@@ -19,11 +19,15 @@ from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, DownQuestio
     type=click.Choice(["keep", "delete"]),
     help="What becomes of an adopted TPU or VM. Default: as said then, else ask; keep without a terminal.",
 )
-def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopted: str | None) -> None:
+@name_argument
+def command(
+    choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopted: str | None, name: str | None
+) -> None:
     """
     Delete TPU and VM, then list by label what is left. The bucket's data stays without --delete-data.
 
-    It can be run again at any time, and finds its resources by label even without a record.
+    It can be run again at any time, and finds its resources by label even without a record. NAME is a
+    deployment that this computer has brought up; without it, the one of the deployment file.
     """
     from orchestrator.app.down import take_down
     from orchestrator.cli.views import down as view
@@ -41,6 +45,7 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
             choice,
             printer,
             questions.approve,
+            name=name,
             delete_data=delete_data,
             # Only with the flag: without it, even a question would be too easy to answer in passing.
             take_over=questions.go_on if take_over else None,

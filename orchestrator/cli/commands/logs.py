@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, WorkerNumber, deployment_options
+from orchestrator.cli.options import Command, WorkerNumber, deployment_options, name_argument
 from orchestrator.domain.text.units import Duration
 
 
@@ -35,15 +35,17 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
 @click.option("--all-workers", is_flag=True, help="The same as --worker all.")
 @click.option("--raw", is_flag=True, help="As the job wrote it, with all that steers a terminal.")
 @click.option("--controller", is_flag=True, help="What tpuctl did instead, wherever its loop ran.")
+@name_argument
 def command(
     choice: Choice, follow: bool, tail: int | None, since: float | None, worker: int | None, all_workers: bool,
-    raw: bool, controller: bool,
+    raw: bool, controller: bool, name: str | None,
 ) -> None:  # fmt: skip
     """
     Print the job's log from the bucket: it outlives the machines that wrote it.
 
     The lines of a job have no times. With --since, a part of the log is printed whole when something was added
-    to it in that time; of --controller each line counts by its own time.
+    to it in that time; of --controller each line counts by its own time. NAME is a deployment that this
+    computer has brought up; without it, the one of the deployment file.
     """
     from orchestrator.app.logs import read_events_of, read_job_log
     from orchestrator.cli.views.event_lines import EventPrinter
@@ -52,11 +54,13 @@ def command(
     reporter = EventPrinter(as_json=choice.as_json)
     if controller:
         show = partial(show_event, as_json=choice.as_json)
-        read_events_of(choice, show, reporter, follow=follow, tail=tail, seconds=since)
+        read_events_of(choice, show, reporter, name=name, follow=follow, tail=tail, seconds=since)
         return
     wanted = None if all_workers else worker
     lines = JobLines(choice.as_json, raw, numbered=wanted is None)
-    found = read_job_log(choice, wanted, lines.show, reporter, follow=follow, tail=tail, seconds=since)
+    found = read_job_log(
+        choice, wanted, lines.show, reporter, name=name, follow=follow, tail=tail, seconds=since
+    )
     # To stderr and with exit code 0, because a job that has printed nothing yet is no error.
     if not found and not choice.as_json:
         click.echo("no log yet; see `tpuctl status`", err=True)

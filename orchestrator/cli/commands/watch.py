@@ -3,10 +3,10 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options
+from orchestrator.cli.options import Command, deployment_options, name_argument
 from orchestrator.errors import UsageError
 
-ALL_ALONE = "--all takes no --file, --set, --on-vm or --metrics: it watches what is up"
+ALL_ALONE = "--all takes no NAME, --file, --set, --on-vm or --metrics: it watches what is up"
 
 
 @click.command("watch", cls=Command)
@@ -18,8 +18,15 @@ ALL_ALONE = "--all takes no --file, --set, --on-vm or --metrics: it watches what
 )
 @click.option("--all", "everything", is_flag=True, help="Watch all deployments of this computer.")
 @click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
+@name_argument
 def command(
-    choice: Choice, on_vm: bool, stop: bool, metrics: int | None, everything: bool, loop: bool
+    choice: Choice,
+    on_vm: bool,
+    stop: bool,
+    metrics: int | None,
+    everything: bool,
+    loop: bool,
+    name: str | None,
 ) -> None:
     """
     Watch the deployment: replace a preempted TPU, start a stopped VM, resume the job, until it is done.
@@ -27,8 +34,10 @@ def command(
     Ctrl-C leaves everything running; run `tpuctl watch` again to go on. With --on-vm the loop runs on the
     VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
     A watch here pauses for `tpuctl push`, too. --metrics is for Prometheus (docs/metrics.md). With --all one
-    process watches all deployments that this computer has brought up (docs/many.md).
+    process watches all deployments that this computer has brought up (docs/many.md), with NAME one of them;
+    without either it is the one of the deployment file.
     """
+    from orchestrator.app.deployment.bills import open_to_act
     from orchestrator.app.loop.watch import Watched, watch
     from orchestrator.app.loop.watch_all import WatchAll
     from orchestrator.cli.loops import check_stop, move_loop, watch_until_stopped
@@ -38,7 +47,7 @@ def command(
 
     check_stop(stop=stop, on_vm=on_vm)
     if everything:
-        if on_vm or metrics or choice.file or choice.settings:
+        if name or on_vm or metrics or choice.file or choice.settings:
             raise UsageError(ALL_ALONE, hint="run: tpuctl watch --all")
         watching = WatchAll(
             choice,
@@ -47,11 +56,13 @@ def command(
         )
         watch_until_stopped(watching, as_json=choice.as_json, again="tpuctl watch --all")
     if on_vm:
-        move_loop(choice, EventPrinter(), back=stop, command="tpuctl watch")
+        session = open_to_act(choice, name, EventPrinter(), "watch")
+        move_loop(choice, session.reporter, session, back=stop, command="tpuctl watch")
         return
     printer = EventPrinter(as_json=choice.as_json)
     try:
-        done = watch(choice, printer, lambda s: ProgressLine(printer, s.spec), port=metrics, loop=loop)
+        line = lambda session: ProgressLine(printer, session.spec)  # noqa: E731
+        done = watch(choice, printer, line, name, port=metrics, loop=loop)
     except KeyboardInterrupt:
         # The second Ctrl-C, or one before the first pass; the next watch continues from the record.
         done = Watched(None, "", stopped_by_user=True)

@@ -1,0 +1,84 @@
+"""A deployment that this computer has brought up is reached by its NAME, in a folder without its file."""
+
+import pytest
+
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    """Give a cloud on a virtual clock."""
+    with Cloud(tmp_path).open() as made:
+        yield made
+
+
+@pytest.fixture
+def user(cloud, tmp_path, monkeypatch):
+    """Give somebody who has brought up two deployments, and is in a folder without a file."""
+    user = User(cloud)
+    user.up()
+    User(cloud, "second", beside=user, name="other").up()
+    (tmp_path / "nowhere").mkdir()
+    monkeypatch.chdir(tmp_path / "nowhere")
+    return user
+
+
+def test_down_deletes_the_named_one_and_no_other(cloud, user):
+    """The other's TPU runs on; a name that nothing is known of deletes nothing."""
+    assert len(cloud.in_use()) == 2
+    said = user.type("down", "demo", "--yes")
+    assert said.code == 0, said.err
+    assert cloud.in_use() == ["other-tpu-g1"]
+    assert user.type("down", "nobody", "--yes").code == 2
+    assert cloud.in_use() == ["other-tpu-g1"]
+
+
+def test_down_of_a_name_whose_data_is_deleted_says_so(user):
+    """Only its bill is left."""
+    assert user.type("down", "demo", "--yes", "--delete-data").code == 0
+    said = user.type("down", "demo", "--yes", "--delete-data")
+    assert said.code != 0
+    assert "there is nothing to delete: `tpuctl down --delete-data` deleted the data of demo" in said.err
+
+
+def test_watch_replaces_the_tpu_of_the_named_one(cloud, user):
+    """It has what `up` kept; the other one is left alone."""
+    cloud.later(100, lambda: [cloud.model.preempt(name, notice=False) for name in cloud.in_use()])
+    said = user.type("watch", "other", interrupt=900)
+    assert said.code == 130, said.err
+    assert cloud.in_use() == ["other-tpu-g2"]
+    refused = user.type("watch", "--all", "other")
+    assert (refused.code, "--all takes no NAME" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words", [("logs",), ("logs", "--controller"), ("checkpoints",), ("checkpoints", "list")]
+)
+def test_what_the_bucket_holds_is_shown_by_name(user, words):
+    """The controller's log has the event of the named one's TPU; no file is missed."""
+    said = user.type(*words, "other")
+    assert said.code == 0, said.err
+    assert ("other-tpu-g1" in said.out) == ("--controller" in words)
+    assert user.type(*words, "nobody").code == 2
+
+
+@pytest.mark.parametrize("words", [("down", "--yes"), ("watch",), ("watch", "--on-vm")])
+def test_what_acts_takes_no_file_beside_a_name(cloud, user, words):
+    """They may mean different deployments, and no guess decides which one is deleted."""
+    said = user.run(*words, "other")
+    assert said.code == 2
+    assert "NAME does not go with --file" in said.err
+    assert len(cloud.in_use()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "reads"), [(("push",), True), (("ssh-config",), True), (("init", "a"), False)]
+)
+def test_a_word_too_many_says_what_the_command_is_about(user, words, reads):
+    """Where a name is not taken, the way to another deployment is its file."""
+    said = user.type(*words, "other")
+    command = f"tpuctl {words[0]}"
+    assert said.code == 2
+    assert f"`{command}` takes no 'other'" in said.err
+    assert (f"{command} --file FILE" in said.err, f"see: {command} --help" in said.err) == (reads, not reads)
