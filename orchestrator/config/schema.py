@@ -9,8 +9,7 @@ from typing import Any
 
 from orchestrator.config.adapter import adapter
 from orchestrator.config.rules.job import VARIABLE_PATTERN
-from orchestrator.config.rules.place import NAME_LENGTH, NAME_PATTERN, SMALLEST_DISK_GB
-from orchestrator.config.rules.sidecar import HIGHEST_PORT, LOWEST_PORT
+from orchestrator.config.rules.place import NAME_LENGTH, NAME_PATTERN
 from orchestrator.config.setting_types import Setting, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec
@@ -24,7 +23,7 @@ def json_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12), with the types and zones of the catalogue for completion."""
     schema = adapter().json_schema()
     for key, setting in settings().items():
-        subschema = _property(schema, key)
+        subschema = property_of(schema, key)
         subschema.pop("title", None)
         subschema["description"] = describe(key)
         if isinstance(setting.default, Duration):
@@ -61,7 +60,7 @@ def _descriptions() -> Mapping[str, str]:
     return found
 
 
-def _property(schema: dict[str, Any], key: str) -> dict[str, Any]:
+def property_of(schema: dict[str, Any], key: str) -> dict[str, Any]:
     """Return the part of the schema that describes *key*, through references and alternatives."""
     subschema: dict[str, Any] = schema
     for part in key.split("."):
@@ -73,7 +72,7 @@ def _property(schema: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _limit(subschema: dict[str, Any], setting: Setting) -> None:
-    """Add the limits of the rules, so that editors show them."""
+    """Add the bounds of the field, and the limits of the rules, so that editors show them."""
     catalog = load_catalog()
     limits: Mapping[str, dict[str, Any]] = {
         "name": {"pattern": f"^{NAME_PATTERN}$", "maxLength": NAME_LENGTH},
@@ -83,16 +82,11 @@ def _limit(subschema: dict[str, Any], setting: Setting) -> None:
             "minItems": 1,
             "uniqueItems": True,
         },
-        "vm.disk_gb": {"minimum": SMALLEST_DISK_GB},
         "job.command": {"minLength": 1},
         "job.env": {"propertyNames": {"pattern": f"^(?!TPUCTL_){VARIABLE_PATTERN}$"}},
-        "job.checkpoint.keep": {"minimum": 2},
-        "job.failures": {"minimum": 1},
-        "job.memory.shards": {"minimum": 1},
-        "sidecars.tensorboard.port": {"minimum": LOWEST_PORT, "maximum": HIGHEST_PORT},
-        "sidecars.jupyter.port": {"minimum": LOWEST_PORT, "maximum": HIGHEST_PORT},
     }
     subschema.update(limits.get(setting.key, {}))
+    subschema.update(setting.bounds.as_schema() if setting.bounds else {})
     if setting.key == "tpu.type":
         one = {"type": "string", "enum": list(catalog.served())}
         del subschema["type"]

@@ -6,6 +6,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from orchestrator.domain.bounds import Bounds
 from orchestrator.domain.spec import Spec
 
 Path = tuple[str | int, ...]
@@ -14,12 +15,17 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting; *default* is MISSING if it is required, *section* has the keys below it."""
+    """
+    One setting; *default* is MISSING if it is required, *section* has the keys below it.
+
+    *bounds* are those of a number, if it has any.
+    """
 
     path: tuple[str, ...]
     type: Any
     default: Any
     section: Any = None
+    bounds: Bounds | None = None
 
     @property
     def key(self) -> str:
@@ -86,13 +92,15 @@ def dotted(path: Path) -> str:
 
 
 def _walk(cls: Any, above: tuple[str, ...]) -> Iterator[Setting]:
-    hints = get_type_hints(cls)
+    hints, annotated = get_type_hints(cls), get_type_hints(cls, include_extras=True)
     for field in fields(cls):
         hint = hints[field.name]
         # The keys of a mapping are the user's, so there are no settings below it.
         kinds = (hint, *(() if get_origin(hint) is dict else get_args(hint)))
         section = next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        yield Setting((*above, field.name), hints[field.name], default, section)
+        more = getattr(annotated[field.name], "__metadata__", ())
+        bounds = next((one for one in more if isinstance(one, Bounds)), None)
+        yield Setting((*above, field.name), hints[field.name], default, section, bounds)
         if section:
             yield from _walk(section, (*above, field.name))

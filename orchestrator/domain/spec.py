@@ -2,19 +2,26 @@
 Define the deployment file as frozen values.
 
 The dataclasses are plain; `orchestrator.config` validates them with pydantic, and `config/schema.py` uses the
-text under each field as its description, so each setting is described once.
+text under each field as its description, so each setting is described once. Words and bounds of a value stand
+in its type.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
+from orchestrator.domain.bounds import Bounds
 from orchestrator.domain.text.units import Duration, Until
 
 STRICT = {"extra": "forbid"}
 FLEET_COMMAND = "true"
 """Job of a fleet's own deployment, which has no TPU, so that it never runs."""
 EventName = Literal["up", "preempted", "resumed", "stalled", "budget", "done", "failed"]
+# Lower ports need root, and a notebook must not run as root.
+SidecarPort = Annotated[
+    int,
+    Bounds(1024, 65535, "is not a port that a sidecar may use", "use a port from 1024 to 65535"),
+]
 EVENTS: tuple[EventName, ...] = ("up", "preempted", "resumed", "stalled", "budget", "done", "failed")
 
 
@@ -64,7 +71,7 @@ class VmSpec:
     """Name of a VM that you have made yourself, for `tpuctl adopt --vm`. Default: tpuctl makes one."""
     machine: str = "e2-small"
     """Compute Engine machine type."""
-    disk_gb: int = 50
+    disk_gb: Annotated[int, Bounds(10, says="GB is too small for an image", hint="use at least 10")] = 50
     """Size of the boot disk in GB; it survives a stop of the VM."""
     spot: bool = False
     """Use spot capacity; a stopped VM is started again within one poll."""
@@ -109,7 +116,9 @@ class CheckpointSpec:
     """Layout of the checkpoints. auto: detected from the first save. outputs: files without steps."""
     dir: str = "local"
     """bucket: the job writes to the bucket itself. local, or a path: the agent verifies and uploads."""
-    keep: int = 3
+    keep: Annotated[
+        int, Bounds(2, says="is too few", hint="keep at least 2, so that a torn checkpoint loses nothing")
+    ] = 3
     """How many complete checkpoints to keep, at least 2."""
     marker: str = "COMPLETE"
     """Name of the file that the job writes last into a step folder (format marker)."""
@@ -131,7 +140,9 @@ class MemorySpec:
     """Optimizer: adam keeps two values for each parameter, momentum one, adafactor and sgd almost none."""
     dtype: Literal["fp32", "bf16"] = "fp32"
     """Type of parameters, gradients and optimizer state: 4 or 2 bytes."""
-    shards: int = 1
+    shards: Annotated[
+        int, Bounds(1, says="is less than one core", hint="use 1 when each core holds the whole model")
+    ] = 1
     """Number of cores over which parameters and optimizer state are split; 1 if each core holds all."""
     activations_gb: float | None = None
     """GB that one core needs for its batch, on top of model and optimizer."""
@@ -192,7 +203,7 @@ class JobSpec:
     """How much memory and disk the job needs, if known."""
     target_steps: int | None = None
     """The job is done at this step. Default: at exit status 0 (format hf: at its max_steps)."""
-    failures: int = 5
+    failures: Annotated[int, Bounds(1, says="allows no start at all", hint="use at least 1")] = 5
     """Failed starts in a row without progress before the deployment ends. Preemptions are not failures."""
     stop_signal: Literal["TERM", "INT", "USR1"] = "TERM"
     """Signal that asks the job to save and stop."""
@@ -236,7 +247,7 @@ class TensorboardSpec:
     """The machine it runs on: the VM, or worker 0 of the TPU."""
     logdir: str = "tensorboard"
     """Event files: a folder in the bucket, or gs://BUCKET/FOLDER. The job gets it as TPUCTL_TENSORBOARD_DIR."""
-    port: int = 6006
+    port: SidecarPort = 6006
     """Port on the machine's loopback address."""
 
 
@@ -248,7 +259,7 @@ class JupyterSpec:
 
     on: Literal["vm", "tpu"] = "vm"
     """The machine it runs on: the VM, or worker 0 of the TPU, where notebooks are lost in a preemption."""
-    port: int = 8888
+    port: SidecarPort = 8888
     """Port on the machine's loopback address."""
 
 

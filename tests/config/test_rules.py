@@ -1,8 +1,12 @@
 """The rules of the deployment file: each table row is one mistake and the setting that the error names."""
 
+from pathlib import Path
+
 import pytest
 
+from orchestrator.config import schema as schema_file
 from orchestrator.config.rules.every_rule import RULES, check
+from orchestrator.config.schema import json_schema, property_of
 from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.text.units import Duration
@@ -218,3 +222,27 @@ def test_a_hook_that_was_written_for_a_shell_is_warned_of():
     found = check(make_spec(notify__hooks=hooks), load_catalog())
     (problem,) = [p for p in found if p.key.startswith("notify")]
     assert (problem.key, problem.fatal, ">>" in problem.message) == ("notify.hooks.done", False, True)
+
+
+BOUNDED = {key: one.bounds for key, one in settings().items() if one.bounds}
+
+
+@pytest.mark.parametrize("key", BOUNDED)
+def test_a_bound_stands_once_beside_its_field(key):
+    """The rule, its words and the schema come from there; the bounds themselves are allowed."""
+    bounds = BOUNDED[key]
+    upper = () if bounds.maximum is None else (bounds.maximum, bounds.maximum + 1)
+    for number in (bounds.minimum - 1, bounds.minimum, *upper):
+        spec = make_spec(**{key.replace(".", "__"): number})
+        found = [(p.message, p.hint) for p in check(spec, load_catalog()) if p.key == key]
+        assert found == ([] if bounds.hold(number) else [(f"{number} {bounds.says}", bounds.hint)])
+    schema = property_of(json_schema(), key)
+    assert {word: schema.get(word) for word in ("minimum", "maximum")} == {
+        "minimum": bounds.minimum, "maximum": bounds.maximum
+    }  # fmt: skip
+
+
+def test_no_other_place_has_the_bounds_of_a_number():
+    """A second one would be forgotten when the first one changes."""
+    assert len(BOUNDED) >= 6
+    assert "minimum" not in Path(schema_file.__file__).read_text()

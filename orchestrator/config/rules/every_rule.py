@@ -2,13 +2,25 @@
 
 from collections.abc import Collection
 
-from orchestrator.config.rules import fleet, job, loop, memory, notify, place, request, secret_names, sidecar
+from orchestrator.config.rules import (
+    bounds,
+    fleet,
+    job,
+    loop,
+    memory,
+    notify,
+    place,
+    request,
+    secret_names,
+    sidecar,
+)
 from orchestrator.config.rules.rule import Problem
 from orchestrator.config.setting_types import Path
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
 RULES = (
+    *bounds.RULES,
     *place.RULES,
     *request.RULES,
     *job.RULES,

@@ -141,12 +141,6 @@ def _folder(spec: Spec, _: Catalog) -> Iterator[Problem]:
         yield Problem("job.checkpoint.dir", f'"{folder[:60]}" is a relative path', _LOCAL_DIR)
 
 
-def _keep(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    if spec.job.checkpoint.keep < 2:
-        hint = "keep at least 2, so that a torn checkpoint loses nothing"
-        yield Problem("job.checkpoint.keep", f"{spec.job.checkpoint.keep} is too few", hint)
-
-
 def _marker(spec: Spec, _: Catalog) -> Iterator[Problem]:
     marker = spec.job.checkpoint.marker
     if not marker or "/" in marker or "\0" in marker or marker in (".", ".."):
@@ -175,11 +169,6 @@ def _target(spec: Spec, _: Catalog) -> Iterator[Problem]:
 def _no_target(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if (spec.job.target_steps or 0) > 0 and spec.job.checkpoint.format == "outputs":
         yield Problem("job.target_steps", "a job of format outputs has no steps", "leave it out")
-
-
-def _failures(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    if spec.job.failures < 1:
-        yield Problem("job.failures", f"{spec.job.failures} allows no start at all", "use at least 1")
 
 
 def _grace(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -246,12 +235,10 @@ RULES = (
     SettingRule(("job.command", "job.setup", "job.env"), _open),
     SettingRule(("job.checkpoint.format", "job.checkpoint.dir"), _format),
     SettingRule(("job.checkpoint.dir",), _folder),
-    SettingRule(("job.checkpoint.keep",), _keep),
     SettingRule(("job.checkpoint.marker",), _marker),
     SettingRule(("job.progress",), _progress),
     SettingRule(("job.target_steps",), _target),
     SettingRule(("job.target_steps", "job.checkpoint.format"), _no_target),
-    SettingRule(("job.failures",), _failures),
     SettingRule(("job.grace", "job.checkpoint.format"), _grace),
     SettingRule(("watch.poll",), _poll),
     SettingRule(("watch.listen",), _listen),

@@ -21,12 +21,6 @@ def _amounts(spec: Spec, _: Catalog) -> Iterator[Problem]:
             yield Problem(key, f"{amount:g} is not an amount", "use 0 or more, or leave it out")
 
 
-def _shards(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    if spec.job.memory.shards < 1:
-        hint = "use 1 when each core holds the whole model"
-        yield Problem("job.memory.shards", f"{spec.job.memory.shards} is less than one core", hint)
-
-
 RULES = (
     SettingRule(
         (
@@ -37,5 +31,4 @@ RULES = (
         ),
         _amounts,
     ),
-    SettingRule(("job.memory.shards",), _shards),
 )

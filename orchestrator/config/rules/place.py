@@ -19,7 +19,6 @@ LONGEST_PREFIX = 200
 """Most characters of a prefix, so that object names (1,024 bytes) have room for the files of checkpoints."""
 LABEL = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 """Names that Compute Engine accepts for networks, images and tags (RFC 1035)."""
-SMALLEST_DISK_GB = 10
 SHORTEST_SOFT_DELETE, LONGEST_SOFT_DELETE = 7 * 86400.0, 90 * 86400.0
 MULTI_REGIONS = ("us", "eu", "asia")
 
@@ -195,12 +194,6 @@ def _runtime(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         )
 
 
-def _disk(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    if spec.vm != "none" and spec.vm.disk_gb < SMALLEST_DISK_GB:
-        hint = f"use at least {SMALLEST_DISK_GB}"
-        yield Problem("vm.disk_gb", f"{spec.vm.disk_gb} GB is too small for an image", hint)
-
-
 def _machine(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     known = {name for name, _ in catalog.machines}
     if spec.vm != "none" and spec.vm.machine not in known:
@@ -321,7 +314,6 @@ RULES = (
     SettingRule(("tpu.type", "tpu.zones"), _type_in_zone),
     SettingRule(("tpu.other_types", "tpu.zones"), _other_types),
     SettingRule(("tpu.runtime",), _runtime),
-    SettingRule(("vm.disk_gb",), _disk),
     SettingRule(("vm.machine",), _machine),
     SettingRule(("vm.machine", "tpu.zones"), _machine_there),
     SettingRule(("vm.name", "vm.image", "fleet"), _vm_name),
