@@ -28,7 +28,11 @@ def watch_until_stopped(watching: WatchAll[Any], *, as_json: bool, again: str) -
 def check_stop(*, stop: bool, on_vm: bool) -> None:
     """Raise UsageError for a --stop that would look like the end of a watch in a terminal."""
     if stop and not on_vm:
-        raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
+        raise UsageError(
+            "--stop goes with --on-vm",
+            hint="to end a watch in a terminal, press Ctrl-C there",
+            changed="nothing was changed",
+        )
 
 
 def move_loop(

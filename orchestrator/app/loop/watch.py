@@ -87,6 +87,18 @@ def watch(
     return Watched(result.plan.outcome, result.plan.reason, summary=summary_of(session))
 
 
+def watch_until_interrupted(
+    choice: Choice, reporter: Reporter, screen_of: Callable[[Session], Screen], name: str | None = None, *,
+    port: int | None = None, loop: bool = False,
+) -> Watched:  # fmt: skip
+    """Watch as `watch` does, for a user at a terminal: an interrupt is an end that was asked for."""
+    try:
+        return watch(choice, reporter, screen_of, name, port=port, loop=loop)
+    except KeyboardInterrupt:
+        # The second Ctrl-C, or one before the first pass; the next watch continues from the record.
+        return Watched(None, "", stopped_by_user=True)
+
+
 class Publication:
     """Publishes each pass: for `status` and the dashboard, and as metrics."""
 

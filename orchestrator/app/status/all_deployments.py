@@ -12,9 +12,8 @@ from orchestrator.app.status.status import newest
 from orchestrator.app.status.text import checkpoint_text, job_text
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import known_files
-from orchestrator.config.find import find
 from orchestrator.domain.status import DeploymentStatus
-from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.errors import TpuctlError
 from orchestrator.google.shared_lists import ZoneLists
 
 AT_ONCE = 8
@@ -22,17 +21,6 @@ AT_ONCE = 8
 FRESH = 3.0
 """Seconds for which a zone's list is shared; less than the time between two observations."""
 FIELDS = ("state", "outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd", "seen")
-
-
-def means_all(choice: Choice) -> bool:
-    """Return whether to show all deployments: none is named, no file is here, and some are known."""
-    if choice.file is not None or choice.settings:
-        return False
-    try:
-        find(Path.cwd())
-    except UsageError:
-        return bool(known_files(choice.cloud))
-    return False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import click
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, deployment_options, name_argument
-from orchestrator.errors import UsageError
 
 
 @click.command("status", cls=Command)
@@ -28,39 +27,30 @@ def command(
     `status --all -w` on a terminal has keys: arrows select, Enter shows the details, s sorts by the next column,
     r reverses the order, q ends it.
     """
-    from orchestrator.app.this_computer.quick_status import aged_status, published_on
+    from orchestrator.app.status.what_to_show import AllDeployments, PublishedCopy, StatusFlags, what_to_show
     from orchestrator.cli.views import status as view
 
-    if everything and (name or choice.file or choice.settings or wide or fresh):
-        raise UsageError(
-            "--all takes no NAME, --file, --set, --wide or --fresh: it shows what is up",
-            hint="run: tpuctl status --all",
-        )
-    unbilled = choice.cloud == "local"
-    # With --set the deployment differs from the published one.
-    asked = watch or everything or fresh or choice.settings
-    found = None if asked else published_on(choice.cloud, choice.file, name)
-    if found is not None:
-        view.show(aged_status(found), unbilled=unbilled, wide=wide, as_json=choice.as_json)
+    shown = what_to_show(choice, name, StatusFlags(watch, everything, wide, fresh))
+    if isinstance(shown, PublishedCopy):
+        view.show(shown.status, unbilled=choice.cloud == "local", wide=wide, as_json=choice.as_json)
         return
     # Imported late, since these modules are slow to import and a published status needs none of them.
-    from orchestrator.app.status.all_deployments import means_all
     from orchestrator.app.status.status import newest, open_for_status
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    if everything or (name is None and means_all(choice)):
-        # Imported late, since both need rich, which a single status does without.
+    if isinstance(shown, AllDeployments):
+        # Imported late, since both views need rich, which a single status does without.
         from orchestrator.cli.views.all_deployments import show_all
 
         show_all(choice, watch=watch and not once)
         return
     printer = EventPrinter()
     session = open_for_status(choice, name, printer)
-    if watch:
+    if shown.follow:
         from orchestrator.cli.views.redraw import follow
 
         follow(choice, session.clock, lambda: newest(session, fresh=fresh), wide=wide)
         return
     with printer:
         body = newest(session, fresh=fresh)
-    view.show(body, unbilled=unbilled, wide=wide, as_json=choice.as_json)
+    view.show(body, unbilled=choice.cloud == "local", wide=wide, as_json=choice.as_json)

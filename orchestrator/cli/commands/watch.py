@@ -4,9 +4,6 @@ import click
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, deployment_options, name_argument
-from orchestrator.errors import UsageError
-
-ALL_ALONE = "--all takes no NAME, --file, --set, --on-vm or --metrics: it watches what is up"
 
 
 @click.command("watch", cls=Command)
@@ -38,8 +35,9 @@ def command(
     without either it is the one of the deployment file.
     """
     from orchestrator.app.deployment.bills import open_to_act
-    from orchestrator.app.loop.watch import Watched, watch
+    from orchestrator.app.loop.watch import watch_until_interrupted
     from orchestrator.app.loop.watch_all import WatchAll
+    from orchestrator.app.status.what_to_show import refuse_with_all
     from orchestrator.cli.loops import check_stop, move_loop, watch_until_stopped
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
@@ -47,25 +45,18 @@ def command(
 
     check_stop(stop=stop, on_vm=on_vm)
     if everything:
-        if name or on_vm or metrics or choice.file or choice.settings:
-            raise UsageError(ALL_ALONE, hint="run: tpuctl watch --all")
-        watching = WatchAll(
-            choice,
-            lambda name: NamedPrinter(name, as_json=choice.as_json),
-            lambda printer, session: MemberLine(printer, session.spec),
-        )
+        given = {"--on-vm": on_vm, "--metrics": metrics}
+        refuse_with_all(choice, name, given, does="it watches what is up", command="tpuctl watch")
+        named = lambda name: NamedPrinter(name, as_json=choice.as_json)  # noqa: E731
+        watching = WatchAll(choice, named, lambda printer, session: MemberLine(printer, session.spec))
         watch_until_stopped(watching, as_json=choice.as_json, again="tpuctl watch --all")
     if on_vm:
         session = open_to_act(choice, name, EventPrinter(), "watch")
         move_loop(choice, session.reporter, session, back=stop, command="tpuctl watch")
         return
     printer = EventPrinter(as_json=choice.as_json)
-    try:
-        line = lambda session: ProgressLine(printer, session.spec)  # noqa: E731
-        done = watch(choice, printer, line, name, port=metrics, loop=loop)
-    except KeyboardInterrupt:
-        # The second Ctrl-C, or one before the first pass; the next watch continues from the record.
-        done = Watched(None, "", stopped_by_user=True)
+    screen = lambda session: ProgressLine(printer, session.spec)  # noqa: E731
+    done = watch_until_interrupted(choice, printer, screen, name, port=metrics, loop=loop)
     view.show(done, unbilled=choice.cloud == "local", as_json=choice.as_json)
     if done.stopped_by_user:
         # The shell's status for SIGINT, so that scripts can tell "stopped by hand" from "done".
