@@ -4,12 +4,15 @@ import sys
 import termios
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from typing import Generic, TypeVar
 
 import click
 
-from orchestrator.cli.console import say
+from orchestrator.cli.console import say, talk
 from orchestrator.domain.observation import Node, Vm
 from orchestrator.errors import LeaseHeldError, UsageError
+
+Price = TypeVar("Price")
 
 
 def approved(question: str, *, abort: bool = False) -> bool:
@@ -76,6 +79,28 @@ def must_answer(*, yes: bool, flag: str = "--yes", asks: str) -> None:
         changed="nothing was changed",
         code="TPU-102",
     )
+
+
+class PriceQuestion(Generic[Price]):
+    """
+    What `up` asks before the first machine: *show* prints a price, and if *asks*, a "no" ends the command.
+
+    Nothing else is printed meanwhile: it is shown and asked within *asking*.
+    """
+
+    def __init__(
+        self, asking: Callable[[], AbstractContextManager[None]],
+        show: Callable[[Price, Callable[..., None]], None], *, asks: bool,
+    ) -> None:  # fmt: skip
+        self._asking, self._show, self._asks = asking, show, asks
+
+    def approve(self, price: Price) -> None:
+        """Show the price. Raise Exit on a no."""
+        with self._asking():
+            # A price that is asked about is shown with --quiet, too.
+            self._show(price, say if self._asks else talk)
+            if self._asks:
+                confirm("Go on?", yes=False)
 
 
 class DownQuestions:

@@ -42,16 +42,10 @@ def command(
     questions = DownQuestions(still.asking, yes=yes)
     with still.working():
         down = take_down(
-            choice,
-            printer,
-            questions.approve,
-            name=name,
-            delete_data=delete_data,
+            choice, printer, questions.approve, name=name, delete_data=delete_data,
             # Only with the flag: without it, even a question would be too easy to answer in passing.
-            take_over=questions.go_on if take_over else None,
-            keep=questions.keep,
-            at_down=adopted or "",
-        )
+            take_over=questions.go_on if take_over else None, keep=questions.keep, at_down=adopted or "",
+        )  # fmt: skip
     view.show(down, unbilled=choice.cloud == "local", as_json=choice.as_json)
     # After the document: with --json, stdout lists what is left, and the exit code is the error's.
     down.raise_leftovers()

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.console import say, talk
 from orchestrator.cli.options import Command, deployment_options, yes_option
-from orchestrator.cli.questions import confirm
+from orchestrator.cli.questions import PriceQuestion
 from orchestrator.errors import UsageError
 
 
@@ -33,7 +32,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     approved before.
     """
     from orchestrator.app.plan import from_nothing
-    from orchestrator.app.up import Goal, UpOptions, UpPrice, bring_up, needs_approval
+    from orchestrator.app.up import Goal, UpOptions, bring_up, needs_approval
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.views.job_progress import ProgressLine
@@ -49,23 +48,13 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     asks = needs_approval(choice, plan, yes=yes, at_terminal=at_terminal)
 
-    def priced(price: UpPrice) -> None:
-        with still.asking():
-            show_price(price, say if asks else talk)
-            if asks:
-                confirm("Go on?", yes=False)
-
     printer = EventPrinter()
     options = UpOptions(goal, wait, plan, price_first=asks)
     still = StillWaiting(printer)
+    question = PriceQuestion(still.asking, show_price, asks=asks)
+    progress = lambda spec: ProgressLine(printer, spec).show_job  # noqa: E731
     with still.working():
-        done = bring_up(
-            choice,
-            printer,
-            options,
-            show_price=priced,
-            show_job=lambda spec: ProgressLine(printer, spec).show_job,
-        )
+        done = bring_up(choice, printer, options, show_price=question.approve, show_job=progress)
     show(done, goal, as_json=choice.as_json)
 
 
