@@ -17,7 +17,8 @@ from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.others.conversion import Conversion
 from orchestrator.config.others.recognise import convert
 from orchestrator.config.schema import SCHEMA_FILE, json_schema
-from orchestrator.config.starter import init_text
+from orchestrator.config.starter import RECIPES, init_text
+from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.suggest import did_you_mean, join
 from orchestrator.errors import UsageError
 
@@ -38,12 +39,16 @@ _WHERE_TO_SAVE = tuple(
 @dataclass(frozen=True)
 class FirstFiles:
     """
-    The path of the deployment file written, and the setup that it only shows as a comment, to be decided.
+    The paths of the deployment file and of its schema, and the deployment in it.
 
-    *setup_to_check* is empty when there is nothing to decide.
+    *setup_to_check* is the setup that the file only shows as a comment, empty when there is nothing to decide.
+    *runs_example* means that no program was found, so that the file names one to be written.
     """
 
     file: Path
+    schema: Path
+    spec: Spec
+    runs_example: bool
     setup_to_check: str = ""
 
 
@@ -70,9 +75,10 @@ def write_first_files(
     files[SCHEMA_FILE] = schema.encode()
     # Validated before writing, so that a wrong name leaves no half project behind. Without the environment's
     # variables, since the file must be valid by itself.
-    read(files[FILE_NAME], FILE_NAME, environ={})
+    spec = read(files[FILE_NAME], FILE_NAME, environ={})
     _write(folder, files)
-    return FirstFiles(folder / FILE_NAME, to_check)
+    example = spec.job.command == RECIPES["blank"]["job.command"] and not (folder / "train.py").is_file()
+    return FirstFiles(folder / FILE_NAME, folder / SCHEMA_FILE, spec, example, to_check)
 
 
 def _for_what_is_there(folder: Path, name: str, *, everything: bool) -> tuple[str, str]:

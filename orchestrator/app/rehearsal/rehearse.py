@@ -13,7 +13,7 @@ from orchestrator.app.rehearsal.evidence import RunEvidence
 from orchestrator.app.rehearsal.injections import Injector, JobOverError
 from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
 from orchestrator.app.secret import lend_secrets
-from orchestrator.config.load import FILE_NAME
+from orchestrator.config.find import FILE_NAME, find
 from orchestrator.errors import UsageError
 
 POLL = "watch.poll=1s"
@@ -67,14 +67,17 @@ class Rehearsed:
 
 
 def rehearse(
-    file: Path, settings: Sequence[str], script: Script, reporter: Reporter, *, keep: bool, talk: bool
+    file: Path | None, settings: Sequence[str], script: Script, reporter: Reporter, *, keep: bool, talk: bool
 ) -> Rehearsed:
     """
-    Run *script* with the job of a deployment file; with *talk* its commands print nothing to stdout.
+    Run *script* with the job of *file*, or of the deployment file found from here.
+
+    With *talk* its commands print nothing to stdout.
 
     The local cloud stays with *keep*, or if the job itself fails. Raise UsageError, and CommandFailedError if
     a command fails for another reason than the deployment's end.
     """
+    file = (file or find(Path.cwd())).absolute()
     if file.name != FILE_NAME:
         raise UsageError(
             f"--file {file.name}: a rehearsal needs the name {FILE_NAME}", code="TPU-133",

@@ -34,11 +34,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A self-test before anything is created: what it runs, its limits, and the age of the prices."""
+    """
+    A self-test before anything is created: what it runs, its limits, and the age of the prices.
+
+    *recorded* is the recording to compare it with, if any.
+    """
 
     run: Run
     limits: Limits
     prices: str
+    recorded: Recording | None
 
 
 @dataclass(frozen=True)
@@ -73,12 +78,16 @@ def as_recorded(wanted: WantedProofs, recording: Recording) -> WantedProofs:
     return replace(wanted, cloud="local", tpu=bool(head.get("tpu", True)), type=tpu_type, zone=zone)
 
 
-def prepare(wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -> Prepared:
+def prepare(
+    wanted: WantedProofs, compare: Path | None, run_command: RunCommand, reporter: Reporter
+) -> Prepared:
     """
     Delete what killed self-tests left, and compute the limits of a new one; creates nothing.
 
-    Raise UsageError.
+    With the recording in *compare* it repeats that on the local cloud instead. Raise UsageError.
     """
+    recorded = read_recording(compare) if compare else None
+    wanted = as_recorded(wanted, recorded) if recorded else wanted
     _clean_up_before(wanted.cloud, run_command, reporter)
     run = Run(f"selftest-{secrets.token_hex(3)}", wanted, run_command, reporter)
     price = run.price()
@@ -91,12 +100,12 @@ def prepare(wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -
             hint="choose another --zone or --type, a greater --budget or --limit, or --no-tpu",
             changed="nothing was created",
         )
-    return Prepared(run, found, price.date_text)
+    return Prepared(run, found, price.date_text, recorded)
 
 
-def carry_out(prepared: Prepared, recorded: Recording | None, reporter: Reporter) -> SelfTested:
-    """Run the steps, delete everything in any case and verify that; compare with *recorded*."""
-    run, ttl = prepared.run, prepared.limits.ttl
+def carry_out(prepared: Prepared, reporter: Reporter) -> SelfTested:
+    """Run the steps, delete everything in any case and verify that; compare with the recording."""
+    run, ttl, recorded = prepared.run, prepared.limits.ttl, prepared.recorded
     interrupted = False
     # Its commands' output goes to stderr, since stdout gets the result of all of them.
     with run.begun(ttl), redirect_stdout(sys.stderr):

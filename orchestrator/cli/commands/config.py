@@ -23,14 +23,10 @@ def show(file: Path | None, settings: tuple[str, ...], everything: bool, as_json
 
     A flag wins over a variable, a variable over the file. Secrets are shown by their names only.
     """
+    from orchestrator.app.config import read_settings
     from orchestrator.cli.views import config as view
-    from orchestrator.config.layers import overrides_of
-    from orchestrator.config.load import find
-    from orchestrator.config.origins import DEFAULT, origins_of
 
-    path = file or find(Path.cwd())
-    found = [o for o in origins_of(path, overrides_of(settings)) if everything or o.origin != DEFAULT]
-    view.show(path, found, everything=everything, as_json=as_json)
+    view.show(read_settings(file, settings, everything=everything), as_json=as_json)
 
 
 @command.command("schema", cls=Command, short_help="Print the JSON Schema of tpuctl.yaml, for editors.")

@@ -57,12 +57,10 @@ def command(
     from orchestrator.app.rehearsal.stage import CommandFailedError
     from orchestrator.cli.views import verdict
     from orchestrator.cli.views.event_lines import OverLiveLine
-    from orchestrator.config.load import find
 
-    path = (file or find(Path.cwd())).absolute()
     script = Script([Kill(kill) for kill in kills], moments, count, seed, compare, hosts)
     try:
-        found = rehearse(path, settings, script, OverLiveLine(), keep=keep, talk=as_json)
+        found = rehearse(file, settings, script, OverLiveLine(), keep=keep, talk=as_json)
     except CommandFailedError as error:
         # The failed command has printed the reason on stderr.
         raise click.exceptions.Exit(error.code) from None

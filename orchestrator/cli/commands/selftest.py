@@ -41,23 +41,22 @@ def command(
     computer is switched off. --record keeps shapes only: no names, no values, no keys. Exits with 0 when all
     steps worked, 1 when one failed or a comparison found differences, 5 when something is left.
     """
-    from orchestrator.app.selftest.selftest import as_recorded, carry_out, prepare, read_recording
+    from orchestrator.app.selftest.selftest import carry_out, prepare
     from orchestrator.app.selftest.steps import WantedProofs
     from orchestrator.cli import main
     from orchestrator.cli.views import selftest as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    recorded = read_recording(compare) if compare else None
     wanted = WantedProofs(cloud, project, zone, tpu_type, not no_tpu, budget, limit * 60)
-    wanted = as_recorded(wanted, recorded) if recorded else wanted
-    yes_to_costs = yes or wanted.cloud == "local"
+    # A comparison runs on the local cloud, where nothing is billed.
+    yes_to_costs = yes or compare is not None or cloud == "local"
     # First, because `prepare` spends minutes on deleting what an earlier self-test left.
     must_answer(yes=yes_to_costs, asks="Run it, for the money that it costs?")
     reporter = EventPrinter()
-    prepared = prepare(wanted, lambda words: main.run(list(words)), reporter)
+    prepared = prepare(wanted, compare, lambda words: main.run(list(words)), reporter)
     view.announce(prepared)
     confirm("Go on?", yes=yes_to_costs)
-    done = carry_out(prepared, recorded, reporter)
+    done = carry_out(prepared, reporter)
     view.show_steps(done)
     if record is not None:
         view.offer_recording(done, record, yes=yes, err=as_json)

@@ -6,10 +6,6 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.console import columns, print_json, put, say, talk
-from orchestrator.config.load import load
-from orchestrator.config.schema import SCHEMA_FILE
-from orchestrator.config.starter import RECIPES
-from orchestrator.domain.spec import Spec
 
 if TYPE_CHECKING:
     from orchestrator.app.init import FirstFiles
@@ -72,25 +68,24 @@ def show_written(written: "FirstFiles", recipe: str | None, *, as_json: bool) ->
     folder = file.parent
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     # Without a recipe the folder is the user's own, so its other files are not listed.
-    listed = f"Wrote {file}, and {SCHEMA_FILE} beside it, for editors"
+    listed = f"Wrote {file}, and {written.schema.name} beside it, for editors"
     if recipe:
         listed = f"Wrote {len(names)} files to {folder}: {', '.join(names)}"
     say(listed, style="green")
-    spec = load(file, environ={})
-    if not recipe:
-        for text in _guesses(spec, folder, written.setup_to_check):
-            talk(text)
+    for text in () if recipe else _guesses(written):
+        talk(text)
     # `tpuctl plan` finds the file only from its folder.
     go = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
-    talk(f"  next:  {go}tpuctl {'fleet up' if spec.fleet else 'plan'}")
+    talk(f"  next:  {go}tpuctl {'fleet up' if written.spec.fleet else 'plan'}")
 
 
-def _guesses(spec: Spec, folder: Path, to_check: str) -> list[str]:
+def _guesses(written: "FirstFiles") -> list[str]:
     """Return what a first deployment file assumes, for the user to correct."""
-    job = spec.job
-    example = job.command == RECIPES["blank"]["job.command"] and not (folder / "train.py").is_file()
-    runs = "train.py is only an example, since no program was found" if example else job.command
-    lines = [f"  TPU:   {spec.tpu.type} in {', '.join(spec.tpu.zones)} (a guess)", f"  runs:  {runs}"]
-    if to_check:
-        lines.append(f"  setup: not set: decide the commented question at job.setup ({to_check})")
+    job, tpu = written.spec.job, written.spec.tpu
+    runs = "train.py is only an example, since no program was found" if written.runs_example else job.command
+    lines = [f"  TPU:   {tpu.type} in {', '.join(tpu.zones)} (a guess)", f"  runs:  {runs}"]
+    if written.setup_to_check:
+        lines.append(
+            f"  setup: not set: decide the commented question at job.setup ({written.setup_to_check})"
+        )
     return [*lines, f"  setup: {job.setup}"] if job.setup else lines
