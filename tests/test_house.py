@@ -154,13 +154,13 @@ def test_every_folder_of_the_package_states_its_rule():
 
 
 def test_no_room_is_skipped_where_the_local_cloud_may_not_go():
-    """A new room of the package is either forbidden to it, or one of the few that it stands on."""
+    """A new package of the package is either forbidden to it, or one of the few that it stands on."""
     pattern = r'source_modules = \["orchestrator.emulator"\]\nforbidden_modules = \[(.*?)\]'
     (contract,) = re.findall(pattern, PYPROJECT, re.DOTALL)
     known = set(re.findall(r'"orchestrator\.(\w+)"', contract)) | {"emulator", *EMULATOR_STANDS_ON}
     there = (ROOT / "orchestrator").iterdir()
-    rooms = {path.stem for path in there if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert rooms - {"__init__"} <= known
+    packages = {path.stem for path in there if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert packages - {"__init__"} <= known
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -337,8 +337,8 @@ def test_code_that_sleeps_says_why():
         "a()  # why\ntime.sleep(1)\n# why\ntime.sleep(2)\ntime.sleep(3)  # fmt: skip"
     ) == [2, 5]
     kit = ROOT / "tests" / "kit" / "waiting.py"
-    rooms = (ROOT / "tests", ROOT / "orchestrator")
-    texts = {p: p.read_text() for p in PYTHON if any(map(p.is_relative_to, rooms)) and p != kit}
+    packages = (ROOT / "tests", ROOT / "orchestrator")
+    texts = {p: p.read_text() for p in PYTHON if any(map(p.is_relative_to, packages)) and p != kit}
     found = {
         str(path.relative_to(ROOT)): sleeps_without_a_reason(t) for path, t in texts.items() if ".sleep(" in t
     }

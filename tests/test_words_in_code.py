@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.domain.plan import LoopRule
+
 ROOT = Path(__file__).parents[1]
 INSTEAD = {
     "beacon": "heartbeat",
@@ -124,7 +126,7 @@ TYPED = {"Deployment": "deployment", "CreateBudget": "create_budget", "Notificat
 """Arguments and fields of a type that have one name everywhere."""
 STORED = {"sightings", "mute", "beacons", "bucket_seen", "remote_failed_since", "next_remote_at"}
 """Keys of the stored record from before its fields had their names: tests call the fields by name."""
-ROOMS = sorted(path.name for path in (ROOT / "orchestrator").iterdir() if (path / "__init__.py").exists())
+PACKAGES = sorted(path.name for path in (ROOT / "orchestrator").iterdir() if (path / "__init__.py").exists())
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:
@@ -149,9 +151,9 @@ def old_words(name: str, words: dict[str, str] = INSTEAD) -> set[str]:
     return set(re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower().split("_")) & words.keys()
 
 
-def found_in(room: str) -> dict[str, set[str]]:
+def found_in(package: str) -> dict[str, set[str]]:
     """Return the names with old words, by file."""
-    files = {str(path.relative_to(ROOT)): path for path in (ROOT / "orchestrator" / room).rglob("*.py")}
+    files = {str(path.relative_to(ROOT)): path for path in (ROOT / "orchestrator" / package).rglob("*.py")}
     found = {
         file: {name for name in names_in(ast.parse(path.read_text())) if old_words(name, IN_PACKAGE)}
         for file, path in files.items()
@@ -159,10 +161,10 @@ def found_in(room: str) -> dict[str, set[str]]:
     return {file: names for file, names in found.items() if names}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_has_one_word_for_one_thing(room: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_has_one_word_for_one_thing(package: str) -> None:
     """The second word for a thing makes readers look for a second thing."""
-    assert found_in(room) == {}
+    assert found_in(package) == {}
 
 
 def defined_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -178,12 +180,12 @@ def defined_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield node.target.id, ast.unparse(node.annotation)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_definition_has_the_name_that_the_others_have(room: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_definition_has_the_name_that_the_others_have(package: str) -> None:
     """One predicate under three names is looked for three times; one name for four things hides three."""
     found = [
         f"{file}: {name}: {TWINS.get(name) or TYPED.get(annotation)}"
-        for path in (ROOT / "orchestrator" / room).rglob("*.py")
+        for path in (ROOT / "orchestrator" / package).rglob("*.py")
         for file in (str(path.relative_to(ROOT)),)
         for name, annotation in defined_in(ast.parse(path.read_text()))
         if (name in TWINS and file not in WHERE.get(name, set()))
@@ -192,12 +194,12 @@ def test_a_definition_has_the_name_that_the_others_have(room: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("room", ["domain", "engine", "planning", "pricing"])
-def test_a_kind_is_a_kind_of_resource_and_never_a_tpu_type(room: str) -> None:
+@pytest.mark.parametrize("package", ["domain", "engine", "planning", "pricing"])
+def test_a_kind_is_a_kind_of_resource_and_never_a_tpu_type(package: str) -> None:
     """An argument `kind` that is a text is a TPU type or a prefix, and has the name of that."""
     found = [
         f"{path.name}:{node.lineno}"
-        for path in (ROOT / "orchestrator" / room).rglob("*.py")
+        for path in (ROOT / "orchestrator" / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.arg) and node.arg == "kind" and node.annotation
         if ast.unparse(node.annotation) == "str"
@@ -296,12 +298,12 @@ def old_sentences(text: str) -> dict[str, str]:
     return {found[0]: instead for old, instead in SAY_INSTEAD.items() if (found := re.search(old, flat))}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_sentence_that_is_printed_needs_explaining(room):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_sentence_that_is_printed_needs_explaining(package):
     """What was an odd sentence once does not come back, nor does its kind."""
     found = {
         f"{path.relative_to(ROOT)}:{line}": bad
-        for path in (ROOT / "orchestrator" / room).rglob("*.py")
+        for path in (ROOT / "orchestrator" / package).rglob("*.py")
         for line, text in texts_of(path)
         if (bad := old_sentences(text))
     }
@@ -345,12 +347,12 @@ def documented(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield getattr(node, "lineno", 1), ast.get_docstring(node) or ""
 
 
-@pytest.mark.parametrize("room", CLEAR)
-def test_a_docstring_names_who_acts(room):
+@pytest.mark.parametrize("package", CLEAR)
+def test_a_docstring_names_who_acts(package):
     """The word "nobody" leaves open whether a user, a process or another deployment is meant."""
     found = [
         f"{path.relative_to(ROOT)}:{line}: {vague[0]}"
-        for path in (ROOT / "orchestrator" / room).rglob("*.py")
+        for path in (ROOT / "orchestrator" / package).rglob("*.py")
         for line, text in documented(ast.parse(path.read_text()))
         if (vague := VAGUE.search(text))
     ]
@@ -409,6 +411,10 @@ def test_the_name_of_a_test_is_a_sentence_in_the_words_of_today(folder):
 def test_an_old_word_in_the_name_of_a_test_is_found(name, bad):
     """Whole words only."""
     assert riddles_in(name) == bad
+
+
+def test_the_rules_that_explain_prints_have_no_old_word():
+    assert [rule.value for rule in LoopRule if old_words(re.sub(r"[.-]", "_", rule.value))] == []
 
 
 OTHERS = {

@@ -137,7 +137,7 @@ class Preview:
             "grants": [
                 grant_line(name, self._known_account or DEFAULT_ACCOUNT) for name in secret_names(spec)
             ],
-            "dead_man": [leg.as_dict() for leg in safety_nets(spec)],
+            "safety_nets": [leg.as_dict() for leg in safety_nets(spec)],
             "price": {
                 "zone": price.zone,
                 "lines": [line.as_dict() for line in price.lines],

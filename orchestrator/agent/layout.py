@@ -27,7 +27,7 @@ class Layout:
         self.stop = state / "stop"  # holds a reason; while it exists, cron does not start the agent
         self.pid = state / "agent.pid"
         self.job = state / "job.json"  # the record of the job's last start
-        self.expire = state / "expire.json"  # state of the dead-man timer between two runs
+        self.expire = state / "expire.json"  # what `agent/machine/expire.py` remembers between two runs
         self.progress = state / "progress.json"  # where the job may write its step
         self.save_every = state / "save-every"  # the save interval in seconds, read by the job
         self.data_state = state / "data.json"  # which data files are verified

@@ -52,7 +52,7 @@ from orchestrator.pricing.cost_so_far import billed_since, last_creating, vm_bil
 FORGIVEN = 3600.0
 """Seconds after which a refusal no longer counts, so that the refused resource is requested again."""
 LACKING = frozenset({Retry.CAPACITY, Retry.QUOTA})
-OBSERVED_ANEW = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CREATING})
+RESET_WHEN_UNKNOWN = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CREATING})
 """Signs that a failed observation resets, or that have functions of their own."""
 
 
@@ -232,7 +232,7 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
         unobserved |= asked.keys()
     else:
         unobserved |= {
-            key for key in record.first_seen if key.kind is Kind.NODE and key.state not in OBSERVED_ANEW
+            key for key in record.first_seen if key.kind is Kind.NODE and key.state not in RESET_WHEN_UNKNOWN
         }
     found = {
         key: record.first_seen.get(key, now) for key in observed | (unobserved & record.first_seen.keys())

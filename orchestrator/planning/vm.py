@@ -32,19 +32,19 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
     late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_LIMIT]
     # One request at a time: a second one is refused, and that refusal would count.
     if len(late) < len(asked):
-        return Step(wait=Wait("VM: an operation is running"), wake_in=5.0, rule=LoopRule.VM_MOVES)
+        return Step(wait=Wait("VM: an operation is running"), wake_in=5.0, rule=LoopRule.VM_OPERATION)
     if isinstance(world.bucket, Absent) and record.bucket.observed:
         text = "VM: left as it is, since the bucket that held the job's data is gone"
         return Step(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
     if lacks_named_vm(spec, world):
-        return Step(wait=Wait(f"VM: {why_missing(spec, record)}"), rule=LoopRule.VM_MAKE)
+        return Step(wait=Wait(f"VM: {why_missing(spec, record)}"), rule=LoopRule.VM_CREATE)
     if isinstance(vm, Absent):
         if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
             text = "VM: not listed; checking once more before it counts as gone"
-            return Step(wait=Wait(text), rule=LoopRule.ABSENT_ONCE)
+            return Step(wait=Wait(text), rule=LoopRule.ABSENCE_UNCONFIRMED)
         why = "it is gone" if record.vm.accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, why, zone)
-        return held_back(spec, record, world, Kind.VM, zone) or Step((create,), rule=LoopRule.VM_MAKE)
+        return held_back(spec, record, world, Kind.VM, zone) or Step((create,), rule=LoopRule.VM_CREATE)
     if vm.value.state in {VmState.TERMINATED, VmState.SUSPENDED}:
         why = "it was preempted" if vm.value.spot else "it is stopped"
         start = Change(Kind.VM, Verb.START, name, why, vm.value.zone)
@@ -52,7 +52,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
             (start,), rule=LoopRule.VM_START
         )
     if vm.value.state is VmState.RUNNING:
-        return Step(rule=LoopRule.VM_RUNS)
+        return Step(rule=LoopRule.VM_RUNNING)
     return _unfinished(vm.value, late, world, record)
 
 
@@ -74,11 +74,11 @@ def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record)
     if names.ADOPTED_LABEL not in vm.labels and any(o.verb is Verb.CREATE for o in late):
         # It has never run, so its disk is empty.
         why = f"its creation has not ended in {CREATE_LIMIT / 60:.0f} min"
-        return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),), rule=LoopRule.VM_MOVES)
+        return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),), rule=LoopRule.VM_OPERATION)
     given_up = give_up_start(world, record, CREATE_LIMIT)
     if given_up is not None:
-        return Step((given_up,), rule=LoopRule.VM_MOVES)
-    return Step(wait=Wait(f"VM: {vm.state.value}"), wake_in=5.0, rule=LoopRule.VM_MOVES)
+        return Step((given_up,), rule=LoopRule.VM_OPERATION)
+    return Step(wait=Wait(f"VM: {vm.state.value}"), wake_in=5.0, rule=LoopRule.VM_OPERATION)
 
 
 def vm_doubts(observed: Observed[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:

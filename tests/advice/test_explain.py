@@ -83,8 +83,8 @@ LARGER = Shape("v4-8", "tpu-ubuntu2204-base", spot=True, external_ip=True)
 UNDER_WAY = Operation("op", Kind.VM, Verb.START, "demo-vm", "us-central1-a")
 
 CASES = {
-    "sight.unknown": ("TPU", observed(nodes=Unknown("503", hint="wait")), "check again"),
-    "sight.twice": ("TPU", observed(ONCE, **NO_NODE), "checking once more"),
+    "observation.unknown": ("TPU", observed(nodes=Unknown("503", hint="wait")), "check again"),
+    "absence.unconfirmed": ("TPU", observed(ONCE, **NO_NODE), "checking once more"),
     "end.done": ("deployment", observed(**report(phase=Phase.DONE)), "delete TPU demo-tpu-g1"),
     "end.unclaimed": ("deployment", observed(**report(phase=Phase.UNCLAIMED)), "delete TPU demo-tpu-g1"),
     "end.failed": (
@@ -98,11 +98,11 @@ CASES = {
         "bucket", observed(record(bucket_observed=False, bucket_ready=False), bucket=Absent()), "create bucket",
     ),
     "bucket.gone": ("bucket", observed(bucket=Absent()), ""),
-    "bucket.kept": ("bucket", observed(), ""),
+    "bucket.present": ("bucket", observed(), ""),
     "vm.none": ("VM", observed(wants=spec(vm="none"), vm=Absent()), ""),
-    "vm.make": ("VM", observed(record(vm_accepted=False), vm=Absent()), "create VM demo-vm"),
+    "vm.create": ("VM", observed(record(vm_accepted=False), vm=Absent()), "create VM demo-vm"),
     "vm.start": ("VM", observed(vm=Present(vm(state=VmState.TERMINATED))), "start VM demo-vm"),
-    "vm.moves": (
+    "vm.operation": (
         "VM",
         observed(
             record(operations=(UNDER_WAY,)), vm=Present(vm(state=VmState.STAGING)),
@@ -110,10 +110,10 @@ CASES = {
         ),
         "an operation is running",
     ),
-    "vm.kept": ("VM", observed(), ""),
-    "tpu.make": ("TPU", observed(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create TPU"),
+    "vm.running": ("VM", observed(), ""),
+    "tpu.create": ("TPU", observed(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create TPU"),
     "tpu.lost": ("TPU", observed(**lately(NodeState.PREEMPTED)), "delete TPU demo-tpu-g1"),
-    "tpu.left": (
+    "tpu.preempted": (
         "TPU", observed(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create TPU demo-tpu-g2",
     ),
     "tpu.race": (
@@ -129,13 +129,13 @@ CASES = {
     "tpu.reports": (
         "TPU", observed(nodes=Present((node(healthy=False, health="UNHEALTHY_TPU"),))), "its workers report",
     ),
-    "tpu.passing": ("TPU", observed(**lately(NodeState.REPAIRING)), "REPAIRING"),
+    "tpu.transient-state": ("TPU", observed(**lately(NodeState.REPAIRING)), "REPAIRING"),
     "tpu.unhealthy": ("TPU", observed(**unhealthy()), "UNHEALTHY_TPU"),
     "tpu.unreachable": (
         "TPU", observed(LOST, **report(updated=NOW - 600)), "create TPU demo-tpu-g2",
     ),
-    "tpu.mute": ("TPU", observed(SILENT, heartbeats=Present(())), "create TPU demo-tpu-g2"),
-    "tpu.kept": ("TPU", observed(), ""),
+    "tpu.never-reported": ("TPU", observed(SILENT, heartbeats=Present(())), "create TPU demo-tpu-g2"),
+    "tpu.ready": ("TPU", observed(), ""),
     "tpu.unwanted": ("TPU", observed(record(shape=LARGER, unwanted=1)), "create TPU demo-tpu-g2"),
     "refused.wait": ("TPU", observed(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
     "refused.final": (
@@ -155,9 +155,9 @@ CASES = {
     ),
     "saves.fixed": ("saves", observed(**report(save_every=600.0)), "the file says so"),
     "job.runs": ("job", observed(), ""),
-    "loop.alive": ("loop", observed(), "the next pass"),
-    "loop.dead": ("loop", observed(watching=Watching("me@here", "watch", 61.0)), "nothing"),
-    "loop.nobody": ("loop", observed(watching=None), "nothing"),
+    "watcher.running": ("watcher", observed(), "the next pass"),
+    "watcher.lease-expired": ("watcher", observed(watching=Watching("me@here", "watch", 61.0)), "nothing"),
+    "watcher.none": ("watcher", observed(watching=None), "nothing"),
 }  # fmt: skip
 
 
@@ -187,7 +187,7 @@ ONE_RULE = {
     "a TPU that is made after refusals is not refused": (
         "TPU", "tpu.creating", observed(STARTING, **lately(NodeState.CREATING)),
     ),
-    "one that is sick and has never reported is silent": ("TPU", "tpu.mute", observed(SILENT, **SICK)),
+    "one that is sick and has never reported is silent": ("TPU", "tpu.never-reported", observed(SILENT, **SICK)),
     "one without a scope that its secrets need is not unreachable": (
         "TPU", "tpu.unwanted",
         observed(record(job=job_digest(SECRETS)), SECRETS, nodes=Present((node(scopes=NARROW),))),
@@ -199,7 +199,7 @@ ONE_RULE = {
         "TPU", "bucket.gone", observed(record(incarnation=0, accepted=False, zone=""), bucket=Absent(), **NO_NODE),
     ),
     "a VM with an operation on its way is not made": (
-        "VM", "vm.moves",
+        "VM", "vm.operation",
         observed(record(operations=(UNDER_WAY,)), vm=Absent(), operations=(OperationResult(UNDER_WAY, False),)),
     ),
     "code that could not be sent is sent again": (
@@ -349,8 +349,8 @@ def test_the_screen_names_no_next_step_where_there_is_none():
     console = Console(width=80, record=True, file=StringIO())
     render(explain(observed(watching=None)), console)
     text = console.export_text()
-    assert "nobody" in text
-    assert "next" not in text.partition("loop: nobody")[2]
+    assert "watcher: not running" in text
+    assert "next" not in text.partition("watcher: not running")[2]
     assert "do    tpuctl watch" in text
 
 

@@ -1,4 +1,4 @@
-"""The dead-man timer: a real agent process deletes its own node over HTTP, and only when it may."""
+"""`watch.self_delete`: a real agent process deletes its own node over HTTP, and only when it may."""
 
 import json
 import threading

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tests.crash.dead_man import check_abandoned
+from tests.crash.abandoned import check_abandoned
 from tests.crash.fingerprint import fingerprint
 from tests.crash.oracle import observe
 from tests.crash.stage import ELSEWHERE, HERE, CrashLab, one_thread

@@ -9,14 +9,14 @@ PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "```mermaid\n", "```\n"
 
 
-def rooms() -> dict[str, set[str]]:
-    """Return each room of the package with the rooms that its files import."""
+def packages() -> dict[str, set[str]]:
+    """Return each package of the package with the packages that its files import."""
     package = ROOT / "orchestrator"
     names = {path.parent.name for path in package.glob("*/__init__.py")}
     found: dict[str, set[str]] = {name: set() for name in names}
     for name in names:
         for path in (package / name).rglob("*.py"):
-            found[name] |= {room for room in _imported(path) if room in names and room != name}
+            found[name] |= {package for package in _imported(path) if package in names and package != name}
     return found
 
 
@@ -28,10 +28,10 @@ def _imported(path: Path) -> Iterator[str]:
             yield str(node.module).split(".")[1]
 
 
-def below(graph: dict[str, set[str]], room: str) -> set[str]:
-    """Return every room that *room* reaches."""
+def below(graph: dict[str, set[str]], package: str) -> set[str]:
+    """Return every package that *package* reaches."""
     reached: set[str] = set()
-    todo = list(graph[room])
+    todo = list(graph[package])
     while todo:
         one = todo.pop()
         if one not in reached:
@@ -41,15 +41,15 @@ def below(graph: dict[str, set[str]], room: str) -> set[str]:
 
 
 def picture() -> str:
-    """Return the rooms as a mermaid graph: an arrow for each import that no longer path contains already."""
-    graph = rooms()
+    """Return the packages as a mermaid graph: an arrow for each import that no longer path contains already."""
+    graph = packages()
     arrows = [
-        (room, other)
-        for room in sorted(graph)
-        for other in sorted(graph[room])
-        if not any(other in below(graph, between) for between in graph[room] - {other})
+        (package, other)
+        for package in sorted(graph)
+        for other in sorted(graph[package])
+        if not any(other in below(graph, between) for between in graph[package] - {other})
     ]
-    lines = ["graph TD", *(f"  {room} --> {other}" for room, other in arrows)]
+    lines = ["graph TD", *(f"  {package} --> {other}" for package, other in arrows)]
     return "\n".join(lines) + "\n"
 
 

@@ -172,7 +172,7 @@ def test_each_decision_names_its_rule(deployment, world, record):
     well = {
         LoopRule.BUCKET_PRESENT,
         LoopRule.VM_NONE,
-        LoopRule.VM_RUNS,
+        LoopRule.VM_RUNNING,
         LoopRule.TPU_READY,
         LoopRule.TPU_REPORTS,
         LoopRule.JOB_RUNS,

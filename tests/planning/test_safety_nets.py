@@ -27,7 +27,7 @@ def test_the_plan_tells_each_leg_and_whether_it_is_armed():
     assert armed(ARMED) == {"VM": True, "TPU": True, "all": True}
     assert armed(replace(ARMED, vm="none"))["VM"] is False
     assert "Google stops it" in safety_nets(replace(ARMED, vm=VmSpec(spot=True)))[0].text
-    shown = preview(ARMED, Plan(()), load_catalog()).as_dict()["dead_man"]
+    shown = preview(ARMED, Plan(()), load_catalog()).as_dict()["safety_nets"]
     assert [leg["armed"] for leg in shown] == [True, True, True]
 
 

@@ -59,12 +59,12 @@ def explain(facts: DeploymentFacts) -> Explanation:
 
 def _wanted(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     parts = (explain_bucket(facts), explain_vm(facts), explain_tpu(facts), *_saves(facts))
-    return (*parts, explain_job(facts), explain_loop(facts))
+    return (*parts, explain_job(facts), explain_watcher(facts))
 
 
 def _ended(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     """Explain the remains of a deployment that has ended or does not exist: where they are."""
-    return (explain_loop(facts),) if facts.watching is not None else ()
+    return (explain_watcher(facts),) if facts.watching is not None else ()
 
 
 def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
@@ -225,7 +225,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
 
 def _without_report(facts: DeploymentFacts) -> str:
     step = facts.record.deadline.progress.step
-    return f"no TPU reports it; step {step} is in the bucket" if step else "not heard of"
+    return f"no TPU reports it; step {step} is in the bucket" if step else "no heartbeat yet"
 
 
 def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evidence, ...]) -> ExplainedPart:
@@ -235,7 +235,7 @@ def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evide
         return ExplainedPart("job", state, step.waiting, step.rule, evidence, nexts, next_pass(facts))
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
-        evidence = (Evidence("record", ready, "the TPU was seen READY for the first time"), *evidence)
+        evidence = (Evidence("record", ready, "the TPU was observed READY for the first time"), *evidence)
     silent = ready is not None and current_node(facts.world, facts.record) is not None
     when = ready + BOOT_GRACE if silent and ready is not None else None
     you = "tpuctl logs -f shows what the machine does"
@@ -258,26 +258,39 @@ def _beat(beat: Heartbeat, last: str) -> Evidence:
     return Evidence("heartbeat", beat.updated, ", ".join(parts))
 
 
-def explain_loop(facts: DeploymentFacts) -> ExplainedPart:
+def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
     """Explain which process watches the deployment, if any."""
     watching, now = facts.watching, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watching is None:
         why = "no lease is held: no tpuctl works on the deployment"
         return ExplainedPart(
-            "loop", "nobody", why, LoopRule.LOOP_NOBODY, next="nothing", you=f"tpuctl watch{where}"
+            "watcher", "not running", why, LoopRule.WATCHER_NONE, next="nothing", you=f"tpuctl watch{where}"
         )
     held = f"{watching.command} of {watching.who} renewed its lease"
     evidence = (Evidence("lease", now - watching.age, held),)
     if not watching.alive:
         why = f"the lease of {watching.command} was not renewed for {watching.age:.0f} s"
         return ExplainedPart(
-            "loop", "gone", why, LoopRule.LOOP_DEAD, evidence, "nothing", you=f"tpuctl watch{where}"
+            "watcher",
+            "lease expired",
+            why,
+            LoopRule.WATCHER_LEASE_EXPIRED,
+            evidence,
+            "nothing",
+            you=f"tpuctl watch{where}",
         )
     why = f"tpuctl {watching.command} works on it, and checks every {facts.spec.watch.poll}"
     state = "on the VM" if watching.on_vm else "at work"
     return ExplainedPart(
-        "loop", state, why, LoopRule.LOOP_ALIVE, evidence, "the next pass", next_pass(facts), calm=True
+        "watcher",
+        state,
+        why,
+        LoopRule.WATCHER_RUNNING,
+        evidence,
+        "the next pass",
+        next_pass(facts),
+        calm=True,
     )
 
 
@@ -289,49 +302,53 @@ _COUNT: Final = ("no", "one", "two", "three", "four", "five", "six")
 # The numbers are those of the planner and the lease, so that a sentence cannot outlive its rule. Only the agent's
 # own (heartbeats until a save is named) stands here: what runs on machines is not imported.
 RULES: Final[dict[LoopRule, str]] = {
-    LoopRule.UNKNOWN: "What could not be seen is unknown, not absent: nothing is made or deleted on it.",
-    LoopRule.ABSENT_ONCE: f"An absence counts after two observations {CONFIRMED_AFTER:g} s apart have shown it.",
+    LoopRule.UNKNOWN: (
+        "What could not be observed is unknown, not absent: nothing is created or deleted because of it."
+    ),
+    LoopRule.ABSENCE_UNCONFIRMED: (
+        f"An absence counts after two observations {CONFIRMED_AFTER:g} s apart have shown it."
+    ),
     LoopRule.END_DONE: "When every worker reports that it is done, TPUs are deleted and the VM is stopped.",
     LoopRule.END_UNCLAIMED: (
         "Status 0 without a complete checkpoint is not done: its files are kept in unclaimed/."
     ),
-    LoopRule.END_FAILED: "A job that left too often without progress ends the deployment; data is kept.",
+    LoopRule.END_FAILED: "A job that ended too often without progress ends the deployment; its data is kept.",
     LoopRule.END_SPENT: (
-        "When ttl or budget_usd is used up, TPUs are deleted and the VM is stopped; data is kept."
+        "When ttl or budget_usd is used up, TPUs are deleted and the VM is stopped; its data is kept."
     ),
     LoopRule.END_REFUSED: (
         "A bucket in another region than the TPU is refused: each checkpoint would be billed."
     ),
     LoopRule.END_NONE: "Until the job is done, has failed or is out of ttl or budget, it is kept running.",
-    LoopRule.END_DOWN: "After `down`, or before `up`, nothing is made.",
-    LoopRule.BUCKET_FIRST: "The bucket is made first: everything that must not be lost lies in it.",
+    LoopRule.END_DOWN: "After `down`, or before `up`, nothing is created.",
+    LoopRule.BUCKET_FIRST: "The bucket is created first: it holds everything that must not be lost.",
     LoopRule.BUCKET_GONE: "A bucket that held data and is gone is never replaced by an empty one.",
-    LoopRule.BUCKET_PRESENT: "A bucket that is there is left alone.",
+    LoopRule.BUCKET_PRESENT: "An existing bucket is left alone.",
     LoopRule.VM_NONE: "The file says `vm: none`.",
-    LoopRule.VM_MAKE: "A VM that is not there is made.",
+    LoopRule.VM_CREATE: "A VM that does not exist is created.",
     LoopRule.VM_START: "A VM that was stopped or preempted is started again; its disk is still there.",
-    LoopRule.VM_MOVES: "While an operation runs on the VM, nothing else is requested.",
-    LoopRule.VM_RUNS: "A VM that runs is left alone.",
-    LoopRule.TPU_MAKE: "A TPU that is not there is requested, under a new name for each incarnation.",
+    LoopRule.VM_OPERATION: "While an operation runs on the VM, nothing else is requested.",
+    LoopRule.VM_RUNNING: "A VM that runs is left alone.",
+    LoopRule.TPU_CREATE: "A TPU that does not exist is requested, under a new name for each incarnation.",
     LoopRule.TPU_LOST: (
         "A TPU that was taken away (PREEMPTED, TERMINATED, STOPPED) is deleted and replaced at once."
     ),
     LoopRule.TPU_PREEMPTED: (
-        "A TPU whose workers all had their notice and rest is replaced before it is gone."
+        "Once all workers of a TPU that is being preempted have saved and stopped, the next one is requested."
     ),
     LoopRule.TPU_RACE: (
-        "Of several TPUs the first one READY, or the first machine to boot, is named; the others go."
+        "Of several requested TPUs the first one READY, or the first to boot, wins; the others are deleted."
     ),
     LoopRule.TPU_NEXT: (
-        "A TPU that is being preempted, or that a deadline paid for, works until the next one is READY."
+        "A TPU that is being preempted, or on demand for a deadline, works until the next one is READY."
     ),
     LoopRule.TPU_CREATING: f"A TPU may stay CREATING for {_minutes(CREATE_LIMIT)} before it is replaced.",
     LoopRule.TPU_QUEUED: (
         "A request waits in the queue as long as tpu.wait lets it; PROVISIONING may last "
         f"{_minutes(PROVISIONING_LIMIT)}."
     ),
-    LoopRule.TPU_PASSING: (
-        f"A passing state (REPAIRING, RESTARTING ...) may last {_minutes(REPAIR_LIMIT)} before the TPU is "
+    LoopRule.TPU_TRANSIENT_STATE: (
+        f"A transient state (REPAIRING, RESTARTING ...) may last {_minutes(REPAIR_LIMIT)} before the TPU is "
         "replaced."
     ),
     LoopRule.TPU_REPORTS: "A TPU whose workers report is kept, whatever state or health the API shows.",
@@ -339,12 +356,10 @@ RULES: Final[dict[LoopRule, str]] = {
         f"An unhealthy, silent TPU is replaced: after {CONFIRMED_AFTER:g} s if it never reported, else "
         f"{_minutes(SICK_LIMIT)}."
     ),
-    LoopRule.TPU_UNREACHABLE: (
-        "A READY TPU counts as lost when a worker is silent and SSH fails too: two witnesses."
-    ),
+    LoopRule.TPU_UNREACHABLE: ("A READY TPU counts as lost when a worker is silent and SSH to it fails too."),
     LoopRule.TPU_NEVER_REPORTED: (
-        f"A READY TPU goes whose script has not begun in {_minutes(SILENT_LIMIT)}, or that never reports "
-        f"in {_minutes(START_LIMIT)}."
+        f"A READY TPU is replaced if its startup script has not begun in {_minutes(SILENT_LIMIT)}, or if no "
+        f"worker reports in {_minutes(START_LIMIT)}."
     ),
     LoopRule.TPU_READY: "A TPU that is READY, healthy and wanted is left alone.",
     LoopRule.TPU_UNWANTED: "A TPU of another shape than the file's is replaced.",
@@ -364,7 +379,7 @@ RULES: Final[dict[LoopRule, str]] = {
         f"A machine has {_COUNT[int(BOOT_GRACE // 60)]} minutes from READY to its first heartbeat."
     ),
     LoopRule.JOB_UNCOMMITTED: (
-        "While nothing is committed, a save that lies there for four heartbeats is named."
+        "While nothing is committed, a save that has been there for four heartbeats is reported."
     ),
     LoopRule.SAVES_AUTO: (
         f"The interval is sqrt(2 x cost of a save x time between two losses), between {SHORTEST:g} s and "
@@ -372,11 +387,11 @@ RULES: Final[dict[LoopRule, str]] = {
     ),
     LoopRule.SAVES_FIXED: "The file fixes the time between two saves, or leaves it to the job.",
     LoopRule.JOB_RUNS: "A job whose workers all report is left alone.",
-    LoopRule.LOOP_ALIVE: f"One tpuctl at a time acts; it renews its lease every {RENEWAL:g} s.",
-    LoopRule.LOOP_DEAD: (
-        f"A lease that was not renewed for {LIFE:g} s may be taken over: its holder is taken for dead."
+    LoopRule.WATCHER_RUNNING: f"One tpuctl at a time acts; it renews its lease every {RENEWAL:g} s.",
+    LoopRule.WATCHER_LEASE_EXPIRED: (
+        f"A lease that was not renewed for {LIFE:g} s may be taken over: its holder counts as dead."
     ),
-    LoopRule.LOOP_NOBODY: "No watcher runs, so a preempted TPU is not replaced.",
+    LoopRule.WATCHER_NONE: "No watcher runs, so a preempted TPU is not replaced.",
 }
 
 

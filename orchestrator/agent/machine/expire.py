@@ -1,5 +1,5 @@
 """
-Delete this TPU node when the deployment has expired and no tpuctl works on it (dead-man timer).
+Delete this TPU node when the deployment has expired and no tpuctl works on it (`watch.self_delete`).
 
 cron runs it every minute. The machine's own clock is never used, and whatever cannot be read keeps the node.
 If the bucket is unreachable, the node is deleted only a day after the end set at its creation, by the clock
@@ -131,7 +131,7 @@ class Timer:
         try:
             return self._step()
         except (AgentError, OSError, ValueError) as error:
-            self._memory.say_news(f"the dead-man timer cannot tell whether it is time: {error}")
+            self._memory.say_news(f"it cannot be told whether this TPU has to delete itself: {error}")
             return 1
 
     def _step(self) -> int:
@@ -166,7 +166,9 @@ class Timer:
             end = end_of(held.data if held is not None else b"", self._settings.deployment)
             age, now = self._bucket.age(LEASE, ASKING)
         except (AgentError, OSError, ValueError) as error:
-            self._memory.say_news(f"the dead-man timer does not see the bucket: {error}")
+            self._memory.say_news(
+                f"whether this TPU has to delete itself is not known, because the bucket cannot be read: {error}"
+            )
             return ExpiryFacts(self._api.get(node)[1], self._made_until, blind=True)
         return ExpiryFacts(now, end, age)
 

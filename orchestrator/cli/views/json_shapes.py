@@ -95,7 +95,7 @@ KINDS: Mapping[str, Any] = {
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),
         "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "reason": str, "labels": object,
         "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
-        "secrets": table(str), "grants": [str], "dead_man": [{"name": str, "armed": bool, "text": str}],
+        "secrets": table(str), "grants": [str], "safety_nets": [{"name": str, "armed": bool, "text": str}],
         "price": {
             "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": maybe(float),
             "ondemand_usd_hour": maybe(float), "billed_usd_hour": maybe(float),

@@ -136,7 +136,7 @@ def _judge_passing(state: NodeState, world: World, record: Record) -> NodeJudgem
         return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_CREATING, why)
     late = lasted(record, world, key, REPAIR_LIMIT)
     why = f"{state.name} for more than {REPAIR_LIMIT / 60:.0f} min" if late else state.name
-    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_PASSING, why)
+    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_TRANSIENT_STATE, why)
 
 
 def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
@@ -180,7 +180,7 @@ def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJu
 def _judge_missing(world: World, record: Record) -> NodeJudgement:
     number = record.node.incarnation
     if number == 0:
-        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_MAKE, "there is none yet")
+        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_CREATE, "there is none yet")
     refused = [r for r in record.refusals if r.kind is Kind.NODE]
     if record.race.round:
         refused = [r for r in refused if r.zone == record.node.zone]
@@ -190,13 +190,13 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         why = f"TPU #{number} was refused ({refused[-1].retry.value})"
         if refused[-1].full:
             why = f"{_quota_holder(record, refused[-1].zone)} held the quota, so #{number} was refused"
-        return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, LoopRule.TPU_MAKE, why)
+        return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, LoopRule.TPU_CREATE, why)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
-        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_MAKE, "there is none now")
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_CREATE, "there is none now")
     if not record.node.accepted:
         # A process that was killed before its create has asked under a number; earlier TPUs have spans.
         why = "there is none now" if _had_one(record) else "there is none yet"
-        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_MAKE, why)
+        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_CREATE, why)
     # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
         late = world.observed_at - record.node.requested_at >= CREATE_LIMIT
@@ -206,9 +206,9 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         )
         return NodeJudgement(verdict, LoopRule.TPU_CREATING, why)
     if surely_absent(record, world, number):
-        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_MAKE, "it has vanished")
+        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_CREATE, "it has vanished")
     why = "not listed; checking once more before it counts as gone"
-    return NodeJudgement(NodeVerdict.WAIT, LoopRule.ABSENT_ONCE, why)
+    return NodeJudgement(NodeVerdict.WAIT, LoopRule.ABSENCE_UNCONFIRMED, why)
 
 
 def _had_one(record: Record) -> bool:

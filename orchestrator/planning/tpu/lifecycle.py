@@ -199,7 +199,7 @@ def _request_blocked(spec: Spec, world: World, record: Record) -> Step | None:
     # Only before the first VM: later the job continues without it.
     if names.takes_vm(spec) and isinstance(world.vm, Absent) and not record.vm.accepted:
         text = f"TPU: not requested before the VM {names.vm_name(spec)} is adopted"
-        return Step(wait=Wait(text), rule=LoopRule.TPU_MAKE)
+        return Step(wait=Wait(text), rule=LoopRule.TPU_CREATE)
     vm = _without_vm(spec, record)
     if vm is not None:
         text = f"TPU: not requested without the VM, which was refused ({vm.text})"
@@ -235,7 +235,7 @@ def _request(spec: Spec, world: World, record: Record, judgement: NodeJudgement)
     change = Change(
         Kind.NODE, Verb.CREATE, name, why, zone, incarnation, race, kind, substitute=kind != spec.tpu.type
     )
-    return held_back(spec, record, world, Kind.NODE, zone) or Step((change,), rule=LoopRule.TPU_MAKE)
+    return held_back(spec, record, world, Kind.NODE, zone) or Step((change,), rule=LoopRule.TPU_CREATE)
 
 
 def delete_node(node: Node, why: str) -> Change:

@@ -194,7 +194,7 @@ def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = 
     held = world.held.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
     if held > max(0.0, gate):
         limit = "by the create limit of this computer (docs/zones.md)"
-        return Step(wait=Wait("TPU: next try", held, limit), wake_in=held, rule=LoopRule.TPU_MAKE)
+        return Step(wait=Wait("TPU: next try", held, limit), wake_in=held, rule=LoopRule.TPU_CREATE)
     if gate <= 0:
         return None
     return Step(wait=Wait(f"{kind.title}: next try", gate), wake_in=gate, rule=LoopRule.REFUSED_WAIT)

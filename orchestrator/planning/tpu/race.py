@@ -311,7 +311,7 @@ def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
         soonest = min(zones, key=lambda zone: create_gate(spec, record, zone))
         wait = held_back(spec, record, world, Kind.NODE, soonest)
         return wait or waits_for_quota(soonest)
-    return Step(_creates(spec, record, free, next_incarnation(record), why), rule=LoopRule.TPU_MAKE)
+    return Step(_creates(spec, record, free, next_incarnation(record), why), rule=LoopRule.TPU_CREATE)
 
 
 def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:

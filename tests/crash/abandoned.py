@@ -1,4 +1,4 @@
-"""Nobody ever comes back: which legs of the dead-man switch end the bill, and when (R14)."""
+"""Nobody ever comes back: which safety nets end the bill, and when (R14)."""
 
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO

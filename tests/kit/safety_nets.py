@@ -1,5 +1,5 @@
 """
-The dead-man timers of all TPU machines of an in-process local cloud: the agent's own code, asked each minute.
+Let the TPUs of an in-process local cloud delete themselves in time, by the agent's own code, asked each minute.
 
 Only the network is stood in for: each request is handed to the local cloud, and answered with its clock.
 """

@@ -2,7 +2,7 @@
 
 from orchestrator.emulator.state.billing import bill
 from tests.engine.engine_lab import EngineLab, a_spec
-from tests.kit.dead_man_kit import MINUTE, ask
+from tests.kit.safety_nets import MINUTE, ask
 
 TTL = 2 * 3600.0
 
