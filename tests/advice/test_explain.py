@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.advice.explain.explain import RULES, explain, manual
+from orchestrator.advice.explain.explain import explain
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
+from orchestrator.advice.explain.rules import RULES, manual
 from orchestrator.cli.views.explain import NO_STEP, render
 from orchestrator.domain.machines.capacity import after_grant
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState

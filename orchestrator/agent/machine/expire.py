@@ -167,7 +167,7 @@ class Timer:
             age, now = self._bucket.age(LEASE, ASKING)
         except (AgentError, OSError, ValueError) as error:
             self._memory.say_news(
-                f"whether this TPU has to delete itself is not known, because the bucket cannot be read: {error}"
+                f"it cannot be told whether this TPU has to delete itself: no bucket: {error}"
             )
             return ExpiryFacts(self._api.get(node)[1], self._made_until, blind=True)
         return ExpiryFacts(now, end, age)
