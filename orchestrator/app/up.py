@@ -36,6 +36,7 @@ from orchestrator.engine.endings import raise_hopeless, raise_outcome, raise_sto
 from orchestrator.engine.loop.loop import OUTAGE, Watcher
 from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
+from orchestrator.planning.deployment_state import resuming_command
 from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.job import NARROW_VM, RECREATE_VM
@@ -45,7 +46,6 @@ from orchestrator.pricing.cost_so_far import hourly_of, newest_span
 
 STAYS = "what was requested is still being created, and is billed"
 UNTOUCHED = "no machine was requested; what exists stays as it is"
-GO_ON = "go on with `tpuctl up`, or delete the machines with `tpuctl down`"
 
 
 class Goal(Enum):
@@ -164,7 +164,7 @@ def bring_up(
             _require_adopted_vm(session, result)
 
     with (
-        leaving(lambda: STAYS if said.making else UNTOUCHED, GO_ON),
+        leaving(lambda: STAYS if said.making else UNTOUCHED, lambda: _way_on(session)),
         session.holding_lease("up"),
         reporter,
         session.notifier,
@@ -331,6 +331,12 @@ def pass_until(
     result = watcher.run(goal, lambda _: deployment.store_events(), *also, judge)
     raise_outcome(result)
     return result
+
+
+def _way_on(session: Session) -> str:
+    return (
+        f"go on with `{resuming_command(session.records.current)}`, or delete the machines with `tpuctl down`"
+    )
 
 
 def record_wanted(deployment: Deployment, bundle: str, agent: str) -> None:

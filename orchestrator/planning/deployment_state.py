@@ -66,6 +66,11 @@ def was_started(record: Record) -> bool:
     return bool(record.started_at or record.spans or record.starts)
 
 
+def resuming_command(record: Record) -> str:
+    """Return the command with which a deployment goes on: `watch` once `up` has recorded a job that goes on."""
+    return "tpuctl watch" if record.job.bundle and record.outcome is None else "tpuctl up"
+
+
 def _without_tpu(world: World, record: Record, *, watched: bool) -> DeploymentState:
     # A request that was never fulfilled leaves nothing that could be lost.
     begun = record.starts[-1] if record.starts else record.started_at

@@ -20,7 +20,7 @@ PARTS = ("detect", "decide", "create", "fetch", "unpack", "setup", "restore", "c
 HEADINGS = {**{part: part for part in PARTS}, "fetch": "code", "unpack": "packages", "compile": "first step"}
 """What people read above each part; `--json` has the part's name."""
 LEGEND = (
-    "detect: from the last report, which was before the loss, until that is seen;",
+    "detect: from the last report of the lost TPU until its loss is seen;",
     "decide, create: until the next TPU is requested and boots; code: the job's and",
     "the agent; packages: kept from an earlier TPU; setup: job.setup, 0 if it need",
     "not run; restore: the checkpoint; first step: imports, data, compiling",

@@ -243,3 +243,14 @@ def test_the_manual_is_the_one_in_the_docstrings():
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         MANUAL.write_text(manual())
     assert MANUAL.read_text() == manual()
+
+
+def test_a_local_cloud_that_sleeps_is_one_answer_and_no_advice():
+    """Nothing was asked, so no command of Google's is named that would change nothing here."""
+    why = Unknown("not asked: the local cloud does not run")
+    asleep = Google(
+        Absent(), project="local-project", ahead=why, tpu=why, lacking=why, bucket=why, unasked=why
+    )
+    found = {f.check: f for f in examine(replace(FINE, local=Local(chosen=True), google=asleep))}
+    for name in ("clock", "service-agent", "tpu-quota", "permissions", "tpu-api"):
+        assert (found[name].health, found[name].text, found[name].fix) == (U, why.why, ""), name

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.advice.explain.explain import explain
+from orchestrator.advice.explain.explain import explain, explain_job
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
 from orchestrator.advice.explain.rules import RULES, manual
 from orchestrator.cli.views.explain import NO_STEP, render
@@ -93,7 +93,7 @@ CASES = {
     ),
     "end.spent": ("deployment", observed(record(started_at=NOW - 9e6)), "delete TPU demo-tpu-g1"),
     "end.refused": ("deployment", observed(bucket=Present(Bucket("b", "europe-west4"))), ""),
-    "end.none": ("deployment", observed(), "it ends when its ttl"),
+    "end.none": ("deployment", observed(), "at the latest when its ttl"),
     "end.down": ("deployment", observed(record(bundle="")), ""),
     "bucket.first": (
         "bucket", observed(record(bucket_observed=False, bucket_ready=False), bucket=Absent()), "create bucket",
@@ -368,3 +368,15 @@ def test_parts_with_nothing_to_say_stand_together_and_the_whole_fits_a_screen():
     assert len(settled) > 1
     assert sum(line.startswith("  why ") for line in lines) == len(found.parts) - len(settled)
     assert all(f"{one.what}: {one.state}" in lines for one in found.parts)
+
+
+def test_the_journal_says_what_was_made_and_nothing_of_a_job_on_an_earlier_tpu():
+    """A digest alone is not known to be one of code; an old failure explains nothing of today's job."""
+    old = Entry(
+        NOW - 900, "job", "create", "demo", "the machines lack it", "TPU-404 no host keys of demo-tpu-g1"
+    )
+    code = Entry(NOW - 5, "bundle", "create", "8e099184e18b", "the bucket does not have it yet", "ok")
+    facts = replace(observed(record(requested_at=NOW - 60)), journal=(old, code))
+    texts = [one.text for one in explain_job(facts).evidence]
+    assert "create code 8e099184e18b: the bucket does not have it yet -> ok" in texts
+    assert not [text for text in texts if "TPU-404" in text]

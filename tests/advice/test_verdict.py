@@ -10,7 +10,7 @@ from orchestrator.advice.rehearsal.comeback import Fault
 from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
-from orchestrator.cli.views.verdict import retained_lines, verdict_lines
+from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Outcome
 
@@ -200,7 +200,11 @@ def test_the_recovery_table_names_its_parts_as_that_of_watch_does():
     lines = verdict_lines(found)
     at = next(number for number, line in enumerate(lines) if line.startswith("  recovery, s"))
     assert lines[at].split()[2:] == ["machine", "packages", "setup", "restore", "first", "step"]
-    assert lines[at + 2].strip().startswith("from the failure on; `watch` counts from the last report")
+    assert (
+        lines[at + 2]
+        .strip()
+        .startswith("counted from the failure; the table of `watch` counts from the last report")
+    )
 
 
 SAVED_AGAIN = (Save(10, 1), Save(60, 1), Save(30, 2), Save(40, 2), Save(70, 2))
@@ -311,3 +315,14 @@ def test_the_commands_for_a_retained_cloud_can_be_pasted_into_another_shell():
         "tpuctl logs --set 'job.env.X=1 2'",
         "TPUCTL_LOCAL_DIR='/tmp/a b/cloud' tpuctl local reset; rmdir '/tmp/a b'",
     ]
+
+
+def test_no_line_of_the_verdict_is_broken_in_a_word():
+    """What goes on is indented; a file gets each line whole."""
+    (line,) = [one for one in verdict_lines(verdict(GOOD)) if "resumed" in one]
+    long = f"{line}, and so many more words that no terminal of eighty columns has room for them"
+    first, *rest = fitted([long], 80)
+    assert len(first) <= 80
+    assert all(part.startswith("    ") and len(part) <= 80 for part in rest)
+    assert " ".join([first, *(part.strip() for part in rest)]) == long
+    assert fitted([long], 0) == [long]

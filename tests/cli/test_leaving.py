@@ -21,11 +21,13 @@ def press(times):
 
 
 def test_up_says_that_what_was_asked_for_is_billed(user):
-    """The TPU that was asked for goes on being made; the same command goes on with it."""
+    """The TPU that was asked for goes on being made; `status` and `explain` name the same command to go on."""
     said = user.run("up", interrupt=5)
     assert said.code == 130
     assert "interrupted; what was requested is still being created, and is billed" in said.err
-    assert "next:  go on with `tpuctl up`, or delete the machines with `tpuctl down`" in said.err
+    assert "next:  go on with `tpuctl watch`, or delete the machines with `tpuctl down`" in said.err
+    assert "Run: tpuctl watch" in " ".join(user.run("status").out.split())
+    assert "do    tpuctl watch" in user.run("explain").out
     assert len(user.cloud.nodes()) == 1
     user.up()
     assert len(user.cloud.nodes()) == 1

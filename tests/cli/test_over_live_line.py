@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.cli.views.event_lines import OverLiveLine
+from orchestrator.cli.views.live_line import LiveLine
 
 
 class Terminal(io.StringIO):
@@ -59,3 +60,13 @@ def test_a_command_beside_a_live_line_is_followed_by_an_empty_line(monkeypatch):
     stage.work, stage._reporter = Path("work"), Said()
     stage.run_beside("local", "preempt", "toy-tpu-g1")
     assert said == ["$ tpuctl local preempt toy-tpu-g1\n", "Preemption notice sent to toy-tpu-g1\n"]
+
+
+def test_a_kill_leaves_the_terminal_with_its_cursor(monkeypatch):
+    """Nothing runs after SIGKILL, so the cursor is never hidden for longer than a write."""
+    terminal = on_terminal(monkeypatch)
+    line = LiveLine(lambda *_: "working")
+    line.start()
+    written = "".join(terminal.writes)
+    line.stop()
+    assert written.rfind("\x1b[?25h") > written.rfind("\x1b[?25l")

@@ -9,7 +9,7 @@ from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span
 from orchestrator.domain.status import DeploymentState
 from orchestrator.planning.decide import decide
-from orchestrator.planning.deployment_state import deployment_state
+from orchestrator.planning.deployment_state import deployment_state, resuming_command
 from orchestrator.planning.update_record import update_record
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
@@ -85,3 +85,17 @@ def test_phrases_differ_and_fit_a_column():
     phrases = [state.phrase for state in DeploymentState]
     assert len(set(phrases)) == len(phrases)
     assert max(map(len, phrases)) <= 21
+
+
+@pytest.mark.parametrize(
+    ("was", "command"),
+    [
+        (record(), "tpuctl watch"),
+        (record(bundle=""), "tpuctl up"),
+        (record(outcome=Outcome.DONE), "tpuctl up"),
+    ],
+    ids=["up", "not up", "ended"],
+)
+def test_watch_goes_on_with_what_up_has_recorded(was, command):
+    """Before that, and after an end, `watch` would refuse or leave at once."""
+    assert resuming_command(was) == command

@@ -50,7 +50,7 @@ def test_the_page_tells_the_whole_story():
     words = Reader(page(facts())).words
     for part in (
         "mine done", "all is done", "mine-tpu-g1", "mine-tpu-g3", "mine-vm", "steps 113 to 260",
-        "starting", "lost", "useful time", "first step", "which was before the loss",
+        "starting", "lost", "useful time", "first step", "from the last report of the lost TPU",
             "56 min 40 s", "2 preemptions survived", "% saved (",
         "step 400 of 400, 100%", "TPU v", "recovering", "TPU mine-tpu-g1 is PREEMPTED",
         "Wasted by preemptions", "on demand", "2027-01-15 08:17:30",

@@ -171,3 +171,14 @@ def test_a_job_that_ends_with_the_pushed_code_is_not_said_to_wait_for_a_machine(
     said = user.run("push")
     assert (said.code, text in said.err) == (code, True)
     assert cloud.in_use() == ["demo-tpu-g1"]
+
+
+def test_watch_after_a_done_job_and_down_names_the_model_and_not_up_alone(cloud, user):
+    """Who is done wants the model; `up` would make a TPU."""
+    finished(cloud, user)
+    user.run("watch", patience=3600)
+    user.down()
+    said = user.run("watch")
+    assert said.code == 2
+    assert "is done, and down: there is nothing to watch" in said.err
+    assert "tpuctl checkpoints fetch copies the model" in said.err

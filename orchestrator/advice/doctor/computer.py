@@ -151,6 +151,8 @@ def clock(facts: Facts) -> ProbeAnswer:
     ahead = facts.google.ahead
     if isinstance(ahead, Absent):
         return unknown("the service tells no time", "")
+    if facts.google.unasked:
+        return unknown(facts.google.unasked.why, facts.google.unasked.hint)
     if isinstance(ahead, Unknown):
         return unknown(f"no time to compare with: {ahead.why}", ahead.hint)
     apart = abs(ahead.value)

@@ -118,7 +118,7 @@ class Google:
     maps a bucket's folder of job.data to whether it holds any objects. *tpu_limits* is the project's limit,
     by zone, of the quota that the type counts against. *vm_image* is the image that the VM would boot,
     *vm_machine* its type as its zone lists it. *elsewhere* and *vms_elsewhere* have TPUs and VMs of the
-    deployment's label in all zones.
+    deployment's label in all zones. *unasked* says why no question was asked, None if they were.
     """
 
     login: Observed[Login] = NOT_ASKED
@@ -146,6 +146,7 @@ class Google:
     lacking: Observed[tuple[str, ...]] = NOT_ASKED
     secrets: Mapping[str, Observed[tuple[str, ...]]] = field(default_factory=dict)
     data: Mapping[str, Observed[bool]] = field(default_factory=dict)
+    unasked: Unknown | None = None
 
 
 @dataclass(frozen=True)

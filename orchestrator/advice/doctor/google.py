@@ -136,6 +136,8 @@ def service_agent(facts: Facts) -> ProbeAnswer:
     """Look at the TPU API's own agent, which Google makes when the API is switched on."""
     if isinstance(facts.google.tpu, Present):
         return ok("made by Google with the TPU API, which answers")
+    if facts.google.unasked:
+        return not_observed(facts.google.unasked)
     return unknown("not known while the TPU API does not answer", "see `tpu-api` above")
 
 
@@ -178,6 +180,8 @@ def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
     if catalog is None or found is None:
         return unknown(f"nobody knows what {spec.tpu.type} counts against", f"look here: {_page(facts)}")
     count, quota = found
+    if facts.google.unasked:
+        return not_observed(facts.google.unasked)
     need = f"{spec.tpu.type} takes {count} {quota.unit} of {quota.id}"
     if not isinstance(observed, Present) or not observed.value:
         why = f"{need}; a new project has {quota.fresh} in a {quota.per}. What yours has could not be read"
@@ -311,5 +315,7 @@ def permissions(facts: Facts, spec: Spec) -> ProbeAnswer:
         return bad(
             f"missing: {', '.join(observed.value)}", f"{fix} --member user:YOU --role roles/storage.admin"
         )
+    if facts.google.unasked:
+        return not_observed(facts.google.unasked)
     why = observed.why if isinstance(observed, Unknown) else "the service does not answer this"
     return unknown(why, "a command that lacks one names it (TPU-202)")

@@ -96,7 +96,9 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
             _after_end(facts, outcome),
         )
     ttl = record.started_at + facts.spec.watch.ttl if record.started_at else None
-    nexts = f"it ends when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
+    nexts = (
+        f"it ends with the job, at the latest when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
+    )
     # Without a watcher it is not kept up, though it is not over.
     going_on = "it is kept up" if next_pass(facts) else "it is not over"
     why = f"{going_on}: the job is not done, and neither ttl nor budget is used up"
@@ -197,7 +199,10 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     step = decide_job(facts.spec, facts.world, facts.record)
     # What a machine that is gone reported last is not what it does.
     last = "last report: " if facts.state.without_tpu else ""
-    evidence = (*(_beat(beat, last) for beat in beats), *journal_of(facts, "job", "bundle"))
+    evidence = (
+        *(_beat(beat, last) for beat in beats),
+        *journal_of(facts, "job", "bundle", since=facts.record.node.requested_at),
+    )
     phases = ", ".join(sorted({beat.phase.value for beat in beats}))
     state = f"{last}{phases}" if phases else _without_report(facts)
     if step.changes:
@@ -255,7 +260,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
     watching, now = facts.watching, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watching is None:
-        why = "no lease is held: no tpuctl works on the deployment"
+        why = "no tpuctl works on the deployment: nobody holds its lease"
         return ExplainedPart(
             "watcher", "not running", why, LoopRule.WATCHER_NONE, next="nothing", you=f"tpuctl watch{where}"
         )

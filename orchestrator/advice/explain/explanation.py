@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import World
-from orchestrator.domain.plan import Change, LoopRule, Plan, Step
+from orchestrator.domain.plan import Change, Kind, LoopRule, Plan, Step
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.status import DeploymentState
@@ -131,10 +131,18 @@ def next_pass(facts: DeploymentFacts, step: Step | None = None) -> float | None:
     return facts.world.observed_at + min(poll, wake)
 
 
-def journal_of(facts: DeploymentFacts, *kinds: str, last: int = 3) -> tuple[Evidence, ...]:
-    """Return the newest *last* entries of the journal about *kinds*."""
-    chosen = [entry for entry in facts.journal if entry.kind in kinds][-last:]
+def journal_of(
+    facts: DeploymentFacts, *kinds: str, last: int = 3, since: float = 0.0
+) -> tuple[Evidence, ...]:
+    """Return the newest *last* entries of the journal about *kinds*, from the time *since* on."""
+    chosen = [entry for entry in facts.journal if entry.kind in kinds and entry.at >= since][-last:]
     return tuple(
-        Evidence("journal", e.at, f"{e.verb} {e.name}: {e.why} -> {e.outcome or 'no result known'}")
+        Evidence("journal", e.at, f"{e.verb} {_named(e)}: {e.why} -> {e.outcome or 'no result known'}")
         for e in chosen
     )
+
+
+def _named(entry: Entry) -> str:
+    """Return what the change was about; a digest alone would not say that it is one of code."""
+    titles = {kind.value: kind.title for kind in Kind}
+    return f"{titles.get(entry.kind, entry.kind)} {entry.name}".rstrip()

@@ -49,7 +49,7 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.VM_START: "A VM that was stopped or preempted is started again; its disk is still there.",
     LoopRule.VM_OPERATION: "While an operation runs on the VM, nothing else is requested.",
     LoopRule.VM_RUNNING: "A VM that runs is left alone.",
-    LoopRule.TPU_CREATE: "A TPU that does not exist is requested, under a new name for each incarnation.",
+    LoopRule.TPU_CREATE: "A TPU that does not exist is requested. Each one has a new number in its name.",
     LoopRule.TPU_LOST: (
         "A TPU that was taken away (PREEMPTED, TERMINATED, STOPPED) is deleted and replaced at once."
     ),

@@ -51,9 +51,10 @@ class Reporter:
 
 
 @contextmanager
-def leaving(state: str | Callable[[], str], next_step: str) -> Iterator[None]:
+def leaving(state: str | Callable[[], str], next_step: str | Callable[[], str]) -> Iterator[None]:
     """Turn Ctrl-C in the block into Interrupted: *state* describes what remains, *next_step* how to continue."""
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(state if isinstance(state, str) else state(), next_step) from None
+        found = [one if isinstance(one, str) else one() for one in (state, next_step)]
+        raise Interrupted(*found) from None

@@ -70,7 +70,10 @@ def _local(spec: Spec | None, account: str, configured: str) -> Google:
     address = address_on_machine() or read_address(local_folder())
     if address is None:
         why = "not asked: the local cloud does not run"
-        return Google(Absent(), account, configured, "local-project", Unknown(why), **_nobody(spec, why))
+        unasked = Unknown(why)
+        return Google(
+            Absent(), account, configured, "local-project", unasked, **_nobody(spec, why), unasked=unasked
+        )
     clients = Clients(local_settings(address, call_timeout=CALL_SECONDS))
     asked = _asked(clients, spec, address.project, address.endpoint)
     return Google(Absent(), account, configured, address.project, **asked)

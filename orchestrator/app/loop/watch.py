@@ -155,9 +155,13 @@ def passes_to_the_end(
 
 def must_be_up(session: Session) -> None:
     """Raise UsageError if the deployment is not up."""
-    if not session.records.current.job.bundle:
+    record, name = session.records.current, session.spec.name
+    if not record.job.bundle:
+        # After the end of a job `up` would train on, which is not what its user came for.
+        done = record.outcome is Outcome.DONE
         raise UsageError(
-            f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",
+            f"{name} is {'done, and down' if done else 'not up'}: there is nothing to watch",
+            hint="tpuctl checkpoints fetch copies the model; tpuctl up trains on" if done else "run: tpuctl up",
             changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
 

@@ -36,6 +36,8 @@ class LiveLine:
     def start(self) -> None:
         """Start drawing, REFRESH times a second."""
         self._live.start()
+        # rich hides the cursor until `stop`, which a kill never reaches: the shell would be left without one.
+        self._console.show_cursor(True)
 
     def stop(self) -> None:
         """Erase the line."""

@@ -10,15 +10,15 @@ from orchestrator.advice.rehearsal.comeback import PARTS, Comeback
 from orchestrator.advice.rehearsal.same_bytes import Likeness
 from orchestrator.advice.rehearsal.verdict import Crash, RehearsalVerdict, RehearsedRun, Word
 from orchestrator.app.rehearsal.rehearse import Rehearsed
-from orchestrator.cli.console import print_json
+from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.domain.plan import Outcome
 from orchestrator.report.summary import HEADINGS
 
 FEW = 3
 """File names that are listed at most."""
 LEGEND = (
-    "from the failure on; `watch` counts from the last report, which after a notice",
-    "is later. machine: until the next one boots; sending it the code has no column",
+    "counted from the failure; the table of `watch` counts from the last report.",
+    "machine: until the next one boots. Sending it the code has no column.",
 )
 """Explains the recovery table, in lines of at most 78 columns."""
 
@@ -29,7 +29,7 @@ def show(found: Rehearsed, settings: Sequence[str], *, as_json: bool) -> None:
         folder = str(found.cloud) if found.retained else None
         print_json("rehearsal", {**found.verdict.as_dict(), "kept": folder})
         return
-    lines = verdict_lines(found.verdict)
+    lines = fitted(verdict_lines(found.verdict), columns())
     if found.retained:
         lines += retained_lines(found.cloud, found.work, settings)
     for line in lines:
@@ -53,6 +53,15 @@ def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
     if verdict.seconds_lost is not None:
         lines.append(f"  longer than the undisturbed run by {verdict.seconds_lost:.0f} s")
     return [*lines, *(f"  to do: {text}" for text in verdict.advice)]
+
+
+def fitted(lines: list[str], width: int) -> list[str]:
+    """Return the lines wrapped between words at *width* (0: not at all); what goes on is indented further."""
+    found: list[str] = []
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        found += wrapped([line], width, indent, break_long=False)
+    return found
 
 
 def retained_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> list[str]:
