@@ -30,10 +30,14 @@ class WantedFiles:
     def check(self) -> None:
         """Raise UsageError for options that exclude each other."""
         if self.unclaimed and self.step is not None:
-            raise UsageError("--step is for checkpoints", hint="leave out --step or --unclaimed")
+            raise UsageError(
+                "--step is for checkpoints",
+                hint="leave out --step or --unclaimed",
+                changed="nothing was written",
+            )
         if self.incarnation is not None and not self.unclaimed:
             hint = "to choose a checkpoint, use --step N"
-            raise UsageError("--incarnation goes with --unclaimed", hint=hint)
+            raise UsageError("--incarnation goes with --unclaimed", hint=hint, changed="nothing was written")
 
 
 @dataclass(frozen=True)

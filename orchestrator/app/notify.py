@@ -67,6 +67,10 @@ def _address(text: str, spec: Spec, cloud: str) -> str:
     if text.startswith(ENVIRONMENT):
         name = text.removeprefix(ENVIRONMENT)
         if not os.environ.get(name):
-            raise UsageError(f"notify: the variable {name} is not set", hint=f"export {name}=https://...")
+            raise UsageError(
+                f"notify: the variable {name} is not set",
+                hint=f"export {name}=https://...",
+                changed="nothing was sent there",
+            )
         return os.environ[name].strip()
     return text

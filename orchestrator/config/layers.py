@@ -41,7 +41,9 @@ def _override(text: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
     if not sign:
         raise UsageError(
-            f"--set {text}: there is no '='", hint="write --set key=value, for example --set tpu.spot=false"
+            f"--set {text}: there is no '='",
+            hint="write --set key=value, for example --set tpu.spot=false",
+            changed="nothing was changed",
         )
     return key.strip(), value
 

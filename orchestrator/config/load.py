@@ -33,7 +33,10 @@ def content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UsageError(
-            f"cannot read {path}: {error.strerror}", hint="check its name and permissions", code="TPU-112"
+            f"cannot read {path}: {error.strerror}",
+            hint="check its name and permissions",
+            changed="nothing was changed",
+            code="TPU-112",
         ) from error
 
 

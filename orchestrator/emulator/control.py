@@ -144,7 +144,9 @@ def call(verb: str, body: dict[str, Any] | None = None, *, folder: Path | None =
     """Call a control route of the local cloud in *folder*. Raise LocalCloudError with the reason it gives."""
     folder = folder or local_folder()
     if read_address(folder) is None:
-        raise LocalCloudError("the local cloud does not run", hint="run: tpuctl local start")
+        raise LocalCloudError(
+            "the local cloud does not run", hint="run: tpuctl local start", changed="nothing was changed"
+        )
     data = None if body is None else json.dumps(body).encode()
     connection = _Control(folder)
     try:
@@ -153,7 +155,9 @@ def call(verb: str, body: dict[str, Any] | None = None, *, folder: Path | None =
         found: dict[str, Any] = json.load(answer)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise LocalCloudError(
-            f"the local cloud does not answer: {error}", hint="run: tpuctl local stop"
+            f"the local cloud does not answer: {error}",
+            hint="run: tpuctl local stop",
+            changed="whether it has done what was asked is not known",
         ) from error
     finally:
         connection.close()

@@ -86,7 +86,9 @@ class Options:
         """Return the model's settings. Raise LocalCloudError for an unknown profile or an invalid quota."""
         if self.latency not in PROFILES:
             raise LocalCloudError(
-                f"there is no latency profile {self.latency!r}", hint=f"choose one of {', '.join(PROFILES)}"
+                f"there is no latency profile {self.latency!r}",
+                hint=f"choose one of {', '.join(PROFILES)}",
+                changed="the local cloud was not started",
             )
         latency = PROFILES[self.latency]
         return LocalCloudSettings(
@@ -112,6 +114,7 @@ def _constraint(name: str) -> str:
         raise LocalCloudError(
             f"there is no constraint {name!r} in the local cloud",
             hint=f"choose one of {', '.join(CONSTRAINTS)}",
+            changed="the local cloud was not started",
         )
     return name.removeprefix("constraints/")
 
@@ -123,6 +126,7 @@ def _reservation(entry: str) -> tuple[tuple[str, str], str]:
         raise LocalCloudError(
             f"reservation {entry!r}: not understood, or the zone has no such type",
             hint="write NAME@ZONE=TYPE, for example mine@us-west4-a=v5litepod-16",
+            changed="the local cloud was not started",
         )
     return (zone, reservation), kind
 
@@ -132,7 +136,9 @@ def _quota(entry: str) -> tuple[tuple[str, str], int]:
     quota, _, location = name.partition("@")
     if not (quota and location and limit.isdigit()):
         raise LocalCloudError(
-            f"quota {entry!r}: not understood", hint="write ID@PLACE=LIMIT, for example CPUS@us-central1=8"
+            f"quota {entry!r}: not understood",
+            hint="write ID@PLACE=LIMIT, for example CPUS@us-central1=8",
+            changed="the local cloud was not started",
         )
     return (quota, location), int(limit)
 

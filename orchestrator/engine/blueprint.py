@@ -68,7 +68,11 @@ class Blueprint:
         """Return the VM to create; raise UsageError if the deployment has none."""
         vm = self.spec.vm
         if not isinstance(vm, VmSpec):
-            raise UsageError("this deployment has no VM", hint="remove `vm: none` from tpuctl.yaml")
+            raise UsageError(
+                "this deployment has no VM",
+                hint="remove `vm: none` from tpuctl.yaml",
+                changed="no VM was requested",
+            )
         scripts = self.scripts("vm", record)
         return NewVm(
             name=names.vm_name(self.spec),

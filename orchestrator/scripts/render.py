@@ -336,10 +336,18 @@ def check_environment(spec: Spec) -> None:
     for name, value in spec.job.env.items():
         where = f"job.env.{name!a}"
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise UsageError(f"{where}: not a name of a variable", hint="use letters, digits and '_' only")
+            raise UsageError(
+                f"{where}: not a name of a variable",
+                hint="use letters, digits and '_' only",
+                changed="no script was made",
+            )
         if name in BASH_OWNED or name.startswith("TPUCTL_"):
             owner = "tpuctl" if name.startswith("TPUCTL_") else "bash"
-            raise UsageError(f"{where}: {owner} sets this variable itself", hint="choose another name")
+            raise UsageError(
+                f"{where}: {owner} sets this variable itself",
+                hint="choose another name",
+                changed="no script was made",
+            )
         check_text(f"job.env.{name}", value)
 
 

@@ -80,6 +80,7 @@ def program(machine: str = "") -> Path:
         raise TransientError(
             f"uv {VERSION} is not pinned for {machine} processors",
             hint="machines will lack tpuctl-venv",
+            changed="nothing was downloaded",
         )
     return cached
 
@@ -124,6 +125,7 @@ def _store(own: Path | None, machine: str, digest: str, cached: Path) -> None:
             raise TransientError(
                 f"the package index gives another uv {VERSION} for {machine} than the pinned one",
                 hint="ask the operator of the index; nothing of it was used",
+                changed="nothing was stored",
             )
     with replacing(cached, 0o700) as file:
         file.write(data)
@@ -150,6 +152,7 @@ def _downloaded(machine: str, folder: Path) -> bytes:
         raise TransientError(
             f"uv {VERSION}, needed for environments on machines, cannot be downloaded: {reason}",
             hint=f"run: pip install uv=={VERSION}",
+            changed="nothing was stored",
         )
     with zipfile.ZipFile(wheels[0]) as archive:
         return archive.read(f"uv-{VERSION}.data/scripts/uv")

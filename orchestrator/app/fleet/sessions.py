@@ -256,7 +256,9 @@ class Fleet:
         )  # fmt: skip
         vm = observe(self.head).vm
         if not isinstance(vm, Present):
-            raise RemoteError("the VM is not listed", hint="run: tpuctl fleet up")
+            raise RemoteError(
+                "the VM is not listed", hint="run: tpuctl fleet up", changed="Slurm was not started"
+            )
         # A recreated VM starts with the copy of Slurm's state in the bucket (slurm.sh).
         controller = Controller(vm.value.internal_ip, self.port, archive)
         team = team_store.read_team(self.head.store)

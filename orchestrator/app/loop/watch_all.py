@@ -107,7 +107,7 @@ class WatchAll(Generic[R]):
                 continue  # Only its spec exists so far, or it is being deleted.
             except OSError as error:
                 hint = f"it is not watched; correct this, then run: tpuctl watch {path.parent.name}"
-                unread = UsageError(f"its record: {error}", hint=hint)
+                unread = UsageError(f"its record: {error}", hint=hint, changed="it was not touched")
                 self.ended.append(Ended(path.parent.name, error=unread))
             except TpuctlError:
                 found.append(path)  # The bucket's copy may be readable.

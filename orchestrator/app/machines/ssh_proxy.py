@@ -66,7 +66,9 @@ def _line(session: Session, host: Host, machine: str, reporter: Reporter) -> Ser
         # A machine without keys is booting, so try again; an invalid key stays invalid.
         if host.host_keys:
             raise
-        raise TransientError(error.message, hint=error.hint, code=error.code) from error
+        raise TransientError(
+            error.message, hint=error.hint, changed=error.changed, code=error.code
+        ) from error
     line = ServerLine(host, settings, session.ssh.connect)
     line.open()
     if not linked:

@@ -144,7 +144,9 @@ def find_service(spec: Spec, text: str, *, on_vm: bool, worker: int) -> Service:
         )
     if on_vm or worker:
         hint = f"{text} runs on the machine that sidecars.{text}.on names; leave --vm and --worker out"
-        raise UsageError("--vm and --worker go with the number of a port", hint=hint)
+        raise UsageError(
+            "--vm and --worker go with the number of a port", hint=hint, changed="nothing was changed"
+        )
     return Service(text, found[0].role, found[0].port, sidecar=True)
 
 
@@ -292,7 +294,9 @@ def _state(connection: "Connection", service: Service) -> TunnelState:
             return state_of(done.stdout)
         except UNFORESEEN as error:
             why = f"{type(error).__name__}: {error}"
-    raise RemoteError(f"{service.name}: its state cannot be read: {cut(why, 300)}")
+    raise RemoteError(
+        f"{service.name}: its state cannot be read: {cut(why, 300)}", changed="reading it changed nothing"
+    )
 
 
 def state_of(text: str) -> TunnelState:

@@ -1,7 +1,8 @@
 """Find the machines of a deployment with their pinned host keys, and run users' commands on them."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from orchestrator.app.context.choice import Choice
@@ -144,10 +145,11 @@ def worker_hosts(session: Session) -> list[Host]:
             f"{session.spec.name} has no TPU at present", hint="see: tpuctl status",
             changed="nothing was changed", code="TPU-131",
         )  # fmt: skip
-    return [
-        worker_host(session.cloud, world, node, worker, _published(session, node, worker.index))
-        for worker in node.workers
-    ]
+    with _nothing_opened():
+        return [
+            worker_host(session.cloud, world, node, worker, _published(session, node, worker.index))
+            for worker in node.workers
+        ]
 
 
 def worker_host_of(session: Session, number: int) -> Host:
@@ -178,4 +180,15 @@ def _published(session: Session, node: Node, worker: int) -> tuple[str, ...]:
 
 def the_vm(session: Session) -> Host:
     """Return the VM. Raise RemoteError if it is missing or Unknown."""
-    return vm_host(session.cloud, observe(session))
+    with _nothing_opened():
+        return vm_host(session.cloud, observe(session))
+
+
+@contextmanager
+def _nothing_opened() -> Iterator[None]:
+    """Add to an error of the block that no connection was opened."""
+    try:
+        yield
+    except TpuctlError as error:
+        error.complete(hint="", changed="no connection was opened")
+        raise

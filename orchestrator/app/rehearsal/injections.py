@@ -167,7 +167,11 @@ class Injector:
                 # A long setup that keeps reporting is waited for; only silence ends the rehearsal.
                 signs, end = now, time.monotonic() + LIMIT
             time.sleep(POLL_SECONDS)  # Real processes, so this wait is real time.
-        raise TpuctlError(what, hint="run it again with --keep and look at `tpuctl logs`")
+        raise TpuctlError(
+            what,
+            hint="run it again with --keep and look at `tpuctl logs`",
+            changed="the deployment itself was not touched",
+        )
 
     def _observe(self) -> World:
         session = self._stage.session

@@ -34,9 +34,15 @@ def command(choice: Choice, output: Path | None, live: bool, port: int | None, n
     from orchestrator.cli.views.event_lines import EventPrinter
 
     if live and output:
-        raise UsageError("--output does not go with --live", hint="tpuctl report --output FILE")
+        raise UsageError(
+            "--output does not go with --live",
+            hint="tpuctl report --output FILE",
+            changed="nothing was changed",
+        )
     if port is not None and not live:
-        raise UsageError("--port goes with --live", hint="tpuctl report --live --port PORT")
+        raise UsageError(
+            "--port goes with --live", hint="tpuctl report --live --port PORT", changed="nothing was changed"
+        )
 
     if live:
         ready = partial(view.show_address, as_json=choice.as_json)

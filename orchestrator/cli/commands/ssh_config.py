@@ -34,8 +34,9 @@ def command(choice: Choice, output: Path | None, write: bool, remove: bool, yes:
 
     if sum((write, remove, output is not None)) > 1:
         raise UsageError(
-            "--write, --remove and --output exclude each other", hint="choose one", code="TPU-101"
-        )
+            "--write, --remove and --output exclude each other", hint="choose one",
+            changed="nothing was changed", code="TPU-101",
+        )  # fmt: skip
     reporter = EventPrinter(as_json=choice.as_json)
     if remove:
         view.show_removed(exclude(choice, reporter), as_json=choice.as_json)

@@ -99,7 +99,11 @@ def change(store: Store, name: str, edit: Callable[[Submission], Submission]) ->
         with contextlib.suppress(PreconditionError):
             store.write(_name(name), encoded(submission), if_generation=held.generation)
             return submission
-    raise ConflictError(f"job {name}: it is being changed by somebody else", hint="run it again")
+    raise ConflictError(
+        f"job {name}: it is being changed by somebody else",
+        hint="run it again",
+        changed="this command changed nothing in it",
+    )
 
 
 def end_marks(store: Store, job: str) -> dict[int, TaskEnd]:

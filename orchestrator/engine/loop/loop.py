@@ -66,6 +66,7 @@ class Pause:
         self.watcher.wait(self)
 
 
+SO_FAR = "what was made or deleted before this is so still; `tpuctl status` shows it"
 WHEN_IT_ANSWERS = "run the same command again when it answers"
 Passes = Generator[Pause, None, Pass]
 """A generator of passes: it yields the pauses between them and returns the last pass."""
@@ -197,7 +198,7 @@ class Watcher:
             # A fault of ours may depend on one odd answer of the cloud; one that repeats is raised.
             if self._failures.count >= BROKEN_PASSES:
                 raise
-            self._broken_off(TransientError(unforeseen(error)))
+            self._broken_off(TransientError(unforeseen(error), changed=SO_FAR))
             return None
         if self._failures.count > 1:
             now, failures = self._clock.now(), self._failures

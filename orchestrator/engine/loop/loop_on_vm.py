@@ -73,7 +73,10 @@ def install(remote: Remote, host: Host, packed: Packed) -> None:
             code="TPU-136",
         )
     if done.exit_code:
-        raise RemoteError(f"{host.name}: the loop could not be put there: {_reason(done.stderr)}")
+        raise RemoteError(
+            f"{host.name}: the loop could not be put there: {_reason(done.stderr)}",
+            changed="the loop that ran there may be stopped",
+        )
 
 
 def start(remote: Remote, host: Host) -> None:
@@ -94,13 +97,19 @@ def observe(remote: Remote, host: Host) -> LoopState:
         body = json.loads(said.splitlines()[-1])
         return LoopState(str(body["digest"]), bool(body["running"]), program_state(str(body["state"])))
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-        raise RemoteError(f"{host.name}: the state of the loop cannot be read: {said[-300:]!r}") from error
+        raise RemoteError(
+            f"{host.name}: the state of the loop cannot be read: {said[-300:]!r}",
+            changed="reading it changed nothing",
+        ) from error
 
 
 def _call(remote: Remote, host: Host, verb: str) -> str:
     (done,) = remote.run_elevated([host], remote_script("call-loop", verb), CALL_SECONDS)
     if done.exit_code:
-        raise RemoteError(f"{host.name}: run-watch {verb}: {_reason(done.stderr)}")
+        raise RemoteError(
+            f"{host.name}: run-watch {verb}: {_reason(done.stderr)}",
+            changed="whether the loop runs there now is not known",
+        )
     return done.stdout
 
 

@@ -82,12 +82,15 @@ class Webhook(_Service):
         except urllib.error.HTTPError as error:
             # Without the cause, because its text and traceback contain the address.
             hint = f"compare its address with the service's (redirects are not followed); {_TRY}"
-            raise TransientError(f"{self.name} answers {error.code}", hint=hint) from None
+            raise TransientError(
+                f"{self.name} answers {error.code}", hint=hint, changed="the deployment was not touched"
+            ) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = getattr(error, "reason", None) or type(error).__name__
             raise TransientError(
                 f"{self.name}: {type(why).__name__ if isinstance(why, Exception) else why}",
                 hint=f"check the network and the host's name; {_TRY}",
+                changed="the deployment was not touched",
             ) from None
 
 
@@ -123,17 +126,23 @@ class Apprise(_Service):
             import apprise
         except ImportError:
             hint = "run: pip install 'tpuctl[notify]'"
-            raise UsageError(f"{self.name}: apprise is not installed", hint=hint) from None
+            raise UsageError(
+                f"{self.name}: apprise is not installed", hint=hint, changed="nothing was sent"
+            ) from None
         service = apprise.Apprise()
         if not service.add(self.url):
             hint = f"write the address as Apprise's page on that service does; {_TRY}"
-            raise UsageError(f"{self.name}: Apprise does not know this address", hint=hint)
+            raise UsageError(
+                f"{self.name}: Apprise does not know this address", hint=hint, changed="nothing was sent"
+            )
         title = f"{notification.deployment}: {notification.event}"
         # Apprise escapes markup in a TEXT body; a zero-width space breaks mentions.
         body = _CALLS.sub("\\g<0>\N{ZERO WIDTH SPACE}", notification.text)
         if not service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
             hint = f"check the token in its address, and the network; {_TRY}"
-            raise TransientError(f"{self.name} did not take it", hint=hint)
+            raise TransientError(
+                f"{self.name} did not take it", hint=hint, changed="the deployment was not touched"
+            )
 
 
 @dataclass(frozen=True)
@@ -167,7 +176,9 @@ class Hook:
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) else "no command"
                 hint = f"its first word is a program, looked up in {self.folder} and on PATH; {_TRY}"
-                raise TransientError(f"{self.name} cannot be started: {why}", hint=hint) from None
+                raise TransientError(
+                    f"{self.name} cannot be started: {why}", hint=hint, changed="nothing was run"
+                ) from None
             self._ended(process, notification, errors)
 
     def _ended(
@@ -181,13 +192,18 @@ class Hook:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             hint = f"it was killed with all that it had started; let it do less; {_TRY}"
-            raise TransientError(f"{self.name} did not end within {HOOK_SECONDS:g} s", hint=hint) from None
+            raise TransientError(
+                f"{self.name} did not end within {HOOK_SECONDS:g} s",
+                hint=hint,
+                changed="what it did before stays",
+            ) from None
         if process.returncode:
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - LAST_ERRORS))
             said = masked(" ".join(errors.read().decode("utf-8", "replace").split()))
             raise TransientError(
                 f"{self.name} exited with status {process.returncode}" + (f": {said}" if said else ""),
                 hint=f"run it by hand in {self.folder}; {_TRY}",
+                changed="what it did before stays",
             )
 
 

@@ -265,7 +265,10 @@ class Actor:
         if isinstance(observed, Present):
             return observed.value.labels.get(names.DEPLOYMENT_LABEL) == self._blueprint.spec.name
         why = observed.why if isinstance(observed, Unknown) else "it is not found by its name"
-        raise TransientError(f"the name {name} is taken; whose it is cannot be seen now: {why}")
+        raise TransientError(
+            f"the name {name} is taken; whose it is cannot be seen now: {why}",
+            changed="this request made no TPU",
+        )
 
     def _delete_node(self, change: Change, world: World) -> str:
         self._remember(self._nodes.delete(change.name, change.zone))

@@ -91,6 +91,7 @@ def _fetch(store: Store, name: str, digest: str) -> bytes:
         raise NotFoundError(
             f"the code {digest[:12]} is neither on this computer nor in the bucket",
             hint="run `tpuctl up` from the folder that holds tpuctl.yaml",
+            changed="nothing was pushed",
         )
     # Machines can write to the bucket, so only the digest proves that the file is the one we pushed.
     if hashlib.sha256(stored.data).hexdigest() != digest:

@@ -56,7 +56,10 @@ def deliver(
     for host, done in zip(hosts, cloud.remote.run_elevated(hosts, script, seconds), strict=True):
         if done.exit_code != 0:
             reason = done.stderr.strip() or f"status {done.exit_code}"
-            raise RemoteError(f"{host.name}: the job could not be started: {reason}")
+            raise RemoteError(
+                f"{host.name}: the job could not be started: {reason}",
+                changed="the machines have the code; the job may run on some of them",
+            )
     sent = sum(r.sent_bytes for r in results)
     # A TPU loads the bundle from the bucket as it boots, so its first delivery often has nothing to send.
     first = change.verb is Verb.CREATE and not on_vm
@@ -75,7 +78,10 @@ def deliver_sidecars(cloud: Cloud, blueprint: Blueprint, host: Host, role: str) 
     cloud.remote.put([host], blueprint.sidecars(role).encode(), "run-sidecars.local", 0o700)
     (done,) = cloud.remote.run_elevated([host], remote_script("sidecars", "apply"), SIDECARS_LIMIT)
     if done.exit_code != 0:
-        raise RemoteError(f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}")
+        raise RemoteError(
+            f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}",
+            changed="the job was not touched",
+        )
 
 
 def _job_env(blueprint: Blueprint, record: Record, node: Node) -> str:

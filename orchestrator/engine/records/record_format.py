@@ -143,9 +143,13 @@ def decode(data: bytes, deployment: str) -> Record:
         record = _record(body[BODY]) if schema == SCHEMA else Record()
         check_record(record)
     except UNFORESEEN as error:
-        raise DamagedRecordError(cut(f"the deployment record cannot be read: {error}", 1000)) from error
+        raise DamagedRecordError(
+            cut(f"the deployment record cannot be read: {error}", 1000), changed="nothing of it was used"
+        ) from error
     if not whole:
-        raise DamagedRecordError("the deployment record is damaged: its checksum does not fit")
+        raise DamagedRecordError(
+            "the deployment record is damaged: its checksum does not fit", changed="nothing of it was used"
+        )
     if schema != SCHEMA:
         raise TpuctlError(
             f"the deployment record has schema {cut(str(schema), 40)}, this tpuctl knows {SCHEMA}",
