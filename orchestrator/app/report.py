@@ -99,7 +99,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
         )  # fmt: skip
     memory = memory or ReportMemory(session.store)
     found = memory.heartbeats.read(None)
-    points = read_curve(session.store)
+    points = curve_of(session)
     beats = _with_printed_steps(session, found.value if isinstance(found, Present) else (), memory, points)
     return PageFacts(
         status=status_of(session, observation, holder_of(session, world)),
@@ -121,7 +121,12 @@ def summary_of(session: Session) -> Summary:
     memory = ReportMemory(session.cloud.store)
     found = memory.heartbeats.read(None)
     beats = found.value if isinstance(found, Present) else ()
-    return _summary(session, _with_printed_steps(session, beats, memory, read_curve(session.cloud.store)))
+    return _summary(session, _with_printed_steps(session, beats, memory, curve_of(session)))
+
+
+def curve_of(session: Session) -> list[Point]:
+    """Return the steps and losses that watchers have recorded, also those of one that was killed here."""
+    return read_curve(session.store, session.folder, session.records.current.started_at)
 
 
 def _with_printed_steps(

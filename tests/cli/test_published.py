@@ -1,6 +1,7 @@
 """What the watcher publishes, who believes it, new code for a running job: commands on a virtual clock."""
 
 import json
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -11,11 +12,11 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.text import checkpoint_text, saved_text
 from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.contract.bucket.object_names import CURVE, LEASE, LEASE_WISH, STATUS
-from orchestrator.domain.checksum import verified, with_checksum
+from orchestrator.domain.checksum import bytes_with_checksum, verified, with_checksum
 from orchestrator.domain.lease import Holder
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.publish.published_copy import published_here
-from orchestrator.engine.publish.published_status import Publisher
+from orchestrator.engine.publish.published_status import CURVE_HERE, Publisher, read_curve
 from tests.cli.test_status_view import body, worker
 from tests.kit.cloud import Cloud
 from tests.kit.user import Process, User
@@ -136,6 +137,34 @@ def test_the_curve_of_the_loss_is_stored_across_watches(cloud, user):
     user.watch(600)
     assert points()[: len(first)] == first
     assert len(points()) > len(first)
+
+
+def test_a_killed_watcher_loses_no_point_of_the_curve(cloud, user):
+    """The bucket has the curve within a minute; until then this computer has it, for the next watch."""
+    user.edit(job__target_steps=400, watch__poll="10s")
+    cloud.machines.say("demo", loss=2.5)
+    end = cloud.clock.monotonic() + 400
+    assert user.run("watch", kill=lambda *_: cloud.clock.monotonic() > end).code is None
+    (bucket,) = cloud.buckets()
+    copy = cloud.storage.objects._objects[bucket][CURVE]
+    stored = verified(cloud.storage.objects.read(copy))["points"]
+    (place,) = user.state.glob("*/*/demo")
+    here = verified((place / CURVE_HERE).read_bytes())["points"]
+    assert len(here) > len(stored)
+    user.watch(600)
+    copy = cloud.storage.objects._objects[bucket][CURVE]
+    assert verified(cloud.storage.objects.read(copy))["points"][: len(here)] == here
+
+
+@pytest.mark.parametrize(("started_at", "counts"), [(900.0, True), (1100.0, False)])
+def test_the_curve_of_a_deleted_deployment_is_not_that_of_a_later_one(started_at, counts, tmp_path):
+    """Another computer may have deleted the data: nothing of it is in the bucket, and the copy is older."""
+    Publisher(None, tmp_path, "x").draw(20, 2.5, 1, 1000.0, usable=False)
+    empty = SimpleNamespace(read=lambda _: None)
+    assert bool(read_curve(empty, tmp_path, started_at)) == counts
+    other = bytes_with_checksum({"schema": 1, "points": [(950.0, 5, 2.0, 1)]})
+    later = SimpleNamespace(read=lambda _: SimpleNamespace(data=other))
+    assert read_curve(later, tmp_path, started_at) == [(950.0, 5, 2.0, 1)]
 
 
 def test_without_a_file_all_deployments_of_the_computer_are_shown(cloud, user, tmp_path, monkeypatch):

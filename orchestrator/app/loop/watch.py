@@ -13,7 +13,7 @@ from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.loop.hand_over import over
 from orchestrator.app.loop.metrics import Metrics
-from orchestrator.app.report import summary_of
+from orchestrator.app.report import curve_of, summary_of
 from orchestrator.app.status.status import JudgedDeployment, status_of, watcher_status
 from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holder
 from orchestrator.domain.observation import Present
@@ -23,7 +23,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_hopeless, raise_outcome
 from orchestrator.engine.lease.held import current
 from orchestrator.engine.loop.loop import Passes, Pause, Watcher, run
-from orchestrator.engine.publish.published_status import Publisher, read_curve
+from orchestrator.engine.publish.published_status import Publisher
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
 from orchestrator.report.summary import Summary
 
@@ -108,7 +108,7 @@ class Publication:
         self._out = Publisher(session.cloud.store, session.folder, session.holder.id, session.key)
         # Continue the stored curve after a restart: a new one would hide the steps that were lost.
         if session.records.in_bucket:
-            self._out.curve = read_curve(session.cloud.store)
+            self._out.curve = curve_of(session)
 
     def after(self, result: Pass) -> None:
         """Publish one pass: its status, the points of the curve, and the metrics."""

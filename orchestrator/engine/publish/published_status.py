@@ -23,6 +23,8 @@ from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
 
 SPACING = 5.0
 """Shortest time between two writes to the bucket, in seconds."""
+CURVE_HERE = "curve.json"
+"""Copy of the curve in the deployment's folder, for the points that a killed watcher had not stored yet."""
 POINTS = 600
 """Most points of a curve; beyond that every second point is dropped."""
 Point = tuple[float, int, float | None, int]
@@ -64,6 +66,8 @@ class Publisher:
             self.curve.append((round(now, 1), step, loss, incarnation))
             if len(self.curve) > POINTS:
                 del self.curve[1:-1:2]
+            with suppress(DiskError):
+                write_private(self.folder / CURVE_HERE, self._curve_bytes())
         if usable and now - self._curve_at >= REWRITE:
             self.save_curve(now)
 
@@ -71,8 +75,11 @@ class Publisher:
         """Write the curve to the bucket if it has changed."""
         if self.curve and self._drawn != hash(self.curve[-1]):
             with suppress(TpuctlError):
-                self.store.write(CURVE, bytes_with_checksum({"schema": SCHEMA, "points": self.curve}))
+                self.store.write(CURVE, self._curve_bytes())
                 self._curve_at, self._drawn = now, hash(self.curve[-1])
+
+    def _curve_bytes(self) -> bytes:
+        return bytes_with_checksum({"schema": SCHEMA, "points": self.curve})
 
     def withdraw(self) -> None:
         """Delete the local copy, because the loop ends."""
@@ -80,13 +87,30 @@ class Publisher:
             (self.folder / HERE).unlink(missing_ok=True)
 
 
-def read_curve(store: Store) -> list[Point]:
-    """Return the stored curve; an empty list if it cannot be read."""
+def read_curve(store: Store, folder: Path | None = None, started_at: float = 0.0) -> list[Point]:
+    """
+    Return the curve of the bucket, or its longer copy in *folder*; an empty list if neither can be read.
+
+    *started_at* is when the deployment was brought up.
+    """
+    there, here = _points(lambda: _in_bucket(store)), []
+    if folder is not None:
+        here = _points((folder / CURVE_HERE).read_bytes)
+    # A copy of this curve begins as it does. An older one stays here when another computer deletes the data.
+    ours = bool(here) and (here[0] == there[0] if there else here[0][0] >= started_at)
+    return here if ours and (not there or here[-1][0] > there[-1][0]) else there
+
+
+def _in_bucket(store: Store) -> bytes:
+    found = store.read(CURVE)
+    return found.data if found else b""
+
+
+def _points(read: Callable[[], bytes]) -> list[Point]:
     try:
-        found = store.read(CURVE)
-        points = verified(found.data)["points"] if found else []
-        return [_point(*point) for point in points[:POINTS]]
-    except (TpuctlError, *UNFORESEEN):
+        data = read()
+        return [_point(*point) for point in verified(data)["points"][:POINTS]] if data else []
+    except (TpuctlError, OSError, *UNFORESEEN):
         return []
 
 
