@@ -204,12 +204,12 @@ def _notes(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
     return (*hidden, *beyond_a_new_project(spec, catalog))
 
 
-def _bucket(view: Preview) -> dict[str, str]:
+def _bucket(preview: Preview) -> dict[str, str]:
     return {
-        "location": names.home_region(view.spec),
+        "location": names.home_region(preview.spec),
         "access": "uniform, never public",
-        "soft delete": str(view.spec.bucket.soft_delete or "off"),
-        **_grant(view.spec),
+        "soft delete": str(preview.spec.bucket.soft_delete or "off"),
+        **_grant(preview.spec),
     }
 
 
@@ -225,24 +225,29 @@ def _grant(spec: Spec) -> dict[str, str]:
     return {"grant": f"{narrow}; the VM's own account writes all", "roles": f"a condition on {WRITER_ROLE}"}
 
 
-def _vm(view: Preview) -> dict[str, str]:
-    vm = view.spec.vm
+def _vm(preview: Preview) -> dict[str, str]:
+    vm = preview.spec.vm
     if vm == "none":
         return {}
     capacity = "spot" if vm.spot else "standard"
     # Google's own limit on the VM, which also holds when no tpuctl runs any more.
-    life = f"deleted by Google after {view.spec.watch.ttl}"
-    more = {"life": life + " and an hour", **_loop(view)} if view.spec.watch.on_vm else {"life": life}
-    beside = {**secret_lines(view.spec, "vm"), **_beside(view.spec, "vm")}
+    life = f"deleted by Google after {preview.spec.watch.ttl}"
+    more = {"life": life + " and an hour", **_loop(preview)} if preview.spec.watch.on_vm else {"life": life}
+    beside = {**secret_lines(preview.spec, "vm"), **_beside(preview.spec, "vm")}
     hidden = "internal only: SSH goes through Identity-Aware Proxy"
     way = {"address": "external and internal" if vm.external_ip else hidden}
-    shape = {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", **_python(view, "vm"), **way}
+    shape = {
+        "machine": f"{vm.machine}, {capacity}",
+        "disk": f"{vm.disk_gb} GB",
+        **_python(preview, "vm"),
+        **way,
+    }
     return {**shape, **more, **beside}
 
 
-def _loop(view: Preview) -> dict[str, str]:
+def _loop(preview: Preview) -> dict[str, str]:
     """Return what the loop on the VM may do, and the roles that its account needs."""
-    scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in vm_scopes(view.spec))
+    scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in vm_scopes(preview.spec))
     return {
         "scope": f"{scopes}, so that `tpuctl watch --on-vm` can replace the TPU from here",
         "its account needs": f"{', '.join(LOOP_ROLES)}; tpuctl grants none of these",
@@ -255,35 +260,35 @@ def _beside(spec: Spec, role: str) -> dict[str, str]:
     return {"sidecars": ", ".join(found)} if found else {}
 
 
-def _node(view: Preview) -> dict[str, str]:
-    tpu, accelerator = view.spec.tpu, view.accelerator
+def _node(preview: Preview) -> dict[str, str]:
+    tpu, accelerator = preview.spec.tpu, preview.accelerator
     shape = {}
     if accelerator:
         workers = "1 worker" if accelerator.hosts == 1 else f"{accelerator.hosts} workers"
         chips = "1 chip" if accelerator.chips == 1 else f"{accelerator.chips} chips"
         shape = {"shape": f"{chips} ({accelerator.topology}), {workers}"}
-    way = "SSH works from its own network" if view.spec.vm == "none" else "SSH goes through the VM"
+    way = "SSH works from its own network" if preview.spec.vm == "none" else "SSH goes through the VM"
     address = "external and internal" if tpu.external_ip else f"internal only: {way}"
     runtime = tpu.runtime or (accelerator.runtime if accelerator else None) or "unknown: set tpu.runtime"
     return {
         "type": f"{tpu.type}, {_class(tpu)}",
         **shape,
         "runtime": runtime,
-        **_python(view, "tpu"),
+        **_python(preview, "tpu"),
         "address": address,
-        **_disks(view.spec),
+        **_disks(preview.spec),
         **_queue(tpu),
-        **_deadline(view),
-        **_timer(view),
-        **secret_lines(view.spec, "tpu"),
-        **_image(view.spec),
-        **_beside(view.spec, "tpu"),
+        **_deadline(preview),
+        **_timer(preview),
+        **secret_lines(preview.spec, "tpu"),
+        **_image(preview.spec),
+        **_beside(preview.spec, "tpu"),
     }
 
 
-def _python(view: Preview, role: str) -> dict[str, str]:
+def _python(preview: Preview, role: str) -> dict[str, str]:
     """Return which Python the job finds, on the kind of machine that it runs on."""
-    return {"python": view.python} if view.python and view.spec.job.run_on == role else {}
+    return {"python": preview.python} if preview.python and preview.spec.job.run_on == role else {}
 
 
 def _image(spec: Spec) -> dict[str, str]:
@@ -321,27 +326,27 @@ def _queue(tpu: TpuSpec) -> dict[str, str]:
     return {"request": asked, **taken}
 
 
-def _deadline(view: Preview) -> dict[str, str]:
+def _deadline(preview: Preview) -> dict[str, str]:
     """Return the highest cost of a deadline: on demand for all of the time."""
-    deadline, ondemand = view.spec.watch.deadline, view.hourly.ondemand_usd
+    deadline, ondemand = preview.spec.watch.deadline, preview.hourly.ondemand_usd
     if deadline is None:
         return {}
     hour = "an unknown price" if ondemand is None else f"{ondemand:.2f} USD an hour"
     whole = ondemand is not None and deadline.after is not None
     # The highest cost: on demand for all of the time, the worst case of a deadline.
     most = f", at most {(ondemand or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
-    first = "flex-start, else " if view.spec.watch.last_resort == "flex-start" else ""
+    first = "flex-start, else " if preview.spec.watch.last_resort == "flex-start" else ""
     return {"deadline": f"{deadline}; where spot does not do, {first}on demand at {hour}{most}"}
 
 
-def _timer(view: Preview) -> dict[str, str]:
+def _timer(preview: Preview) -> dict[str, str]:
     """Return when a TPU deletes itself, and the role that its account needs for it."""
-    if not view.spec.watch.self_delete:
+    if not preview.spec.watch.self_delete:
         return {}
     needs = (
         f"{SELF_DELETE_ROLE} and the scope cloud-platform, to delete its own TPU; tpuctl grants neither role"
     )
-    return {"life": f"deletes itself after {view.spec.watch.ttl}", "its account needs": needs}
+    return {"life": f"deletes itself after {preview.spec.watch.ttl}", "its account needs": needs}
 
 
 _ORDERED = {Kind.BUCKET: _bucket, Kind.VM: _vm, Kind.NODE: _node}

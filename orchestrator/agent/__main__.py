@@ -49,7 +49,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     commands.add_parser(
         "notice", help="the machine is being taken away: stop, commit, and wait for the agent to leave"
     )
-    commands.add_parser("expire", help="delete this TPU if the deployment's time is over and nobody is there")
+    commands.add_parser("expire", help="delete this TPU if the deployment's time is over and no watcher runs")
     commands.add_parser("status", help="print the last heartbeat as JSON")
     commands.add_parser("fetch", help="unpack the bundle of job.env and switch to it")
     start = commands.add_parser("exec", help="become another program, unless it could leave a rehearsal")

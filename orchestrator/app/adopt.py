@@ -255,7 +255,7 @@ def _refuse_unproven(session: Session, found: ForeignNode) -> None:
 
 def _unproven(what: str) -> UsageError:
     return UsageError(
-        f"{what} has published no host key, so anybody could answer",
+        f"{what} has published no host key, so any machine could answer for it",
         hint="set enable-guest-attributes=TRUE in its metadata, restart it, then run this again",
         changed=UNTOUCHED, code="TPU-147",
     )  # fmt: skip

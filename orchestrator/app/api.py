@@ -101,7 +101,7 @@ class Tpuctl(_OfFile):
 
     def plan(self, *, offline: bool = False) -> PlannedUp:
         """Return what `up` would change, without changing anything; *offline* assumes that nothing exists yet."""
-        shown = plan(self._choice, self._reporter, offline=offline).shown
+        shown = plan(self._choice, self._reporter, offline=offline).preview
         found = shown.plan
         changes = tuple(f"{c.verb.word} {c.kind.title} {c.name} in {c.zone}" for c in found.changes)
         reason = found.reason or "; ".join(found.waiting)

@@ -48,7 +48,7 @@ class Foreseen:
     resources were observed; *checked* is set otherwise. *out* is the file that the plan was written to.
     """
 
-    shown: Preview
+    preview: Preview
     sent: Sent
     from_cloud: bool
     checked: Checked | None = None
@@ -152,8 +152,8 @@ def _digests(source: Path, sets: tuple[DataSet, ...]) -> tuple[str, str]:
         return bundle, agent_zipapp.build(Path(folder) / "agent.pyz")
 
 
-def _sent(path: Path, spec: Spec, sets: tuple[DataSet, ...], shown: Preview) -> Sent:
-    return what_is_sent(path, spec, source_folder(path, spec), sets, shown.hourly.storage_usd_gib_month)
+def _sent(path: Path, spec: Spec, sets: tuple[DataSet, ...], preview: Preview) -> Sent:
+    return what_is_sent(path, spec, source_folder(path, spec), sets, preview.hourly.storage_usd_gib_month)
 
 
 def _first_scripts(spec: Spec, project: str, bundle: str, agent: str) -> dict[str, str]:

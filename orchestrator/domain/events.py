@@ -20,7 +20,7 @@ class EventKind(str, Enum):
     MAINTENANCE = "maintenance"
     REFUSED = "refused"
     PREEMPTED = "preempted"
-    ANEW = "anew"
+    STARTED_OVER = "anew"
     FAILURE = "failure"
     WAITING = "waiting"
     PROGRESS = "progress"

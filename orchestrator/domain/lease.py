@@ -76,7 +76,7 @@ class Holder:
     @classmethod
     def nobody_known(cls) -> "Holder":
         """Return the unknown holder, for a lease that cannot be read."""
-        return cls("", "somebody (the lease object cannot be read)", "?", 0.0)
+        return cls("", "an unknown process (the lease object cannot be read)", "?", 0.0)
 
     def checked(self) -> "Holder":
         """Return the holder with printable text; the unknown holder if a field has a wrong type."""

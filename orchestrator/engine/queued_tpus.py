@@ -129,12 +129,12 @@ class NodesInQueue:
         """Return the public host keys of one worker."""
         return self._nodes.host_keys(name, zone, worker)
 
-    def _judged(self, request: QueuedResource) -> QueuedResource:
+    def _judged(self, queued: QueuedResource) -> QueuedResource:
         """Return a queued resource whose failure is judged by what this deployment requests."""
-        if not self._lacks_reservation(request.code):
-            return request
-        error = self._no_reservation(request.zone)
-        return replace(request, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
+        if not self._lacks_reservation(queued.code):
+            return queued
+        error = self._no_reservation(queued.zone)
+        return replace(queued, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
 
     def _lacks_reservation(self, code: str) -> bool:
         """Return whether *code* means that our reservation is missing; without a reservation it is a stockout."""

@@ -140,7 +140,7 @@ def _unfit_settings(spec: Spec, found: ForeignBucket) -> Iterator[str]:
         f"the machines would have to pay for each call: {change} --no-requester-pays": found.requester_pays,
         f"its objects have rights of their own: {change} --uniform-bucket-level-access":
             not bucket.uniform_access,
-        "everybody may read it, so everybody could read your code and your model": found.public,
+        "it is public, and so would be your code and your model": found.public,
         f"it keeps deleted objects for {soft} s: leave bucket.soft_delete out of the file":
             spec.bucket.soft_delete is not None and int(spec.bucket.soft_delete) != soft,
     }  # fmt: skip

@@ -111,7 +111,7 @@ def refuse_moved(was: Approved, now: Approved) -> None:
     if differences:
         raise ConflictError(
             f"{was.path} does not fit any more: {'; '.join(differences)}",
-            hint=_anew(was.path), changed="nothing was changed", code="TPU-410",
+            hint=_plan_again(was.path), changed="nothing was changed", code="TPU-410",
         )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def refuse_others(was: Approved, plan: Plan) -> None:
     if other is not None:
         raise ConflictError(
             f"{was.path} does not fit any more: it does not hold {_step(other.as_dict())} ({other.why})",
-            hint=_anew(was.path), changed="what the plan holds may exist by now; see `tpuctl status`",
+            hint=_plan_again(was.path), changed="what the plan holds may exist by now; see `tpuctl status`",
             code="TPU-410",
         )  # fmt: skip
 
@@ -142,7 +142,7 @@ def needs_same_cloud(was: Approved, cloud: str) -> None:
         )  # fmt: skip
 
 
-def _anew(file: str) -> str:
+def _plan_again(file: str) -> str:
     return f"see a new one: tpuctl plan --out {file}"
 
 

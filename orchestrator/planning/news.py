@@ -68,4 +68,4 @@ def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
     if has_no_steps(spec.job.checkpoint):
         return None
     text = f"TPU #{record.node.incarnation} begins at STEP 0: nothing was committed before"
-    return Event(world.observed_at, EventKind.ANEW, text, {"incarnation": record.node.incarnation})
+    return Event(world.observed_at, EventKind.STARTED_OVER, text, {"incarnation": record.node.incarnation})

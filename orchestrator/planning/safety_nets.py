@@ -40,7 +40,7 @@ def _node(spec: Spec) -> SafetyNet:
         if spec.tpu.request == "flex-start":
             return SafetyNet("TPU", True, f"Google deletes it {_run(spec)} after it was given (flex-start)")
         # A spot or on-demand TPU has no end of its own; the text names the cost of a forgotten one.
-        return SafetyNet("TPU", False, "it runs on until somebody deletes it (or set watch.self_delete)")
+        return SafetyNet("TPU", False, "it runs on until a user deletes it (or set watch.self_delete)")
     return SafetyNet("TPU", True, f"deletes itself after {spec.watch.ttl} and at most ten minutes")
 
 

@@ -220,14 +220,14 @@ def stretches(
     found: list[Stretch] = []
     for index, span in enumerate(nodes):
         following = nodes[index + 1] if index + 1 < len(nodes) else None
-        anew = index == 0 or _life(starts, span) != _life(starts, nodes[index - 1])
+        fresh = index == 0 or _life(starts, span) != _life(starts, nodes[index - 1])
         if following is not None and _life(starts, span) != _life(starts, following):
             # `up` started the deployment again in between: nothing replaced this TPU, so none of its work was lost.
             following = None
         beat = reports.get(incarnation_of(span.name, {}) or 0)
         # The old TPU may exist while its successor is created (docs/decisions/0001): no time counts twice.
         end = min(x for x in (span.until, following.since if following else None, now) if x is not None)
-        first = Use.STARTING if anew else Use.RECOVERING
+        first = Use.STARTING if fresh else Use.RECOVERING
         found += stretches_of(
             span.since, max(span.since, end), beat, first,
             lost=following is not None, lives=following is None and span.until is None,

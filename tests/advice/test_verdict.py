@@ -216,12 +216,12 @@ def test_a_job_that_counts_its_steps_from_0_again_is_reported():
     injection = Injection(Kill.KILL, 1, T + 15, step=60, committed=60)
     found = verdict(beats, (injection,), written=SAVED_AGAIN)
     assert found.word is Word.FAIL
-    assert found.comebacks[0].fault is Fault.ANEW
+    assert found.comebacks[0].fault is Fault.COUNTS_AGAIN
     assert found.comebacks[0].why == "step 60 was restored, but its next saves are 30, 40"
     assert any("your script restarts its step count after a resume" in text for text in found.advice)
 
 
-@pytest.mark.parametrize(("loss", "fault"), [(2.0, Fault.ANEW), (9.0, Fault.IGNORED)])
+@pytest.mark.parametrize(("loss", "fault"), [(2.0, Fault.COUNTS_AGAIN), (9.0, Fault.IGNORED)])
 def test_losses_distinguish_a_counter_from_an_ignored_checkpoint(loss, fault):
     """At step 5 again: with the loss of the end the model was read, with that of the beginning it was not."""
     curves = {1: ((5, 9.0), (60, 2.1)), 2: ((5, loss),)}

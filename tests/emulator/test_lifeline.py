@@ -102,7 +102,7 @@ def test_a_daemon_that_is_slow_is_not_dead():
             await asyncio.sleep(0.1)  # as above
             assert not end.done()
         held.close()
-        assert "nobody serves" in await asyncio.wait_for(end, 10)
+        assert "no server answers" in await asyncio.wait_for(end, 10)
 
     asyncio.run(wait())
 

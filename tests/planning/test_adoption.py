@@ -99,7 +99,7 @@ def test_a_bucket_as_the_console_makes_it_fits():
     [
         ({"retention": 60}, "for 60 s"), ({"held": True}, "--no-default-event-based-hold"),
         ({"versioning": True}, "--no-versioning"), ({"requester_pays": True}, "--no-requester-pays"),
-        ({"public": True}, "everybody may read it"), ({"deletes": True}, "lifecycle"),
+        ({"public": True}, "it is public"), ({"deletes": True}, "lifecycle"),
         ({"storage_class": "ARCHIVE"}, "ARCHIVE"), ({"own_project": False}, "bucket.adopt: true"),
     ],
 )  # fmt: skip

@@ -103,7 +103,7 @@ def test_a_loop_needs_a_vm_that_is_started_again():
     assert "vm is none" in text
     ((fatal, text),) = said(replace(LOOPED, vm=VmSpec(spot=True)))
     assert not fatal
-    assert "nobody restarts a preempted VM" in text
+    assert "no watcher restarts a preempted VM" in text
 
 
 @pytest.mark.parametrize(

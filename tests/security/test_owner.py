@@ -102,8 +102,8 @@ def test_who_listens_is_not_taken_for_who_holds_a_connection():
     with listening("127.0.0.1", 0) as listener:
         here = listener.getsockname()
         assert holder_of(here, ("127.0.0.1", 9)) is None
-        assert holder_of(here, socket_owner.ANYBODY).inode == os.fstat(listener.fileno()).st_ino
-        assert socket_owner._listed(here, socket_owner.ANYBODY) == holder_of(here, socket_owner.ANYBODY)
+        assert holder_of(here, socket_owner.ANY_PEER).inode == os.fstat(listener.fileno()).st_ino
+        assert socket_owner._listed(here, socket_owner.ANY_PEER) == holder_of(here, socket_owner.ANY_PEER)
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can become another user")

@@ -184,7 +184,7 @@ def process(facts: Facts) -> ProbeAnswer:
 
 @check("local-namespace", Group.LOCAL)
 def namespace(facts: Facts) -> ProbeAnswer:
-    """Look at what machines in namespaces (`--hosts namespace`) need. Nobody has to have it."""
+    """Look at what machines in namespaces (`--hosts namespace`) need. No computer has to have it."""
     why = facts.local.namespace
     return ok(f"not possible here: {why}" if why else "machines can run in namespaces")
 

@@ -82,8 +82,8 @@ _HEAD: Final = """\
 
 `tpuctl doctor` looks at this computer, the deployment file, the local cloud and the project, and says for
 everything that is not fine what to do. It starts nothing; each question to a cloud has a limit of some
-seconds, and all are asked side by side. It works without a network and without credentials: what nobody
-could tell is `unknown`, which is not wrong.
+seconds, and all are asked side by side. It works without a network and without credentials: what could
+not be found out is `unknown`, which is not wrong.
 
 It leaves with 0 when nothing is wrong, also with warnings, and with 1 when something is. With `--fix` it
 repairs what is safe to repair here: permissions of the state folder and of SSH keys, and what a dead local cloud

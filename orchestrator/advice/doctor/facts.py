@@ -17,7 +17,7 @@ from orchestrator.domain.observation import Bucket, Node, Observed, Unknown, Vm
 from orchestrator.domain.spec import Spec
 
 # Unknown and not Absent: a question that was not asked must not look like a lack.
-NOT_ASKED = Unknown("nobody asked")
+NOT_ASKED = Unknown("it was not looked up")
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def _offered(found: Mapping[str, Observed[str]], what: str, fix: str) -> ProbeAn
         text = f"{what} is not offered in {', '.join(lacking)}"
         return warn(text, fix) if have else bad(text, fix)
     if unsure or not found:
-        return not_observed(unsure[0]) if unsure else unknown("nobody asked", "")
+        return not_observed(unsure[0]) if unsure else unknown(NOT_ASKED.why, "")
     return ok(f"{what} in {', '.join(have)}")
 
 
@@ -178,7 +178,9 @@ def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
         return ok(f"the reservation {spec.tpu.reservation} counts apart")
     found = taken(spec, catalog) if catalog else None
     if catalog is None or found is None:
-        return unknown(f"nobody knows what {spec.tpu.type} counts against", f"look here: {_page(facts)}")
+        return unknown(
+            f"which quota {spec.tpu.type} counts against is not known", f"look here: {_page(facts)}"
+        )
     count, quota = found
     if facts.google.unasked:
         return not_observed(facts.google.unasked)

@@ -1,6 +1,7 @@
 """Check who calls Google Cloud, for which project, and what the job may read."""
 
 from orchestrator.advice.doctor.facts import (
+    NOT_ASKED,
     Facts,
     Group,
     ProbeAnswer,
@@ -54,7 +55,7 @@ def credentials(facts: Facts) -> ProbeAnswer:
 
 @check("gcloud-account", Group.GOOGLE)
 def gcloud_account(facts: Facts) -> ProbeAnswer:
-    """Look for a gcloud that works as somebody else, or in another project, than tpuctl will."""
+    """Look for a gcloud that works as another login, or in another project, than tpuctl will."""
     found = facts.google
     if facts.local.chosen:
         return ok("the local cloud needs none")
@@ -95,7 +96,8 @@ def secrets(facts: Facts, spec: Spec) -> ProbeAnswer:
         return bad(f"not stored: {', '.join(missing)}", f"tpuctl secret set {missing[0]}")
     unseen = [observed for name in wanted if isinstance(observed := google.secrets.get(name), Unknown)]
     if unseen or any(name not in google.secrets for name in wanted):
-        return unknown(unseen[0].why if unseen else "nobody asked", unseen[0].hint if unseen else "")
+        first = unseen[0] if unseen else NOT_ASKED
+        return unknown(first.why, first.hint)
     if facts.local.chosen:
         return ok(f"{', '.join(wanted)}; the local cloud lets its machines read all of them")
     default = google.machine_account.value if isinstance(google.machine_account, Present) else ""
@@ -127,7 +129,8 @@ def data(facts: Facts, spec: Spec) -> ProbeAnswer:
         return bad(f"nothing is there: {', '.join(empty)}", "correct job.data")
     unseen = [observed for source in wanted if isinstance(observed := google.data.get(source), Unknown)]
     if unseen or any(source not in google.data for source in wanted):
-        return unknown(unseen[0].why if unseen else "nobody asked", unseen[0].hint if unseen else "")
+        first = unseen[0] if unseen else NOT_ASKED
+        return unknown(first.why, first.hint)
     default = google.machine_account.value if isinstance(google.machine_account, Present) else ""
     account = spec.service_account or default or "ACCOUNT"
     text = f"{', '.join(wanted)}; the machines need the right too"

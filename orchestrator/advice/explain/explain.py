@@ -260,7 +260,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
     watching, now = facts.watching, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watching is None:
-        why = "no tpuctl works on the deployment: nobody holds its lease"
+        why = "no tpuctl works on the deployment: no process holds its lease"
         return ExplainedPart(
             "watcher", "not running", why, LoopRule.WATCHER_NONE, next="nothing", you=f"tpuctl watch{where}"
         )

@@ -69,7 +69,7 @@ def torch_xla_pair(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 
 @rule("installed-anew", Level.NOTE)
-def installed_anew(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
+def installed_again(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
     """
     Look for what each new machine installs again: apt, conda, `pip install --user` and `--target`.
 

@@ -37,7 +37,7 @@ RULES: Final[tuple[Rule, ...]] = (
     installs.unpinned_torch,
     installs.torch_xla_pair,
     installs.python_pin,
-    installs.installed_anew,
+    installs.installed_again,
     installs.removed_torch_xla,
     installs.removed_tensorflow,
     installs.removed_transformers,

@@ -22,14 +22,14 @@ class Fault(Enum):
     """
     What a job did instead of resuming from its newest checkpoint.
 
-    BACK is IGNORED or ANEW if it is unknown which: it returned to steps below the restored one.
+    BACK is IGNORED or COUNTS_AGAIN if it is unknown which: it returned to steps below the restored one.
     """
 
     NO_RETURN = "no-return"
     NOTHING_SAVED = "nothing-saved"
     OLDER = "older"
     IGNORED = "ignored"
-    ANEW = "counts-anew"
+    COUNTS_AGAIN = "counts-anew"
     BACK = "went-back"
 
 
@@ -127,7 +127,7 @@ def _warm_saved(first: Heartbeat, after: Heartbeat, *, tells_steps: bool) -> flo
 
 def settled(comebacks: Sequence[Comeback]) -> tuple[Comeback, ...]:
     """Return the comebacks, each explained by the others: a script that ignores its checkpoint always does."""
-    known = {c.fault for c in comebacks} & {Fault.IGNORED, Fault.ANEW}
+    known = {c.fault for c in comebacks} & {Fault.IGNORED, Fault.COUNTS_AGAIN}
     if len(known) != 1:
         return tuple(comebacks)
     (fault,) = known
@@ -176,14 +176,14 @@ def _went_back(
             return Fault.IGNORED
         step, newest = common[0], begun[max(begun)]
         near = abs(again[step] - newest) < abs(again[step] - begun[step])
-        return Fault.ANEW if near else Fault.IGNORED
+        return Fault.COUNTS_AGAIN if near else Fault.IGNORED
     # Observed order may be newest first: only that one is committed, the others are found on disk.
     made = [save.step for save in life.written if save.incarnation == first]
     if lower and made and min(lower) > min(made):
-        return Fault.ANEW
+        return Fault.COUNTS_AGAIN
     ended = max((s.step for s in life.written if s.incarnation == after.incarnation), default=None)
     whole = max((s.step for s in unbroken.written), default=None) if unbroken else None
     ran_out = life.done and after.incarnation == max(life.chain)
     if ran_out and ended is not None and whole is not None:
-        return Fault.ANEW if ended < whole else Fault.IGNORED
+        return Fault.COUNTS_AGAIN if ended < whole else Fault.IGNORED
     return Fault.IGNORED if after.began_at is not None and after.began_at <= 1 else Fault.BACK

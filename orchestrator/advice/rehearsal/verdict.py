@@ -24,7 +24,7 @@ class Cause(Enum):
     UNCLAIMED = "unclaimed"
     UNSAVED = "nothing-saved"
     IGNORED = "ignored"
-    ANEW = "counts-anew"
+    COUNTS_AGAIN = "counts-anew"
     BACK = "went-back"
     UNSTEADY = "unsteady"
     DIFFERENT = "different"
@@ -208,7 +208,7 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
         causes.append(_cause_of(found.crash))
     if _unsaved(found, life) and not found.silent:
         causes.append(Cause.UNSAVED)
-    by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.ANEW: Cause.ANEW, Fault.BACK: Cause.BACK}
+    by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.COUNTS_AGAIN: Cause.COUNTS_AGAIN, Fault.BACK: Cause.BACK}
     causes += [by_fault[c.fault] for c in found.comebacks if c.fault in by_fault]
     # A job that did not resume must differ, so the difference is no separate finding.
     lost = any(not comeback.resumed for comeback in found.comebacks)
@@ -279,7 +279,7 @@ _TEXTS = {
     ),
     Cause.UNSAVED: "save earlier and more often",
     Cause.IGNORED: "the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first",
-    Cause.ANEW: (
+    Cause.COUNTS_AGAIN: (
         "your script restarts its step count after a resume: restore the step counter with the model, or start "
         "the loop at $TPUCTL_RESUME_STEP"
     ),

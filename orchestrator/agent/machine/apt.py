@@ -33,9 +33,7 @@ def install_commands(folder: Path, agent: Path, environ: Mapping[str, str]) -> N
         # The image may have no apt at all.
         if _real(name, folder, environ) is None:
             continue
-        about = (
-            "Wait until nobody updates the lists of packages, then become the real program. Made by tpuctl."
-        )
+        about = "Wait until no process updates the lists of packages, then become the real program. Made by tpuctl."
         install_starter(folder / name, about, sys.executable, "-E", str(agent), "apt", name)
 
 

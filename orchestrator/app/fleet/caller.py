@@ -30,7 +30,7 @@ def caller(choice: Choice, team: Team, named: str | None) -> str:
     if named and known and named.lower() != known and not choice.account_override:
         raise UsageError(
             f"you are logged in as {known}, not as {named}",
-            hint="leave --user out; or add --account-override to act for somebody else",
+            hint="leave --user out; or add --account-override to act for another user",
             changed="nothing was changed", code="TPU-139",
         )  # fmt: skip
     login = (named or known).lower()
@@ -52,5 +52,5 @@ def check_owner(choice: Choice, team: Team, named: str | None, submission: Submi
     if submission.user not in ("", login):
         raise UsageError(
             f"{submission.name} belongs to {submission.user}, and you are {login}",
-            hint="add --account-override to act for somebody else", changed="nothing was changed", code="TPU-139",
+            hint="add --account-override to act for another user", changed="nothing was changed", code="TPU-139",
         )  # fmt: skip

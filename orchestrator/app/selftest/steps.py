@@ -332,14 +332,14 @@ class Run:
         bucket = names.bucket_name(self.session.spec, self.session.project)
         # Its exit status proves nothing, also if it was killed; the lists below do.
         take_down(self.folder, self.cloud, self._run_command)
-        leftovers = self._leftovers(self._anew(), bucket)
+        leftovers = self._leftovers(self._new_session(), bucket)
         self.recording.steps["down"] = {
             "outcome": "failed" if leftovers else "ok", "seconds": round(clock.monotonic() - began, 1),
             "proves": "nothing is left",
         }  # fmt: skip
         return leftovers
 
-    def _anew(self) -> Session:
+    def _new_session(self) -> Session:
         """Return a new session, since the last `down` stops an idle local cloud."""
         return Session(self.session.choice, Reporter(), self.session.spec)
 

@@ -24,7 +24,7 @@ The user's rules override these and those of `KEY_FILES`.
 class IgnoreReason(Enum):
     """Whose rule excluded a path: no rule, the user's, tpuctl's for keys, tpuctl's for everything else."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     USER = "user"
     KEY = "key"
     OURS = "ours"
@@ -46,7 +46,7 @@ class IgnoreVerdict:
     """Whether a path is excluded, why, and by which line, for rules of the user."""
 
     home: bool
-    why: IgnoreReason = IgnoreReason.NOBODY
+    why: IgnoreReason = IgnoreReason.NONE
     line: RuleLine | None = None
 
     @property

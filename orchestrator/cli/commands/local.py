@@ -83,7 +83,11 @@ def command() -> None:
     help="A reservation of one TPU of that type, for example mine@us-west4-a=v5litepod-16.",
 )
 @click.option(
-    "--taken-bucket", "taken_buckets", multiple=True, metavar="NAME", help="A name that somebody else owns."
+    "--taken-bucket",
+    "taken_buckets",
+    multiple=True,
+    metavar="NAME",
+    help="A name that belongs to another project.",
 )
 @click.option(
     "--package-lock",

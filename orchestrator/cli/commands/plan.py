@@ -54,6 +54,6 @@ def command(
         error.exit_code = 1 if detailed else error.exit_code
         raise
     plan_view.show(found, as_json=choice.as_json, scripts=scripts, verbose=verbose)
-    if detailed and not found.shown.plan.empty:
+    if detailed and not found.preview.plan.empty:
         # After all output, since 2 is a result and no error.
         click.get_current_context().exit(CHANGES)

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from orchestrator.cli.views.live_line import LiveLine
 
 COLOURS: dict[str, str] = {
-    EventKind.PREEMPTED: "red", EventKind.ANEW: "red", EventKind.INVARIANT: "red", EventKind.REFUSED: "yellow",
-    EventKind.FAILURE: "yellow", EventKind.UNCOMMITTED: "yellow", EventKind.READY: "green",
+    EventKind.PREEMPTED: "red", EventKind.STARTED_OVER: "red", EventKind.INVARIANT: "red",
+    EventKind.REFUSED: "yellow", EventKind.FAILURE: "yellow", EventKind.UNCOMMITTED: "yellow",
+    EventKind.READY: "green",
 }  # fmt: skip
 MARKS: dict[str, str] = {
-    EventKind.READY: "✓", EventKind.PREEMPTED: "✗", EventKind.ANEW: "✗", EventKind.INVARIANT: "✗",
+    EventKind.READY: "✓", EventKind.PREEMPTED: "✗", EventKind.STARTED_OVER: "✗", EventKind.INVARIANT: "✗",
     EventKind.REFUSED: "!", EventKind.FAILURE: "!", EventKind.UNCOMMITTED: "!",
 }  # fmt: skip
 """A sign before an event on a terminal, so that no meaning is in the colour alone."""

@@ -38,13 +38,13 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool
     if as_json:
         checks = {"check": check.body(found.checked)} if found.checked else {}
         out = {"out": str(found.out)} if found.out else {}
-        body = found.shown.as_dict(scripts=scripts)
+        body = found.preview.as_dict(scripts=scripts)
         state = {"state": found.state.value} if found.state else {}
         print_json("plan", {**body, **state, "seen": source, **out, **checks, **found.sent.as_dict()})
     else:
         with page() as console:
             now = found.state.phrase if found.state else ""
-            render(found.shown, console, source=source, state=now, scripts=scripts, verbose=verbose)
+            render(found.preview, console, source=source, state=now, scripts=scripts, verbose=verbose)
             console.print()
             for line in found.sent.lines():
                 console.print(line, markup=False, width=min(WIDTH, console.width), overflow="fold")

@@ -16,7 +16,7 @@ def _vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
     elif spec.vm.spot:
         yield Problem(
             "watch.on_vm",
-            "vm.spot is set: nobody restarts a preempted VM while the only loop runs on it",
+            "vm.spot is set: no watcher restarts a preempted VM while the only loop runs on it",
             "remove vm.spot; a small standard VM costs little",
             fatal=False,
         )

@@ -189,8 +189,8 @@ class QueuedRequests(_Answers):
     def reset(self, call: Call) -> Response:
         return self._operation(self._cloud.queued.reset(call.zone, call.name))
 
-    def _shown(self, found: QueuedResource) -> dict[str, Any]:
-        shown = queued_json(found)
+    def _shown(self, queued: QueuedResource) -> dict[str, Any]:
+        shown = queued_json(queued)
         return shown if self._alpha else {k: v for k, v in shown.items() if k not in body_shapes.ONLY_ALPHA}
 
 

@@ -46,14 +46,16 @@ def node_json(node: Node) -> dict[str, Any]:
     return shown
 
 
-def queued_json(found: QueuedResource) -> dict[str, Any]:
+def queued_json(queued: QueuedResource) -> dict[str, Any]:
     """Return a QueuedResource, with enum names; only FAILED has data of its state."""
-    state: dict[str, Any] = {"state": found.state.name}
-    if found.state is not QueuedState.WAITING_FOR_RESOURCES:
-        state[f"{found.state.name.lower()}Data"] = {"error": tpu_status(found.error)} if found.error else {}
-    if found.initiator:
-        state["stateInitiator"] = found.initiator.name
-    return {**found.body, "name": found.path, "createTime": timestamp(found.created), "state": state}
+    state: dict[str, Any] = {"state": queued.state.name}
+    if queued.state is not QueuedState.WAITING_FOR_RESOURCES:
+        state[f"{queued.state.name.lower()}Data"] = (
+            {"error": tpu_status(queued.error)} if queued.error else {}
+        )
+    if queued.initiator:
+        state["stateInitiator"] = queued.initiator.name
+    return {**queued.body, "name": queued.path, "createTime": timestamp(queued.created), "state": state}
 
 
 def _endpoint(address: str, external: bool) -> dict[str, Any]:

@@ -70,7 +70,7 @@ async def the_end(host: str, port: int) -> str:
             refused = 0
         # As above, while no server listens.
         await asyncio.sleep(LIFELINE_SECONDS)
-    return f"nobody serves at {host}:{port}"
+    return f"no server answers at {host}:{port}"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ SOCK_DIAG, BY_FAMILY, REQUEST, REFUSED = 4, 20, 1, 2  # linux/netlink.h, linux/s
 ALL_STATES = 0xFFFFFFFF
 NO_COOKIE = 0xFFFFFFFF
 ESTABLISHED, CLOSE_WAIT, LISTEN = 1, 8, 10  # include/net/tcp_states.h
-ANYBODY = ("0.0.0.0", 0)  # noqa: S104 - the other end of a socket that listens
+ANY_PEER = ("0.0.0.0", 0)  # noqa: S104 - the other end of a socket that listens
 TIMES = 3
 MANY = 256
 REFUSALS = 16
@@ -44,7 +44,7 @@ class Holder:
     inode: int
 
 
-NOBODY = Holder(0, 0)
+NO_HOLDER = Holder(0, 0)
 
 
 _answered: list[bool] = []
@@ -58,7 +58,7 @@ def holder_of(end: End, other: End) -> Holder | None:
     Return the holder of the socket at *end* of the IPv4 connection to *other*; None if there is none.
 
     A socket that its process has closed is listed under root without an inode, so it has no holder. With
-    ANYBODY as *other*, it is the socket that listens at *end*.
+    ANY_PEER as *other*, it is the socket that listens at *end*.
     """
     found = _asked(end, other)
     for _ in range(TIMES):
@@ -85,13 +85,13 @@ def _asked(end: End, other: End) -> Holder | None:
         return None
     kind = struct.unpack_from("=H", answer, 4)[0] if len(answer) >= 20 else 0
     if kind == REFUSED and _answered and -struct.unpack_from("=i", answer, 16)[0] == errno.ENOENT:
-        return NOBODY
+        return NO_HOLDER
     if len(answer) < 88 or kind != BY_FAMILY:
         return None
     if not _answered:
         _answered.append(True)
-    if answer[17] == LISTEN and other != ANYBODY:
-        return NOBODY  # for a connection that has ended, the kernel returns the listening socket
+    if answer[17] == LISTEN and other != ANY_PEER:
+        return NO_HOLDER  # for a connection that has ended, the kernel returns the listening socket
     return Holder(*struct.unpack_from("=II", answer, 80))
 
 
@@ -127,7 +127,7 @@ def held_for_us(connection: socket.socket) -> bool | None:
     """
     there, here = connection.getpeername()[:2], connection.getsockname()[:2]
     holder = holder_of(there, here)
-    listener = holder_of(there, ANYBODY) if holder is None else None
+    listener = holder_of(there, ANY_PEER) if holder is None else None
     # Checked last: the results above mean nothing if the connection has ended meanwhile.
     if _state(connection) != ESTABLISHED:
         raise ConnectionResetError(f"{there[0]}:{there[1]} ended the connection")
@@ -201,7 +201,7 @@ def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSoc
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            by = _named(holder_of((address, port), ANYBODY))
+            by = _named(holder_of((address, port), ANY_PEER))
             raise OSError(error.errno, f"{address}:{port}: address already in use{by}") from None
         raise
     return listener

@@ -100,7 +100,7 @@ def change(store: Store, name: str, edit: Callable[[Submission], Submission]) ->
             store.write(_name(name), encoded(submission), if_generation=held.generation)
             return submission
     raise ConflictError(
-        f"job {name}: it is being changed by somebody else",
+        f"job {name}: another command is changing it",
         hint="run it again",
         changed="this command changed nothing in it",
     )

@@ -81,10 +81,10 @@ class Reconciler:
         """Return world and record with what this observation adds, and emit an event for each change."""
         world, after = self._next_record(before, world)
         spec, events = self._deployment.spec, []
-        anew = start_from_zero(spec, after, world)
-        if anew is not None and after.node.incarnation > self._from_zero:
+        started_over = start_from_zero(spec, after, world)
+        if started_over is not None and after.node.incarnation > self._from_zero:
             self._from_zero = after.node.incarnation
-            events.append(anew)
+            events.append(started_over)
         events += news(before, after, world)
         lost = preemption(spec, before, after, world)
         if lost is not None:

@@ -71,7 +71,7 @@ def _check_operation(operation: Operation) -> None:
     _fits("operation", operation.id, _OPERATION)
     # The id becomes part of a URL and must not lead to another resource.
     if ".." in operation.id or operation.kind not in _ASKED or operation.verb not in frozenset(Verb):
-        raise ValueError("an operation that nobody makes")
+        raise ValueError("an operation that tpuctl never starts")
 
 
 def _fits(name: str, value: str, pattern: "re.Pattern[str]") -> None:

@@ -289,7 +289,7 @@ def bucket_refused(error: AuthError) -> AuthError:
     """
     if error.code == NOT_LOGGED_IN:
         return error
-    hint = "if the bucket is somebody else's, choose another bucket.name in tpuctl.yaml"
+    hint = "if the bucket belongs to another project, choose another bucket.name in tpuctl.yaml"
     return AuthError(error.message, hint=hint, changed="nothing was changed")
 
 

@@ -44,17 +44,17 @@ def merged(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> tuple[Nod
     return (*found, *unmatched.values())
 
 
-def _with_node(node: Node, request: QueuedResource) -> Node:
+def _with_node(node: Node, queued: QueuedResource) -> Node:
     # The node's own end is more precise than that of its queued resource, which follows it.
     going = node.state in {NodeState.PREEMPTED, NodeState.TERMINATED}
-    if request.state in ENDED and not going:
-        return replace(node, state=_end(request), queued=request)
-    if request.state is QueuedState.DELETING:
-        return replace(node, state=NodeState.DELETING, queued=request)
-    return replace(node, queued=request)
+    if queued.state in ENDED and not going:
+        return replace(node, state=_end(queued), queued=queued)
+    if queued.state is QueuedState.DELETING:
+        return replace(node, state=NodeState.DELETING, queued=queued)
+    return replace(node, queued=queued)
 
 
-def _without_node(request: QueuedResource) -> Node:
+def _without_node(queued: QueuedResource) -> Node:
     """
     Return the node that stands for a queued resource without a listed node.
 
@@ -62,21 +62,21 @@ def _without_node(request: QueuedResource) -> Node:
     billed.
     """
     state, machine = NodeState.CREATING, False
-    if request.state in ENDED:
-        state = _end(request)
-    elif request.state is QueuedState.DELETING:
+    if queued.state in ENDED:
+        state = _end(queued)
+    elif queued.state is QueuedState.DELETING:
         state = NodeState.DELETING
-    elif request.state is QueuedState.ACTIVE:
+    elif queued.state is QueuedState.ACTIVE:
         state, machine = NodeState.UNKNOWN, True
     return Node(
-        request.name, request.zone, state, request.incarnation, labels=request.labels, spot=request.spot,
-        created_at=request.created_at, queued=request, machine=machine,
+        queued.name, queued.zone, state, queued.incarnation, labels=queued.labels, spot=queued.spot,
+        created_at=queued.created_at, queued=queued, machine=machine,
     )  # fmt: skip
 
 
-def _end(request: QueuedResource) -> NodeState:
+def _end(queued: QueuedResource) -> NodeState:
     """Return the state of a TPU whose queued resource has ended: PREEMPTED if Google took it away."""
-    taken = request.state is not QueuedState.FAILED and not request.by_user
+    taken = queued.state is not QueuedState.FAILED and not queued.by_user
     return NodeState.PREEMPTED if taken else NodeState.TERMINATED
 
 
@@ -118,7 +118,7 @@ def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
     if request.state in ENDED:
         # Only spot is preempted; other capacity ends when its time is over.
         end = "it was preempted" if request.spot else "the service has ended it"
-        end = "its node was deleted by somebody" if request.by_user else end
+        end = "its node was deleted by a user" if request.by_user else end
         return InQueue(True, f"{end}, its queued resource is {request.state.name}")
     if request.state in IN_QUEUE:
         return InQueue(False, waiting_text(request))
@@ -156,14 +156,14 @@ def update_queue_failures(record: Record, world: World) -> Record:
     return record
 
 
-def _refusal(request: QueuedResource, now: float) -> Refusal:
+def _refusal(queued: QueuedResource, now: float) -> Refusal:
     """Return the refusal; a request that waited for its whole allowed time has met a stockout."""
     # Two clocks are compared: the deadline is by the service's, the present time by ours.
-    if 0 < request.until <= now + CLOCKS:
-        text = f"{request.name} has left the queue of {request.zone}: no TPU came free in time"
-        return Refusal(now, request.zone, Retry.CAPACITY, text, Kind.NODE)
-    retry = request.retry or Retry.UNKNOWN
-    return Refusal(now, request.zone, retry, request.message, hint=request.hint, code=request.code)
+    if 0 < queued.until <= now + CLOCKS:
+        text = f"{queued.name} has left the queue of {queued.zone}: no TPU came free in time"
+        return Refusal(now, queued.zone, Retry.CAPACITY, text, Kind.NODE)
+    retry = queued.retry or Retry.UNKNOWN
+    return Refusal(now, queued.zone, retry, queued.message, hint=queued.hint, code=queued.code)
 
 
 def state_text(node: Node) -> str:
@@ -175,10 +175,10 @@ def state_text(node: Node) -> str:
     return request.state.name + waiting
 
 
-def waiting_text(request: QueuedResource) -> str:
+def waiting_text(queued: QueuedResource) -> str:
     """Return since when a request has been queued, and until when it stays there, in words."""
-    since = f" since {_clock(request.created_at)}" if request.created_at else ""
-    return f"in the queue{since}" + (f", until {_clock(request.until)} at most" if request.until else "")
+    since = f" since {_clock(queued.created_at)}" if queued.created_at else ""
+    return f"in the queue{since}" + (f", until {_clock(queued.until)} at most" if queued.until else "")
 
 
 def _clock(at: float) -> str:

@@ -61,7 +61,7 @@ def pinned(
             # others. What is published through Google's API is more trustworthy than our copy, so this only warns.
             warn(
                 f"{host.name} publishes other host keys than before, now {fingerprint(keys[0])}: expected if "
-                "the machine was recreated, otherwise somebody on it, or in the project, has changed them"
+                "the machine was recreated, otherwise a user of it, or of the project, has changed them"
             )
         remember(folder, host)
     return tuple(keys)

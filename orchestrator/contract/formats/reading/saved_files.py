@@ -165,7 +165,7 @@ def _second(held: _Series) -> int:
 
 def _in_order(found: Sequence[Found]) -> Sequence[Found]:
     """Order saves by epoch first if steps restart with each epoch; then no name gives the step."""
-    anew = set()
+    restarted = set()
     held: Dict[str, List[Tuple[int, int]]] = {}
     for one in found:
         if one.epoch is not None and one.number is not None:
@@ -174,10 +174,10 @@ def _in_order(found: Sequence[Found]) -> Sequence[Found]:
         pairs.sort()
         order = sorted(pairs, key=lambda pair: (pair[1], pair[0]))
         if pairs != order or len({step for _epoch, step in pairs}) < len(set(pairs)):
-            anew.add(series)
+            restarted.add(series)
     return [
         replace(one, number=one.epoch * _EPOCHS + one.number, kind=NameKind.TIME)
-        if one.series in anew and one.epoch is not None and one.number is not None
+        if one.series in restarted and one.epoch is not None and one.number is not None
         else one
         for one in found
     ]

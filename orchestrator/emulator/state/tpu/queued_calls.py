@@ -93,21 +93,21 @@ class QueuedResources:
         self._kernel.proceed(operation, delay, "queued.restarted", *found.tag)
         return operation
 
-    def _shown(self, found: QueuedResource) -> bool:
-        return found.shown_from <= self._kernel.state.time
+    def _shown(self, queued: QueuedResource) -> bool:
+        return queued.shown_from <= self._kernel.state.time
 
-    def _begin(self, found: QueuedResource, verb: str) -> Operation:
-        target = CallTarget(found.zone, found.name)
+    def _begin(self, queued: QueuedResource, verb: str) -> Operation:
+        target = CallTarget(queued.zone, queued.name)
         return self._kernel.begin(
-            Api.TPU, f"zones/{found.zone}", verb, found.path, found.numeric_id, target=target
+            Api.TPU, f"zones/{queued.zone}", verb, queued.path, queued.numeric_id, target=target
         )
 
-    def _check_deletable(self, found: QueuedResource, *, force: bool) -> None:
-        if found.state is QueuedState.DELETING:
-            target = CallTarget(found.zone, found.name)
+    def _check_deletable(self, queued: QueuedResource, *, force: bool) -> None:
+        if queued.state is QueuedState.DELETING:
+            target = CallTarget(queued.zone, queued.name)
             raise tpu_case("concurrent operation").error(**self._kernel.values(target))
-        if not force and self.life.members(found):
-            raise queued_rules.refused(self._kernel, "delete without force", found)
+        if not force and self.life.members(queued):
+            raise queued_rules.refused(self._kernel, "delete without force", queued)
 
     def _once(
         self, call: str, request_id: str, body: Mapping[str, Any], act: Callable[[], Operation]

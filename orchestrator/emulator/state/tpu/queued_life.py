@@ -41,59 +41,59 @@ class QueuedLife:
             "queued.run-over": self._run_over,
         }
 
-    def members(self, found: QueuedResource) -> list[Node]:
+    def members(self, queued: QueuedResource) -> list[Node]:
         nodes = self._kernel.state.nodes
-        there = [nodes.get((wanted.zone, wanted.name)) for wanted in found.wanted]
-        return [node for node in there if node and node.queued == found.wanted[0].queued]
+        there = [nodes.get((wanted.zone, wanted.name)) for wanted in queued.wanted]
+        return [node for node in there if node and node.queued == queued.wanted[0].queued]
 
-    def accept(self, found: QueuedResource, operation: Operation) -> None:
+    def accept(self, queued: QueuedResource, operation: Operation) -> None:
         """Plan the queueing of a new queued resource."""
         kernel = self._kernel
-        kernel.proceed(operation, kernel.settings.latency.queued_accept, "queued.accepted", *found.tag)
-        if found.not_after is not None:
-            delay = max(0.0, found.not_after - kernel.state.time)
-            kernel.schedule(delay, "queued.expired", found.zone, found.name, found.numeric_id)
+        kernel.proceed(operation, kernel.settings.latency.queued_accept, "queued.accepted", *queued.tag)
+        if queued.not_after is not None:
+            delay = max(0.0, queued.not_after - kernel.state.time)
+            kernel.schedule(delay, "queued.expired", queued.zone, queued.name, queued.numeric_id)
 
-    def leave(self, found: QueuedResource) -> None:
+    def leave(self, queued: QueuedResource) -> None:
         """Start the end of all nodes, which exist until they are dropped."""
-        for node in self.members(found):
+        for node in self.members(queued):
             if node.state not in DEAD | {NodeState.DELETING}:
                 self._nodes.leave(node)
                 node.enter(NodeState.DELETING)
 
-    def restart(self, found: QueuedResource) -> None:
+    def restart(self, queued: QueuedResource) -> None:
         """Stop the machines of all READY nodes; they boot again when the reset ends."""
-        for node in self.members(found):
+        for node in self.members(queued):
             if node.state is NodeState.READY:
                 node.enter(NodeState.RESTARTING)
                 for worker in self._machines(node):
                     self._kernel.halt(worker)
 
-    def wait(self, found: QueuedResource, state: QueuedState = S.WAITING_FOR_RESOURCES) -> None:
+    def wait(self, queued: QueuedResource, state: QueuedState = S.WAITING_FOR_RESOURCES) -> None:
         """Queue a queued resource, for the first time or again, without nodes."""
-        self._drop(self.members(found))
-        if found.not_after is not None and found.not_after <= self._kernel.state.time:
-            self.fail(found, EXPIRED)
+        self._drop(self.members(queued))
+        if queued.not_after is not None and queued.not_after <= self._kernel.state.time:
+            self.fail(queued, EXPIRED)
             return
-        found.enter(state)
-        self._kernel.schedule(self._kernel.settings.latency.queued_look, "queued.look", *found.tag)
+        queued.enter(state)
+        self._kernel.schedule(self._kernel.settings.latency.queued_look, "queued.look", *queued.tag)
 
-    def choose(self, found: QueuedResource) -> None:
+    def choose(self, queued: QueuedResource) -> None:
         """Choose a waiting queued resource; its nodes appear a moment later."""
-        found.enter(S.PROVISIONING)
-        self._kernel.schedule(self._kernel.settings.latency.queued_start, "queued.start", *found.tag)
+        queued.enter(S.PROVISIONING)
+        self._kernel.schedule(self._kernel.settings.latency.queued_start, "queued.start", *queued.tag)
 
-    def fail(self, found: QueuedResource, error: OperationError) -> None:
+    def fail(self, queued: QueuedResource, error: OperationError) -> None:
         """Fail a queued resource for good; it exists until it is deleted."""
-        self._drop(self.members(found))
-        found.error = error
-        found.enter(S.FAILED)
+        self._drop(self.members(queued))
+        queued.error = error
+        queued.enter(S.FAILED)
 
-    def suspend(self, found: QueuedResource, initiator: Initiator) -> None:
+    def suspend(self, queued: QueuedResource, initiator: Initiator) -> None:
         """Remove the nodes; the queued resource stays, SUSPENDED."""
-        found.enter(S.SUSPENDING, initiator)
-        self.leave(found)
-        self._kernel.schedule(self._kernel.settings.latency.node_delete, "queued.swept", *found.tag)
+        queued.enter(S.SUSPENDING, initiator)
+        self.leave(queued)
+        self._kernel.schedule(self._kernel.settings.latency.node_delete, "queued.swept", *queued.tag)
 
     def _current(self, *tag: object) -> QueuedResource | None:
         zone, name, *_ = tag
@@ -184,9 +184,9 @@ class QueuedLife:
             self._drop([n for n in self.members(found) if not self._kernel.open_on(n.numeric_id)])
             self._settle(found)
 
-    def _settle(self, found: QueuedResource) -> None:
-        if found.state is S.SUSPENDING and not self.members(found):
-            found.enter(S.FAILED if found.error else S.SUSPENDED, found.initiator)
+    def _settle(self, queued: QueuedResource) -> None:
+        if queued.state is S.SUSPENDING and not self.members(queued):
+            queued.enter(S.FAILED if queued.error else S.SUSPENDED, queued.initiator)
 
     def _expired(self, zone: str, name: str, numeric_id: int) -> None:
         found = self._kernel.state.queued.get((zone, name))
@@ -223,20 +223,20 @@ class QueuedLife:
                     self._kernel.boot(worker)
         self._kernel.finish(operation, result=copy.deepcopy(found))
 
-    def _stocked(self, found: QueuedResource) -> bool:
-        fate, now = found.fate, self._kernel.state.time
-        if fate and fate.kind is FaultKind.NO_CAPACITY and not 0 < fate.seconds <= now - found.created:
+    def _stocked(self, queued: QueuedResource) -> bool:
+        fate, now = queued.fate, self._kernel.state.time
+        if fate and fate.kind is FaultKind.NO_CAPACITY and not 0 < fate.seconds <= now - queued.created:
             return False
-        if "reservationName" in found.body:
-            known = reservations.wanted(self._kernel, found.body["reservationName"])
-            return reservations.has_room(self._kernel, known, found.wanted, found)
-        return not self._kernel.settings.out_of_stock(found.zone, spot="spot" in found.body)
+        if "reservationName" in queued.body:
+            known = reservations.wanted(self._kernel, queued.body["reservationName"])
+            return reservations.has_room(self._kernel, known, queued.wanted, queued)
+        return not self._kernel.settings.out_of_stock(queued.zone, spot="spot" in queued.body)
 
-    def _unreserved(self, found: QueuedResource) -> OperationError | None:
-        if "reservationName" not in found.body:
+    def _unreserved(self, queued: QueuedResource) -> OperationError | None:
+        if "reservationName" not in queued.body:
             return None
-        known = reservations.wanted(self._kernel, found.body["reservationName"])
-        return reservations.refusal(self._kernel, known, found.wanted)
+        known = reservations.wanted(self._kernel, queued.body["reservationName"])
+        return reservations.refusal(self._kernel, known, queued.wanted)
 
     def _machines(self, node: Node) -> list[str]:
         return [worker.id for worker in node.workers if worker.id in self._kernel.state.machines]

@@ -65,14 +65,14 @@ def checked(kernel: Kernel, target: CallTarget, body: Mapping[str, Any]) -> Queu
     )
 
 
-def no_flex_start(kernel: Kernel, found: QueuedResource) -> OperationError | None:
+def no_flex_start(kernel: Kernel, queued: QueuedResource) -> OperationError | None:
     """
     Return the error of a flex-start request in a zone that does not offer it, else None.
 
     It is known for few zones (docs/facts.md 1.5); the local cloud refuses it in all others.
     """
     known = tables.flex_start_zones()
-    for node in found.wanted if found.run_seconds else ():
+    for node in queued.wanted if queued.run_seconds else ():
         if (node.zone, node.accelerator.generation) not in known:
             target = CallTarget(node.zone, node.name)
             return tpu_case("flex start unsupported").operation_error(
@@ -107,8 +107,8 @@ def window(kernel: Kernel, policy: Mapping[str, Any], now: float) -> Window:
     return now, None
 
 
-def refused(kernel: Kernel, verb: str, found: QueuedResource) -> ApiError:
-    return node_rules.bad_request(kernel, f"{verb} is not supported while in state {found.state.name}")
+def refused(kernel: Kernel, verb: str, queued: QueuedResource) -> ApiError:
+    return node_rules.bad_request(kernel, f"{verb} is not supported while in state {queued.state.name}")
 
 
 def _check_id(kernel: Kernel, target: CallTarget) -> None:

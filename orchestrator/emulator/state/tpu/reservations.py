@@ -65,8 +65,8 @@ def used(kernel: Kernel, one: Reservation, but: QueuedResource | None = None) ->
     return _need(n for n in (*plain, *queued) if n.reserved and n.zone == one.zone and _fits(one, [n]))
 
 
-def _names(kernel: Kernel, found: QueuedResource, one: Reservation) -> bool:
-    return one in wanted(kernel, str(found.body.get("reservationName", "")))
+def _names(kernel: Kernel, queued: QueuedResource, one: Reservation) -> bool:
+    return one in wanted(kernel, str(queued.body.get("reservationName", "")))
 
 
 def refusal(kernel: Kernel, found: Iterable[Reservation], nodes: Sequence[Node]) -> OperationError | None:
