@@ -14,8 +14,7 @@ from orchestrator.domain.record import Refusal
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.next_zone import (
-    FIRST_DELAY,
-    LONGEST_DELAY,
+    BACKOFF,
     LONGEST_GOING,
     LONGEST_PAUSE,
     QUOTA_TRIES,
@@ -40,7 +39,7 @@ def refused(*refusals):
 def test_pauses_double_from_the_first_delay_up_to_their_cap(retry):
     """Each class of refusal has its own pace; jitter makes a pause up to half a delay shorter or longer."""
     gates = [create_gate(spec(), refused(*[Refusal(NOW, ZONE, retry)] * n), ZONE) - NOW for n in range(1, 14)]
-    delays = [min(FIRST_DELAY[retry] * 2**n, LONGEST_DELAY[retry]) for n in range(13)]
+    delays = [min(BACKOFF[retry].first * 2**n, BACKOFF[retry].longest) for n in range(13)]
     assert all(0.5 <= gate / delay <= 1.5 for gate, delay in zip(gates, delays, strict=True))
     # One refusal at one time has one fraction, so what is left is the doubling.
     assert [gate / gates[0] for gate in gates] == pytest.approx([delay / delays[0] for delay in delays])
@@ -49,7 +48,7 @@ def test_pauses_double_from_the_first_delay_up_to_their_cap(retry):
 def test_deployments_refused_together_ask_again_apart():
     """A stockout hits all at once; their next asks spread over a whole delay, evenly, and around the same mean."""
     refusals = refused(*CAPACITY * 9)
-    delay = LONGEST_DELAY[Retry.CAPACITY]
+    delay = BACKOFF[Retry.CAPACITY].longest
     pauses = sorted(create_gate(spec(name=f"run-{n}"), refusals, ZONE) - NOW for n in range(200))
     assert pauses[0] < 0.55 * delay
     assert pauses[-1] > 1.45 * delay

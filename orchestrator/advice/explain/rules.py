@@ -10,7 +10,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.job import BOOT_GRACE, SILENCE
 from orchestrator.planning.tpu.judgement import CREATE_LIMIT, REPAIR_LIMIT, SICK_LIMIT
 from orchestrator.planning.tpu.never_reported import SILENT_LIMIT, START_LIMIT
-from orchestrator.planning.tpu.next_zone import FIRST_DELAY, LONGEST_DELAY, QUOTA_TRIES
+from orchestrator.planning.tpu.next_zone import BACKOFF, QUOTA_TRIES
 from orchestrator.planning.tpu.queued_tpu import PROVISIONING_LIMIT
 
 
@@ -84,8 +84,8 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.TPU_READY: "A TPU that is READY, healthy and wanted is left alone.",
     LoopRule.TPU_UNWANTED: "A TPU of another shape than the file's is replaced.",
     LoopRule.REFUSED_WAIT: (
-        f"After a refusal the next try waits, doubling: {FIRST_DELAY[Retry.CAPACITY]:g} to "
-        f"{LONGEST_DELAY[Retry.CAPACITY]:g} s for capacity, to {LONGEST_DELAY[Retry.QUOTA]:g} for quota."
+        f"After a refusal the next try waits, doubling: {BACKOFF[Retry.CAPACITY].first:g} to "
+        f"{BACKOFF[Retry.CAPACITY].longest:g} s for capacity, to {BACKOFF[Retry.QUOTA].longest:g} for quota."
     ),
     LoopRule.REFUSED_FINAL: (
         f"What waiting cannot cure (permission, quota after {QUOTA_TRIES} tries) is not requested again."

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import shutil
 import signal
@@ -34,6 +35,7 @@ from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.machine.processes import clear_all, start_time
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.side_threads import say
+from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.contract.bucket.object_names import COLLECTED, ENDS, GANG, STARTS
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
@@ -180,15 +182,16 @@ def _alone(layout: Layout, *, patient: bool) -> Optional[IO[str]]:
     tasks.mkdir(parents=True, exist_ok=True)
     lock = (tasks / "lock").open("a+")
     asked_at: Optional[float] = None
-    while True:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            lock.truncate(0)
-            lock.write(f"{os.getpid()} {start_time(os.getpid())}")
-            lock.flush()
-            return lock
-        if not patient:
-            return None
+
+    def take() -> IO[str]:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock.truncate(0)
+        lock.write(f"{os.getpid()} {start_time(os.getpid())}")
+        lock.flush()
+        return lock
+
+    def end_the_holder(_held: BaseException) -> None:
+        nonlocal asked_at
         lock.seek(0)
         pid, _, started = lock.read().partition(" ")
         now = time.monotonic()
@@ -199,7 +202,14 @@ def _alone(layout: Layout, *, patient: bool) -> Optional[IO[str]]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGTERM if asked_at is None else signal.SIGKILL)
             asked_at = now if asked_at is None else asked_at
-        time.sleep(0.1)  # Another process, so this wait is real time.
+
+    with contextlib.suppress(BlockingIOError):
+        # The holder is another process, so this wait is real time.
+        return retried(
+            take, (BlockingIOError,), Backoff(0.1, 0.1), now=time.monotonic, wait=time.sleep,
+            tries=math.inf if patient else 1, failed=end_the_holder,
+        )  # fmt: skip
+    return None
 
 
 def _end_the_others(layout: Layout) -> None:

@@ -1,9 +1,9 @@
 """Inject failures at chosen moments of a rehearsal."""
 
 import contextlib
+import math
 import random
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -11,7 +11,7 @@ from typing import TypeVar
 from orchestrator.advice.rehearsal.life import Injection, Kill, LifeSign, Moment, come
 from orchestrator.app.rehearsal.evidence import RunEvidence, newest_step
 from orchestrator.app.rehearsal.stage import Stage
-from orchestrator.clock import SystemClock, wait_until
+from orchestrator.clock import Clock, wait_until
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.domain import names
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, VmState, World
@@ -34,15 +34,21 @@ class JobOverError(Exception):
 
 
 class Injector:
-    """Inject failures into a rehearsed deployment while `watch` runs it."""
+    """
+    Inject failures into a rehearsed deployment while `watch` runs it.
+
+    The rehearsal runs real processes, so the *clock* is the system's.
+    """
 
     def __init__(
-        self, stage: Stage, watcher: "subprocess.Popen[bytes]", evidence: RunEvidence, chance: random.Random
-    ) -> None:
+        self, stage: Stage, watcher: "subprocess.Popen[bytes]", evidence: RunEvidence, chance: random.Random,
+        clock: Clock,
+    ) -> None:  # fmt: skip
         self._stage = stage
         self._watcher = watcher
         self._evidence = evidence
         self._chance = chance
+        self._clock = clock
         self._struck = ""
 
     def inject(self, kill: Kill, moment: Moment) -> Injection:
@@ -59,8 +65,8 @@ class Injector:
         if kill is Kill.SAVE:
             beat = self._at_a_save() or beat
         elif kill in {Kill.NOTICE, Kill.KILL}:
-            # A random delay in real time, so that each failure meets the job at another point of a step.
-            time.sleep(self._chance.uniform(0, 1.0))
+            # A random delay, so that each failure meets the job at another point of a step.
+            self._clock.wait(self._chance.uniform(0, 1.0))
         self._preempt(node, notice=kill is Kill.NOTICE)
         injection = self._injection(kill, beat)
         if kill is Kill.TWICE:
@@ -73,9 +79,14 @@ class Injector:
 
     def until_over(self) -> int:
         """Wait for the end of `watch` while observing the job; return its exit status."""
-        while self._watcher.poll() is None:
+
+        def over() -> bool:
+            if self._watcher.poll() is not None:
+                return True
             self._evidence.observe()
-            time.sleep(POLL_SECONDS)  # Real processes, so this wait is real time.
+            return False
+
+        wait_until(over, self._clock, math.inf, POLL_SECONDS, longest=POLL_SECONDS)
         return self._watcher.returncode
 
     def _preempt(self, node: str, *, notice: bool) -> None:
@@ -86,7 +97,7 @@ class Injector:
         control.call("preempt", {"name": node, "notice": notice})
 
     def _injection(self, kill: Kill, beat: Heartbeat) -> Injection:
-        return Injection(kill, beat.incarnation, time.time(), beat.step, beat.committed_step)
+        return Injection(kill, beat.incarnation, self._clock.now(), beat.step, beat.committed_step)
 
     def _running(self, moment: Moment, other_than: str = "") -> tuple[str, Heartbeat]:
         """Wait until the job trains on a READY node and *moment* has come."""
@@ -121,8 +132,8 @@ class Injector:
             self._check_watcher()
             return self._traces() != before
 
-        # Real processes, so real time; a save may last only milliseconds.
-        return self._beat() if wait_until(changed, SystemClock(), LIMIT, 0.02, longest=0.02) else None
+        # A save may last only milliseconds.
+        return self._beat() if wait_until(changed, self._clock, LIMIT, 0.02, longest=0.02) else None
 
     def _traces(self) -> tuple[object, ...]:
         """Return values that a save changes: names and sizes in the machines' checkpoint folders or the bucket."""
@@ -155,8 +166,8 @@ class Injector:
 
     def _wait(self, ask: Callable[[World], T | None], what: str) -> T:
         """Poll until *ask* returns a value, as long as machines report news. Raise TpuctlError."""
-        signs, end = None, time.monotonic() + LIMIT
-        while time.monotonic() < end:
+        signs, end = None, self._clock.monotonic() + LIMIT
+        while self._clock.monotonic() < end:
             self._check_watcher()
             self._evidence.observe()
             found = ask(self._observe())
@@ -165,8 +176,8 @@ class Injector:
             now = tuple(b.updated for b in self._evidence.beats)
             if now != signs:
                 # A long setup that keeps reporting is waited for; only silence ends the rehearsal.
-                signs, end = now, time.monotonic() + LIMIT
-            time.sleep(POLL_SECONDS)  # Real processes, so this wait is real time.
+                signs, end = now, self._clock.monotonic() + LIMIT
+            self._clock.wait(POLL_SECONDS)
         raise TpuctlError(
             what,
             hint="run it again with --keep and look at `tpuctl logs`",

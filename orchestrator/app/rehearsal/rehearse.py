@@ -13,6 +13,7 @@ from orchestrator.app.rehearsal.evidence import RunEvidence
 from orchestrator.app.rehearsal.injections import Injector, JobOverError
 from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
 from orchestrator.app.secret import lend_secrets
+from orchestrator.clock import SystemClock
 from orchestrator.config.find import FILE_NAME, find
 from orchestrator.errors import UsageError
 
@@ -154,7 +155,7 @@ class _Run:
         if code != 0:
             return self._ended(evidence, (), code)
         watcher = stage.start("watch", *stage.flags)
-        injector = Injector(stage, watcher, evidence, self._chance)
+        injector = Injector(stage, watcher, evidence, self._chance, SystemClock())
         injections: list[Injection] = []
         try:
             for number, kill in enumerate(kills, start=1):

@@ -6,6 +6,7 @@ TPU; these go first. With too many deployments for one process the others are la
 each pass decides from its own observation.
 """
 
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from orchestrator import threads
-from orchestrator.clock import Clock
+from orchestrator.clock import Clock, wait_until
 from orchestrator.domain.one_pass import Pass
 from orchestrator.engine.loop.loop import Passes, Pause
 from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
@@ -23,6 +24,8 @@ AT_ONCE = 16
 """Passes that run in parallel; one that uploads code for minutes does not delay the others."""
 TICK = 1.0
 """Seconds between two checks for due passes."""
+BUSY = 0.1
+"""Seconds between two checks whether a pass under way has ended."""
 CALLS_A_SECOND = 50.0
 """Wake objects read per second; with many deployments each object is read less often."""
 CHANGED, WOKEN, DUE = range(3)
@@ -115,9 +118,8 @@ class ManyLoops:
         with self._lock:
             gone = [one for one in self._members if one.name == name]
             self._members = [one for one in self._members if one.name != name]
+        wait_until(lambda: not any(member.busy for member in gone), self._clock, math.inf, BUSY, longest=BUSY)
         for member in gone:
-            while member.busy:
-                self._clock.wait(TICK / 10)
             member.passes.close()
 
     def tick(self, pool: Executor) -> int:

@@ -21,21 +21,15 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
 from orchestrator.errors import Retry
 
-FIRST_DELAY = {
-    Retry.CAPACITY: 5.0,
-    Retry.QUOTA: 5.0,
-    Retry.TRANSIENT: 2.0,
-    Retry.UNKNOWN: 10.0,
-    Retry.PERMANENT: 60.0,
+BACKOFF: dict[Retry, Backoff] = {
+    Retry.CAPACITY: Backoff(5.0, 60.0),
+    Retry.QUOTA: Backoff(5.0, 120.0),
+    Retry.TRANSIENT: Backoff(2.0, 60.0),
+    Retry.UNKNOWN: Backoff(10.0, 200.0),
+    Retry.PERMANENT: Backoff(60.0, 200.0),
 }
-LONGEST_DELAY = {
-    Retry.CAPACITY: 60.0,
-    Retry.QUOTA: 120.0,
-    Retry.TRANSIENT: 60.0,
-    Retry.UNKNOWN: 200.0,
-    Retry.PERMANENT: 200.0,
-}
-LONGEST_PAUSE = 1.5 * max(LONGEST_DELAY.values())
+"""The delays between requests after refusals of each class, without their jitter."""
+LONGEST_PAUSE = 1.5 * max(backoff.longest for backoff in BACKOFF.values())
 """Longest pause in seconds; jitter may add half of a delay to it."""
 LONGEST_GOING = 600.0
 """Seconds that remembered quota blocks a create while a node is deleted; then quota is tried again."""
@@ -148,8 +142,7 @@ def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -
         return 0.0
     last = here[-1]
     alike = sum(1 for r in here if r.retry is last.retry)
-    delay = Backoff(FIRST_DELAY[last.retry], LONGEST_DELAY[last.retry]).after(alike)
-    return last.at + delay * (0.5 + _fraction(spec, record, last))
+    return last.at + BACKOFF[last.retry].after(alike) * (0.5 + _fraction(spec, record, last))
 
 
 def _fraction(spec: Spec, record: Record, last: Refusal) -> float:
