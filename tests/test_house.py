@@ -345,6 +345,31 @@ def test_code_that_sleeps_says_why():
     assert {path: lines for path, lines in found.items() if lines} == {}
 
 
+UNITS = {"_DAY", "_GB", "_HOURS_A_MONTH", "A_DAY", "DAY", "HOUR", "HOURS_A_MONTH"}
+
+
+def numbers_without_a_reason(text):
+    """Return the names of a file's seconds, shares and pauses that nothing is said about."""
+    body, lines, found = ast.parse(text).body, text.splitlines(), []
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        numbers = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+        if not (isinstance(node, ast.Assign) and any(isinstance(number, float) for number in numbers)):
+            continue
+        name, explained = ast.unparse(node.targets[0]), isinstance(after, ast.Expr)
+        explained = explained or "#" in lines[node.lineno - 1] or lines[node.lineno - 2].startswith("#")
+        value = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) != "Backoff"
+        if not (explained or value or isinstance(node.value, ast.Dict | ast.Tuple)):
+            found.append(name)
+    return found
+
+
+def test_a_number_says_its_unit_and_its_reason():
+    """Who changes one has to know what depends on it; a factor between two units is its own reason."""
+    assert numbers_without_a_reason('A = 1.0\n"""Why."""\nB = 2.0\nC = 3\nD = 4.0  # why') == ["B"]
+    found = {str(path.relative_to(ROOT)): set(numbers_without_a_reason(path.read_text())) for path in PACKAGE}
+    assert {path: names - UNITS for path, names in found.items() if names - UNITS} == {}
+
+
 TWINS = {
     "Levanter", "Keras",  # what a framework saves, and what it prints
     "TransientError", "PreconditionError",  # the agent's errors, which stand alone on the machines

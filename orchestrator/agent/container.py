@@ -39,6 +39,7 @@ OF_ATTEMPT = ("TPUCTL_JOB", "TPUCTL_ATTEMPT", "TPUCTL_RESUME", "TPUCTL_RESUME_ST
               "TPUCTL_SAVE_EVERY_SECONDS", "TPUCTL_SAVE_EVERY_FILE")  # fmt: skip
 """Variables of one attempt; a program started by hand must not report steps of the job."""
 PULL_SECONDS = 3600.0
+"""Seconds for a pull or a commit of an image: tens of gigabytes over a slow link."""
 TRIES = 3
 PAUSES = Backoff(1.0, 4.0)
 """Seconds between tries at a registry; longer failures are left to the next attempt."""

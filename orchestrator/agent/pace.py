@@ -26,6 +26,7 @@ from orchestrator.contract.interval import (
 from orchestrator.contract.replacing import write_atomically
 
 WORTH_TELLING = 0.05
+"""Share by which the interval must change before the job is told: each change is a write."""
 SAVES = 9
 HEARTBEATS = 2
 LEARNT = ("measured", "reported")

@@ -34,6 +34,7 @@ from orchestrator.contract.secrets.redaction import Redactor
 
 T = TypeVar("T")
 PAUSES = Backoff(0.5, 15.0)
+"""Between tries of a call that is needed for the job to go on, for as long as it takes."""
 
 
 @dataclass(frozen=True)

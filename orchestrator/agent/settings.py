@@ -14,6 +14,7 @@ from orchestrator.contract.preemption_notice import JOB_SAVES
 
 DEFAULT_ROOT = "/opt/tpuctl"
 FAST_HEARTBEAT = 2.0
+"""Heartbeats of at most so many seconds are those of the local cloud, where all else is as fast."""
 _SIGNALS = {"TERM": signal.SIGTERM, "INT": signal.SIGINT, "USR1": signal.SIGUSR1}
 
 

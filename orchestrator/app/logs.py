@@ -17,6 +17,7 @@ from orchestrator.errors import NotFoundError, Retry, TpuctlError, UsageError
 from orchestrator.planning.tpu.tpu_types import most_workers
 
 FOLLOW_SECONDS = 2.0
+"""Seconds between two reads of the log, which machines write every few seconds."""
 
 
 def read_job_log(

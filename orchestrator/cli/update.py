@@ -29,6 +29,7 @@ OFF = "TPUCTL_NO_UPDATE_CHECK"
 LARGEST = 4 << 20
 """Bytes of an answer to read at most."""
 SECONDS = 10.0
+"""Seconds for the index to answer, in a process that no command waits for."""
 QUIET = frozenset(
     ("--help", "-h", "--version", "--json", "--cloud=local", "local", "demo", "rehearse", "completion")
 )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 JSON = {"Content-Type": "application/json"}
 START_SECONDS = 30.0
+"""Seconds for the local cloud to start and write its address."""
 STOP_SECONDS, KILL_SECONDS, POLL_SECONDS = 20.0, 5.0, 0.05
 """For the daemon's own end after SIGTERM, after each SIGKILL, and between two looks at it."""
 PORT_TRIES = 3

@@ -22,9 +22,11 @@ from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.preemption_notice import RESCUE
 
 LEAST = 2.0
+"""Seconds that the rescue of files gets even if the machine should be gone: it may get more than promised."""
 LONGEST = 3600.0
 """Seconds to upload the files of a failed job: no checkpoint may hold them, but the machine is billed."""
 TICK = 0.2
+"""Seconds between two looks at the clock while a thread works."""
 
 
 class Finish:

@@ -14,6 +14,7 @@ from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.bucket.completeness import Checkpoint, made_progress
 
 SUSPECT_PATIENCE = 10.0
+"""Seconds for worker 0's decision to come through the bucket; without it the start goes on as it is."""
 
 
 class Restarts:

@@ -13,6 +13,7 @@ from orchestrator.contract.machine_errors import AgentError, TransientError
 
 DEFAULT_HOST = "metadata.google.internal"
 TOKEN_MARGIN = 120.0
+"""Seconds before its end from which a token is not used any more, so that no long upload begins with it."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from orchestrator.contract.machine_errors import AgentError, PreconditionError, 
 
 DEFAULT_BASE = "https://storage.googleapis.com"
 SECONDS = 60.0
+"""Seconds for which one call is tried again; who can wait longer says so."""
 LARGE = 32 << 20
 """Bytes above which a file is uploaded in several streams."""
 SLOWEST = 1 << 20

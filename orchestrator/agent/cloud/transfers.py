@@ -39,6 +39,7 @@ POLYNOMIAL = 0x82F63B78
 PART_SECONDS, CLEAN_UP_SECONDS = 90.0, 10.0
 """Seconds to try one part, and one step of the clean-up."""
 ABANDONED = 24 * 3600.0
+"""Age in seconds at which parts of another upload are deleted: no upload takes a day."""
 
 T = TypeVar("T")
 

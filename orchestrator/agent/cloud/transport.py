@@ -20,6 +20,7 @@ from orchestrator.contract.machine_errors import TornError, TransientError
 
 T = TypeVar("T")
 PAUSES = Backoff(0.25, 16.0, jitter=1.0)
+"""Before a call is sent again; the whole pause is random, so that the workers of a slice do not come together."""
 _dice = random.SystemRandom()
 BLOCK = 1 << 20
 _ENDS = (OSError, http.client.HTTPException, EOFError)

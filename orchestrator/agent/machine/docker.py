@@ -15,6 +15,7 @@ from orchestrator.contract.machine_errors import AgentError
 LABEL = "tpuctl.root"
 """The label of our containers, with the machine folder as its value; no other container is touched."""
 SECONDS = 120.0
+"""Seconds for a command of docker that moves no image."""
 
 
 def remove(root: Path) -> None:

@@ -42,7 +42,9 @@ FOLLOWERS = 60.0
 STAND_IN = 900.0
 """Seconds after which another worker deletes the node if worker 0 has not."""
 PAUSES = Backoff(60.0, 3600.0)
+"""After a refused deletion, from one minute of cron to an hour: a missing permission is not granted in minutes."""
 ASKING = 20.0
+"""Seconds for one question to the bucket, less than the minute after which cron asks again."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +270,7 @@ def made_until(environ: Mapping[str, str]) -> float:
 
 
 SECONDS = 20.0
+"""Seconds for one call of the API, less than the minute after which cron tries again."""
 _LINE = re.compile(r"^(\w+): '(.*)'$", re.MULTILINE)
 
 

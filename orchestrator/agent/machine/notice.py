@@ -11,8 +11,13 @@ from orchestrator.contract.machine_errors import AgentError, TransientError
 
 PATH = "instance/preempted"
 HELD = 60.0
+"""Seconds for which the metadata server may hold a request before it answers that nothing has changed."""
 NOT_SERVED = 60.0
+"""Seconds until the next try where the metadata server does not serve the key."""
+WITHOUT_ETAG = 5.0
+"""Seconds until the next question where the server cannot hold one."""
 LAST_POLL = 1.0
+"""Seconds for the question at the very end, when every second is taken from the save."""
 
 
 def is_preempted(metadata: Metadata) -> bool:
@@ -24,6 +29,7 @@ def is_preempted(metadata: Metadata) -> bool:
 
 
 PAUSES = Backoff(1.0, 10.0)
+"""After a failed question: a notice lasts 30 s, so the longest pause leaves two thirds of it."""
 
 
 class NoticeWatch(threading.Thread):
@@ -47,8 +53,7 @@ class NoticeWatch(threading.Thread):
                     self._noticed()
                     return
                 if not etag:
-                    # Without an etag the server cannot hold the request, so wait here.
-                    self._ended.wait(5.0)
+                    self._ended.wait(WITHOUT_ETAG)
             except TransientError:
                 failures.failed()
                 self._ended.wait(failures.pause())

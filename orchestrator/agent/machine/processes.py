@@ -18,7 +18,9 @@ from orchestrator.agent.machine.docker import remove
 
 MARK = b"TPUCTL_JOB="
 PAUSE = 0.05
+"""Seconds between two rounds."""
 CHECKS = 3
+"""Rounds in a row that must find nothing."""
 
 
 def processes_of(root: Path, session: Optional[int]) -> List[int]:
@@ -45,7 +47,7 @@ def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int
 
 
 def clear_all(roots: Sequence[Path], session: Optional[int] = None, seconds: float = 30.0) -> List[int]:
-    """Do the same for the jobs of several roots, in the time of one."""
+    """Kill every process of the jobs below *roots* in the same rounds; return those alive after *seconds*."""
     for root in roots:
         remove(root)
     end = time.monotonic() + seconds

@@ -30,6 +30,7 @@ _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = ("boot", "restore")
 LATER = 1.25
+"""Spacings from the `at` in the report of an earlier agent to the next write: it is older than its own write."""
 _INHERITED = ("attempt", "starts")
 
 
@@ -232,6 +233,7 @@ def public_host_keys(environ: Mapping[str, str] = os.environ) -> List[str]:
 
 
 LONGEST_WAKE = 5.0
+"""Seconds for the wake object: the heartbeat itself must not wait for it."""
 _ENDS = ("done", "unclaimed", "failed")
 
 

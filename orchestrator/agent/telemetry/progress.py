@@ -18,6 +18,7 @@ FILE, EVENTS, COMMITS = "file", "events", "commits"
 WINDOW = 600.0
 """Seconds over which the rate is measured, long enough to include saves and evaluations."""
 SPACING = 1.0
+"""Least seconds between two points of the rate: faster steps would be measured by the noise of the clock."""
 
 
 @dataclass(frozen=True)

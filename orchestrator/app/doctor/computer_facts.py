@@ -39,6 +39,7 @@ DIVERTING = (
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU",
 )
 PROGRAM_SECONDS = 10.0
+"""Seconds for a program to say its version; one that hangs is reported as such."""
 
 
 def observe_computer(cloud: str) -> Computer:
@@ -150,6 +151,7 @@ def _one(path: Path, now: float) -> KnownDeployment:
 PACKAGES = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11", "certifi")
 LOCAL_PROGRAMS = ("bash", "flock", "setsid")
 SECONDS = 3.0
+"""Seconds for the local cloud on this computer to answer."""
 
 
 def observe_local(cloud: str) -> Local:

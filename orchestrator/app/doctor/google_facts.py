@@ -33,6 +33,7 @@ from orchestrator.google.vms import ComputeVms
 SECONDS = 15.0
 """Seconds to answer one question, including the import of a client library."""
 CALL_SECONDS = 6.0
+"""Seconds for one call: `doctor` asks all side by side, and a person waits."""
 STORAGE = "https://storage.googleapis.com"
 SOME_ZONE = "us-central1-a"
 """The zone for questions to the TPU API if no deployment file names one."""

@@ -51,7 +51,9 @@ from orchestrator.scripts.shipped import shipped
 
 AT_ONCE = 16
 BOOT_SECONDS = 240.0
+"""Seconds for the VM to boot, install Slurm and answer."""
 LIST_SECONDS = 3.0
+"""Age in seconds up to which a list of a zone serves all nodes: a pass asks for each zone once."""
 VM_HOST = "vm-host.json"
 """File beside the record: where the VM was reached last."""
 LOCAL_PORTS = range(20_000, 60_000, 128)

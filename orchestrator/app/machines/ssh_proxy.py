@@ -16,6 +16,7 @@ from orchestrator.ssh.elevate import as_login
 from orchestrator.ssh.proxy import ServerLine, hung_up
 
 LINK_SECONDS = 30.0
+"""Seconds to find where the machine listens, before OpenSSH gives up by itself."""
 
 
 def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> None:

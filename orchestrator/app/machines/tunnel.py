@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 PATIENCE = 180.0
 """Seconds for the first contact; booting a machine takes one or two minutes."""
 PAUSE = 2.0
+"""Seconds between two tries to reach a program that starts."""
 LOOPBACK = 'printf %s "${TPUCTL_LOOPBACK:-127.0.0.1}"'
 """Prints where a machine's programs listen; local machines share the computer's network."""
 PAGE = "tunnel.html"

@@ -31,6 +31,7 @@ from orchestrator.ssh.elevate import elevated
 
 T = TypeVar("T")
 PAUSES = Backoff(2.0, 2.0)
+"""Between tries to reach a machine that boots: always the same, since a person waits."""
 
 
 def open_shell(

@@ -183,6 +183,7 @@ SHORTEST = 20 * 60.0
 USUAL = 45 * 60.0
 """Seconds that all steps usually take on the real service, by its published times (docs/selftest.md)."""
 USUAL_NO_TPU = 6 * 60.0
+"""Seconds that a selftest takes without a TPU: VM and bucket only."""
 
 
 def limits(price: Hourly, budget_usd: float, seconds: float, *, tpu: bool) -> Limits | None:

@@ -24,7 +24,9 @@ _I = _Z + "/instances/{instance}"
 _SCOPES = {"zone": _Z, "region": _R, "global": _G}
 Table = list[tuple[str, str, str, Callable[[Call], Response]]]
 _LONGEST_WAIT = 120.0
+"""Seconds for which `operations.wait` is held: two minutes, says the documentation of Google's client."""
 _STEP = 1.0
+"""Seconds between two looks at an operation that is waited for."""
 _SERIAL_RING = 1024 * 1024
 
 

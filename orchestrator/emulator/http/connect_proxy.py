@@ -34,6 +34,7 @@ Copy: TypeAlias = Callable[[Reader, Writer], Awaitable[None]]
 IDENTITY = b"identity"
 LONGEST_HEAD = 32 * 1024  # bytes of request line and headers
 HEAD_SECONDS = 30.0
+"""Seconds for the head of a request: a client that sends none holds a connection."""
 GOOGLE = ("googleapis.com", "cloud.google.com", "google.internal", "pkg.dev", "gcr.io")
 METADATA = ("fd20:ce::254", "fd00:ec2::254")
 """IPv6 addresses of metadata servers (cloud.google.com/compute/docs/metadata/querying-metadata; AWS IMDS)."""

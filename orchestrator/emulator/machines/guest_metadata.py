@@ -16,11 +16,14 @@ from typing import Any
 from orchestrator.emulator.machines.socket_owner import held_for_us
 
 POLL_SECONDS = 0.02
+"""Seconds between two looks at a value, or before a lost connection is made again."""
 LIFELINE_SECONDS = 0.1
+"""Seconds between two tries to connect while nothing listens."""
 REFUSALS = 2
 """A port without a listener is tried once more, as the answer may belong to an earlier connection."""
 ROOT = "/computeMetadata/v1/"
 RETRY_SECONDS = 0.3
+"""Seconds before the local cloud is asked again."""
 
 
 class ForeignServerError(ConnectionError):

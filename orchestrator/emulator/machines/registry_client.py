@@ -34,6 +34,7 @@ _REFERENCE = re.compile(
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 BLOCK = 1 << 20
 SECONDS = 60.0
+"""Seconds without a byte after which a registry is given up."""
 
 
 class ImageError(Exception):

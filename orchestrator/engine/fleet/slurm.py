@@ -19,6 +19,7 @@ from orchestrator.scripts.shipped import remote_script
 T = TypeVar("T")
 FOLDER = "slurm"
 SECONDS = 90.0
+"""Seconds for one command of Slurm over SSH: a busy controller answers late."""
 FETCH_SECONDS = 900.0
 """Seconds to install the packages, on a VM that may still boot and update its package lists."""
 _WIDTHS = {

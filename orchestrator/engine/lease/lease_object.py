@@ -35,6 +35,7 @@ CLOCK_VALID = 3600.0
 PATIENCE = 15.0
 """Seconds to retry when the bucket does not answer."""
 PAUSES = Backoff(1.0, 1.0)
+"""Between tries to write the lease while the bucket does not answer; a lease lives for a minute."""
 TOO_SOON = "TPU-402"
 
 
@@ -128,8 +129,8 @@ class Lease:
             if holder.id != self.me.id:
                 return (holder, 0.0)
             self._generation = found.generation  # Our own write, whose answer was lost.
-        self._renewed = started
         # Counted from before the call, or a late answer would make the lease look fresher than it is.
+        self._renewed = started
         self._lost = None
         self.taken_over = over
         self._set_clock()

@@ -33,6 +33,7 @@ from orchestrator.planning.safety_nets import auto_delete_text, safety_nets
 T = TypeVar("T")
 
 SHORTEST_PAUSE = 0.2
+"""Seconds between two passes at least: decisions that wake the loop at once must not fill a core."""
 FIRST_REPAIR = 15.0
 """Longest first pause after a broken pass, in seconds, never more than a poll; it doubles with each try."""
 LONGEST_REPAIR = 60.0

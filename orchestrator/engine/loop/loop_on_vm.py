@@ -22,6 +22,7 @@ FOLDER = "controller"
 INSTALL_SECONDS = 240.0
 """Seconds for the machine to unpack the loop; the end of its boot may take two minutes of them."""
 CALL_SECONDS = 60.0
+"""Seconds for a question to the loop on the VM over SSH."""
 NO_SCOPE = 78
 """Exit status of the install script on a machine whose service account lacks the scope that the loop needs."""
 

@@ -20,6 +20,7 @@ from orchestrator.planning.notifications import Notification, due, stopped
 OUTBOX = ".tpuctl/outbox/"
 SENT = ".tpuctl/outbox-sent/"
 PAUSES = Backoff(2.0, 300.0, jitter=0.5)
+"""Before a notification is sent again; random in half, so that those of many deployments spread."""
 MOST_TRIES = 60
 """Tries for one receiver, about four hours; after that it is skipped."""
 

@@ -24,7 +24,9 @@ from orchestrator.errors import TpuctlError, TransientError, UsageError
 from orchestrator.planning.notifications import Notification
 
 SECONDS = 10.0
+"""Seconds for a receiver to answer; it is tried again later."""
 HOOK_SECONDS = 30.0
+"""Seconds for a program of the user; one that hangs is killed and tried again."""
 LAST_ERRORS = 400
 """Most bytes of a failing hook's standard error to show."""
 _TRY = "then try it: tpuctl notify test"

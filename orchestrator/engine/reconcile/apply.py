@@ -40,6 +40,8 @@ from orchestrator.planning.tpu.race import accepted, refused
 
 REMOTE_PAUSE = 3.0
 """Seconds before unreachable machines are tried again."""
+AFTER_PUSH = 30.0
+"""Seconds that a job which was started over SSH has to report, before SSH is tried again."""
 UNCHANGED = "no TPU was created"
 
 
@@ -280,7 +282,7 @@ class Actor:
         artifacts = find_artifacts(record, self._deployment.bundles, self._cloud.store)
         text = deliver(self._cloud, self._blueprint, artifacts, record, node, world, change)
         mark = push_mark(self._blueprint.spec, record)
-        pause = self._clock.now() + 10 * REMOTE_PAUSE
+        pause = self._clock.now() + AFTER_PUSH
         self._records.update_later(
             lambda record: replace(
                 record,

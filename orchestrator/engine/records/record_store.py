@@ -267,8 +267,7 @@ class RecordStore:
             found = self._store.read(RECORD)
             if found is None or _writer_of(found.data) != self._writer:
                 raise _lost(error) from error
-            # Our own write, whose answer was lost. The bucket holds an earlier attempt at this write, so it is
-            # written once more.
+            # Our own write, whose answer was lost.
             self._generation = found.generation
             # The bucket holds an earlier attempt at this very write: what it lacks is written once more.
             self._save_over(data)
