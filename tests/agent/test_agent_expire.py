@@ -172,7 +172,7 @@ def test_what_is_not_certain_keeps_the_node(stage: Stage, case: str) -> None:
     assert stage.deletes == []
     assert not (machine.root / "state" / "stop").exists()
     blind = case in {"damaged", "foreign", "missing", "refused"}
-    assert ("does not see the bucket" in machine.agent_log()) == blind
+    assert ("it is not known whether this TPU has to delete itself" in machine.agent_log()) == blind
 
 
 def test_a_day_after_its_end_the_node_goes_also_unseen(stage: Stage) -> None:

@@ -133,7 +133,7 @@ class Timer:
         try:
             return self._step()
         except (AgentError, OSError, ValueError) as error:
-            self._memory.say_news(f"it cannot be told whether this TPU has to delete itself: {error}")
+            self._memory.say_news(f"it is not known whether this TPU has to delete itself: {error}")
             return 1
 
     def _step(self) -> int:
@@ -168,9 +168,7 @@ class Timer:
             end = end_of(held.data if held is not None else b"", self._settings.deployment)
             age, now = self._bucket.age(LEASE, ASKING)
         except (AgentError, OSError, ValueError) as error:
-            self._memory.say_news(
-                f"it cannot be told whether this TPU has to delete itself: no bucket: {error}"
-            )
+            self._memory.say_news(f"it is not known whether this TPU has to delete itself: {error}")
             return ExpiryFacts(self._api.get(node)[1], self._made_until, blind=True)
         return ExpiryFacts(now, end, age)
 
