@@ -10,10 +10,12 @@ from collections import Counter
 
 import pytest
 
+from orchestrator.agent.attempt.data import PARALLEL
 from orchestrator.contract.bucket.object_names import BUNDLES, DATA, DATA_LIST
+from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.state.storage.objects import Source
 from orchestrator.emulator.state.storage.stored import Preconditions
-from tests.agent.agent_lab import BUCKET, TRAIN, AgentLab
+from tests.agent.agent_lab import BUCKET, PATIENCE, TRAIN, AgentLab
 
 LOOK = (
     "cat data/train.bin > seen && cat $TPUCTL_DATA_DIR/data/deep/b.bin >> seen && "
@@ -36,12 +38,17 @@ def put_data(lab: AgentLab, files=None, more=(), code=None, name="data") -> str:
     return lab.put_bundle({"train.py": TRAIN.read_bytes(), DATA_LIST: listed, **(code or {})})
 
 
+def is_of_data(request: Request) -> bool:
+    """Return whether this is a download of data."""
+    return request.method == "GET" and request.query.get("alt") == "media" and "data" in request.path
+
+
 def count(lab: AgentLab) -> "Counter[str]":
     """Count downloads of data by name."""
     asked: Counter[str] = Counter()
 
     def look(request):
-        if request.method == "GET" and request.query.get("alt") == "media" and "data" in request.path:
+        if is_of_data(request):
             asked[request.path.rpartition("%2F")[2].rpartition("/")[2]] += 1
 
     lab.fault = look
@@ -151,31 +158,38 @@ def test_a_notice_during_the_data_is_obeyed_at_once_and_what_came_stays(lab: Age
 
 
 def test_killed_at_any_moment_it_goes_on(lab: AgentLab) -> None:
-    """Ten kills while 40 files come: no half file has a final name, none is asked for without end."""
-    files = {f"f{n:02}": bytes([n]) * 50_000 for n in range(40)}
+    """Ten kills while 60 files come: no half file has a final name, what came is not asked for again."""
+    files = {f"f{n:02}": bytes([n]) * 50_000 for n in range(60)}
     asked = count(lab)
     look = lab.fault
-
-    def slowly(request):
-        look(request)
-        if request.query.get("alt") == "media" and "data" in request.path:
-            time.sleep(0.05)  # the case: forty files take long enough to be cut ten times
-
-    lab.fault = slowly
-    bundle = put_data(lab, files)
-    machine = lab.machine(BUNDLE=bundle, COMMAND="exit 0", FAILURES=100)
+    settled: dict[str, int] = {}
+    machine = lab.machine(BUNDLE=put_data(lab, files), COMMAND="exit 0", FAILURES=100)
     for number in range(10):
+        last, reached, killed = sum(asked.values()) + 1 + number, threading.Event(), threading.Event()
+
+        def hold(request, last=last, reached=reached, killed=killed):
+            look(request)
+            # This download and those after it do not end; the ones before are written meanwhile.
+            if is_of_data(request) and sum(asked.values()) >= last:
+                reached.set()
+                killed.wait(60)
+
+        lab.fault = hold
         machine.start()
-        end = time.monotonic() + 0.35 + 0.05 * number
-        while time.monotonic() < end and not (machine.root / "state" / "data.json").exists():
-            time.sleep(0.02)  # a kill by the clock: whatever the agent does then
+        assert reached.wait(PATIENCE)
         machine.kill_all()
+        lab.fault = look
+        killed.set()
         for path in (machine.root / "data" / "data").glob("f*"):
             assert path.read_bytes() == files[path.name]
+            digest = hashlib.sha256(files[path.name]).hexdigest()
+            settled.setdefault(digest, asked[digest])
     machine.run_to_end()
     here = {p.name: p.read_bytes() for p in (machine.root / "data" / "data").glob("f*")}
     assert here == files
-    assert sum(asked.values()) <= 40 + 10 * 8
+    assert settled
+    assert {digest: asked[digest] for digest in settled} == settled
+    assert sum(asked.values()) <= len(files) + 10 * PARALLEL
 
 
 @pytest.mark.parametrize("source", ["gs://lab-bucket/others/c4", "gs://lab-bucket/others/c4/"])

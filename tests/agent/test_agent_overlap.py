@@ -1,12 +1,11 @@
 """What a start waits for runs side by side: the checkpoint comes back while the code is set up."""
 
 import threading
-import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from tests.agent.agent_lab import AgentLab
-
-SLOW = 1.0
+from tests.agent.agent_lab import AgentLab, Machine
 
 
 def saved_by_another(lab: AgentLab, steps: int = 20) -> None:
@@ -14,52 +13,63 @@ def saved_by_another(lab: AgentLab, steps: int = 20) -> None:
     lab.machine("before", INCARNATION=1, _STEPS=steps, _SAVE_EVERY=10).run_to_end()
 
 
-def slow_restores(lab: AgentLab, seconds: float = SLOW) -> "Counter[str]":
-    """Let every download of a checkpoint's files take a while, as large ones do; count them."""
+@contextmanager
+def held_restores(lab: AgentLab) -> Iterator[tuple["Counter[str]", threading.Event]]:
+    """Let no download of a checkpoint's files end before the event is set; count them."""
     downloads: Counter[str] = Counter()
+    released = threading.Event()
 
-    def slowly(request):
-        payload = "checkpoints" in request.path and "manifest" not in request.path
-        if payload and request.method == "GET" and request.query.get("alt") == "media":
-            downloads[request.path] += 1
-            time.sleep(seconds)  # the case: a large file takes so long
-
-    lab.fault = slowly
-    return downloads
-
-
-def endless_restores(lab: AgentLab, until: threading.Event) -> None:
-    """Let no download of a checkpoint's files end before *until* is set."""
-
-    def wait(request):
+    def hold(request):
         payload = "checkpoints" in request.path and "manifest" not in request.path
         if payload and request.query.get("alt") == "media":
-            until.wait(600)
+            downloads[request.path] += 1
+            released.wait(600)
 
-    lab.fault = wait
+    lab.fault = hold
+    try:
+        yield downloads, released
+    finally:
+        released.set()
+
+
+def until_heartbeats(machine: Machine, count: int = 3) -> None:
+    """Wait until the agent has reported so many times more, and so has had time for what it is not to do."""
+    reports = lambda: sum(".tpuctl/heartbeat/" in one for one in machine.lab.writes)  # noqa: E731
+    wanted = reports() + count
+    machine.until(lambda: reports() >= wanted, f"{count} more heartbeats")
 
 
 def test_setup_runs_while_the_checkpoint_comes_back(lab: AgentLab) -> None:
-    """The timings of the heartbeat overlap, and together take less than one after the other."""
+    """Neither waits for the other: setup begins before the restore ends, and that ends before setup does."""
     saved_by_another(lab)
-    slow_restores(lab)
-    machine = lab.machine(INCARNATION=2, SETUP=f"sleep {2 * SLOW}", _STEPS=30)
-    machine.run_to_end()
+    go = lab.folder / "go"
+    with held_restores(lab) as (_, released):
+        machine = lab.machine(
+            INCARNATION=2, SETUP=f"until [ -e {go} ]; do sleep 0.02; done", _STEPS=30
+        ).start()
+        machine.until(lambda: "setup_began" in machine.status().get("timings", {}), "the setup")
+        released.set()
+        machine.until(lambda: "restored" in machine.status()["timings"], "the end of the restore")
+    go.touch()
+    assert machine.wait() == 0
 
     beat = machine.heartbeat()
     times = beat["timings"]
     assert beat["resumed_from"] == 20
-    assert times["restore_began"] < times["fetched"] <= times["setup_began"] < times["restored"]
-    apart = times["setup_done"] - times["setup_began"] + times["restored"] - times["restore_began"]
-    assert times["spawned"] - times["restore_began"] < apart - SLOW / 2
+    order = ("restore_began", "fetched", "setup_began", "restored", "setup_done", "spawned")
+    assert sorted(order, key=times.__getitem__) == list(order)
 
 
 def test_a_setup_that_fails_early_leaves_the_restore_to_end_before_the_next(lab: AgentLab) -> None:
     """Two restores at once would take each other's half-made folder away; so each file is fetched once."""
     saved_by_another(lab)
-    downloads = slow_restores(lab, 3 * SLOW)
-    machine = lab.machine(INCARNATION=2, SETUP="mkdir ../../tried || exit 0; exit 3", _STEPS=30)
-    machine.run_to_end()
+    with held_restores(lab) as (downloads, released):
+        machine = lab.machine(INCARNATION=2, SETUP="mkdir ../../tried || exit 0; exit 3", _STEPS=30).start()
+        machine.until(lambda: machine.status().get("exit_code") == 3, "the failure of the setup")
+        until_heartbeats(machine)
+        assert (machine.heartbeat()["failures"], len(lab.attempts(2))) == (0, 1)
+        released.set()
+        assert machine.wait() == 0
 
     assert [one["resume_step"] for one in lab.attempts(2)] == [20, 20]
     assert "the setup command" in lab.attempts(2)[1]["reason"]
@@ -69,22 +79,23 @@ def test_a_setup_that_fails_early_leaves_the_restore_to_end_before_the_next(lab:
 def test_a_notice_during_the_restore_is_obeyed_at_once(lab: AgentLab) -> None:
     """The machine has no time to bring back what nobody will read there."""
     saved_by_another(lab)
-    arrived = threading.Event()
-    endless_restores(lab, until=arrived)
-    machine = lab.machine(INCARNATION=2, _STEPS=30).start()
-    machine.until(lambda: machine.status().get("phase") == "restore", "the restore")
-    lab.metadata.preempted.set()
-    try:
+    with held_restores(lab):
+        machine = lab.machine(INCARNATION=2, _STEPS=30).start()
+        machine.until(lambda: machine.status().get("phase") == "restore", "the restore")
+        lab.metadata.preempted.set()
         machine.until(lambda: machine.heartbeat().get("phase") == "stopped", "the end")
-    finally:
-        arrived.set()
     assert machine.wait() == 0
     assert lab.log(2).count("resume from step") == 0
 
 
 def test_what_the_setup_command_reports_is_no_training(lab: AgentLab) -> None:
     """A setup that trains a little, to warm a cache, shows no step and no loss of the job's."""
-    setup = 'echo "{\\"step\\": 7}" > $TPUCTL_PROGRESS_FILE; sleep 0.4'
-    machine = lab.machine(SETUP=setup, COMMAND="true").run_to_end()
+    go = lab.folder / "go"
+    setup = f'echo "{{\\"step\\": 7}}" > $TPUCTL_PROGRESS_FILE; until [ -e {go} ]; do sleep 0.02; done'
+    machine = lab.machine(SETUP=setup, COMMAND="true").start()
+    machine.until(lambda: "setup_began" in machine.status().get("timings", {}), "the setup")
+    until_heartbeats(machine)
+    go.touch()
+    assert machine.wait() == 0
     beat = machine.heartbeat()
     assert (beat["step"], beat["began_at"], "first_step" in beat["timings"]) == (None, None, False)

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import http.server
+import itertools
 import json
 import os
 import random
@@ -10,7 +11,6 @@ import resource
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -25,15 +25,22 @@ ROOT = Path(__file__).parents[2]
 def test_results_come_in_order_and_no_more_parts_are_held_than_there_is_room_for():
     """Whoever is slow keeps the others from running ahead without end."""
     streams, alive, most, lock = Streams(3), 0, 0, threading.Lock()
-    draw = random.Random(6)
+    draw, ended = random.Random(6), [threading.Event() for _ in range(60)]
+    # Of each three under way at once, each but the first ends after another: a later one is often done first.
+    threes = [draw.sample(range(first, first + 3), 3) for first in range(0, 60, 3)]
+    before = {one: earlier for three in threes for earlier, one in itertools.pairwise(three)}
+
+    def ends(number):
+        assert number not in before or ended[before[number]].wait(30)
+        ended[number].set()
+        return number
 
     def prepared(number):
         nonlocal alive, most
         with lock:
             alive += 1
             most = max(most, alive)
-        # Parts take different times, so that a later one is often done first.
-        return lambda: time.sleep(draw.random() / 200) or number
+        return lambda: ends(number)
 
     found = []
     for one in streams.in_order(60, prepared):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from orchestrator.emulator.machines import guest_metadata
 from orchestrator.emulator.machines.guest_metadata import (
     ForeignServerError,
     MetadataClient,
@@ -14,7 +15,7 @@ from orchestrator.emulator.machines.guest_metadata import (
     the_end,
 )
 from orchestrator.emulator.machines.process_table import members, table
-from orchestrator.emulator.machines.socket_owner import listening
+from orchestrator.emulator.machines.socket_owner import held_for_us, listening
 from tests.emulator.hosts_lab import free_address
 from tests.kit.waiting import until
 
@@ -89,21 +90,30 @@ def test_who_accepts_counts_and_not_who_opened_the_port(squat):
     assert server.stdout.readline() == "b''\n"
 
 
-def test_a_daemon_that_is_slow_is_not_dead():
+def test_a_daemon_that_is_slow_is_not_dead(monkeypatch):
     """It listens, and takes its time; then it answers."""
+    looks: asyncio.Queue[bool | None] = asyncio.Queue()
+
+    def look(connection):
+        found = held_for_us(connection)
+        looks.put_nowait(found)
+        return found
 
     async def wait():
         with listening(free_address(), 0) as listener:
             end = asyncio.create_task(the_end(*listener.getsockname()))
-            await asyncio.sleep(0.2)  # nothing is to happen, and no sign can be waited for
+            for _ in range(3):
+                assert await asyncio.wait_for(looks.get(), 10) is None
             assert not end.done()
             listener.setblocking(False)
             held, _ = listener.accept()
-            await asyncio.sleep(0.1)  # as above
+            while not await asyncio.wait_for(looks.get(), 10):
+                continue
             assert not end.done()
         held.close()
         assert "no server answers" in await asyncio.wait_for(end, 10)
 
+    monkeypatch.setattr(guest_metadata, "held_for_us", look)
     asyncio.run(wait())
 
 
