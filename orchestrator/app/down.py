@@ -105,7 +105,7 @@ def take_down(
             approve(session.spec.name, found.data_goes)
         goes = True
         _give_back(session, deletion, _given_back(found.adopted, keep, at_down))
-        reporter.now("everything that carries our label is being deleted")
+        reporter.now("deleting everything that has this deployment's label")
         deletion.report = lambda text: reporter.now(f"being deleted: {text}")
         with reporter:
             leftovers = delete_all(deletion, session.blueprint.bucket if delete_data else "")

@@ -323,7 +323,7 @@ def pass_until(
             # Also with --wait: never wait for what no zone will grant.
             raise_hopeless(record)
             if not wait:
-                raise_stockout(record, deployment.spec.tpu.zones)
+                raise_stockout(record, deployment.spec.tpu.zones, deployment.spec.tpu.type)
         if tells:
             reporter.waiting(result.plan.waits, now)
 

@@ -309,6 +309,14 @@ def last_incarnation(record: Record) -> int:
     return max(numbers, default=0)
 
 
+def unused_numbers(record: Record) -> tuple[int, ...]:
+    """Return the numbers before the newest TPU's that no TPU ever had: each request under one was refused."""
+    names = [span.name for span in record.spans if span.kind is Kind.NODE]
+    ran = {incarnation_of(name, {}) for name in names}
+    # An adopted TPU has a name of its own, which does not tell its number.
+    return () if None in ran else tuple(n for n in range(1, last_incarnation(record)) if n not in ran)
+
+
 def unrecorded_nodes(world: World, record: Record) -> tuple[Node, ...]:
     """Return TPUs with a larger number than the record has assigned; a stale list may show a deleted one."""
     # A record without a TPU is new or lost; then `update_record` takes over what exists.

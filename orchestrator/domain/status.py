@@ -183,6 +183,7 @@ class DeploymentStatus:
     uncommitted: str = ""
     unclaimed: str = ""
     incarnation: int
+    unused_numbers: tuple[int, ...] = ()
     preemptions: int
     up: bool = True
     deleted_at: float | None = None

@@ -102,13 +102,13 @@ def raise_hopeless(record: Record) -> None:
     raise kind(text, hint=hint, changed=untouched, code=refusal.code if issubclass(named, kind) else "")
 
 
-def raise_stockout(record: Record, zones: tuple[str, ...]) -> None:
+def raise_stockout(record: Record, zones: tuple[str, ...], type_: str) -> None:
     """Raise CapacityError if every one of *zones* has refused for lack of capacity."""
     nodes = [r for r in record.refusals if r.kind is Kind.NODE and r.retry is Retry.CAPACITY]
     refused = {r.zone for r in nodes}
     if set(zones) <= refused:
         raise CapacityError(
             f"no capacity now in {', '.join(zones)}: {nodes[-1].text}",
-            hint="run `tpuctl watch` to keep asking, or name more zones in tpu.zones",
+            hint=f"run `tpuctl watch` to keep asking, or name more zones in tpu.zones; see: tpuctl zones {type_}",
             changed="no TPU exists; bucket and VM stay as they are (`tpuctl down` removes them)",
         )

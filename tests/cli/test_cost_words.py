@@ -42,6 +42,7 @@ def test_cost_tells_both_ends_of_what_was_saved():
     text = " ".join(console.export_text().split())
     assert "Saved against on demand: 4.80 to 7.22 USD (49 to 75%)." in text
     assert "resource zone, region time" in text, "storage has a region"
+    assert "use USD of the cost" in text, "`watch` has the share of the time"
     assert "The tables use the lowest prices; at the highest, the sum is 4.80 USD." in text
 
 

@@ -157,3 +157,11 @@ def test_scripts_are_shown_on_demand_only(capsys):
 def test_the_count_says_why_when_there_is_nothing_to_do(plan, text):
     """An empty plan has a reason too."""
     assert count(plan) == text
+
+
+@pytest.mark.parametrize("unbilled", [True, False])
+def test_the_price_of_a_plan_is_not_billed_on_the_local_cloud(unbilled):
+    """`up` says so beside the same price."""
+    out = io.StringIO()
+    render(build(next(iter(CASES))), Console(file=out, width=80, highlight=False), unbilled=unbilled)
+    assert ("USD an hour (nothing is billed on the local cloud)" in out.getvalue()) == unbilled

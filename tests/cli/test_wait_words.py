@@ -2,6 +2,8 @@
 
 import pytest
 
+from orchestrator.cli.views.status import fitted
+from tests.cli.test_status_view import body
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
@@ -30,3 +32,20 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
     status = user.run("status").out
     assert "\nwaiting      TPU: next try in " in status
     assert "\nnext " not in status
+
+
+def test_the_head_of_the_status_says_which_numbers_never_ran():
+    """Without it "TPU #3, 1 preemption" reads as a lost TPU that nobody saw."""
+    shown = body(incarnation=3, preemptions=1, unused_numbers=[2])
+    (head, *_) = fitted(shown, unbilled=True, wide=False, colour=False)
+    assert head == "numpy-lm  TPU #3 (#2 never ran), 1 preemption"
+    many = body(incarnation=9, preemptions=1, unused_numbers=[2, 3, 4, 5, 6])
+    assert "(#2, #3, #4, #5 ... never ran)" in fitted(many, unbilled=True, wide=False, colour=False)[0]
+
+
+def test_a_stockout_names_the_command_that_lists_more_zones(user):
+    """Whoever wants to name more zones has to know which ones have the type."""
+    user.cloud.change(stockouts=frozenset({"europe-west4-b/spot"}))
+    said = user.run("up")
+    assert said.code != 0
+    assert "name more zones in tpu.zones; see: tpuctl zones v5litepod-8" in said.err

@@ -223,7 +223,7 @@ def _refused(
             return ExplainedPart(
                 what, state, why, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, step), you
             )
-    you = last.hint or "name more zones in tpu.zones, or wait"
+    you = last.hint or f"wait, or name more zones in tpu.zones; see: tpuctl zones {facts.spec.tpu.type}"
     nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"
     # The loop wakes when the wait is over, however long its poll is.
     gate = create_gate(facts.spec, facts.record, zone, kind)

@@ -15,7 +15,7 @@ from orchestrator.domain.lease import LIFE, LOOP, Holder
 from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import Present, Unknown, VmState, World
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.record import Record, last_incarnation
+from orchestrator.domain.record import Record, last_incarnation, unused_numbers
 from orchestrator.domain.status import (
     FROM_CLOUD,
     DeploymentState,
@@ -150,6 +150,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         uncommitted="" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
         unclaimed=unclaimed_files_text(beats),
         incarnation=last_incarnation(record),
+        unused_numbers=unused_numbers(record),
         preemptions=record.node.preemptions,
         up=bool(record.job.bundle),
         deleted_at=bill.deleted_at if bill else None,

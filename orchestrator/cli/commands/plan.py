@@ -53,7 +53,8 @@ def command(
         # 2 means "something would change", so an error must not have that exit code.
         error.exit_code = 1 if detailed else error.exit_code
         raise
-    plan_view.show(found, as_json=choice.as_json, scripts=scripts, verbose=verbose)
+    unbilled = choice.cloud == "local"
+    plan_view.show(found, as_json=choice.as_json, scripts=scripts, verbose=verbose, unbilled=unbilled)
     if detailed and not found.preview.plan.empty:
         # After all output, since 2 is a result and no error.
         click.get_current_context().exit(CHANGES)

@@ -42,7 +42,8 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     if plan:
         _refuse({"--dry-run": dry_run, "--no-tpu": no_tpu})
     if dry_run:
-        plan_view.show(from_nothing(choice, EventPrinter()), as_json=choice.as_json)
+        shown = from_nothing(choice, EventPrinter())
+        plan_view.show(shown, as_json=choice.as_json, unbilled=choice.cloud == "local")
         return
     goal = Goal.BUCKET_AND_VM if no_tpu else Goal.JOB
     at_terminal = sys.stdin.isatty() and sys.stderr.isatty()

@@ -92,7 +92,7 @@ def _shares(title: str, sums: Mapping[str, float], whole: float) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column(title, min_width=12)
     table.add_column("USD", justify="right")
-    table.add_column("share", justify="right")
+    table.add_column("of the cost", justify="right")
     for name, usd in sums.items():
         table.add_row(name, _usd(usd), f"{usd / whole:.0%}" if whole else "-")
     return table

@@ -32,8 +32,14 @@ _COLOURS = {
 }
 
 
-def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool = False) -> None:
-    """Print the plan to stdout; *scripts* adds the rendered scripts, *verbose* labels and scopes."""
+def show(
+    found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool = False, unbilled: bool = False
+) -> None:
+    """
+    Print the plan to stdout; *scripts* adds the rendered scripts, *verbose* labels and scopes.
+
+    *unbilled* is true on the local cloud.
+    """
     source = CLOUD if found.from_cloud else NOTHING
     if as_json:
         checks = {"check": check.body(found.checked)} if found.checked else {}
@@ -44,7 +50,10 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool
     else:
         with page() as console:
             now = found.state.phrase if found.state else ""
-            render(found.preview, console, source=source, state=now, scripts=scripts, verbose=verbose)
+            render(
+                found.preview, console, source=source, state=now, scripts=scripts, verbose=verbose,
+                unbilled=unbilled,
+            )  # fmt: skip
             console.print()
             for line in found.sent.lines():
                 console.print(line, markup=False, width=min(WIDTH, console.width), overflow="fold")
@@ -56,18 +65,18 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool
 
 def render(
     preview: Preview, console: Console, *, source: str = "", state: str = "", scripts: bool = False,
-    verbose: bool = False,
+    verbose: bool = False, unbilled: bool = False,
 ) -> None:  # fmt: skip
     """
     Print the plan on *console*, and in which *state* the deployment is now.
 
-    *scripts* adds the rendered scripts, *verbose* labels and scopes.
+    *scripts* adds the rendered scripts, *verbose* labels and scopes; *unbilled* is true on the local cloud.
     """
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
     # `up` would buy nothing for a job that has ended, so there is no price.
     over = preview.plan.empty and preview.plan.outcome is not None
-    for line in () if over else filter(None, (_price_line(preview), _ttl_line(preview))):
+    for line in () if over else filter(None, (_price_line(preview, unbilled), _ttl_line(preview))):
         console.print(line, style="bold", markup=False, width=width)
     console.print(_facts(preview, _SOURCES.get(source, ""), state, verbose=verbose), width=width)
     console.print()
@@ -164,14 +173,15 @@ def _change(preview: Preview, change: Change, *, verbose: bool) -> Table:
     return table
 
 
-def _price_line(preview: Preview) -> str:
+def _price_line(preview: Preview, unbilled: bool) -> str:
     """Return the first question's answer: the price per hour and until ttl."""
     price = preview.hourly
     known = sum(line.billed_usd or 0.0 for line in price.lines)
     most = max(known, sum(line.most_usd or line.billed_usd or 0.0 for line in price.lines))
     hour = f"{known:.2f}" if most - known < 0.005 else f"{known:.2f} to {most:.2f}"
     least = f"at least {hour}" if price.unknown else hour
-    return f"  Price: {least} USD an hour"
+    where = " (nothing is billed on the local cloud)" if unbilled else ""
+    return f"  Price: {least} USD an hour{where}"
 
 
 def _ttl_line(preview: Preview) -> str:

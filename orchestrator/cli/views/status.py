@@ -171,8 +171,14 @@ def _head(status: DeploymentStatus) -> str:
     if status.state is DeploymentState.DELETED:
         return status.name
     count = status.preemptions
-    number = f"TPU #{status.incarnation}, " if status.incarnation else ""
+    number = f"TPU #{status.incarnation}{_unused(status.unused_numbers)}, " if status.incarnation else ""
     return f"{status.name}  {number}{count} preemption{'' if count == 1 else 's'}"
+
+
+def _unused(numbers: Sequence[int]) -> str:
+    """Return why the number of the TPU is larger than that of the TPUs that ran."""
+    few = ", ".join(f"#{number}" for number in numbers[:FEW])
+    return f" ({few}{' ...' if len(numbers) > FEW else ''} never ran)" if numbers else ""
 
 
 def _bar(status: DeploymentStatus, width: int) -> list[Field]:
