@@ -52,6 +52,8 @@ def is_sentence(node):
         return is_sentence(node.func.value)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"str", "repr"}:
         return ast.unparse(node.args[0]) in {"error", "exception"} or is_sentence(node.args[0])
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return node.slice.value in SENTENCES
     name = getattr(node, "attr", None) or (getattr(node, "id", "") if isinstance(node, ast.Name) else "")
     own = {"why", "reason", "message", "hint"} if isinstance(node, ast.Name) else SENTENCES
     return name in own
@@ -91,6 +93,7 @@ def read_back(text):
         ('if row.label.startswith("worker "): pass', True),
         ('if failure.error.message == "it is gone": pass', True),
         ('re.sub(r" in [0-9]+ s", "", wait.text)', True),
+        ('if "pod rate" in row["note"]: pass', True),
         ("words = finding.text.split()", False),
         ('text = f"{change.name}: {change.why}"', False),
         ('if error.code == "TPU-404": pass', False),

@@ -6,6 +6,11 @@ from orchestrator.config.setting_types import Path, dotted
 from orchestrator.errors import UsageError
 
 
+def flag_for(key: str) -> str:
+    """Return the flag that sets a setting, without its value."""
+    return f"--set {key}"
+
+
 @dataclass(frozen=True)
 class Complaint:
     """
@@ -36,8 +41,8 @@ class Complaint:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.col}" if self.line else self.file
-        # The name of a flag or variable already shows which setting it is.
-        key = "" if place.endswith(f" {self.key}") else self.key
+        # The flag already shows which setting it is.
+        key = "" if self.file == flag_for(self.key) else self.key
         text = ": ".join(part for part in (place, key, self.message) if part)
         return f"{text}; {self.hint}" if self.hint else text
 

@@ -8,7 +8,7 @@ without a double underscore that name no setting belong to other parts of tpuctl
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.config.complaints import Complaint
+from orchestrator.config.complaints import Complaint, flag_for
 from orchestrator.config.document import Document
 from orchestrator.config.setting_types import Path, Setting, at, settings
 from orchestrator.domain.text.suggest import did_you_mean
@@ -50,7 +50,7 @@ def _override(text: str) -> tuple[str, str]:
 
 def _flags(overrides: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     for key, text in overrides.items():
-        yield key, text, f"--set {key}"
+        yield key, text, flag_for(key)
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

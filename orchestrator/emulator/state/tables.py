@@ -146,11 +146,7 @@ def tpu_price(accelerator: Accelerator, zone: str, spot: bool) -> float | None:
     best: float | None = None
     for row in rows("tpu_prices.csv"):
         same = row["generation"] == accelerator.generation and row["region"] == region_of(zone)
-        if (
-            not same
-            or ("pod rate" in row["note"] or row["basis_type"].endswith("-32")) is not pods
-            or not row[column]
-        ):
+        if not same or row["basis_type"].endswith("-32") is not pods or not row[column]:
             continue
         if row["zone"] == zone:
             return float(row[column])
