@@ -34,6 +34,8 @@ BOOT_GRACE = 120.0
 """Seconds that a READY machine may be silent before it is checked over SSH."""
 POLL_SOON = 2.0
 """Shortest time between two looks at machines that start, in seconds."""
+FIRST_STEPS = 60.0
+"""Seconds from a job's start in which its first step is looked for every POLL_SOON, since a person waits for it."""
 WEDGED = 900.0
 """Seconds of silence after which a worker that answers over SSH is restarted instead of only started."""
 SILENCE = 4
@@ -191,7 +193,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     beats = world.known_heartbeats
     reason = outdated(spec, world, record, node) or silent_worker(spec, world, record, node, beats)
     if reason is None:
-        return _waiting_for(beats, expected_workers(spec, node))
+        return _waiting_for(beats, expected_workers(spec, node), world.observed_at)
     rule = LoopRule.JOB_PUSH if isinstance(reason, Due) else LoopRule.JOB_SILENT
     # After a failed try over SSH, wait: the heartbeat may arrive first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
@@ -315,7 +317,7 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreac
     return None if silent is None else Unreachable(silent)
 
 
-def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
+def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Step:
     claims = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
     if claims:
         why = f"worker {claims[0]} says that it is done and has committed nothing"
@@ -323,9 +325,15 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
         return Step(wait=Wait(text), rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
-        return Step(rule=LoopRule.JOB_RUNS)
+        return Step(wake_in=POLL_SOON if _before_first_step(beats, now) else None, rule=LoopRule.JOB_RUNS)
     # A first report may be a second late, because its object has just been written; look again soon.
     why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
     why = why if beats else "; no report yet"
     text = f"{len(running)} of {expected} workers are running{why}"
     return Step(wait=Wait(text), wake_in=POLL_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)
+
+
+def _before_first_step(beats: tuple[Heartbeat, ...], now: float) -> bool:
+    """Return whether a job has just started and has reported no step; after a minute none is waited for."""
+    begun = [b.timings.get("spawned", 0.0) for b in beats if b.phase is Phase.RUN and b.step is None]
+    return any(now - FIRST_STEPS < at <= now for at in begun)

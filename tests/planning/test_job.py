@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.domain.observation import Absent, NodeState, Phase, Present, Unknown, VmState, Worker
-from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.plan import Kind, LoopRule, Verb
 from orchestrator.domain.spec import JobSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.planning.job import (
@@ -137,3 +137,20 @@ def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(reported, age, 
     first = update_record(record(pushed="b"), replace(observed, observed_at=NOW - age))
     step = decide_job(spec(), observed, update_record(first, observed))
     assert [(c.kind, c.verb) for c in step.changes] == ([(Kind.JOB, Verb.UPDATE)] if again else [])
+
+
+@pytest.mark.parametrize(
+    ("shown", "soon"),
+    [
+        ({"step": None, "timings": {"spawned": NOW - 5}}, True),
+        ({"step": None, "timings": {"spawned": NOW - 90}}, False),
+        ({"step": None, "timings": {}}, False),
+        ({"step": 3, "timings": {"spawned": NOW - 5}}, False),
+    ],
+    ids=["just begun", "no step in a minute", "start not reported", "with a step"],
+)
+def test_the_first_step_of_a_job_is_looked_for_within_seconds(shown, soon):
+    """Its machine reports every two seconds then; a whole poll would show a watch that stands still."""
+    step = decide_job(spec(), world(heartbeats=Present((beat(**shown),))), record())
+    assert step.rule is LoopRule.JOB_RUNS
+    assert step.wake_in == (POLL_SOON if soon else None)
