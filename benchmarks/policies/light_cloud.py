@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from benchmarks.policies.ledger import Ledger
 from orchestrator.contract.bucket import object_names
+from orchestrator.contract.phase import Phase
 from orchestrator.domain import names
 from orchestrator.domain.catalog import Price
 from orchestrator.domain.machines.node_price import Prices
@@ -23,7 +24,6 @@ from orchestrator.domain.observation import (
     NodeState,
     Operation,
     OperationResult,
-    Phase,
     Present,
     Worker,
     World,

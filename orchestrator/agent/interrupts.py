@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Callable, Mapping, Optional
 
 from orchestrator.contract.clock import Clock
+from orchestrator.contract.phase import Phase
 
 
 class EndingKind(enum.Enum):
@@ -25,10 +26,12 @@ class EndingKind(enum.Enum):
     GAVE_UP = "gave up"
 
     @property
-    def phase(self) -> str:
+    def phase(self) -> Phase:
         """Return the phase in the last heartbeat."""
-        ends = {EndingKind.DONE: "done", EndingKind.UNCLAIMED: "unclaimed", EndingKind.GAVE_UP: "failed"}
-        return ends.get(self, "stopped")
+        ends = {
+            EndingKind.DONE: Phase.DONE, EndingKind.UNCLAIMED: Phase.UNCLAIMED, EndingKind.GAVE_UP: Phase.FAILED,
+        }  # fmt: skip
+        return ends.get(self, Phase.STOPPED)
 
     @property
     def holds(self) -> bool:

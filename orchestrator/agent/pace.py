@@ -23,6 +23,7 @@ from orchestrator.contract.interval import (
     saving_interval,
     zone_lives,
 )
+from orchestrator.contract.phase import Phase
 from orchestrator.contract.replacing import write_atomically
 
 WORTH_TELLING = 0.05
@@ -186,7 +187,7 @@ def _life(data: bytes) -> Optional[Life]:
         report: Any = json.loads(data)
         spawned, at = report["timings"]["spawned"], report["at"]
         # A killed machine's last report says "run"; a fresh save in it does not prove that nothing was lost.
-        rested = report["phase"] in ("stopped", "ended", "done")
+        rested = report["phase"] in (Phase.STOPPED, Phase.ENDED, Phase.DONE)
         saved = int(report.get("step") or 0) <= int(report.get("committed_step") or 0)
         return Life(max(0.0, float(at) - float(spawned)), lost=not (rested and saved))
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -20,7 +20,5 @@ RESCUE = 22.0
 """From the notice, for files that no commit contains; the last heartbeat needs one more second."""
 SUCCESSOR_WAITS = 120.0
 """Longest wait for the last save of the TPU before: our choice, longer than any observed notice."""
-AT_REST = ("stopped", "done", "unclaimed", "failed")
-"""Phases of a report after which a machine has committed everything it had."""
 REPORT_COUNTS = 15.0
 """Age up to which the report of a saving machine proves that it still exists: our choice."""

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.domain.observation import Heartbeat, Node, Phase
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat, Node
 
 LONGEST_START = 3 * 3600.0
 """Seconds beyond which a start counts as a fault and not as a measure of the next one."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.machines.capacity import ZoneMemories
 from orchestrator.domain.machines.maintenance import Maintenance
 from orchestrator.domain.machines.node_price import Prices
@@ -217,27 +218,6 @@ class ForeignBucket:
     public: bool = False
     objects: tuple[str, ...] = ()
     version: int = 0
-
-
-class Phase(Enum):
-    """
-    What an agent is doing. UNKNOWN stands for an unreadable report; no agent writes it.
-
-    ENDED: the job has exited with status 0, and its last save is being verified and uploaded. UNCLAIMED: what
-    it has saved is no checkpoint.
-    """
-
-    BOOT = "boot"
-    SETUP = "setup"
-    RESTORE = "restore"
-    RUN = "run"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    ENDED = "ended"
-    DONE = "done"
-    UNCLAIMED = "unclaimed"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

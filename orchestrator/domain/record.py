@@ -8,11 +8,12 @@ was requested. How observations change it: orchestrator.planning.update_record.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.first_seen import FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.machines.capacity import ZoneMemories
 from orchestrator.domain.names import incarnation_of
-from orchestrator.domain.observation import Node, NodeState, Operation, Phase, World
+from orchestrator.domain.observation import Node, NodeState, Operation, World
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry

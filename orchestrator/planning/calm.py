@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.first_seen import VM_ABSENT, Sign
-from orchestrator.domain.observation import Node, NodeState, Phase, Present, VmState, World
+from orchestrator.domain.observation import Node, NodeState, Present, VmState, World
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec

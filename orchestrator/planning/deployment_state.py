@@ -1,6 +1,7 @@
 """Decide in which state a deployment is: the one value that all commands show."""
 
-from orchestrator.domain.observation import Absent, Phase, Present, Unknown, World
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Absent, Present, Unknown, World
 from orchestrator.domain.plan import Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec

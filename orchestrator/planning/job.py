@@ -8,19 +8,11 @@ from enum import Enum
 from typing import Any
 
 from orchestrator.contract.backoff import growing
+from orchestrator.contract.phase import ENDS, Phase
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.machines.scopes import narrow
-from orchestrator.domain.observation import (
-    Heartbeat,
-    Node,
-    NodeState,
-    Phase,
-    Present,
-    Unknown,
-    VmState,
-    World,
-)
+from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, Unknown, VmState, World
 from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node, lasted
 from orchestrator.domain.spec import MemorySpec, Spec
@@ -28,7 +20,7 @@ from orchestrator.domain.wait import Wait
 
 OTHER_CODE_AFTER = 30.0
 """Seconds for which a machine may report other code than was sent to it: it is being restarted."""
-OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
+OVER = frozenset(ENDS)
 """Final phases: a worker that has reported one need not report any more."""
 BOOT_GRACE = 120.0
 """Seconds that a READY machine may be silent before it is checked over SSH."""

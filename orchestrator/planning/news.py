@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.machines.maintenance import maintenance_text
-from orchestrator.domain.observation import NodeState, Phase, World
+from orchestrator.domain.observation import NodeState, World
 from orchestrator.domain.record import TERMINAL, Record, current_node, has_successors
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.fleet.deployments import fleet_of

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.contract.phase import Phase
 from orchestrator.contract.secrets.redaction import masked
-from orchestrator.domain.observation import Heartbeat, Phase, World
+from orchestrator.domain.observation import Heartbeat, World
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec

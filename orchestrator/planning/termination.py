@@ -2,22 +2,14 @@
 
 from enum import Enum
 
+from orchestrator.contract.phase import AT_REST, Phase
 from orchestrator.domain import names
-from orchestrator.domain.observation import (
-    Bucket,
-    Heartbeat,
-    Operation,
-    Phase,
-    Present,
-    Unknown,
-    VmState,
-    World,
-)
+from orchestrator.domain.observation import Bucket, Heartbeat, Operation, Present, Unknown, VmState, World
 from orchestrator.domain.plan import MAKING, Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
-from orchestrator.planning.job import OVER, SILENCE, heartbeat_interval
+from orchestrator.planning.job import SILENCE, heartbeat_interval
 from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.lifecycle import delete_node, deleting
 from orchestrator.planning.tpu.never_reported import all_silent
@@ -29,7 +21,7 @@ VM_STARTING = frozenset(
 )
 LONGEST_RESCUE = 3900.0
 """Seconds to wait for a gang that was given up; an agent rescues files for an hour at most."""
-_RESTING = OVER | {Phase.STOPPED}
+_RESTING = frozenset(AT_REST)
 VM_LAST_WAKE = 5.0
 """Seconds until the next pass while the VM waits for the TPU's deletion."""
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from orchestrator.contract.formats.base import SavedState
 from orchestrator.contract.formats.choose import format_of
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.job_progress import common_step
-from orchestrator.domain.observation import Heartbeat, Phase, World
+from orchestrator.domain.observation import Heartbeat, World
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.domain.text.amounts import size_text

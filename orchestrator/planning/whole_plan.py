@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain import names
 from orchestrator.domain.catalog import Accelerator
 from orchestrator.domain.observation import (
@@ -11,7 +12,6 @@ from orchestrator.domain.observation import (
     Heartbeat,
     Node,
     NodeState,
-    Phase,
     Present,
     Vm,
     VmState,

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.names import home_region, incarnation_of
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.contract.agent_lines import begins_attempt
+from orchestrator.contract.phase import Phase
 from orchestrator.contract.printed.choose import Output
 from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.printed.stream import Stream
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.pricing.spending import BEFORE
 
 FEW = 30

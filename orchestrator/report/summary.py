@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import ceil, inf
 
+from orchestrator.contract.phase import Phase
 from orchestrator.contract.report_pause import report_pause
 from orchestrator.domain.events import Event, EventKind, change_word
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.pricing.spending import BEFORE
 

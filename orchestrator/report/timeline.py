@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.names import incarnation_of
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import Stretch, Use, stretches_of

@@ -11,6 +11,7 @@ from orchestrator.advice.explain.explain import explain, explain_job
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
 from orchestrator.advice.explain.rules import RULES, manual
 from orchestrator.cli.views.explain import NO_STEP, render
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.machines.capacity import after_grant
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.observation import (
@@ -19,7 +20,6 @@ from orchestrator.domain.observation import (
     NodeState,
     Operation,
     OperationResult,
-    Phase,
     Present,
     Unknown,
     VmState,

@@ -11,7 +11,8 @@ from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife, S
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
 from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Outcome
 
 T = 1_800_000_000.0

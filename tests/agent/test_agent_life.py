@@ -4,7 +4,8 @@ import signal
 import subprocess
 import sys
 
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import AgentLab, is_alive

@@ -5,7 +5,8 @@ import json
 from dataclasses import replace
 
 from orchestrator.app.source.wanted import with_reported_end, with_wanted
-from orchestrator.domain.observation import Phase, Present, Unknown
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Record, Refusal, next_incarnation
 from orchestrator.domain.spec import JobSpec, MemorySpec

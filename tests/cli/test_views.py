@@ -20,8 +20,9 @@ from orchestrator.cli.views.job_progress import ProgressLine, bar_of, live_texts
 from orchestrator.cli.views.status import resource_lines
 from orchestrator.cli.views.summary import redone_text, summary_lines
 from orchestrator.config.load import read
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Absent, Heartbeat, Node, NodeState, Phase, Present, World
+from orchestrator.domain.observation import Absent, Heartbeat, Node, NodeState, Present, World
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.status import ResourceStatus

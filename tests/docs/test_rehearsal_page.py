@@ -8,7 +8,8 @@ from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife, S
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import judge, judge_crash
 from orchestrator.cli.views.verdict import retained_lines, verdict_lines
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Outcome
 from tests.cli.cli_kit import ROOT
 

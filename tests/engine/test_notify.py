@@ -12,7 +12,8 @@ import pytest
 from orchestrator.clock import VirtualClock
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.observation import Heartbeat, Phase, Present
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.spec import EVENTS, NotifySpec
@@ -41,9 +42,8 @@ class Shelf:
 
     def list(self, prefix):
         self._check()
-        return [
-            StoredObject(n, len(d), 1, 0.0, d) for n, d in sorted(self.held.items()) if n.startswith(prefix)
-        ]
+        rows = sorted(self.held.items())
+        return [StoredObject(n, len(d), 1, 0.0, d) for n, d in rows if n.startswith(prefix)]
 
     def read(self, name, offset=0):
         self._check()

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.observation import Absent, Bucket, NodeState, Phase, Present, Unknown, VmState, World
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Absent, Bucket, NodeState, Present, Unknown, VmState, World
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.errors import ConflictError, TransientError, UsageError
 from orchestrator.planning.approval import (

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.machines.maintenance import Maintenance
-from orchestrator.domain.observation import Absent, NodeState, Operation, Phase, Present, Unknown, VmState
+from orchestrator.domain.observation import Absent, NodeState, Operation, Present, Unknown, VmState
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Refusal
 from orchestrator.domain.spec import JobSpec, TpuSpec, WatchSpec

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
     NodeState,
     Operation,
-    Phase,
     Present,
     Unknown,
     VmState,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
@@ -13,7 +14,6 @@ from orchestrator.domain.observation import (
     NodeState,
     Operation,
     OperationResult,
-    Phase,
     Present,
     Unknown,
     Vm,

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.observation import Absent, NodeState, Phase, Present, Unknown
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Absent, NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span, unused_numbers
 from orchestrator.domain.status import DeploymentState

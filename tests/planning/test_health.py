@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.bucket_grants import GRANT_SETTLES
-from orchestrator.domain.observation import NodeState, Phase, Present, Unknown
+from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.planning.decide import decide

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.observation import Absent, NodeState, Phase, Present, Unknown, VmState, Worker
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Absent, NodeState, Present, Unknown, VmState, Worker
 from orchestrator.domain.plan import Kind, LoopRule, Verb
 from orchestrator.domain.spec import JobSpec, WatchSpec
 from orchestrator.domain.text.units import Duration

@@ -2,8 +2,9 @@
 
 import pytest
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.bucket_grants import GRANT_SETTLES
-from orchestrator.domain.observation import Phase, Present, Unknown
+from orchestrator.domain.observation import Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.record import Candidate, Span
 from orchestrator.domain.spec import JobSpec

@@ -7,8 +7,9 @@ import pytest
 from orchestrator.advice.preview import preview
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.machines.scopes import CLOUD_PLATFORM, LOOP_ROLES, MACHINE_SCOPES, vm_scopes
-from orchestrator.domain.observation import Absent, Operation, Phase, Present, Unknown, VmState
+from orchestrator.domain.observation import Absent, Operation, Present, Unknown, VmState
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.spec import VmSpec, WatchSpec

@@ -2,8 +2,9 @@
 
 import pytest
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.machines.capacity import after_loss
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.planning.save_interval import SaveInterval, foreseen_interval, reported_interval
 from tests.planning.planning_kit import make_spec
 

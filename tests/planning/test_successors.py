@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.phase import Phase
 from orchestrator.contract.preemption_notice import REPORT_COUNTS
-from orchestrator.domain.observation import Absent, Claim, NodeState, Phase, Present, Unknown
+from orchestrator.domain.observation import Absent, Claim, NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Candidate, Refusal, has_successors, race_to_win
 from orchestrator.errors import Retry

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.job_progress import Progress, common_step
-from orchestrator.domain.observation import NodeState, Phase, Present
+from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import CheckpointSpec

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import (
     Bucket,
     Heartbeat,
     Node,
     NodeState,
-    Phase,
     Present,
     Vm,
     VmState,

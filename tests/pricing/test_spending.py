@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.observation import Phase
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span, first_incarnations, lives
 from orchestrator.pricing.cost_so_far import spent

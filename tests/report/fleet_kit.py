@@ -3,7 +3,8 @@
 import json
 import random
 
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec

@@ -6,7 +6,8 @@ from math import inf, nan
 import pytest
 
 from orchestrator.cli.views.summary import redone_text
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import Use

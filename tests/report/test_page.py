@@ -6,8 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import Use, stretches

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet.fleet_bill import Amount, Bill
 from orchestrator.planning.fleet.tasks import Submission, TaskState

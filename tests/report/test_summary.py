@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.report.summary import summarise
 
 T = 1_800_000_000.0

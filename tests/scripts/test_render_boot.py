@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.observation import Phase
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.ports import StoredObject
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.scripts.render import machine_scripts

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from orchestrator.cli.views.job_progress import WORDS
-from orchestrator.domain.observation import Phase
+from orchestrator.contract.phase import Phase
 from orchestrator.emulator.state.storage.refusals import StorageError
 from tests.kit.cloud import Cloud
 from tests.kit.user import User

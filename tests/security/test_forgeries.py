@@ -11,9 +11,10 @@ import pytest
 from orchestrator.advice.explain.explain import explain
 from orchestrator.advice.explain.explanation import DeploymentFacts
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.lease import Holder, held_by
-from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, Unknown
+from orchestrator.domain.observation import Absent, Heartbeat, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.record import Candidate

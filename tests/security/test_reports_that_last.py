@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.job_progress import Progress, seconds_remaining, with_heartbeats
-from orchestrator.domain.observation import Phase
 from orchestrator.domain.ports import StoredObject
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.engine.records.rebuild_record import UNTOLD, rebuilt

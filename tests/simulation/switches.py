@@ -7,8 +7,9 @@ from orchestrator.agent.agreement import attempts
 from orchestrator.agent.machine import expire
 from orchestrator.app.deployment import expired
 from orchestrator.contract.bucket import object_names
+from orchestrator.contract.phase import Phase
 from orchestrator.domain import names, record
-from orchestrator.domain.observation import Claim, Phase, Present
+from orchestrator.domain.observation import Claim, Present
 from orchestrator.domain.plan import Plan
 from orchestrator.engine import delete
 from orchestrator.engine.lease import lease_object

@@ -11,8 +11,9 @@ from orchestrator.advice.explain.explanation import (
 )
 from orchestrator.advice.explain.resources import explain_bucket, explain_tpu, explain_vm, not_visible
 from orchestrator.advice.explain.rules import RULES
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.first_seen import of_node
-from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
+from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unknown
 from orchestrator.domain.plan import LoopRule, Outcome, Step
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import usd_range_text

@@ -6,7 +6,8 @@ from enum import Enum
 from math import isclose
 
 from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat
 
 PARTS = {
     "machine": ("", "boot"),

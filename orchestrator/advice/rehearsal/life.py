@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from orchestrator.advice.rehearsal.same_bytes import Prints
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.text.units import Duration
 

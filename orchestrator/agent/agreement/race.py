@@ -10,7 +10,8 @@ from orchestrator.contract.bucket.claim import claim_name, claim_of, named_by
 from orchestrator.contract.bucket.object_names import HEARTBEAT
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import PreconditionError, TransientError
-from orchestrator.contract.preemption_notice import AT_REST, REPORT_COUNTS
+from orchestrator.contract.phase import AT_REST
+from orchestrator.contract.preemption_notice import REPORT_COUNTS
 
 WIDEST = 1000
 """Largest number of TPUs in one race; their incarnations count up from the race's number."""

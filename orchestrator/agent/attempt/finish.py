@@ -19,6 +19,7 @@ from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.completeness import Checkpoint
 from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, Why
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.phase import Phase
 from orchestrator.contract.preemption_notice import RESCUE
 
 LEAST = 2.0
@@ -63,7 +64,7 @@ class Finish:
             self._retain()
         if newest is not None and not found[0]:
             return Ending(EndingKind.DONE, outcome.reason)
-        parts.status.set(phase="ended", message=f"{outcome.reason}; its files are brought to the bucket")
+        parts.status.set(phase=Phase.ENDED, message=f"{outcome.reason}; its files are brought to the bucket")
         if newest is None and not found[0] and not parts.settings.worker:
             name = parts.patiently("check the bucket", lambda: stray_in(parts.bucket, since))
             parts.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")

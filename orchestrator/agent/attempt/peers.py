@@ -11,10 +11,11 @@ from orchestrator.agent.parts import Parts
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.phase import WELL, Phase
 
 LAST_LOG = 5.0
 """Seconds for the last upload of the log, before the report after which the machine may be deleted."""
-_ENDED = ("ended", "done", "unclaimed")
+_ENDED = (Phase.ENDED, *WELL)
 PATIENCE = 2.5
 """Heartbeat intervals that a living worker may miss."""
 
@@ -29,7 +30,7 @@ def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
     if others:
         with contextlib.suppress(AgentError, OSError):
             parts.shipper.ship(LAST_LOG)
-        parts.status.set(phase="ended", message=reason)
+        parts.status.set(phase=Phase.ENDED, message=reason)
     while others:
         if parts.interrupts.overtaken(attempt.attempt):
             return False

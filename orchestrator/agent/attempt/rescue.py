@@ -31,6 +31,7 @@ from orchestrator.contract.bucket.unclaimed_manifest import (
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.reading.save_like import checkpoint_like, save_folder_like, save_like
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError
+from orchestrator.contract.phase import Phase
 
 T = TypeVar("T")
 Call = Callable[[str, Callable[[], Any]], Any]
@@ -296,7 +297,7 @@ class Uncommitted:
     def observe(self) -> None:
         """Update the heartbeat's `uncommitted` fields. Raise OSError or AgentError."""
         status = self._parts.status
-        if status.get("phase") != "run" or self._parts.format.at_end:
+        if status.get("phase") != Phase.RUN or self._parts.format.at_end:
             return
         if status.get("committed_step") is not None:
             status.set(uncommitted="", uncommitted_place="", uncommitted_state="")

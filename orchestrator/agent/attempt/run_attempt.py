@@ -32,6 +32,7 @@ from orchestrator.agent.side_threads import Task, say
 from orchestrator.contract.agent_lines import attempt_text
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.phase import Phase
 from orchestrator.contract.replacing import write_atomically
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class AttemptRunner:
         parts = self._parts
         parts.committer.end()
         parts.status.set(
-            phase="restore",
+            phase=Phase.RESTORE,
             attempt=attempt.attempt,
             failures=attempt.failures,
             resumed_from=attempt.resume_step,
@@ -116,7 +117,7 @@ class AttemptRunner:
             except Exception as error:  # The attempt has already failed for another reason.
                 self._parts.status.trouble("restore", repr(error))
             return failed
-        self._parts.status.set(phase="restore", message="")
+        self._parts.status.set(phase=Phase.RESTORE, message="")
         self._restored, outcome = self._wait(restore)
         self._parts.status.set(committed_counted=self._restored.counted)
         return outcome
@@ -155,7 +156,7 @@ class AttemptRunner:
         container = self._parts.container
         if not settings.setup or (mark.exists() and (container is None or container.is_set_up())):
             return None
-        self._parts.status.set(phase="setup", message="")
+        self._parts.status.set(phase=Phase.SETUP, message="")
         self._parts.status.time("setup_began")
         self._parts.log.say(f"setup runs, for code {settings.bundle[:12]}")
         outcome = self._run_command(
@@ -189,7 +190,7 @@ class AttemptRunner:
         for note in found:
             say(note)
             parts.log.say(note)
-        parts.status.set(phase="run", starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
+        parts.status.set(phase=Phase.RUN, starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
         self._save_record(starts=self.record.starts + 1)
         # Reported before the start: a machine that loses its disk learns from the bucket that the job had started.
         with contextlib.suppress(AgentError, OSError):
@@ -267,7 +268,7 @@ class AttemptRunner:
             is_set_up = framework is None and outcome.verdict is JobVerdict.DONE
             return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
         except JobInterrupted as interrupted:
-            parts.status.set(phase="stopping", message=interrupted.ending.reason)
+            parts.status.set(phase=Phase.STOPPING, message=interrupted.ending.reason)
             grace = self._settings.grace
             # What it would save now cannot be brought to the bucket, and its time is over.
             cut_off = interrupted.ending.kind is EndingKind.CUT_OFF

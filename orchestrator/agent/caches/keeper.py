@@ -43,6 +43,7 @@ from orchestrator.contract.bucket.limits import IN_MEMORY
 from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
+from orchestrator.contract.phase import Phase
 
 AFTER_START = 60.0
 """Seconds after the start of a job without steps after which its packages are stored."""
@@ -78,7 +79,7 @@ class CacheKeeper:
     def keep(self) -> None:
         """Store what is new since the last call; called periodically by a thread of its own."""
         status, timings = self._status, self._status.body()["timings"]
-        if status.get("phase") != "run" or "spawned" not in timings:
+        if status.get("phase") != Phase.RUN or "spawned" not in timings:
             return
         waited = self._clock.now() - timings["spawned"]
         if "first_step" not in timings and waited < AFTER_START:

@@ -35,6 +35,7 @@ from orchestrator.agent.side_threads import each, say
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.contract.machine_errors import AgentError, TornError
+from orchestrator.contract.phase import Phase
 from orchestrator.contract.replacing import write_atomically
 
 PARALLEL = 4
@@ -143,7 +144,7 @@ class Caches:
             generation = held.generation
             manifest = parse(held.data, name)
             paths = self._check(cache, manifest)
-            self._status.set(phase="setup", message=f"restoring {cache.title} from an earlier machine")
+            self._status.set(phase=Phase.SETUP, message=f"restoring {cache.title} from an earlier machine")
             self._unpack(cache, manifest, staged, paths)
             self._move(cache, manifest, staged, generation)
         except (AgentError, OSError, ValueError) as error:

@@ -27,7 +27,7 @@ from orchestrator.contract.clock import Clock
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
 from orchestrator.contract.node_list import node_list
-from orchestrator.contract.preemption_notice import AT_REST
+from orchestrator.contract.phase import AT_REST, WELL
 from orchestrator.contract.replacing import write_atomically
 
 VARIABLE = "TPUCTL_SHARE"
@@ -41,7 +41,6 @@ FOLLOW = 2.0
 """Seconds at most between two looks for a task: a gang waits for its last machine to find it."""
 STUCK = 120.0
 """Seconds after which an agent that was asked to end is killed; the next start clears what its job left."""
-WELL = ("done", "unclaimed")
 
 
 @dataclass(frozen=True)

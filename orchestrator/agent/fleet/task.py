@@ -39,6 +39,7 @@ from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.contract.bucket.object_names import COLLECTED, ENDS, GANG, STARTS
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
+from orchestrator.contract.phase import WELL, Phase
 from orchestrator.contract.replacing import write_atomically
 
 AGAIN = 75
@@ -52,7 +53,7 @@ LEASE = 60.0
 Seconds for which a task goes on without the bucket. With the end of its job that is well below SlurmdTimeout of
 slurm.sh, after which Slurm starts the task of a machine that has fallen silent elsewhere.
 """
-_STATUS = {"done": 0, "unclaimed": 0, "failed": 1}
+_STATUS: Dict[str, int] = {**dict.fromkeys(WELL, 0), Phase.FAILED: 1}
 """Exit status of a task by the phase of its last report; without one of these it has not ended."""
 
 

@@ -29,6 +29,7 @@ from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.bucket.object_names import LEASE, RECORD
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, FinalError, TransientError
+from orchestrator.contract.phase import Phase
 from orchestrator.contract.replacing import write_atomically
 
 MARGIN = 300.0
@@ -216,7 +217,7 @@ class Timer:
         body = {
             **read_json(settings.layout.status), "schema": 1, "deployment": settings.deployment,
             "incarnation": settings.incarnation, "worker": settings.worker, "workers": settings.workers,
-            "phase": "stopped", "message": text, "at": time.time(),
+            "phase": Phase.STOPPED, "message": text, "at": time.time(),
         }  # fmt: skip
         data = json.dumps(body, sort_keys=True)
         with contextlib.suppress(AgentError, OSError):

@@ -16,6 +16,7 @@ from orchestrator.contract.bucket.object_names import HEARTBEAT, WAKE
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.phase import ENDS, Phase
 from orchestrator.contract.replacing import write_atomically
 from orchestrator.contract.report_pause import report_pause
 
@@ -28,7 +29,7 @@ _UNKNOWN = (
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _URGENT = ("phase", "committed_step", "notice", "preempted")
-_PASSING = ("boot", "restore")
+_PASSING = (Phase.BOOT, Phase.RESTORE)
 LATER = 1.25
 """Spacings from the `at` in the report of an earlier agent to the next write: it is older than its own write."""
 _INHERITED = ("attempt", "starts")
@@ -64,7 +65,7 @@ class Status:
             "worker": settings.worker,
             "workers": settings.workers,
             "bundle": settings.bundle,
-            "phase": "boot",
+            "phase": Phase.BOOT,
             "committed_steps": [],
             "host_keys": public_host_keys(),
             "format": "" if settings.checkpoints.format == "auto" else settings.checkpoints.format,
@@ -188,7 +189,9 @@ class HeartbeatWriter:
         written again.
         """
         phase, target = self._status.get("phase"), self._settings.target
-        ends = phase == "run" and target is not None and (self._status.get("committed_step") or 0) >= target
+        ends = (
+            phase == Phase.RUN and target is not None and (self._status.get("committed_step") or 0) >= target
+        )
         passing = (ends or phase in _PASSING) and not self._status.get("notice")
         return self._spacing if passing else self._rest()
 
@@ -234,7 +237,6 @@ def public_host_keys(environ: Mapping[str, str] = os.environ) -> List[str]:
 
 LONGEST_WAKE = 5.0
 """Seconds for the wake object: the heartbeat itself must not wait for it."""
-_ENDS = ("done", "unclaimed", "failed")
 
 
 class WakeWriter:
@@ -258,7 +260,7 @@ class WakeWriter:
         A failure is not retried: it only costs the time until the next poll.
         """
         news = (report["attempt"], report["phase"], report["notice"])
-        if news == self._written or not (report["notice"] or report["phase"] in _ENDS):
+        if news == self._written or not (report["notice"] or report["phase"] in ENDS):
             return
         self._written = news
         _attempt, phase, notice = news

@@ -10,8 +10,9 @@ from orchestrator.app.source.bundle import build
 from orchestrator.app.source.job_data import with_code
 from orchestrator.app.source.local_data import DataSet
 from orchestrator.app.source.source_folder import source_folder
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.bucket_grants import grants_mark
-from orchestrator.domain.observation import Heartbeat, Observed, Phase, Present
+from orchestrator.domain.observation import Heartbeat, Observed, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record, setting_aside

@@ -7,9 +7,10 @@ from dataclasses import replace
 from orchestrator.app.status.text import NO_STEP
 from orchestrator.cli.graceful_stop import graceful_stop
 from orchestrator.cli.views.event_lines import EventPrinter
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.job_progress import common_step, last_step, seconds_remaining
-from orchestrator.domain.observation import Heartbeat, Phase, Present, World
+from orchestrator.domain.observation import Heartbeat, Present, World
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import rate_text, span_text, usd_text

@@ -25,7 +25,8 @@ from orchestrator.contract.bucket.limits import (
     Limit,
 )
 from orchestrator.contract.bucket.object_names import HEARTBEAT
-from orchestrator.domain.observation import Heartbeat, Observed, Phase, Present, Unknown
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat, Observed, Present, Unknown
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.bucket.bounded_read import read_first

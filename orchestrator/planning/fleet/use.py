@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
 
-from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.contract.phase import AT_REST, Phase
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.record import Span
 from orchestrator.planning.fleet.tasks import Submission, TaskState
 
@@ -20,7 +21,7 @@ SILENT = 120.0
 """Seconds without a heartbeat after which it is unknown whether a task runs; heartbeats come every 2 to 30 s."""
 FIRST_WORD = 600.0
 """Seconds until the first heartbeat of a task is due: code and a checkpoint are downloaded first."""
-OVER = frozenset({Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.STOPPED})
+OVER = frozenset({Phase.ENDED, *AT_REST})
 
 
 class NodeUse(Enum):

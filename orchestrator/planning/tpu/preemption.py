@@ -1,12 +1,12 @@
 """Interpret what workers report about the end of their machines, earlier than the API shows it."""
 
-from orchestrator.contract.preemption_notice import AT_REST, REPORT_COUNTS
-from orchestrator.domain.observation import Node, Phase, World
+from orchestrator.contract.phase import AT_REST
+from orchestrator.contract.preemption_notice import REPORT_COUNTS
+from orchestrator.domain.observation import Node, World
 from orchestrator.domain.spec import Spec
 
 FRESH = 60.0
 """Seconds for which a preemption notice is followed closely; the machine ends 30 s after it."""
-_AT_REST = frozenset(map(Phase, AT_REST))
 
 
 def noticed(world: World, node: Node) -> bool:
@@ -34,7 +34,7 @@ def stopped_for_good(spec: Spec, world: World, node: Node) -> bool:
 
 def workers_stopped(world: World, node: Node) -> bool:
     """Return whether every worker of *node* is being preempted, has stopped its job and committed its saves."""
-    at_rest = {b.worker for b in world.heartbeats_of(node.incarnation) if b.preempted and b.phase in _AT_REST}
+    at_rest = {b.worker for b in world.heartbeats_of(node.incarnation) if b.preempted and b.phase in AT_REST}
     # Every worker: a gang must not lose a machine whose worker still saves.
     return bool(node.workers) and at_rest >= {w.index for w in node.workers}
 
@@ -42,6 +42,6 @@ def workers_stopped(world: World, node: Node) -> bool:
 def still_saving(world: World, node: Node) -> bool:
     """Return whether a worker of *node* that is being preempted has recently reported unfinished saving."""
     return any(
-        b.preempted and b.phase not in _AT_REST and world.observed_at - b.updated < REPORT_COUNTS
+        b.preempted and b.phase not in AT_REST and world.observed_at - b.updated < REPORT_COUNTS
         for b in world.heartbeats_of(node.incarnation)
     )

@@ -1,0 +1,39 @@
+"""Name what an agent is doing, as its heartbeat says it."""
+
+from enum import Enum
+
+
+class Phase(str, Enum):
+    """
+    What an agent is doing. UNKNOWN stands for an unreadable report; no agent writes it.
+
+    ENDED: the job has exited with status 0, and its last save is being verified and uploaded. UNCLAIMED: what
+    it has saved is no checkpoint. A member is the word itself, which reports and names in the bucket have.
+    """
+
+    BOOT = "boot"
+    SETUP = "setup"
+    RESTORE = "restore"
+    RUN = "run"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    ENDED = "ended"
+    DONE = "done"
+    UNCLAIMED = "unclaimed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+    # Pythons differ in how they print a member; here it is always the word.
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, form: str) -> str:
+        return format(self.value, form)
+
+
+WELL = (Phase.DONE, Phase.UNCLAIMED)
+"""The job has ended by itself with status 0."""
+ENDS = (*WELL, Phase.FAILED)
+"""The job has ended, and is not started again."""
+AT_REST = (Phase.STOPPED, *ENDS)
+"""The machine has committed everything it had."""
