@@ -273,6 +273,12 @@ class Machine:
         """Wait until *wanted* is true."""
         until(wanted, what, PATIENCE, story=lambda: f"{self.agent_log()}\n{self.status()}")
 
+    def until_reports(self, count: int = 3) -> None:
+        """Wait until the agent has reported *count* times more, and so has had time for what it is not to do."""
+        reports = lambda: sum(".tpuctl/heartbeat/" in one for one in self.lab.writes)  # noqa: E731
+        wanted = reports() + count
+        self.until(lambda: reports() >= wanted, f"{count} more reports")
+
     def until_committed(self, step: int) -> None:
         """Wait until the heartbeat shows this step or a later one as committed."""
         self.until(lambda: (self.heartbeat().get("committed_step") or -1) >= step, f"step {step} committed")

@@ -11,12 +11,17 @@ from tests.agent.agent_lab import AgentLab
 
 def test_torn_local_checkpoint_is_never_committed(lab: AgentLab) -> None:
     """A folder without its marker is not uploaded, and is moved to quarantine before the next start."""
+    go = lab.folder / "go"
     command = (
         'if [ -e ../../again ]; then ls "$TPUCTL_CHECKPOINT_DIR"; exit 0; fi; touch ../../again; '
         'mkdir -p "$TPUCTL_CHECKPOINT_DIR/step-7"; echo half > "$TPUCTL_CHECKPOINT_DIR/step-7/state"; '
-        "sleep 1; exit 1"
+        f"until [ -e {go} ]; do sleep 0.02; done; exit 1"
     )
-    machine = lab.machine(COMMAND=command).run_to_end()
+    machine = lab.machine(COMMAND=command).start()
+    machine.until((machine.root / "checkpoints" / "step-7" / "state").exists, "half a save")
+    machine.until_reports()
+    go.touch()
+    assert machine.wait() == 0
 
     assert lab.names("checkpoints/") == []
     assert [one.name.rsplit("-", 1)[0] for one in (machine.root / "quarantine").iterdir()] == ["torn-step-7"]
@@ -61,7 +66,7 @@ def test_torn_upload_is_never_restored(lab: AgentLab) -> None:
 
 def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: AgentLab) -> None:
     """Bytes that do not match their manifest are refused twice, then the checkpoint before is used."""
-    lab.machine("m0", _STEPS=20, _STEP_SECONDS=0.1).run_to_end()
+    lab.machine("m0", _STEPS=20, _EACH_COMMITTED=1).run_to_end()
     assert len(lab.manifests()) == 2
     lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"x" * 5000)
 
@@ -75,7 +80,7 @@ def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: AgentLab) -> None:
 
 def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: AgentLab) -> None:
     """It is not complete, so nobody brings it here first, and nothing of it is deleted; the reason names both."""
-    lab.machine("m0", _STEPS=20, _STEP_SECONDS=0.1).run_to_end()
+    lab.machine("m0", _STEPS=20, _EACH_COMMITTED=1).run_to_end()
     lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"not what was saved")
     before = lab.names("checkpoints/00000020/g1/")
 
@@ -156,7 +161,7 @@ def test_pending_local_save_is_committed_when_the_agent_comes_back(lab: AgentLab
 
 def test_retention_keeps_the_newest_complete_ones(lab: AgentLab) -> None:
     """Older checkpoints go, manifest first; the newest two stay whole."""
-    lab.machine(_STEPS=80, _STEP_SECONDS=0.05, CHECKPOINT_KEEP=2).run_to_end()
+    lab.machine(_STEPS=80, _EACH_COMMITTED=1, CHECKPOINT_KEEP=2).run_to_end()
 
     steps = sorted({name.split("/")[1] for name in lab.names("checkpoints/")})
     assert steps[-1] == "00000080"

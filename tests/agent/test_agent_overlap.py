@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.agent.agent_lab import AgentLab, Machine
+from tests.agent.agent_lab import AgentLab
 
 
 def saved_by_another(lab: AgentLab, steps: int = 20) -> None:
@@ -30,13 +30,6 @@ def held_restores(lab: AgentLab) -> Iterator[tuple["Counter[str]", threading.Eve
         yield downloads, released
     finally:
         released.set()
-
-
-def until_heartbeats(machine: Machine, count: int = 3) -> None:
-    """Wait until the agent has reported so many times more, and so has had time for what it is not to do."""
-    reports = lambda: sum(".tpuctl/heartbeat/" in one for one in machine.lab.writes)  # noqa: E731
-    wanted = reports() + count
-    machine.until(lambda: reports() >= wanted, f"{count} more heartbeats")
 
 
 def test_setup_runs_while_the_checkpoint_comes_back(lab: AgentLab) -> None:
@@ -66,7 +59,7 @@ def test_a_setup_that_fails_early_leaves_the_restore_to_end_before_the_next(lab:
     with held_restores(lab) as (downloads, released):
         machine = lab.machine(INCARNATION=2, SETUP="mkdir ../../tried || exit 0; exit 3", _STEPS=30).start()
         machine.until(lambda: machine.status().get("exit_code") == 3, "the failure of the setup")
-        until_heartbeats(machine)
+        machine.until_reports()
         assert (machine.heartbeat()["failures"], len(lab.attempts(2))) == (0, 1)
         released.set()
         assert machine.wait() == 0
@@ -94,7 +87,7 @@ def test_what_the_setup_command_reports_is_no_training(lab: AgentLab) -> None:
     setup = f'echo "{{\\"step\\": 7}}" > $TPUCTL_PROGRESS_FILE; until [ -e {go} ]; do sleep 0.02; done'
     machine = lab.machine(SETUP=setup, COMMAND="true").start()
     machine.until(lambda: "setup_began" in machine.status().get("timings", {}), "the setup")
-    until_heartbeats(machine)
+    machine.until_reports()
     go.touch()
     assert machine.wait() == 0
     beat = machine.heartbeat()

@@ -108,12 +108,14 @@ def test_a_worker_that_is_done_does_not_run_again_while_worker_0_has_not_reporte
 
 def test_an_agent_that_is_killed_on_a_machine_that_follows_goes_on_from_its_record(lab: AgentLab) -> None:
     """Without it the next one would commit again what is committed, be refused, and hold up all the others."""
-    fleet = Fleet(lab, TARGET_STEPS=100, _STEPS=100, _STEP_SECONDS=0.05)
+    go = lab.folder / "go"
+    fleet = Fleet(lab, _WAITS_FOR=go)
     fleet.node("n-001")
     task = fleet.start("n-001")
     task.until(lambda: 1 in {worker for _, worker in committed(lab)}, "a commit of the machine that follows")
     (killed,) = [pid for pid in agents(fleet, "n-001") if _has(Path(f"/proc/{pid}"), b"TPUCTL_WORKER_ID=1")]
     os.kill(killed, signal.SIGKILL)
+    go.touch()
     assert task.wait() == 0
     later = next(
         lab.json(name) for name in lab.names(f"{TASK}.tpuctl/gang/1/") if name.endswith("/000002.json")

@@ -13,6 +13,8 @@ EVERY = int(os.environ.get("SAVE_EVERY", "10"))
 PAUSE = float(os.environ.get("STEP_SECONDS", "0.01"))
 CRASH_AT = {int(step) for step in os.environ.get("CRASH_AT", "").split(",") if step}
 CRASHES = int(os.environ.get("CRASHES", "1000"))
+EACH_COMMITTED = "EACH_COMMITTED" in os.environ
+WAITS_FOR = os.environ.get("WAITS_FOR", "")
 asked = []
 signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
 
@@ -32,6 +34,16 @@ def save(step):
     (folder / "COMPLETE").write_text("")
 
 
+def rest(step):
+    """After a save, wait for a file or for the commit if the test asks for it."""
+    status = Path(os.environ["TPUCTL_ROOT"]) / "state" / "status.json"
+    # This program runs on a machine: nothing of ours is there to wait with.
+    while WAITS_FOR and not Path(WAITS_FOR).exists():
+        time.sleep(0.02)  # as above
+    while EACH_COMMITTED and (json.loads(status.read_text())["committed_step"] or 0) < step:
+        time.sleep(0.02)  # as above
+
+
 def report(step):
     """Report the step to the agent."""
     target = Path(os.environ["TPUCTL_PROGRESS_FILE"])
@@ -49,6 +61,7 @@ while step < LAST:
     print(f"step {step}", flush=True)
     if step % EVERY == 0 or step == LAST or asked:
         save(step)
+        rest(step)
     if asked:
         print("saved on request", flush=True)
         sys.exit(143)
