@@ -18,6 +18,8 @@ KIND = os.environ["FORMAT"]
 ROOT = Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
 LAST = int(os.environ.get("STEPS", "60"))
 PAUSE = float(os.environ.get("STEP_SECONDS", "0.02"))
+EACH_COMMITTED = "EACH_COMMITTED" in os.environ
+STATUS = Path(os.environ["TPUCTL_ROOT"]) / "state" / "status.json"
 
 
 def begin():
@@ -58,6 +60,8 @@ while step < LAST:
     print(f"num_updates: {step}", flush=True)
     if step % 10 == 0:
         save(ROOT, KIND, step)
+        while EACH_COMMITTED and (json.loads(STATUS.read_text())["committed_step"] or 0) < step:
+            time.sleep(0.02)  # this program runs on a machine: nothing of ours is there to wait with
     if step == int(os.environ.get("STOP_AT", "0")) and not (ROOT.parent / "stopped").exists():
         (ROOT.parent / "stopped").touch()
         sys.exit(int(os.environ.get("STOP_CODE", "0")))

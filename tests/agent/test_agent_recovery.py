@@ -82,7 +82,7 @@ def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: AgentLab)
 
 def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken(lab: AgentLab) -> None:
     """Two starts from step 40 that end alike: the third goes back to an older one, and trains through."""
-    one = machine(lab, "torch", _STOP_AT=42, _STOP_CODE=3, _STEP_SECONDS=0.08, _POISON="40", FAILURES=5)
+    one = machine(lab, "torch", _STOP_AT=42, _STOP_CODE=3, _EACH_COMMITTED=1, _POISON="40", FAILURES=5)
     one.run_to_end()
 
     steps = [one["resume_step"] for one in lab.attempts()]
@@ -98,12 +98,15 @@ def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: AgentLab) -
         lab.put(f"checkpoints/{step}/default/array", b"x")
         lab.put(f"checkpoints/{step}/commit_success.txt", b"ok")
     before = lab.names("checkpoints/")
-    command = 'echo "from ${TPUCTL_RESUME##*/}"; [ $TPUCTL_RESUME_STEP = 30 ] && sleep 2 || exit 9'
+    go = lab.folder / "go"
+    wait = f"until [ -e {go} ]; do sleep 0.02; done"
+    command = f'echo "from ${{TPUCTL_RESUME##*/}}"; [ $TPUCTL_RESUME_STEP = 30 ] || exit 9; {wait}'
     one = lab.machine(
         CHECKPOINT_FORMAT="orbax", CHECKPOINT_DIR="gs://lab-bucket/checkpoints", COMMAND=command, FAILURES=4
     ).start()
     one.until(lambda: one.status().get("resumed_from") == 30 and one.status()["phase"] == "run", "30 again")
     reported = one.status()["message"]
+    go.touch()
     assert one.wait() == 0
 
     assert [one["resume_step"] for one in lab.attempts()] == [40, 40, 30]
@@ -148,7 +151,7 @@ def test_a_newest_save_that_kills_the_next_machine(lab: AgentLab, kind: str) -> 
 
 def test_checkpoints_come_back_when_going_back_did_not_help(lab: AgentLab) -> None:
     """A script that always fails is not the fault of its checkpoints: none is lost to the choice."""
-    machine(lab, "torch", _STOP_AT=42, _STEP_SECONDS=0.08, _STOP_CODE=3, CHECKPOINT_KEEP=4).start()
+    machine(lab, "torch", _STOP_AT=42, _EACH_COMMITTED=1, _STOP_CODE=3, CHECKPOINT_KEEP=4).start()
     lab.machines[0].until_committed(40)
     lab.machines[0].kill_all()
     before = lab.manifests()
