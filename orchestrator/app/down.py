@@ -109,6 +109,9 @@ def take_down(
         deletion.report = lambda text: reporter.now(f"being deleted: {text}")
         with reporter:
             leftovers = delete_all(deletion, session.blueprint.bucket if delete_data else "")
+        if not leftovers and not delete_data:
+            # Again, up to the end of the deletion, or `cost` would show a larger sum a second later.
+            found = replace(found, spent=_spent(session) or found.spent)
         # Only if lists prove that everything is deleted: leftovers are found by these files alone.
         if not leftovers:
             _forget(session, found.spent if delete_data else None, delete_data=delete_data)

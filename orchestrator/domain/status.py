@@ -232,6 +232,7 @@ class DeploymentStatus:
             "checkpoint": body.get("checkpoint", _least_checkpoint(workers)),
             "cost_most_usd": body.get("cost_most_usd", body["cost_usd"]),
             "unpriced": tuple(body.get("unpriced", ())),
+            "unused_numbers": tuple(body.get("unused_numbers", ())),
             "next_steps": tuple(body["next"]),
             "waits_for": tuple(Wait(**_fields_of(Wait, row)) for row in body.get("waits_for", ())),
             "watcher": _parsed(WatcherStatus, body["loop"]),

@@ -327,5 +327,6 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Ste
 
 def _before_first_step(beats: tuple[Heartbeat, ...], now: float) -> bool:
     """Return whether a job has just started and has reported no step; after a minute none is waited for."""
-    begun = [b.timings.get("spawned", 0.0) for b in beats if b.phase is Phase.RUN and b.step is None]
+    # The newest thing that a machine has timed, since its first report is written just before the program starts.
+    begun = [max(b.timings.values(), default=0.0) for b in beats if b.phase is Phase.RUN and b.step is None]
     return any(now - FIRST_STEPS < at <= now for at in begun)

@@ -320,3 +320,14 @@ def test_the_local_cloud_ends_after_what_ran_on_it(capsys):
     show(Down("demo", (), "", 0.0, None, (), idle_cloud_stopped=True), unbilled=True, as_json=False)
     said = capsys.readouterr().err
     assert said.index("nothing is left of demo") < said.index("was stopped")
+
+
+def test_the_sum_of_down_is_that_of_cost_after_it(tmp_path):
+    """A TPU is billed while its deletion begins, too; a sum that grows after the end would be read as a mistake."""
+    with Cloud(tmp_path, latency="realistic").open() as cloud:
+        user = User(cloud, vm={})
+        user.up()
+        user.watch(600)
+        usd = user.run("down", "--yes", "--json").document["usd"]
+        cost = user.run("cost", "--json").document
+    assert usd == pytest.approx(cost["usd"] - cost["uses"].get("storage", 0.0), abs=1e-6)

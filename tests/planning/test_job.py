@@ -144,11 +144,12 @@ def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(reported, age, 
     ("shown", "soon"),
     [
         ({"step": None, "timings": {"spawned": NOW - 5}}, True),
-        ({"step": None, "timings": {"spawned": NOW - 90}}, False),
+        ({"step": None, "timings": {"boot": NOW - 300, "setup_done": NOW - 5}}, True),
+        ({"step": None, "timings": {"boot": NOW - 300, "spawned": NOW - 90}}, False),
         ({"step": None, "timings": {}}, False),
         ({"step": 3, "timings": {"spawned": NOW - 5}}, False),
     ],
-    ids=["just begun", "no step in a minute", "start not reported", "with a step"],
+    ids=["just begun", "about to begin", "no step in a minute", "start not reported", "with a step"],
 )
 def test_the_first_step_of_a_job_is_looked_for_within_seconds(shown, soon):
     """Its machine reports every two seconds then; a whole poll would show a watch that stands still."""

@@ -176,7 +176,7 @@ KINDS: Mapping[str, Any] = {
     "watch-on-vm": {"vm": str, "running": bool, "changes": int, "digest?": str},
     "status": {
         "name": str, "project": str, "state?": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
-        "unclaimed?": str, "incarnation": int, "preemptions": int, "cost_usd": float,
+        "unclaimed?": str, "incarnation": int, "unused_numbers?": [int], "preemptions": int, "cost_usd": float,
         "cost_most_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
