@@ -270,7 +270,7 @@ def disk_trouble(error: OSError, path: PurePath | None = None) -> DiskError | No
         f"{where or 'a file of this computer'} cannot be {what}: {(error.strerror or str(error)).lower()}",
         hint="make room, or let this user read and write there; then run the same command again "
         "(TPUCTL_STATE_DIR names another folder for what tpuctl remembers)",
-        changed="what was made or deleted before this is so still; `tpuctl status` shows it",
+        changed="changes made before this error remain; `tpuctl status` shows them",
     )
 
 

@@ -263,7 +263,7 @@ SAY_INSTEAD = {
     r"\b(begin|begins|begun|made|make|runs|counts|compiles) anew\b": "again, start over, recreate",
     r"\bnobody (here|watches|watched|is (logged in|told))": "no watcher runs, no login, no notification",
     r"\bgoes on running\b": "keeps running",
-    r"\b(is|was|were) asked for\b": "is requested",
+    r"\b(is|are|was|were) asked for\b": "is requested",
     r"\bnot told (of|yet)\b": "no notification was sent",
 }
 """Sentences that people read and that need explaining, and what is said instead."""

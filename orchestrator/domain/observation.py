@@ -35,7 +35,7 @@ class Absent:
 @dataclass(frozen=True)
 class Unknown:
     """
-    State that nothing is known, after an error, a time-out or a partial answer.
+    Nothing is known, because of an error, a time-out or a partial answer.
 
     *hint* is the error's next step. *denied* says that the login lacks the permission to look.
     """

@@ -146,7 +146,7 @@ class Change:
         capacity = "flex-start, for the deadline" if self.flex_start else "on demand, for the deadline"
         found = {"capacity": capacity} if self.on_demand else {}
         # The older word, because `--json` prints it: programs may look for it.
-        return found | ({"mute": "it has never reported"} if self.never_reported else {})
+        return found | ({"never_reported": "it has never reported"} if self.never_reported else {})
 
     @property
     def lane(self) -> tuple[Kind, str]:

@@ -33,7 +33,7 @@ JSON = {"Content-Type": "application/json"}
 START_SECONDS = 30.0
 """Seconds for the local cloud to start and write its address."""
 STOP_SECONDS, KILL_SECONDS, POLL_SECONDS = 20.0, 5.0, 0.05
-"""For the daemon's own end after SIGTERM, after each SIGKILL, and between two looks at it."""
+"""For the daemon's own end after SIGTERM, after each SIGKILL, and between two checks of it."""
 PORT_TRIES = 3
 END_IT = "end what holds the port and start again; or take other ports: tpuctl local start --other-ports"
 LOCK_SECONDS = 60.0

@@ -58,7 +58,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.private_folders import private_file
 
 LONGEST_NAP = 1.0
-"""Seconds between two looks at what is due, if no event is nearer."""
+"""Seconds between two checks of what is due, if no event is nearer."""
 NO_TOOLS = Tools()
 MANY_FILES = 16384
 APIS = ("/v2/", "/compute/", "/v1/")

@@ -52,7 +52,7 @@ NO_RESERVATION_MEANT = (
 FLEX_START = (
     "tpuctl tries the next zone in tpu.zones; to see the zones that are known to offer it, run: tpuctl plan"
 )
-WAIT = "tpuctl tries again by itself; repeat a single command"
+WAIT = "`watch` tries again by itself; run any other command again"
 CHECK_NETWORK = "check the network and the proxy settings, then repeat the command"
 READ_STATUS = "tpuctl status shows what exists"
 WIDER_SCOPE = (

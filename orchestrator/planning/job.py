@@ -25,7 +25,7 @@ OVER = frozenset(ENDS)
 BOOT_GRACE = 120.0
 """Seconds that a READY machine may be silent before it is checked over SSH."""
 POLL_SOON = 2.0
-"""Shortest time between two looks at machines that start, in seconds."""
+"""Shortest time between two checks of machines that start, in seconds."""
 FIRST_STEPS = 60.0
 """Seconds from a job's start in which its first step is looked for every POLL_SOON, since a person waits for it."""
 WEDGED = 900.0

@@ -69,7 +69,7 @@ def test_each_tpu_of_a_race_has_labels_of_its_own():
 def test_a_deletion_tells_no_order():
     """Only what is created has a machine type and the like."""
     gone = Change(Kind.NODE, Verb.DELETE, "demo-tpu-g2", "silent", "europe-west4-b", 2, never_reported=True)
-    assert view(gone).details(gone) == {"mute": "it has never reported"}
+    assert view(gone).details(gone) == {"never_reported": "it has never reported"}
 
 
 def test_what_a_new_project_may_not_have_is_said():

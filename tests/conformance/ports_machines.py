@@ -89,7 +89,7 @@ def a_node_shows_its_health(way, value):
     way.seen()
 
 
-@each(["born:TIMEOUT", "born:UNHEALTHY_TENSORFLOW", "mute", "late-ready:600"])
+@each(["born:TIMEOUT", "born:UNHEALTHY_TENSORFLOW", "never-reports", "late-ready:600"])
 def a_node_shows_how_it_was_born(way, value):
     """READY without a word, READY and sick, or CREATING with machines that can be reached."""
     way.local.fail_next("tpu.nodes.create", [value])

@@ -32,7 +32,7 @@ def test_a_node_can_be_born_unhealthy(health):
 
 def test_a_silent_node_is_ready_and_healthy_and_runs_no_startup_script():
     """Nothing that the API shows distinguishes it from others."""
-    lab = born("mute")
+    lab = born("never-reports")
     node = lab.ok("GET", f"{NODES}/n1")
     assert (node["state"], node["health"]) == ("READY", "HEALTHY")
     assert [machine.silent for machine in lab.cloud.machines()] == [True] * 4
@@ -42,7 +42,7 @@ def test_a_silent_node_is_ready_and_healthy_and_runs_no_startup_script():
 
 def test_machines_of_an_earlier_version_are_silent_still():
     """A state on disk names the field as it was then."""
-    now = pickle.dumps((1, born("mute").cloud.kernel.state), protocol=2)
+    now = pickle.dumps((1, born("never-reports").cloud.kernel.state), protocol=2)
     earlier = now.replace(b"X\x06\0\0\0silent", b"X\x04\0\0\0mute")
     assert b"mute" in earlier
     other = a_lab()
@@ -64,7 +64,7 @@ def test_a_node_may_work_while_the_api_says_creating():
 @pytest.mark.parametrize(
     ("method", "fault"),
     [
-        ("tpu.nodes.get", "mute"),
+        ("tpu.nodes.get", "never-reports"),
         ("compute.instances.insert", "born:TIMEOUT"),
         (CREATE, "born:HEALTHY"),
         (CREATE, "born"),

@@ -21,7 +21,7 @@ def wanted(lab, *faults, spec=None):
 
 def test_a_tpu_that_never_runs_its_startup_script_is_replaced_after_six_minutes(lab):
     """Only silence shows it, and that counts when the role is older; its zone is avoided for a while."""
-    controller = wanted(lab, "mute", spec=a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
+    controller = wanted(lab, "never-reports", spec=a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
     lab.remote.error = "no way"
     began = lab.clock.now()
     controller.run(lambda _: lab.nodes() == G2, seconds=1500)

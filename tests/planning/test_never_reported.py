@@ -58,7 +58,7 @@ NEVER_REPORTED = tuple((n, NOW - 100.0) for n in range(2, 2 + SILENT_TPUS))
 
 
 def spans(zone):
-    """Return the bills of the mute ones."""
+    """Return the bills of the ones that never reported."""
     return tuple(Span(Kind.NODE, f"demo-tpu-g{n}", zone, NOW - 900, NOW - 100) for n, _ in NEVER_REPORTED)
 
 
@@ -90,7 +90,7 @@ def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes
     found = deletions(decide(spec(), observed, record))
     assert bool(found) is replaced
     assert all(change.never_reported for change in found), (
-        "it counts as mute, and its zone is left for a while"
+        "it counts as never reported, and its zone is left for a while"
     )
 
 

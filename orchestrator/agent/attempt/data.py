@@ -256,7 +256,7 @@ def _show(held: Path, code: Path) -> None:
 
 
 TICK = 0.1
-"""Seconds between two looks at the download; a notice ends the wait at once."""
+"""Seconds between two checks of the download; a notice ends the wait at once."""
 REPORT_EVERY = 2.0
 """Least seconds between two reports of the bytes that have come, where the heartbeat is faster."""
 

@@ -27,7 +27,7 @@ LEAST = 2.0
 LONGEST = 3600.0
 """Seconds to upload the files of a failed job: no checkpoint may hold them, but the machine is billed."""
 TICK = 0.2
-"""Seconds between two looks at the clock while a thread works."""
+"""Seconds between two checks of the clock while a thread works."""
 
 
 class Finish:

@@ -21,7 +21,7 @@ from orchestrator.contract.backoff import polled
 from orchestrator.contract.job_variables import expanded
 
 PAUSE = 0.05
-"""Seconds between two looks for survivors of the stop signal: a save that ends early is committed early."""
+"""Seconds between two checks for survivors of the stop signal: a save that ends early is committed early."""
 
 
 class Job:

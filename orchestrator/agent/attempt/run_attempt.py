@@ -38,7 +38,7 @@ from orchestrator.contract.replacing import write_atomically
 T = TypeVar("T")
 MESSAGE = 500
 TICK = 0.1
-"""Seconds between two looks at the job: a job that ends is committed at once, and a look costs nothing."""
+"""Seconds between two checks of the job: a job that ends is committed at once, and a check costs nothing."""
 STALL_GRACE = 5.0
 """Seconds that a job which hangs, or whose machine is cut off, gets to save: it will hardly use them."""
 SUSPICIOUS_FAILURES = 2

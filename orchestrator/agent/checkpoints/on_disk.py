@@ -31,9 +31,9 @@ QUARANTINED = 5
 CLOCK_TICKS = 0.05
 """Most seconds by which the kernel's times of a file and its folder differ for one change."""
 QUICKEST = 0.25
-"""Least seconds between two looks for a finished save: what is saved and not committed yet is lost by a kill."""
+"""Least seconds between two checks for a finished save: what is saved and not committed yet is lost by a kill."""
 READING = 0.05
-"""Share of the time that looks may take; each may list a large folder, or read a large file."""
+"""Share of the time that checks may take; each may list a large folder, or read a large file."""
 RESTLESS = 4
 """Consecutive changes after which a save that never settles is copied all the same."""
 
@@ -140,7 +140,7 @@ class LocalCheckpoints:
         self._headed_at = self._clock.monotonic()
 
     def pause_after(self, took: float) -> float:
-        """Return the seconds until the next look for a finished save, after one that took *took* seconds."""
+        """Return the seconds until the next check for a finished save, after one that took *took* seconds."""
         return min(self._pace, max(QUICKEST, took / READING))
 
     def rest(self, *, in_order: bool = False) -> None:
@@ -306,7 +306,7 @@ class LocalCheckpoints:
         if held is None:
             return Held(states, judged, now, 0, counted=now)
         replaced, same = _is_renewed(held.states, states), _sizes(held.states) == _sizes(states)
-        # Quick looks see one slow write change many times: only other files are certainly another save.
+        # Quick checks see one slow write change many times: only other files are certainly another save.
         other = replaced or {*_sizes(held.states)} != {*_sizes(states)}
         counts = other or now - held.counted >= self._pace
         alike = held.alike + counts if same else 0

@@ -38,7 +38,7 @@ MEGASCALE_PORT = "8081"
 SILENT = 30.0
 """Seconds (or four heartbeats, if that is longer) after which worker 0 of a task counts as lost."""
 FOLLOW = 2.0
-"""Seconds at most between two looks for a task: a gang waits for its last machine to find it."""
+"""Seconds at most between two checks for a task: a gang waits for its last machine to find it."""
 STUCK = 120.0
 """Seconds after which an agent that was asked to end is killed; the next start clears what its job left."""
 

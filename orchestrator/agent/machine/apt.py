@@ -24,7 +24,7 @@ COMMANDS = ("apt-get", "apt")
 PATIENCE = 600.0
 """Seconds to wait; then apt runs in any case and reports who holds the lock."""
 PAUSE = 1.0
-"""Seconds between two looks at the lock, which the image's own updates hold for minutes."""
+"""Seconds between two checks of the lock, which the image's own updates hold for minutes."""
 USUAL = "/var/lib/apt/lists/"
 
 

@@ -23,7 +23,7 @@ KEY = "TPUCTL_SECRETS"
 SCHEME = "secret://"
 ROLE = "roles/secretmanager.secretAccessor"
 SECONDS = 20.0
-"""Seconds for which one secret is asked for; the start of the job waits for it."""
+"""Seconds for which one secret is requested; the start of the job waits for it."""
 _NARROW = "ACCESS_TOKEN_SCOPE_INSUFFICIENT"
 
 

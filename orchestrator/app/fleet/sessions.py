@@ -166,7 +166,7 @@ class Fleet:
         return zones[0] if len(zones) == 1 < len(self.spec.tpu.zones) else ""
 
     def heading(self, name: str) -> str:
-        """Return the zone in which a node was asked for last, empty before that."""
+        """Return the zone in which a node was requested last, empty before that."""
         record = self._record_of(name)
         return record.node.zone if record else ""
 

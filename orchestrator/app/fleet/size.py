@@ -126,7 +126,7 @@ class Sizing:
         self._pool.shutdown(cancel_futures=True)
 
     def _do(self, name: str, call: Callable[[], object]) -> None:
-        """Do it beside everything else; the next look sees what became of it."""
+        """Do it beside everything else; the next pass sees what became of it."""
         with self._lock:
             self._busy.add(name)
 
@@ -140,7 +140,7 @@ class Sizing:
         try:
             call()
         except (*PASS_ERRORS, OSError) as fault:
-            # Any error: the next look finds the node's actual state.
+            # Any error: the next pass finds the node's actual state.
             why = as_error(fault).message
             if self._said.get(name) != why:
                 self._fleet.reporter.say(f"{name}: {why}", style="warning")
@@ -153,12 +153,12 @@ class Sizing:
 
     def _start(self, name: str, began: float, zone: str = "") -> None:
         session = self._fleet.node(name, self._fleet.controller(), zone)
-        # A `down` writes first that the fleet goes, and then takes each node's lease: one of both sees the other.
+        # `down` first records that the fleet is ending, then takes each node's lease: one of us notices the other.
         last = session.records.current.node.incarnation
         if record_for_the_watch(session, began, lambda: bool(self._fleet.began())):
             self._watching.follow(self._fleet.path_of(name))
             if last:
-                # Its mark would be lifted as a kept node's is, and a task begin on a machine that is gone.
+                # Else Slurm would take it back like a node that stays, and start a task on a deleted machine.
                 self._fleet.slurm().returning(name, last)
 
     def _end(self, name: str, why: str = "has nothing to do and is deleted") -> bool:
@@ -172,7 +172,7 @@ class Sizing:
                 self._fleet.slurm().undrain(name)
                 return False
             self._fleet.reporter.say(f"{name} {why}")
-            # Once it has begun, the record says so; what is left then the next look deletes.
+            # Once it has begun, the record says so; what is left then the next pass deletes.
             end_node(self._fleet, name, Controller("", 0, ""))
             session = self._fleet.node(name, Controller("", 0, ""))
             session.cost_at_most(session.records.current, session.clock.now())
@@ -201,7 +201,7 @@ def load_of(fleet: Fleet, slurm: Slurm) -> Load:
     """Return what tasks want, and how each node is. Raise TpuctlError when either is not known."""
     # The tasks of a job that cannot be read ask for no node: how many there are is unknown.
     submissions = job_store.read_all(fleet.head.store).jobs
-    # In this order: what begins or ends in between is counted once at most, so no node is asked for in vain.
+    # In this order: what begins or ends in between is counted once at most, so no node is requested in vain.
     observations = slurm.node_states()
     queued = slurm.queue()
     ended = job_store.all_ended(fleet.head.store, submissions)

@@ -28,7 +28,7 @@ from orchestrator.planning.fleet.deployments import Controller
 from orchestrator.planning.update_record import LACKING
 
 TEND_SECONDS = 15.0
-"""Seconds between two looks at the queue; a lost node wakes it at once."""
+"""Seconds between two checks of the queue; a lost node wakes it at once."""
 REFUSED_SECONDS = 60.0
 """Between two lines about the same zone that refuses, which is told when more nodes have met it."""
 RECKON_SECONDS = 60.0

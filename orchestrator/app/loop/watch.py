@@ -91,7 +91,7 @@ def watch_until_interrupted(
     choice: Choice, reporter: Reporter, screen_of: Callable[[Session], Screen], name: str | None = None, *,
     port: int | None = None, loop: bool = False,
 ) -> Watched:  # fmt: skip
-    """Watch as `watch` does, for a user at a terminal: an interrupt is an end that was asked for."""
+    """Watch as `watch` does, for a user at a terminal: an interrupt is the end that the user wanted."""
     try:
         return watch(choice, reporter, screen_of, name, port=port, loop=loop)
     except KeyboardInterrupt:

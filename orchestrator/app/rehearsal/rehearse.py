@@ -30,9 +30,9 @@ a peer.
 
 
 @dataclass(frozen=True)
-class Script:
+class RehearsalPlan:
     """
-    The script of a rehearsal: which failures, *at* which moments; missing ones are chosen by *seed*.
+    The plan of a rehearsal: which failures, *at* which moments; missing ones are chosen by *seed*.
 
     A positive *count* asks for that many failures of random kinds instead. *compare* also runs the job
     undisturbed; *hosts* is how the local cloud makes machines.
@@ -68,10 +68,16 @@ class Rehearsed:
 
 
 def rehearse(
-    file: Path | None, settings: Sequence[str], script: Script, reporter: Reporter, *, keep: bool, talk: bool
+    file: Path | None,
+    settings: Sequence[str],
+    plan: RehearsalPlan,
+    reporter: Reporter,
+    *,
+    keep: bool,
+    talk: bool,
 ) -> Rehearsed:
     """
-    Run *script* with the job of *file*, or of the deployment file found from here.
+    Run *plan* with the job of *file*, or of the deployment file found from here.
 
     With *talk* its commands print nothing to stdout.
 
@@ -86,18 +92,18 @@ def rehearse(
             changed="nothing was started",
         )  # fmt: skip
     # Seeded, so that a failed rehearsal can be repeated with the same failures.
-    chance = random.Random(script.seed)  # noqa: S311 - moments of a rehearsal, not secrets
-    kills = [chance.choice(list(Kill)) for _ in range(script.count)] if script.count else list(script.kills)
-    asked = script.moments()
+    chance = random.Random(plan.seed)  # noqa: S311 - moments of a rehearsal, not secrets
+    kills = [chance.choice(list(Kill)) for _ in range(plan.count)] if plan.count else list(plan.kills)
+    asked = plan.moments()
     stage = Stage(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), file.parent, reporter, talk=talk)
     run = _Run(stage, settings, kills, asked, chance)
     leftovers: list[str] = []
     with interruptible():
         try:
             run.take(ONCE)
-            stage.start_cloud("--hosts", script.hosts, "--notice", NOTICE, "--no-fresh-project")
+            stage.start_cloud("--hosts", plan.hosts, "--notice", NOTICE, "--no-fresh-project")
             lend_secrets(stage.session.spec, reporter)
-            verdict = run.judged(compare=script.compare)
+            verdict = run.judged(compare=plan.compare)
             # If the job fails by itself, its logs are the only way to find out why.
             keep = keep or verdict.crash is not None
         finally:

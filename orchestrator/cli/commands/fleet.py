@@ -28,9 +28,9 @@ def up(choice: Choice, yes: bool) -> None:
     """
     Create bucket, VM and all nodes of the fleet, and start Slurm on them.
 
-    First it shows what an hour costs, and asks once. Run it again at any time: what is right is left alone, missing
-    nodes are asked for again, and nodes that the file does not name any more are deleted. `tpuctl fleet watch`
-    then keeps the nodes alive.
+    First it shows what an hour costs, and asks once. Run it again at any time: missing nodes are
+    requested again, nodes that the file no longer names are deleted, and the rest is not changed.
+    `tpuctl fleet watch` then keeps the nodes alive.
     """
     from orchestrator.app.fleet.sessions import FleetPrice
     from orchestrator.app.fleet.up import fleet_up

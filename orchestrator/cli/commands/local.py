@@ -186,7 +186,7 @@ def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
     """
     Inject FAILURES into the next calls of METHOD, one each: for example tpu.nodes.create stockout drop-answer.
 
-    A node's creation, tpu.nodes.create, also meets mute (its machines never run their startup script),
+    A node's creation, tpu.nodes.create, also meets never-reports (its machines never run their startup script),
     born:TIMEOUT or another health, and late-ready:SECONDS (its machines work, and the API says CREATING).
 
     METHOD `state` puts a node into an odd state instead: tpuctl local fault state NAME UNHEALTHY_MAINTENANCE,

@@ -53,14 +53,14 @@ def command(
     It exits with 0 only if the job came back every time and reached its end. When the job itself fails, its
     last lines are shown and its local cloud is kept to look at.
     """  # noqa: D301 (click reads the character, so the text cannot be raw)
-    from orchestrator.app.rehearsal.rehearse import Script, rehearse
+    from orchestrator.app.rehearsal.rehearse import RehearsalPlan, rehearse
     from orchestrator.app.rehearsal.stage import CommandFailedError
     from orchestrator.cli.views import verdict
     from orchestrator.cli.views.event_lines import OverLiveLine
 
-    script = Script([Kill(kill) for kill in kills], moments, count, seed, compare, hosts)
+    plan = RehearsalPlan([Kill(kill) for kill in kills], moments, count, seed, compare, hosts)
     try:
-        found = rehearse(file, settings, script, OverLiveLine(), keep=keep, talk=as_json)
+        found = rehearse(file, settings, plan, OverLiveLine(), keep=keep, talk=as_json)
     except CommandFailedError as error:
         # The failed command has printed the reason on stderr.
         raise click.exceptions.Exit(error.code) from None

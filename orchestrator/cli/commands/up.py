@@ -23,7 +23,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     """
     Create bucket, VM and TPU side by side, push the job over SSH and start it.
 
-    Run it again at any time: what is right is left alone, new code is pushed. When the job runs, `up`
+    Run it again at any time: only differences are changed, and new code is pushed. When the job runs, `up`
     leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
     or nothing, if something has changed since.
 

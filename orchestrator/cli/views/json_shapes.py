@@ -308,7 +308,7 @@ KINDS: Mapping[str, Any] = {
         "images?": [{"kind": str, "image": str, "python": str, "python_of_image": str}],
     },
     "local-env": {"variables": table(str)},
-    "notify": {"results": [{"receiver": str, "told": bool, "why": str}]},
+    "notify": {"results": [{"receiver": str, "delivered": bool, "why": str}]},
     "secret": {"name": str, "version": int, "project": str},
     "secrets": {"project": str, "secrets": [{"name": str, "created": str}]},
     "error": {

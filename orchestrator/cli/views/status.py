@@ -303,10 +303,10 @@ def _end(status: DeploymentStatus) -> list[Field]:
     when = status.look_in_s
     wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
     when_text = wait or f"when tpuctl watch{' or tpuctl down' if status.outcome else ''} runs"
-    # What is waited for is the case already: only the next look at it is to come.
+    # What is waited for is the case already: only the next check of it is to come.
     label, again = ("waiting", "checked again ") if status.waits else ("next", "")
     after = f" ({again}{when_text})" if when_text else ""
-    # A wait that names its own seconds ends then; the next look comes earlier, and would only be a second number.
+    # A wait that names its own seconds ends then; the next check comes earlier, and would only be a second number.
     lines += [
         Field(label, one.text if wait and one.in_s is not None else f"{one.text}{after}")
         for one in status.upcoming

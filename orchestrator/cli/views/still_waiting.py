@@ -12,7 +12,7 @@ from orchestrator.domain.text.amounts import span_text
 SILENCE = 15.0
 """Seconds without a line after which one says what is waited for."""
 POLL_SECONDS = 1.0
-"""Seconds between two looks at how long nothing was printed."""
+"""Seconds between two checks of how long nothing was printed."""
 
 
 class StillWaiting:

@@ -65,7 +65,7 @@ UNKNOWN = -1
 QUIET = 1
 PATIENT = 3
 LONG = 24
-"""Number of looks without a change after which a save counts as finished, if no file of it is known to be last."""
+"""Number of checks without a change after which a save counts as finished, if no file of it is known to be last."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Judgement:
     """
     Judge a unit and say why; *step* is set only if the content tells it.
 
-    A complete one with *rest* counts after its files have not changed for that many looks.
+    A complete one with *rest* counts after its files have not changed for that many checks.
     """
 
     state: SavedState

@@ -26,7 +26,7 @@ Table = list[tuple[str, str, str, Callable[[Call], Response]]]
 _LONGEST_WAIT = 120.0
 """Seconds for which `operations.wait` is held: two minutes, says the documentation of Google's client."""
 _STEP = 1.0
-"""Seconds between two looks at an operation that is waited for."""
+"""Seconds between two checks of an operation that is waited for."""
 _SERIAL_RING = 1024 * 1024
 
 

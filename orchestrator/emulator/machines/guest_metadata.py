@@ -16,7 +16,7 @@ from typing import Any
 from orchestrator.emulator.machines.socket_owner import held_for_us
 
 POLL_SECONDS = 0.02
-"""Seconds between two looks at a value, or before a lost connection is made again."""
+"""Seconds between two checks of a value, or before a lost connection is made again."""
 LIFELINE_SECONDS = 0.1
 """Seconds between two tries to connect while nothing listens."""
 REFUSALS = 2

@@ -51,7 +51,7 @@ BLIND_PASSES = 2
 @dataclass(frozen=True)
 class Pause:
     """
-    Say when the next pass is due: after *seconds*, or when a worker of *incarnation* (0: none) wakes the loop.
+    When the next pass is due: after *seconds*, or when a worker of *incarnation* (0: none) wakes the loop.
 
     For *calm* seconds only a change in the list of TPUs can change the plan: a loop over many deployments may
     delay the pass that long, and read only the list meanwhile.
@@ -67,7 +67,7 @@ class Pause:
         self.watcher.wait(self)
 
 
-SO_FAR = "what was made or deleted before this is so still; `tpuctl status` shows it"
+SO_FAR = "changes made before this error remain; `tpuctl status` shows them"
 WHEN_IT_ANSWERS = "run the same command again when it answers"
 Passes = Generator[Pause, None, Pass]
 """A generator of passes: it yields the pauses between them and returns the last pass."""

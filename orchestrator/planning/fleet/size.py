@@ -59,7 +59,7 @@ class FleetNode:
     One node of a fleet; *free_since* is the time since which every pass has shown it without a task.
 
     *bound_to* is the only zone that its next machine may be in, empty for all of the file; *heading* is where its
-    machine was asked for last.
+    machine was requested last.
     """
 
     name: str

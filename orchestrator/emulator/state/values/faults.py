@@ -25,7 +25,7 @@ class FaultKind(Enum):
     FALL_BACK = "fall-back"
     LATE_FAILURE = "late-failure"
     NEVER_ACTIVE = "never-active"
-    SILENT = "mute"
+    SILENT = "never-reports"
     BORN = "born"
     LATE_READY = "late-ready"
 
@@ -70,7 +70,7 @@ class FaultSpec:
         Parse `drop-answer`, `stuck`, `unreachable`, `latency:SECONDS` or a case name. Raise LocalCloudError.
 
         For a queued resource's creation also `no-capacity`, `no-capacity:SECONDS`, `fall-back`,
-        `late-failure`, `never-active`. For a node's creation also `mute`, `born:HEALTH`,
+        `late-failure`, `never-active`. For a node's creation also `never-reports`, `born:HEALTH`,
         `late-ready:SECONDS`.
         """
         check_method(method)
