@@ -50,7 +50,7 @@ def _run(spec: Spec) -> str:
 
 def _next_command(spec: Spec) -> SafetyNet:
     return SafetyNet(
-        "all", True, f"deleted after {spec.watch.ttl}, by the next tpuctl command on this computer"
+        "all", True, f"after {spec.watch.ttl}, the next tpuctl command on this computer deletes them"
     )
 
 

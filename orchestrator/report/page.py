@@ -305,7 +305,8 @@ def _money(facts: PageFacts) -> dict[str, Any]:
         notes.append(f"Public price lists differ: by the highest it is {usd_shown(spent.upper_usd)}.")
     if spent.unknown:
         notes.append(f"No price is known for {', '.join(spent.unknown)}; the sums leave it out.")
+    stored = "Storage is in it for what the bucket holds now" if spent.storage_gib else "Storage is not in it"
     return {
         "items": spent.items, "cost_usd": spent.usd, "ondemand_usd": spent.ondemand_usd,
-        "cost_notes": [*notes, "Storage and traffic are not in it."],
+        "cost_notes": [*notes, f"{stored}; requests and traffic are not."],
     }  # fmt: skip

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -196,7 +197,7 @@ def test_streams_bring_one_generation_as_it_is_or_nothing(bucket, tmp_path, monk
 
 @pytest.mark.parametrize(("what", "several", "verb"), [("step 5", False, "is"), ("the files", True, "are")])
 def test_what_was_copied_is_said_with_the_right_verb(what, several, verb, capsys):
-    """A checkpoint is one thing, files that a TPU left behind are many."""
+    """A checkpoint is one thing, and its only file is named; files that a TPU left behind are many."""
     parcel = Parcel(what, 1, (("object", "", "name"),), {}, "again", several)
-    show_fetched(SimpleNamespace(parcel=parcel, folder="here"), as_json=False)
-    assert capsys.readouterr().err.startswith(f"{what} {verb} in here: ")
+    show_fetched(SimpleNamespace(parcel=parcel, folder=Path("here")), as_json=False)
+    assert capsys.readouterr().err.startswith(f"{what} {verb} in {'here' if several else 'here/name'}: ")

@@ -52,7 +52,7 @@ def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
     hour, ttl = price["billed_usd_hour"], price["to_ttl_most_usd"]
     assert said.err.count("Price:") == 1
     assert f"Price: {hour:.2f} " in said.err
-    reported = f"If nothing ends it before ttl (2d): at most {ttl:.2f} USD"
+    reported = f"If it runs until watch.ttl (2d): at most {ttl:.2f} USD"
     assert reported in said.err, "to the cent, though `up` takes some seconds before it says so"
     assert reported in user.run("plan").out
     assert "tpuctl watch ends it at 50 USD" in said.err

@@ -22,7 +22,7 @@ WORKER = {
 BODY = {
     "name": "demo", "project": "p", "state": "running", "outcome": None, "reason": "", "uncommitted": "",
     "unclaimed": "",
-    "incarnation": 3, "preemptions": 2, "up": True, "deleted_at": None, "cost_usd": 0.0438,
+    "incarnation": 3, "unused_numbers": [2], "preemptions": 2, "up": True, "deleted_at": None, "cost_usd": 0.0438,
     "cost_most_usd": 0.0661, "unpriced": ["disk"],
     "resources": [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
     "checkpoint": 110, "resumes_from": None,
@@ -41,6 +41,7 @@ BODY = {
 LATER_KEYS = (
     "reason", "uncommitted", "unclaimed", "up", "deleted_at", "cost_most_usd", "unpriced", "checkpoint",
     "eta_s", "deadline", "saves", "state", "resumes_from", "waits", "waits_for",
+    "unused_numbers",
 )  # fmt: skip
 """Keys that an earlier release did not publish."""
 

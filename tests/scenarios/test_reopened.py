@@ -48,6 +48,8 @@ def test_plan_foresees_that_up_opens_an_ended_deployment_again(cloud, user, end,
     planned = user.run("plan", "--detailed-exitcode", "--json")
     assert planned.code == 2
     assert ("create", "node") in verbs(planned.document)
+    warned = "The job is done; up would start it again." in user.run("plan").out
+    assert warned == (planned.document["state"] == "done")
     before = len(cloud.asked("tpu.nodes.create"))
     user.up()
     assert len(cloud.asked("tpu.nodes.create")) == before + 1

@@ -76,4 +76,6 @@ def show_fetched(done: Fetched, *, as_json: bool) -> None:
         print_json("fetch", {**body, "files": len(parcel.files), "verified": parcel.checked})
         return
     how = "each file has the sha256 it was saved with" if parcel.checked else "no sha256 was noted"
-    say(f"{parcel.what} {parcel.verb} in {done.folder}: {how}", style="green")
+    one = len(parcel.files) == 1 and not parcel.several
+    where = done.folder / parcel.files[0][2] if one else done.folder
+    say(f"{parcel.what} {parcel.verb} in {where}: {how}", style="green")

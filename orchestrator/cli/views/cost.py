@@ -25,13 +25,13 @@ def show(cost: Cost, *, unbilled: bool, as_json: bool) -> None:
 
 def spent_text(found: Spending, *, unbilled: bool) -> str:
     """Return a sentence with the cost, and the cost of the same on demand."""
-    verb = "would have cost" if unbilled else "cost"
+    who = "On Google Cloud it would have cost" if unbilled else "It cost"
     if found.unknown:
-        return f"It {verb} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unknown)}."
+        return f"{who} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unknown)}."
     share = saved_text(found.usd, found.upper_usd, found.ondemand_usd)
     less = f"; on demand {usd_text(found.ondemand_usd)}, so {share} saved" if share else ""
     spent = usd_range_text(found.usd, found.upper_usd)
-    return f"It {verb} about {spent}{less}. An estimate; details: tpuctl cost"
+    return f"{who} about {spent}{less}. An estimate; details: tpuctl cost"
 
 
 def render(cost: Cost, console: Console, *, unbilled: bool) -> None:

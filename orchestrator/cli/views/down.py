@@ -16,4 +16,4 @@ def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
         if down.spent is not None:
             say(spent_text(down.spent, unbilled=unbilled))
         if down.idle_cloud_stopped:
-            talk("the local cloud had nothing left to do and was stopped")
+            talk("the local cloud had nothing left to do and was stopped; what is in its buckets stays")

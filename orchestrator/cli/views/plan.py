@@ -11,6 +11,7 @@ from orchestrator.cli.views import check
 from orchestrator.domain.machines.scopes import node_scopes
 from orchestrator.domain.names import home_region
 from orchestrator.domain.plan import Change, Plan, Verb
+from orchestrator.domain.status import DeploymentState
 from orchestrator.domain.text.amounts import ttl_text
 from orchestrator.domain.text.suggest import join
 from orchestrator.planning.safety_nets import safety_nets
@@ -30,6 +31,8 @@ _COLOURS = {
     Verb.START: "cyan",
     Verb.STOP: "yellow",
 }
+
+RUNS_AGAIN = "The job is done; up would start it again. The model alone: tpuctl checkpoints fetch"
 
 
 def show(
@@ -52,7 +55,7 @@ def show(
             now = found.state.phrase if found.state else ""
             render(
                 found.preview, console, source=source, state=now, scripts=scripts, verbose=verbose,
-                unbilled=unbilled,
+                unbilled=unbilled, done=found.state is DeploymentState.DONE,
             )  # fmt: skip
             console.print()
             for line in found.sent.lines():
@@ -65,15 +68,17 @@ def show(
 
 def render(
     preview: Preview, console: Console, *, source: str = "", state: str = "", scripts: bool = False,
-    verbose: bool = False, unbilled: bool = False,
+    verbose: bool = False, unbilled: bool = False, done: bool = False,
 ) -> None:  # fmt: skip
     """
-    Print the plan on *console*, and in which *state* the deployment is now.
+    Print the plan on *console*, and in which *state* the deployment is now; *done* says that its job is.
 
     *scripts* adds the rendered scripts, *verbose* labels and scopes; *unbilled* is true on the local cloud.
     """
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
+    if done and not preview.plan.empty:
+        console.print(RUNS_AGAIN, style="bold", markup=False, width=width)
     # `up` would buy nothing for a job that has ended, so there is no price.
     over = preview.plan.empty and preview.plan.outcome is not None
     for line in () if over else filter(None, (_price_line(preview, unbilled), _ttl_line(preview))):
@@ -249,7 +254,7 @@ def _without_tpuctl(preview: Preview) -> list[str]:
     shown = [
         f"  {'on' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in safety_nets(preview.spec)
     ]
-    return ["What ends the cost if no tpuctl runs any more:", *shown]
+    return ["What ends the cost when no watcher runs:", *shown]
 
 
 def _range(usd: float | None, most: float | None) -> str:

@@ -35,7 +35,7 @@ def _usd(usd: float) -> str:
 
 def ttl_text(ttl: str, most: float) -> str:
     """Return what a deployment costs that nothing ends, not even its job, before its *ttl*."""
-    return f"If nothing ends it before ttl ({ttl}): at most {usd_text(most)}"
+    return f"If it runs until watch.ttl ({ttl}): at most {usd_text(most)}"
 
 
 def saved_text(usd: float, most: float, full: float) -> str:
