@@ -21,7 +21,10 @@ from orchestrator.errors import Retry
 LATEST_TRY = 60.0
 """Seconds after which failures over SSH no longer count, and longest pause between two tries."""
 CONFIRMED_AFTER = 30.0
-"""Seconds between the two observations that confirm an absence: our choice (docs/facts.md 8)."""
+"""
+Seconds between the two observations that confirm an absence, and for a TPU that was unhealthy from the start: our
+choice (docs/facts.md 8).
+"""
 TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 
 

@@ -40,7 +40,7 @@ M = TypeVar("M", Node, Vm)
 
 RECORD_SECONDS = 60.0
 """Seconds to retry the write of the closed record."""
-DEADLINE = 600.0
+TIMEOUT = 600.0
 """Seconds until `down` stops waiting and prints what is left."""
 
 
@@ -219,7 +219,7 @@ class Deletion:
         return others(self._nodes.everywhere(label, value)), others(self._cloud.vms.everywhere(label, value))
 
     def machines(self) -> tuple[Leftover, ...]:
-        """Delete all machines and return what is left after DEADLINE seconds."""
+        """Delete all machines and return what is left after TIMEOUT seconds."""
         leftovers: tuple[Leftover, ...] = ()
         machines: list[Node | Vm] = []
 
@@ -239,10 +239,10 @@ class Deletion:
             # Spared machines stay until the user approves their deletion, so waiting for them is pointless.
             return not leftovers or (all(map(self._spared, machines)) and len(machines) == len(leftovers))
 
-        done = wait_until(all_gone, self._clock, DEADLINE, 1.0)
+        done = wait_until(all_gone, self._clock, TIMEOUT, 1.0)
         # Google drops the deletion of a TPU that is still being created, so wait for the creation to end.
         if not done and any(machine.state is NodeState.CREATING for machine in machines):
-            wait_until(all_gone, self._clock, CREATE_LIMIT - DEADLINE, 1.0)
+            wait_until(all_gone, self._clock, CREATE_LIMIT - TIMEOUT, 1.0)
         return leftovers
 
     def _spared(self, machine: Node | Vm) -> bool:

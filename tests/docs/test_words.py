@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from orchestrator.domain.plan import Outcome, Verb
 from tests.cli.cli_kit import ROOT
 from tests.docs.pages import PAGES, text_of
 
@@ -22,6 +23,13 @@ MUST = {
     "unclaimed",
     "watcher",
 }
+
+
+def test_the_glossary_has_all_verbs_of_a_change_and_all_outcomes():
+    """A new member without a word here would be one that no page explains."""
+    text = dict(ROWS)
+    assert [verb.word for verb in Verb if verb.word not in text["change"]] == []
+    assert [outcome.value for outcome in Outcome if outcome.value not in text["outcome"]] == []
 
 
 def test_the_words_are_in_order_and_each_italic_one_has_a_row():

@@ -85,7 +85,7 @@ everything that is not fine what to do. It starts nothing; each question to a cl
 seconds, and all are asked side by side. It works without a network and without credentials: what could
 not be found out is `unknown`, which is not wrong.
 
-It leaves with 0 when nothing is wrong, also with warnings, and with 1 when something is. With `--fix` it
+It exits with 0 when nothing is wrong, also with warnings, and with 1 when something is. With `--fix` it
 repairs what is safe to repair here: permissions of the state folder and of SSH keys, and what a dead local cloud
 has left. It never changes anything in a project: to switch an API on, it prints the `gcloud` line.
 

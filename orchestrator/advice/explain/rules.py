@@ -8,7 +8,7 @@ from orchestrator.domain.plan import LoopRule
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.errors import Retry
 from orchestrator.planning.job import BOOT_GRACE, SILENCE
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT, REPAIR_LIMIT, SICK_LIMIT
+from orchestrator.planning.tpu.judgement import CREATE_LIMIT, REPAIR_LIMIT, UNHEALTHY_LIMIT
 from orchestrator.planning.tpu.never_reported import SILENT_LIMIT, START_LIMIT
 from orchestrator.planning.tpu.next_zone import BACKOFF, QUOTA_TRIES
 from orchestrator.planning.tpu.queued_tpu import PROVISIONING_LIMIT
@@ -74,7 +74,7 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.TPU_REPORTS: "A TPU whose workers report is kept, whatever state or health the API shows.",
     LoopRule.TPU_UNHEALTHY: (
         f"An unhealthy, silent TPU is replaced: after {CONFIRMED_AFTER:g} s if it never reported, else "
-        f"{_minutes(SICK_LIMIT)}."
+        f"{_minutes(UNHEALTHY_LIMIT)}."
     ),
     LoopRule.TPU_UNREACHABLE: ("A READY TPU counts as lost when a worker is silent and SSH to it fails too."),
     LoopRule.TPU_NEVER_REPORTED: (

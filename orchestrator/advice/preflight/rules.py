@@ -78,7 +78,7 @@ _HEAD: Final = """\
 # What `tpuctl check` looks for
 
 `tpuctl check` reads the deployment file and the source folder, and says what is likely to hurt on a TPU:
-which rule, where, the number, and what to change. It needs no network and starts nothing. It leaves with 2
+which rule, where, the number, and what to change. It needs no network and starts nothing. It exits with 2
 when a finding is of level stop, else with 0. `tpuctl plan` shows the same at its end and never fails
 because of it.
 

@@ -29,12 +29,13 @@ from orchestrator.contract.formats.reading.saved_files import replaced_in_place
 from orchestrator.contract.machine_errors import FencedError, PreconditionError, TornError
 
 PARALLEL = 4
+"""Files of one save that are uploaded at the same time."""
 BESIDES = 2
-"""Commits for changes of files beside the saves only, such as `latest` or `results.json`."""
+"""Commits of one step, at most, for which only files beside the save, such as `latest`, have changed."""
 RECENT = 64
 """Commits that the heartbeat names, newest first, so that readers find the step that all workers have."""
 APART = 2
-"""Saves in which the last ones of a gang's workers lie, since its workers train in step."""
+"""How many saves apart the newest ones of a gang's workers may be: they train in step."""
 WITHOUT_US = 2
 """Saves of worker 0 after which a worker that has written nothing counts as having no part in them."""
 

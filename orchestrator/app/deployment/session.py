@@ -332,7 +332,7 @@ class Session:
         """
         Hold the lease while the block runs, so that no other tpuctl changes the deployment.
 
-        *yields* names the commands for which this one steps aside. If another process holds the lease, a
+        *yields* names the commands to which this one yields. If another process holds the lease, a
         forgiving session calls *take_over*, which raises unless the user wants to continue.
         """
         # `expire` uses the spec stored in this folder, so it cannot be about another deployment.

@@ -13,14 +13,14 @@ from orchestrator.cli.options import Command, WorkerNumber, deployment_options, 
     help="Only this worker; may be repeated.  [default: all]",
 )  # fmt: skip
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU workers.")
-@click.option("--deadline", type=float, default=600.0, show_default=True, help="Seconds for each worker.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for each worker.")
 @home_option
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
 def command(
     choice: Choice,
     workers: tuple[int | None, ...],
     on_vm: bool,
-    deadline: float,
+    timeout: float,
     home: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -39,7 +39,7 @@ def command(
 
     reporter = EventPrinter(as_json=choice.as_json)
     only = () if None in workers else tuple(number for number in workers if number is not None)
-    found = run_everywhere(choice, words, deadline, reporter, workers=only, on_vm=on_vm, home=home)
+    found = run_everywhere(choice, words, timeout, reporter, workers=only, on_vm=on_vm, home=home)
     view.show(found, as_json=choice.as_json)
     # A lost machine has no exit code, and None is not success.
     if any(answer.exit_code != 0 for answer in found):

@@ -73,7 +73,7 @@ def status(choice: Choice) -> None:
 
 @command.command("watch", cls=Command)
 @deployment_options
-@click.option("--on-vm", is_flag=True, help="Let the loop run on the VM, and leave. Needs watch.on_vm.")
+@click.option("--on-vm", is_flag=True, help="Start the loop on the VM, and exit. Needs watch.on_vm.")
 @click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
 @click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
 def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:

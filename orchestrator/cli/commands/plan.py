@@ -28,7 +28,7 @@ CHANGES = 2
     "--detailed-exitcode",
     "detailed",
     is_flag=True,
-    help="Leave with 0 when nothing would change, 2 when something would, 1 after any error.",
+    help="Exit with 0 when nothing would change, 2 when something would, 1 after any error.",
 )
 def command(
     choice: Choice, verbose: bool, offline: bool, show: str | None,

@@ -21,10 +21,10 @@ from orchestrator.errors import UsageError
 @click.argument("plan", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, plan: Path | None) -> None:
     """
-    Create bucket, VM and TPU side by side, push the job over SSH and start it.
+    Create bucket, VM and TPU in parallel, push the job over SSH and start it.
 
-    Run it again at any time: only differences are changed, and new code is pushed. When the job runs, `up`
-    leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
+    Run it again at any time: only differences are changed, and new code is pushed. `up` exits once the
+    job runs; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
     or nothing, if something has changed since.
 
     Before machines are made it shows the price. On a terminal it asks once, unless --yes or --json is given;

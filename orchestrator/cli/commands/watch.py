@@ -8,7 +8,7 @@ from orchestrator.cli.options import Command, deployment_options, name_argument
 
 @click.command("watch", cls=Command)
 @deployment_options
-@click.option("--on-vm", is_flag=True, help="Let the loop run on the VM, and leave. Needs watch.on_vm.")
+@click.option("--on-vm", is_flag=True, help="Start the loop on the VM, and exit. Needs watch.on_vm.")
 @click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
 @click.option(
     "--metrics", type=click.IntRange(1, 65535), metavar="PORT", help="Serve metrics at 127.0.0.1:PORT."
@@ -29,8 +29,8 @@ def command(
     Watch the deployment: replace a preempted TPU, start a stopped VM, resume the job, until it is done.
 
     Ctrl-C leaves everything running; run `tpuctl watch` again to go on. With --on-vm the loop runs on the
-    VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
-    A watch here pauses for `tpuctl push`, too. --metrics is for Prometheus (docs/metrics.md). With --all one
+    VM and this computer is not needed. The loop there yields to other commands until they have
+    ended; a watch here yields to `tpuctl push`. --metrics is for Prometheus (docs/metrics.md). With --all one
     process watches all deployments that this computer has brought up (docs/many.md), with NAME one of them;
     without either it is the one of the deployment file.
     """

@@ -35,8 +35,8 @@ from orchestrator.planning.tpu.race import (
 CREATE_LIMIT = 1800.0
 """Seconds that a node may stay CREATING; other tools allow 15 to 60 minutes (docs/facts.md 1.3)."""
 REPAIR_LIMIT = 300.0
-"""Seconds that a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
-SICK_LIMIT = 480.0
+"""Seconds that a node may stay in a transient state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
+UNHEALTHY_LIMIT = 480.0
 """Seconds that a node which has reported before may be unhealthy and silent before it is replaced."""
 
 
@@ -114,8 +114,8 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
         # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
         return _judge_ready(spec, node, world, record)
     if state is NodeState.READY:
-        return _judge_sick(spec, node, world, record)
-    return _judge_passing(state, world, record)
+        return _judge_unhealthy(spec, node, world, record)
+    return _judge_transient(state, world, record)
 
 
 def _judge_lost(node: Node, queued: InQueue | None) -> NodeJudgement:
@@ -127,7 +127,7 @@ def _judge_lost(node: Node, queued: InQueue | None) -> NodeJudgement:
     return NodeJudgement(NodeVerdict.REPLACE, rule, queued.why)
 
 
-def _judge_passing(state: NodeState, world: World, record: Record) -> NodeJudgement:
+def _judge_transient(state: NodeState, world: World, record: Record) -> NodeJudgement:
     """Judge a node that is not READY and whose machines do not report."""
     key = of_node(record.node.incarnation, state)
     if state is NodeState.CREATING:
@@ -139,12 +139,13 @@ def _judge_passing(state: NodeState, world: World, record: Record) -> NodeJudgem
     return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_TRANSIENT_STATE, why)
 
 
-def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
+def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
     """
     Judge a READY node that the API calls unhealthy and whose machines do not report.
 
-    One that has never reported was probably broken from the start and is replaced at once, unless that has
-    happened often in its zone. With health TIMEOUT it may still be warming up; maintenance ends by itself.
+    One that has never reported was probably broken from the start and is replaced after CONFIRMED_AFTER, unless
+    that has happened often in its zone, or its health is TIMEOUT: it may still be warming up. One that has
+    reported gets UNHEALTHY_LIMIT, since maintenance ends by itself.
     """
     why = f"unhealthy: {node.health}"
     # Heartbeats could not be read: Unknown is not silent.
@@ -156,7 +157,7 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJud
     born = spec.job.run_on == "tpu" and nothing_reported(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
         return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
-    patience = CONFIRMED_AFTER if born else SICK_LIMIT
+    patience = CONFIRMED_AFTER if born else UNHEALTHY_LIMIT
     late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
     return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
 

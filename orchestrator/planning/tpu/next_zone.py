@@ -36,9 +36,10 @@ LONGEST_GOING = 600.0
 QUOTA_POLL = 5.0
 """Seconds between two checks whether a node that holds the quota is deleted."""
 NO_PRICES = Prices()
-# A deletion frees quota within minutes, so one refusal for quota does not end the search.
 QUOTA_TRIES = 5
+"""Refusals for quota that end the search: a deletion frees quota within minutes, so one does not."""
 UNKNOWN_TRIES = 8
+"""Refusals of an unknown class that end it, about ten minutes after the first: our choice."""
 
 
 def next_zone(
