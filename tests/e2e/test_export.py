@@ -36,12 +36,15 @@ def test_the_scripts_alone_train_a_model_through_a_preemption(stage, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def job_log():
+    def gcloud(line):
         found = subprocess.run(
-            ["bash", "-c", '. ./settings.sh; gcloud storage cat "gs://$BUCKET/logs/**"'],
+            ["bash", "-c", f". ./settings.sh; gcloud storage {line}"],
             cwd=stage.work / "scripts", env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         return found.stdout
+
+    def job_log():
+        return gcloud('cat "gs://$BUCKET/logs/**"')
 
     # Each twice: every script may be run again.
     for name in ("create-bucket", "push", "create-vm", "create-tpu"):
@@ -50,6 +53,10 @@ def test_the_scripts_alone_train_a_model_through_a_preemption(stage, tmp_path):
     assert "already" in script("create-vm")
     # Cron copies each minute.
     stage.wait_for("a copied log", lambda: losses(job_log()), seconds=240)
+    # The first copy may find steps in the log and no finished save yet, from which nothing could resume.
+    stage.wait_for(
+        "a copied save", lambda: "COMPLETE" in gcloud('ls "gs://$BUCKET/checkpoints/**"'), seconds=180
+    )
     held = stage.hold()
     assert "READY" in script("watch")
     stage.tpuctl("local", "preempt", "e2e-scripts-tpu", "--no-notice")
