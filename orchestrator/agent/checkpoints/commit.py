@@ -29,7 +29,6 @@ from orchestrator.contract.formats.reading.saved_files import replaced_in_place
 from orchestrator.contract.machine_errors import FencedError, PreconditionError, TornError
 
 PARALLEL = 4
-"""Files of one save that are uploaded at the same time."""
 BESIDES = 2
 """Commits of one step, at most, for which only files beside the save, such as `latest`, have changed."""
 RECENT = 64
