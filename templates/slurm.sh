@@ -84,7 +84,13 @@ archive() {
   found=$(bucket "$1" list)
   found=$(grep -E "^$2-[0-9a-f]{64}\\.tar\\.gz\$" <<<"$found" | head -n 1) || true
   if [ -z "$found" ]; then
+    # What a killed one has fetched is deleted: nobody holds the lock on it.
+    for work in "$here"/fetch.*; do
+      [ ! -d "$work" ] || flock -n "$work" rm -rf "$work" || true
+    done
     work=$(mktemp -d "$here/fetch.XXXXXX")
+    exec 7<"$work"
+    flock 7
     mkdir "$work/debs" "$work/tree"
     fetch_packages "$work/debs" "${@:3}"
     for name in "$work"/debs/*.deb; do
@@ -99,6 +105,7 @@ archive() {
     found=$2-$(sha256sum "$work/tree.tar.gz" | cut -d ' ' -f 1).tar.gz
     bucket "$1" put "$found" "$work/tree.tar.gz"
     rm -rf "$work"
+    exec 7<&-
   fi
 }
 

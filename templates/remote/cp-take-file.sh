@@ -4,8 +4,14 @@ if [ -d "$1/current" ]; then cd "$1/current"; else cd "$1"; fi
 target=$2 digest=$3 name=$4
 case $target in */) mkdir -p "$target" ;; esac
 [ ! -d "$target" ] || target=${target%/}/$name
+# A copy that was killed has left its part, and nobody holds the lock on that.
+for old in "$target".tpuctl-part.*; do
+  [ ! -f "$old" ] || flock --nonblock "$old" rm -f -- "$old" || true
+done
 part=$target.tpuctl-part.$$
 trap 'rm -f "$part"' EXIT
+exec 9>"$part"
+flock 9
 sum=$(tee --output-error=exit "$part" | sha256sum)
 [ "${sum%% *}" = "$digest" ] || { echo "what arrived is not what was sent" >&2; exit 1; }
 mv -fT "$part" "$target"

@@ -6,8 +6,16 @@ target=$2 name=$3 mark=$4
 case $target in */) mkdir -p -- "$target" ;; esac
 [ ! -d "$target" ] || target=${target%/}/$name
 [ ! -e "$target" ] && [ ! -L "$target" ] || { echo "there is $target already" >&2; exit 5; }
-part=$(mktemp -d -- "$(dirname -- "$target")/.tpuctl-part.XXXXXX")
+# Beside the target, since a move between file systems is not atomic. A copy that was killed has left its part, and
+# nobody holds the lock on that.
+parts=$(dirname -- "$target")/.$(basename -- "$target").tpuctl-part
+for old in "$parts".*; do
+  [ ! -d "$old" ] || flock --nonblock -- "$old" rm -rf -- "$old" || true
+done
+part=$(mktemp -d -- "$parts.XXXXXX")
 trap 'rm -rf -- "$part"' EXIT
+exec 9<"$part"
+flock 9
 tar --extract --file=- --directory="$part" --no-same-owner
 # A stream that was cut between two files looks whole to tar.
 [ -f "$part/$mark" ] || { echo "not all of it arrived" >&2; exit 3; }

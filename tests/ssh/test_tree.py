@@ -1,5 +1,6 @@
 """Folders travel whole or not at all, and a machine that sends an archive writes nowhere but into its target."""
 
+import fcntl
 import io
 import os
 import shutil
@@ -13,6 +14,7 @@ from orchestrator.errors import RemoteError, TpuctlError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import run_on
+from orchestrator.ssh.transfer.copy import send
 from orchestrator.ssh.transfer.tree import Incoming, fetch_tree, send_tree, stays_inside, unpack
 
 LONG = "n" * 200
@@ -91,6 +93,34 @@ def test_what_is_missing_there_leaves_nothing_here(machine, ssh, tmp_path):
         fetch_tree(ssh.connect(machine.host), "gone", tmp_path / "back", str(machine.root), nobody)
     assert "tpuctl exec -- ls" in caught.value.hint
     assert list(tmp_path.glob("*back*")) == list(tmp_path.glob(".*")) == []
+
+
+def parts(where: Path, name: str) -> list[Path]:
+    """Make what two copies of *name* have written so far, and return their folders."""
+    made = [where / f"{name}{mark}" for mark in ("killed", "works")]
+    for part in made:
+        (part / "deep").mkdir(parents=True)
+        (part / "deep" / "file").write_bytes(b"x")
+    return made
+
+
+def test_the_leftovers_of_a_killed_copy_are_deleted_by_the_next_one(machine, ssh, tmp_path):
+    """There and here; what another copy still writes is not, whose lock says that it lives."""
+    source = made(tmp_path / "source")
+    machine.root.mkdir(parents=True, exist_ok=True)
+    there, here = parts(machine.root, ".mine.tpuctl-part."), parts(tmp_path, ".back.tpuctl-part-")
+    whole = machine.root / "one.tpuctl-part.7"
+    whole.write_bytes(b"half")
+    held = [os.open(works, os.O_RDONLY) for _, works in (there, here)]
+    for handle in held:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    send_tree(ssh.connect(machine.host), source, "mine", str(machine.root), nobody)
+    fetch_tree(ssh.connect(machine.host), "mine", tmp_path / "back", str(machine.root), nobody)
+    send(ssh.connect(machine.host), source / "sub" / "run.sh", "one", str(machine.root))
+    assert [part.exists() for part in (*there, *here, whole)] == [False, True, False, True, False]
+    assert (machine.root / "one").read_text() == "#!/bin/sh\n"
+    for handle in held:
+        os.close(handle)
 
 
 @pytest.mark.parametrize("way", ["to", "from"])

@@ -229,9 +229,8 @@ class Connection:
             try:
                 transport = self._transport()
                 transport.global_request("keepalive@openssh.com", wait=True)
-            # The connection is lost, or is being closed, when paramiko may raise anything; the thread that uses it
-            # raises the error.
-            except Exception:
+            # The thread that uses the connection raises the error.
+            except Exception:  # Lost, or being closed: paramiko may raise anything then.
                 return
             if not transport.is_active():
                 return

@@ -5,12 +5,14 @@ An archive from a machine is not trusted: nothing is written outside of the new 
 and only if they stay inside it, and no header makes this computer allocate much memory.
 """
 
+import fcntl
+import glob
 import os
 import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -56,10 +58,11 @@ def fetch_tree(
     connection: "Connection", source: str, target: Path, root: str, progress: Progress
 ) -> TreeCopied:
     """Copy folder *source* of the machine to the new folder *target*. Raise RemoteError and OSError."""
-    part = target.with_name(f".{target.name}.tpuctl-part-{os.urandom(4).hex()}")
+    _delete_killed(target)
+    part = target.with_name(f"{_prefix(target)}{os.urandom(4).hex()}")
     part.mkdir()
     try:
-        with connection:
+        with _locked(part), connection:
             channel = connection.execute(elevated(remote_script("cp-give-folder", source), root))
             said, listener = _listen(channel)
             stream = Incoming(read(connection, channel))
@@ -81,6 +84,29 @@ def fetch_tree(
         shutil.rmtree(part, ignore_errors=True)
         raise
     return done
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name}.tpuctl-part-"
+
+
+@contextmanager
+def _locked(part: Path) -> Iterator[None]:
+    """Hold the lock which says that a copy writes into *part*; the system frees it when the process ends."""
+    handle = os.open(part, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _delete_killed(target: Path) -> None:
+    """Delete what copies to *target* have left that were killed."""
+    for part in target.parent.glob(f"{glob.escape(_prefix(target))}*"):
+        # Held: another copy still writes. Not to be opened or deleted: it is not ours.
+        with suppress(OSError), _locked(part):
+            shutil.rmtree(part)
 
 
 def _changed(connection: "Connection", code: int, words: str, target: Path) -> list[str]:
