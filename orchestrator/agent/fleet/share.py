@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from dataclasses import asdict, dataclass, replace
 from typing import Dict, List, Mapping, Optional, Tuple
 
@@ -174,13 +173,12 @@ class Worker0:
         return share, "silent" if silent else ""
 
 
-def leave_with(worker0: Worker0, share: Share, poll: float) -> None:
+def leave_with(worker0: Worker0, share: Share, poll: float, clock: Clock = SYSTEM_CLOCK) -> None:
     """Stop this agent in a thread, as Slurm stops worker 0, once worker 0 has stopped."""
 
     def watch() -> None:
         while True:
-            # In a thread that ends with the process; it has no event to wait for.
-            time.sleep(poll)
+            clock.wait(poll)
             try:
                 now, why = worker0.observe()
             except (AgentError, OSError) as error:
@@ -190,13 +188,14 @@ def leave_with(worker0: Worker0, share: Share, poll: float) -> None:
             if now != share or (why and why not in WELL):
                 say(f"leaving {share.job}/{share.task}: worker 0: {why or 'another task'}")
                 os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(STUCK)  # Usually the process, and this thread with it, ends during this sleep.
+                # Usually the process ends meanwhile, and this thread with it.
+                clock.wait(STUCK)
                 os._exit(1)
 
     threading.Thread(target=watch, name="worker 0", daemon=True).start()
 
 
-def follow(environ: Mapping[str, str]) -> int:
+def follow(environ: Mapping[str, str], clock: Clock = SYSTEM_CLOCK) -> int:
     """Run this machine's share of each task of its node. Never returns."""
     settings = read_settings(environ)
     worker0, own = Worker0(environ, environ["TPUCTL_PREFIX"]), int(environ.get("TPUCTL_WORKER_ID") or 0)
@@ -211,7 +210,7 @@ def follow(environ: Mapping[str, str]) -> int:
         except (AgentError, OSError) as error:
             say(f"looking for a task to follow: {error}")
         # Runs as long as the machine; a signal ends it.
-        time.sleep(min(FOLLOW, settings.poll))
+        clock.wait(min(FOLLOW, settings.poll))
 
 
 def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> int:

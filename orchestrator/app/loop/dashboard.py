@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.report import ReportMemory, facts_of
 from orchestrator.app.status.all_deployments import Deployments
+from orchestrator.clock import SystemClock
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.errors import UsageError
 from orchestrator.report.page import LiveFacts, PageFacts, page
@@ -94,6 +94,7 @@ class Neighbours:
     def __init__(self, choice: Choice, failed: Callable[[Exception], None]) -> None:
         self._deployments = Deployments(choice)
         self._failed = failed
+        self._clock = SystemClock()
         self.rows: Sequence[Mapping[str, Any]] = ()
 
     def follow(self) -> None:
@@ -104,7 +105,7 @@ class Neighbours:
             except Exception as error:  # A bug; the page keeps the rows that it has.
                 self._failed(error)
             # A daemon thread, which the end of the process may interrupt here.
-            time.sleep(NEIGHBOURS_SECONDS)
+            self._clock.wait(NEIGHBOURS_SECONDS)
 
 
 def listening(port: int) -> socket.socket:
