@@ -19,13 +19,6 @@ BODY = {
 }
 
 
-@pytest.fixture
-def cloud(tmp_path):
-    """Give a cloud with nothing in it."""
-    with Cloud(tmp_path).open() as one:
-        yield one
-
-
 def by_hand(cloud, name="theirs", zone=ZONE, **more):
     """Make a TPU as somebody does without tpuctl."""
     cloud.model.tpu.create(zone, name, {**BODY, **more})

@@ -1,22 +1,13 @@
 """Deployments whose time is over while nobody watched: the next command of this computer ends them."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from orchestrator.engine.reconcile.reconciler import Reconciler
-from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
 TTL = 2 * 3600.0
-
-
-@pytest.fixture
-def cloud(tmp_path) -> Iterator[Cloud]:
-    """Give a cloud on a virtual clock, and computers at which commands are typed."""
-    with Cloud(tmp_path).open() as made:
-        yield made
 
 
 def test_the_next_command_ends_an_expired_deployment(cloud):

@@ -2,26 +2,11 @@
 
 import pytest
 
-from tests.kit.cloud import Cloud
-from tests.kit.user import User
-
 
 @pytest.fixture
-def cloud(tmp_path):
-    """Give a cloud on a virtual clock."""
-    with Cloud(tmp_path).open() as made:
-        yield made
-
-
-@pytest.fixture
-def user(cloud, tmp_path, monkeypatch):
-    """Give somebody who has brought up two deployments, and is in a folder without a file."""
-    user = User(cloud)
-    user.up()
-    User(cloud, "second", beside=user, name="other").up()
-    (tmp_path / "nowhere").mkdir()
-    monkeypatch.chdir(tmp_path / "nowhere")
-    return user
+def user(elsewhere):
+    """Give a user who types names."""
+    return elsewhere()
 
 
 def test_down_deletes_the_named_one_and_no_other(cloud, user):

@@ -18,15 +18,7 @@ from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.publish.published_copy import published_here
 from orchestrator.engine.publish.published_status import CURVE_HERE, Publisher, read_curve
 from tests.cli.test_status_view import body, worker
-from tests.kit.cloud import Cloud
 from tests.kit.user import Process, User
-
-
-@pytest.fixture
-def cloud(tmp_path):
-    """Give a cloud on a virtual clock, and computers at which commands are typed."""
-    with Cloud(tmp_path).open() as made:
-        yield made
 
 
 @pytest.fixture

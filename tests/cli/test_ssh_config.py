@@ -2,17 +2,9 @@
 
 import pytest
 
-from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
 OWN = "Host *\n  User me\n# no line feed at the end"
-
-
-@pytest.fixture
-def cloud(tmp_path):
-    """Give a cloud with nothing in it."""
-    with Cloud(tmp_path).open() as one:
-        yield one
 
 
 @pytest.fixture

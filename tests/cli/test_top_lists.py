@@ -1,26 +1,12 @@
 """`tpuctl status --all -w` looks at many deployments and lists each zone once."""
 
-import pytest
-
 from orchestrator.google.nodes import TpuNodes
-from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
 
-@pytest.fixture
-def cloud(tmp_path):
-    """Give a cloud on a virtual clock."""
-    with Cloud(tmp_path).open() as made:
-        yield made
-
-
-def test_a_zone_is_listed_once_for_all_deployments(cloud, tmp_path, monkeypatch):
+def test_a_zone_is_listed_once_for_all_deployments(elsewhere, monkeypatch):
     """Each row shows its own TPU all the same."""
-    user = User(cloud)
-    user.up()
-    User(cloud, "second folder", beside=user, name="other").up()
-    (tmp_path / "nowhere").mkdir()
-    monkeypatch.chdir(tmp_path / "nowhere")
+    user = elsewhere()
     asked, really = [], TpuNodes._listed
     monkeypatch.setattr(
         TpuNodes, "_listed", lambda self, zone, *more: (asked.append(zone), really(self, zone, *more))[1]

@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.domain.catalog import Catalog
 from tests.engine.engine_lab import QUOTA
-from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
 
@@ -17,13 +16,6 @@ class Terminal(io.StringIO):
     def isatty(self):
         """Say that somebody sits here."""
         return True
-
-
-@pytest.fixture
-def cloud(tmp_path):
-    """Give a cloud in which nothing exists."""
-    with Cloud(tmp_path).open() as cloud:
-        yield cloud
 
 
 @pytest.fixture

@@ -6,28 +6,15 @@ from orchestrator.engine.loop.many_loops import TICK
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.planning.calm import LONGEST
-from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
 POLL = 15.0
 
 
 @pytest.fixture
-def cloud(tmp_path):
-    """Give a cloud on a virtual clock."""
-    with Cloud(tmp_path).open() as made:
-        yield made
-
-
-@pytest.fixture
-def user(cloud, tmp_path, monkeypatch):
-    """Give somebody who has brought up two deployments, in a folder without a file of one."""
-    user = User(cloud, watch__poll="15s")
-    user.up()
-    User(cloud, "second", beside=user, name="other", watch__poll="15s").up()
-    (tmp_path / "nowhere").mkdir()
-    monkeypatch.chdir(tmp_path / "nowhere")
-    return user
+def user(elsewhere):
+    """Give a user whose deployments are looked at every 15 s."""
+    return elsewhere(watch__poll="15s")
 
 
 def watch_all(user, seconds, *words):
