@@ -315,11 +315,15 @@ def test_the_bucket_has_a_line_as_the_machines_have(user):
     assert f"Deleting bucket {name} with all its data" in said.err
 
 
-def test_the_local_cloud_ends_after_what_ran_on_it(capsys):
-    """First that nothing is left, which is what was asked for."""
-    show(Down("demo", (), "", 0.0, None, (), idle_cloud_stopped=True), unbilled=True, as_json=False)
+@pytest.mark.parametrize(
+    ("bucket", "first"), [("", "nothing is left of demo"), ("kept", "no machine is left of demo")]
+)
+def test_the_local_cloud_ends_after_what_ran_on_it(bucket, first, capsys):
+    """First that nothing is left, which is what was asked for; of data only where there is some."""
+    show(Down("demo", (), bucket, 0.0, None, (), idle_cloud_stopped=True), unbilled=True, as_json=False)
     said = capsys.readouterr().err
-    assert said.index("nothing is left of demo") < said.index("was stopped")
+    assert said.index(first) < said.index("was stopped")
+    assert ("what is in its buckets stays" in said) == bool(bucket)
 
 
 def test_the_sum_of_down_is_that_of_cost_after_it(tmp_path):

@@ -16,4 +16,5 @@ def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
         if down.spent is not None:
             say(spent_text(down.spent, unbilled=unbilled))
         if down.idle_cloud_stopped:
-            talk("the local cloud had nothing left to do and was stopped; what is in its buckets stays")
+            stays = "; what is in its buckets stays" if down.remaining_bucket else ""
+            talk(f"the local cloud had nothing left to do and was stopped{stays}")

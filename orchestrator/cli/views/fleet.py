@@ -170,7 +170,8 @@ def show_down(down: FleetDown, *, as_json: bool) -> None:
         where = f"; data is kept in gs://{down.bucket}" if down.bucket else ""
         say(f"nothing is left of {down.name} and its {down.nodes} nodes{where}", style="green")
         if down.idle_cloud_stopped:
-            talk("the local cloud had nothing left to do and was stopped; what is in its buckets stays")
+            stays = "; what is in its buckets stays" if down.bucket else ""
+            talk(f"the local cloud had nothing left to do and was stopped{stays}")
 
 
 def show_submitted(done: Submitted, *, as_json: bool) -> None:
