@@ -1,5 +1,6 @@
 """What slurm.sh does for the queue by itself, with programs of Slurm that only log their arguments."""
 
+import fcntl
 import os
 import subprocess
 
@@ -84,3 +85,31 @@ def test_numbers_of_tasks_are_ranges_for_sbatch(vm):
 def test_cron_knows_the_bucket(vm):
     """Without it the queue's state was copied only for a minute after each `fleet up`."""
     assert vm("cron", check=False)[0] == "bucket=ours"
+
+
+def test_the_leftovers_of_a_killed_fetch_of_packages_are_deleted(tmp_path):
+    """They are hundreds of megabytes on the disk of the VM; those of a fetch that still runs stay."""
+    slurm, programs = tmp_path / "slurm", tmp_path / "bin"
+    for name in ("killed", "works"):
+        (slurm / f"fetch.{name}" / "debs").mkdir(parents=True)
+    programs.mkdir()
+    # An empty bucket, and a package without a file in it.
+    for name, does in {
+        "python3": "cat >/dev/null",
+        "apt-get": 'case "$*" in *--print-uris*) ;; *) touch one.deb ;; esac',
+        "dpkg": 'mkdir -p "$3/usr/sbin"',
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    held = os.open(slurm / "fetch.works", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    (slurm / "slurm.sh").write_bytes(shipped("slurm.sh"))
+    environment = {
+        "PATH": f"{programs}:{os.environ['PATH']}", "TPUCTL_ROOT": str(tmp_path), "TPUCTL_BUCKET": "ours",
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", slurm / "slurm.sh", "database"], env=environment, check=True, capture_output=True, text=True
+    )
+    os.close(held)
+    assert done.stdout.startswith("database-")
+    assert [path.name for path in slurm.glob("fetch.*")] == ["fetch.works"]
