@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.cost import spending_of
-from orchestrator.app.deployment.bills import keep_bill, open_to_act
+from orchestrator.app.deployment.bills import keep_bill, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.state_folders import included_file
@@ -91,7 +91,7 @@ def take_down(
     # Deleting must work without lease, record and bucket, since each of them may be what is broken. A given
     # session is one of several to delete, and its caller knows when the local cloud is idle.
     alone = session is None
-    session = session or open_to_act(choice, name, reporter, "delete", forgiving=True)
+    session = session or open_named(choice, name, reporter, "delete", forgiving=True)
     end_expired(session)
     goes = False
     with (

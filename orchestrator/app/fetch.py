@@ -11,7 +11,7 @@ from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import unclaimed
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Parcel, check_folder, fetch, newest, parcel_of
-from orchestrator.errors import NotFoundError, UsageError
+from orchestrator.errors import NotFoundError
 from orchestrator.planning.unclaimed import FETCH
 
 
@@ -26,18 +26,6 @@ class WantedFiles:
     step: int | None = None
     unclaimed: bool = False
     incarnation: int | None = None
-
-    def check(self) -> None:
-        """Raise UsageError for options that exclude each other."""
-        if self.unclaimed and self.step is not None:
-            raise UsageError(
-                "--step is for checkpoints",
-                hint="leave out --step or --unclaimed",
-                changed="nothing was written",
-            )
-        if self.incarnation is not None and not self.unclaimed:
-            hint = "to choose a checkpoint, use --step N"
-            raise UsageError("--incarnation goes with --unclaimed", hint=hint, changed="nothing was written")
 
 
 @dataclass(frozen=True)
@@ -55,7 +43,6 @@ def fetch_files(
     choice: Choice, name: str | None, wanted: WantedFiles, output: Path | None, reporter: Reporter
 ) -> Fetched:
     """Download what is *wanted* to a new folder, by default named after it; continue an interrupted download."""
-    wanted.check()
     session = open_named(choice, name, reporter, "fetch")
     with reporter, naming_deletion(session, "fetch"):
         # Before the folder is created, so that a wrong --step leaves nothing behind.

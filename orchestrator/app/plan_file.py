@@ -58,12 +58,6 @@ def _unreadable(path: Path, why: str) -> UsageError:
 
 def open_approved(choice: Choice, path: Path, reporter: Reporter) -> tuple[Session, Approved]:
     """Return the plan in *path* and the session of its deployment. Raise UsageError."""
-    if choice.settings or choice.file:
-        raise UsageError(
-            "a plan holds the deployment file and its settings: --file and --set do not go with it",
-            hint=f"tpuctl plan --out {path} --set ..., then: tpuctl up {path}",
-            changed="nothing was changed",
-        )  # fmt: skip
     approved = read_plan(path)
     needs_same_cloud(approved, choice.cloud)
     spec = replace(restore(approved.spec), project=approved.project)

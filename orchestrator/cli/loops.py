@@ -13,7 +13,6 @@ from orchestrator.app.loop.hand_over import hand_over, take_back
 from orchestrator.app.loop.watch_all import WatchAll
 from orchestrator.cli.graceful_stop import graceful_stop
 from orchestrator.cli.views import watch as view
-from orchestrator.errors import UsageError
 
 
 def watch_until_stopped(watching: WatchAll[Any], *, as_json: bool, again: str) -> NoReturn:
@@ -23,16 +22,6 @@ def watch_until_stopped(watching: WatchAll[Any], *, as_json: bool, again: str) -
         watching.run()
     code = view.show_all(watching.ended, stopped=watching.stopped, as_json=as_json, again=again)
     raise click.exceptions.Exit(code)
-
-
-def check_stop(*, stop: bool, on_vm: bool) -> None:
-    """Raise UsageError for a --stop that would look like the end of a watch in a terminal."""
-    if stop and not on_vm:
-        raise UsageError(
-            "--stop goes with --on-vm",
-            hint="to end a watch in a terminal, press Ctrl-C there",
-            changed="nothing was changed",
-        )
 
 
 def move_loop(

@@ -4,7 +4,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -106,6 +106,56 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
     cloud = str(ctx.params.get("cloud") or os.environ.get("TPUCTL_CLOUD") or "gcp")
     folders = (path.parent for path in known_files(cloud))
     return [CompletionItem(f.name, help=f.parent.name) for f in folders if f.name.startswith(incomplete)]
+
+
+def exclusive(*alternatives: str | Sequence[str], hint: str = "leave one of them out") -> Callable[[F], F]:
+    """
+    Refuse a command line with options of more than one of *alternatives*.
+
+    An alternative is one option or several, each named as in the help: `--live`, or NAME for an argument.
+    """
+
+    def check(ctx: click.Context) -> None:
+        groups = ((one,) if isinstance(one, str) else one for one in alternatives)
+        given = [named[0] for group in groups if (named := [one for one in group if _is_given(ctx, one)])]
+        if len(given) > 1:
+            raise UsageError(
+                f"{', '.join(given[:-1])} and {given[-1]} exclude each other", hint=hint,
+                changed="nothing was changed",
+            )  # fmt: skip
+
+    return _checked(check)
+
+
+def needs(option: str, other: str, *, hint: str) -> Callable[[F], F]:
+    """Refuse a command line with *option* and without *other*, each named as in the help."""
+
+    def check(ctx: click.Context) -> None:
+        if _is_given(ctx, option) and not _is_given(ctx, other):
+            raise UsageError(f"{option} goes with {other}", hint=hint, changed="nothing was changed")
+
+    return _checked(check)
+
+
+def _checked(check: Callable[[click.Context], None]) -> Callable[[F], F]:
+    """Return a decorator that lets *check* look at the command line before the command runs."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def checked(*args: Any, **values: Any) -> Any:
+            check(click.get_current_context())
+            return function(*args, **values)
+
+        return cast("F", checked)
+
+    return decorate
+
+
+def _is_given(ctx: click.Context, word: str) -> bool:
+    """Return whether the option or argument *word* stands on the command line, not only its default."""
+    # click names an argument by its variable: NAME is `name`. A word that is none of the command's is a bug.
+    (param,) = (one for one in ctx.command.params if word.lower() in one.opts)
+    return ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
 
 
 _PERHAPS_LOCAL = frozenset({"TPU-201", "TPU-137"})
@@ -228,6 +278,12 @@ home_option = click.option(
     is_flag=True,
     help="The machine itself: the login's home, without the job's variables and image.",
 )
+
+
+def acts_on_name(function: F) -> F:
+    """Add NAME to a command that changes the deployment; a file or settings beside it might differ from it."""
+    hint = "NAME is the deployment as the last `up` brought it up: leave one of them out; see: tpuctl status --all"
+    return name_argument(exclusive("NAME", ("--file", "--set"), hint=hint)(function))
 
 
 class WorkerNumber(click.ParamType):  # type: ignore[type-arg]

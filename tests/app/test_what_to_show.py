@@ -7,7 +7,6 @@ import pytest
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.status.what_to_show import AllDeployments, OneDeployment, StatusFlags, what_to_show
 from orchestrator.app.this_computer.state_folders import state_folder
-from orchestrator.errors import UsageError
 
 HERE = Choice(None, (), "gcp")
 ALL = StatusFlags(everything=True)
@@ -47,23 +46,3 @@ def test_flags_file_and_knowledge_decide(known, file, name, flags, shown):
     if file:
         Path("tpuctl.yaml").touch()
     assert what_to_show(HERE, name, flags) == shown
-
-
-@pytest.mark.parametrize(
-    ("choice", "name", "flags"),
-    [
-        pytest.param(HERE, "mine", ALL, id="name"),
-        pytest.param(Choice(Path("x.yaml"), (), "gcp"), None, ALL, id="file"),
-        pytest.param(Choice(None, ("name=x",), "gcp"), None, ALL, id="set"),
-        pytest.param(HERE, None, StatusFlags(everything=True, wide=True), id="wide"),
-        pytest.param(HERE, None, StatusFlags(everything=True, fresh=True), id="fresh"),
-    ],
-)
-def test_what_belongs_to_one_deployment_does_not_go_with_all(choice, name, flags):
-    """The error says what does not, and what to run instead."""
-    with pytest.raises(UsageError) as caught:
-        what_to_show(choice, name, flags)
-    assert (
-        caught.value.message == "--all takes no NAME, --file, --set, --wide or --fresh: it shows what is up"
-    )
-    assert caught.value.hint == "run: tpuctl status --all"

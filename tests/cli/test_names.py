@@ -34,7 +34,7 @@ def test_watch_replaces_the_tpu_of_the_named_one(cloud, user):
     assert said.code == 130, said.err
     assert cloud.in_use() == ["other-tpu-g2"]
     refused = user.type("watch", "--all", "other")
-    assert (refused.code, "--all takes no NAME" in refused.err) == (2, True)
+    assert (refused.code, "--all and NAME exclude each other" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_acts_takes_no_file_beside_a_name(cloud, user, words):
     """They may mean different deployments, and no guess decides which one is deleted."""
     said = user.run(*words, "other")
     assert said.code == 2
-    assert "NAME does not go with --file" in said.err
+    assert "NAME and --file exclude each other" in said.err
     assert len(cloud.in_use()) == 2
 
 

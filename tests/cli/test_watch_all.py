@@ -105,4 +105,4 @@ def test_what_belongs_to_one_deployment_does_not_go_with_it(cloud, user):
     """A port or a file is of one."""
     said = user.run("watch", "--all")
     assert said.code == 2
-    assert "--all takes no NAME, --file" in said.err
+    assert "--all and --file exclude each other" in said.err

@@ -86,10 +86,8 @@ def test_the_loop_steps_aside_for_every_command_that_takes_the_lease():
 
 
 def test_a_vm_not_made_for_the_loop_is_refused_at_once(tmp_path, monkeypatch, capsys):
-    """Before any cloud is asked; --stop alone is refused too."""
+    """Before any cloud is asked."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tpuctl.yaml").write_text(document_of(make_spec()))
     code, _, err = here(capsys, "watch", "--on-vm")
     assert (code, "add `on_vm: true` to watch" in err) == (2, True)
-    code, _, err = here(capsys, "watch", "--stop")
-    assert (code, "--stop goes with --on-vm" in err) == (2, True)

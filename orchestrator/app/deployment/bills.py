@@ -146,19 +146,6 @@ def open_named(
         raise
 
 
-def open_to_act(
-    choice: Choice, name: str | None, reporter: Reporter, to: str, *, forgiving: bool = False
-) -> Session:
-    """Open a session like `open_named`. Raise UsageError for a name beside a file or settings, which may differ."""
-    if name and (choice.file or choice.settings):
-        raise UsageError(
-            "NAME does not go with --file or --set: it means the deployment as the last `up` brought it up",
-            hint="leave one of them out; the names: tpuctl status --all", changed="nothing was changed",
-            code="TPU-101",
-        )  # fmt: skip
-    return open_named(choice, name, reporter, to, forgiving=forgiving)
-
-
 @contextmanager
 def naming_deletion(session: Session, to: str) -> Iterator[None]:
     """Replace a NotFoundError from the block by one that says that the data was deleted, if it was."""

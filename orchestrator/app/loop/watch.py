@@ -8,7 +8,7 @@ from typing import Protocol
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import open_to_act
+from orchestrator.app.deployment.bills import open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.loop.hand_over import over
@@ -65,7 +65,7 @@ def watch(
     *screen_of* creates the display; *port* is that of the metrics; *loop* means that this is the loop on the
     VM.
     """
-    session = open_to_act(choice, name, reporter, "watch")
+    session = open_named(choice, name, reporter, "watch")
     # Before the lease, for which a user's command may be waiting.
     if loop and over(session):
         record = session.records.current
@@ -78,7 +78,7 @@ def watch(
             stack.callback(metrics.close)
         while (result := run(turn(session, screen_of(session), metrics, stopped, loop=loop))) is None:
             # A new session, because `push` has changed the record, perhaps from an edited deployment file.
-            session = open_to_act(choice, name, reporter, "watch")
+            session = open_named(choice, name, reporter, "watch")
             stopped.clear()
     ended = result.plan.outcome is not None and result.plan.settled
     if stopped.is_set() and not ended:

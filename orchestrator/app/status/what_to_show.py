@@ -1,6 +1,5 @@
 """Decide what `status` shows; imports little, so that a watched deployment is shown at once."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from orchestrator.app.this_computer.quick_status import aged_status, published_o
 from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.config.find import find
 from orchestrator.domain.status import DeploymentStatus
-from orchestrator.domain.text.suggest import join
 from orchestrator.errors import UsageError
 
 
@@ -46,10 +44,8 @@ Shown = PublishedCopy | AllDeployments | OneDeployment
 
 
 def what_to_show(choice: Choice, name: str | None, flags: StatusFlags) -> Shown:
-    """Return what the flags mean here, from files of this computer only. Raise UsageError for a contradiction."""
+    """Return what the flags mean here, from files of this computer only."""
     if flags.everything:
-        given = {"--wide": flags.wide, "--fresh": flags.fresh}
-        refuse_with_all(choice, name, given, does="it shows what is up", command="tpuctl status")
         return AllDeployments()
     # With --set the deployment differs from the published one.
     asks_cloud = flags.watch or flags.fresh or choice.settings
@@ -57,18 +53,6 @@ def what_to_show(choice: Choice, name: str | None, flags: StatusFlags) -> Shown:
     if found is not None:
         return PublishedCopy(aged_status(found))
     return AllDeployments() if name is None and means_all(choice) else OneDeployment(flags.watch)
-
-
-def refuse_with_all(
-    choice: Choice, name: str | None, given: Mapping[str, object], *, does: str, command: str
-) -> None:
-    """Raise UsageError if --all stands beside a NAME, a file or an option of *given*; *does* says why not."""
-    given = {"NAME": name, "--file": choice.file, "--set": choice.settings, **given}
-    if any(given.values()):
-        raise UsageError(
-            f"--all takes no {join(given)}: {does}", hint=f"run: {command} --all",
-            changed="nothing was changed",
-        )  # fmt: skip
 
 
 def means_all(choice: Choice) -> bool:

@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, yes_option
+from orchestrator.cli.options import Command, deployment_options, exclusive, yes_option
 from orchestrator.cli.questions import confirm, must_answer
 from orchestrator.domain.names import AT_DOWN
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm
@@ -20,6 +20,7 @@ from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignV
     help="What `tpuctl down` does with it; with a bucket, `down --delete-data`. Default: ask; keep VM and bucket.",
 )  # fmt: skip
 @click.argument("name")
+@exclusive("--bucket", "--vm", hint="NAME is either a bucket or a VM: leave one of them out")
 def command(
     choice: Choice, yes: bool, is_bucket: bool, is_vm: bool, zone: str | None, at_down: str | None, name: str
 ) -> None:  # fmt: skip
@@ -35,9 +36,6 @@ def command(
     from orchestrator.cli.views.event_lines import EventPrinter
 
     must_answer(yes=yes, asks=f"Adopt {name}?")
-
-    if is_bucket and is_vm:
-        raise click.UsageError("NAME is either a bucket or a VM.")
 
     def approve(found: ForeignNode | ForeignVm | ForeignBucket) -> None:
         view.show_change(found, at_down)

@@ -5,7 +5,15 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, VerbGroup, deployment_options, name_argument, output_option
+from orchestrator.cli.options import (
+    Command,
+    VerbGroup,
+    deployment_options,
+    exclusive,
+    name_argument,
+    needs,
+    output_option,
+)
 
 
 @click.group("checkpoints", cls=VerbGroup, plain="list")
@@ -46,6 +54,8 @@ def show(choice: Choice, verify: bool, name: str | None) -> None:
 )
 @output_option("NAME-step-N or NAME-unclaimed-N")
 @name_argument
+@exclusive("--step", "--unclaimed", hint="--step is for checkpoints: leave one of them out")
+@needs("--incarnation", "--unclaimed", hint="to choose a checkpoint, use --step N")
 def fetch(
     choice: Choice, step: int | None, unclaimed: bool, incarnation: int | None, output: Path | None,
     name: str | None,

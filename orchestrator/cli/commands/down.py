@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, name_argument, yes_option
+from orchestrator.cli.options import Command, acts_on_name, deployment_options, yes_option
 from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, DownQuestions, must_answer
 
 
@@ -19,7 +19,7 @@ from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, DownQuestio
     type=click.Choice(["keep", "delete"]),
     help="What becomes of an adopted TPU or VM. Default: as said then, else ask; keep without a terminal.",
 )
-@name_argument
+@acts_on_name
 def command(
     choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopted: str | None, name: str | None
 ) -> None:

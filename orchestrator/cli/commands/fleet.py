@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, output_option, yes_option
+from orchestrator.cli.options import Command, deployment_options, needs, output_option, yes_option
 from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, confirm, confirm_deletion, must_answer
 from orchestrator.domain.text.units import Duration
 
@@ -76,6 +76,7 @@ def status(choice: Choice) -> None:
 @click.option("--on-vm", is_flag=True, help="Start the loop on the VM, and exit. Needs watch.on_vm.")
 @click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
 @click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
+@needs("--stop", "--on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
 def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     """
     Keep the fleet alive: replace preempted nodes, queue their tasks again, until Ctrl-C or the end of the budget.
@@ -85,7 +86,7 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     """
     from orchestrator.app.fleet.sessions import Fleet
     from orchestrator.app.fleet.watch import FleetWatch
-    from orchestrator.cli.loops import check_stop, move_loop, watch_until_stopped
+    from orchestrator.cli.loops import move_loop, watch_until_stopped
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
 
     printer = EventPrinter(as_json=choice.as_json)
@@ -94,7 +95,6 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
         return NamedPrinter(name, as_json=choice.as_json)
 
     again = "tpuctl fleet watch"
-    check_stop(stop=stop, on_vm=on_vm)
     if on_vm:
         fleet = Fleet(choice, printer, named)
         move_loop(choice, printer, fleet.head, fleet.members, back=stop, command=again)

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import Command, json_option
+from orchestrator.cli.options import Command, exclusive, json_option
 from orchestrator.cli.views.init import show_converted, show_written
-from orchestrator.errors import UsageError
 
 
 @click.command("init", cls=Command)
@@ -28,6 +27,7 @@ from orchestrator.errors import UsageError
 )
 @click.option("--name", help="Name of the deployment. Default: the folder's name, or the recipe's.")
 @json_option
+@exclusive("--recipe", "--from", "--all-settings")
 def command(
     folder: Path, recipe: str | None, other: Path | None, name: str | None, everything: bool, as_json: bool
 ) -> None:
@@ -43,19 +43,8 @@ def command(
     """
     from orchestrator.app.init import write_converted, write_first_files
 
-    if everything and (recipe or other):
-        also = "--recipe" if recipe else "--from"
-        raise UsageError(
-            f"--all-settings and {also} exclude each other", hint="leave one of them out",
-            changed="nothing was written", code="TPU-101",
-        )  # fmt: skip
     if other is None:
         show_written(write_first_files(folder, recipe, name, everything=everything), recipe, as_json=as_json)
         return
-    if recipe is not None:
-        raise UsageError(
-            "--from and --recipe exclude each other", hint="leave one of them out",
-            changed="nothing was written", code="TPU-101",
-        )  # fmt: skip
     file, found = write_converted(folder, other, name)
     show_converted(file, other, found, as_json=as_json)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options
+from orchestrator.cli.options import Command, deployment_options, exclusive
 from orchestrator.errors import TpuctlError
 
 CHANGES = 2
@@ -30,6 +30,7 @@ CHANGES = 2
     is_flag=True,
     help="Exit with 0 when nothing would change, 2 when something would, 1 after any error.",
 )
+@exclusive("--out", "--offline", hint="--out reads what exists: leave one of them out")
 def command(
     choice: Choice, verbose: bool, offline: bool, show: str | None,
     out: Path | None, detailed: bool,
@@ -44,8 +45,6 @@ def command(
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    if offline and out is not None:
-        raise click.UsageError("--out reads what exists, so --offline does not go with it")
     scripts = show == "scripts"
     try:
         found = plan(choice, EventPrinter(), out=out, scripts=scripts, offline=offline)

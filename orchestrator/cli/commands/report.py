@@ -6,8 +6,14 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, name_argument, output_option
-from orchestrator.errors import UsageError
+from orchestrator.cli.options import (
+    Command,
+    deployment_options,
+    exclusive,
+    name_argument,
+    needs,
+    output_option,
+)
 
 
 @click.command("report", cls=Command)
@@ -18,6 +24,8 @@ from orchestrator.errors import UsageError
     "--port", type=click.IntRange(0, 65535), help="With --live: port on 127.0.0.1.  [default: a free one]"
 )
 @name_argument
+@exclusive("--output", "--live", hint="for a file: tpuctl report --output FILE")
+@needs("--port", "--live", hint="tpuctl report --live --port PORT")
 def command(choice: Choice, output: Path | None, live: bool, port: int | None, name: str | None) -> None:
     """
     Write one HTML page: what each machine did, the loss, where time and money went, and all events.
@@ -32,17 +40,6 @@ def command(choice: Choice, output: Path | None, live: bool, port: int | None, n
     from orchestrator.app.report import write_report
     from orchestrator.cli.views import report as view
     from orchestrator.cli.views.event_lines import EventPrinter
-
-    if live and output:
-        raise UsageError(
-            "--output does not go with --live",
-            hint="tpuctl report --output FILE",
-            changed="nothing was changed",
-        )
-    if port is not None and not live:
-        raise UsageError(
-            "--port goes with --live", hint="tpuctl report --live --port PORT", changed="nothing was changed"
-        )
 
     if live:
         ready = partial(view.show_address, as_json=choice.as_json)

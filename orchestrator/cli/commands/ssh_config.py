@@ -5,9 +5,8 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, yes_option
+from orchestrator.cli.options import Command, deployment_options, exclusive, yes_option
 from orchestrator.cli.questions import confirm
-from orchestrator.errors import UsageError
 
 
 @click.command("ssh-config", cls=Command)
@@ -18,6 +17,7 @@ from orchestrator.errors import UsageError
 @click.option("--write", is_flag=True, help="Let ~/.ssh/config include them.")
 @click.option("--remove", is_flag=True, help="Take back what --write has done.")
 @yes_option
+@exclusive("--write", "--remove", "--output", hint="choose one")
 def command(choice: Choice, output: Path | None, write: bool, remove: bool, yes: bool) -> None:
     """
     Print the machines as Host blocks for OpenSSH: NAME, NAME-w0, NAME-w1, ... and NAME-vm.
@@ -32,11 +32,6 @@ def command(choice: Choice, output: Path | None, write: bool, remove: bool, yes:
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.private_folders import private_file
 
-    if sum((write, remove, output is not None)) > 1:
-        raise UsageError(
-            "--write, --remove and --output exclude each other", hint="choose one",
-            changed="nothing was changed", code="TPU-101",
-        )  # fmt: skip
     reporter = EventPrinter(as_json=choice.as_json)
     if remove:
         view.show_removed(exclude(choice, reporter), as_json=choice.as_json)

@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, name_argument
+from orchestrator.cli.options import Command, deployment_options, exclusive, name_argument
 
 
 @click.command("status", cls=Command)
@@ -14,6 +14,10 @@ from orchestrator.cli.options import Command, deployment_options, name_argument
 @click.option("--fresh", is_flag=True, help="Ask the cloud, also where the watcher has just checked.")
 @click.option("--once", is_flag=True, hidden=True, help="Without --watch: `top` had this switch.")
 @name_argument
+@exclusive(
+    "--all", ("NAME", "--file", "--set", "--wide", "--fresh"),
+    hint="--all shows what is up; run: tpuctl status --all",
+)  # fmt: skip
 def command(
     choice: Choice, watch: bool, everything: bool, wide: bool, fresh: bool, once: bool, name: str | None
 ) -> None:

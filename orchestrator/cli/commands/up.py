@@ -1,15 +1,13 @@
 """tpuctl up: create what is missing, push the code, start the job."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, yes_option
+from orchestrator.cli.options import Command, deployment_options, exclusive, yes_option
 from orchestrator.cli.questions import PriceQuestion
-from orchestrator.errors import UsageError
 
 
 @click.command("up", cls=Command)
@@ -19,6 +17,13 @@ from orchestrator.errors import UsageError
 @yes_option
 @click.option("--no-tpu", is_flag=True, help="Create bucket and VM only; a later `up` makes the TPU.")
 @click.argument("plan", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@exclusive(
+    "PLAN", ("--dry-run", "--no-tpu"), hint="a plan was approved as a whole; make another: tpuctl plan"
+)
+@exclusive(
+    "PLAN", ("--file", "--set"),
+    hint="a plan holds file and settings: tpuctl plan --out PLAN --set ..., then: tpuctl up PLAN",
+)  # fmt: skip
 def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, plan: Path | None) -> None:
     """
     Create bucket, VM and TPU in parallel, push the job over SSH and start it.
@@ -39,8 +44,6 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     from orchestrator.cli.views.still_waiting import StillWaiting
     from orchestrator.cli.views.up import show, show_price
 
-    if plan:
-        _refuse({"--dry-run": dry_run, "--no-tpu": no_tpu})
     if dry_run:
         shown = from_nothing(choice, EventPrinter())
         plan_view.show(shown, as_json=choice.as_json, unbilled=choice.cloud == "local")
@@ -57,9 +60,3 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     with still.working():
         done = bring_up(choice, printer, options, show_price=question.approve, show_job=progress)
     show(done, goal, as_json=choice.as_json)
-
-
-def _refuse(flags: Mapping[str, bool]) -> None:
-    """Raise UsageError for a flag beside a stored plan, which was approved as a whole."""
-    for flag in (name for name, given in flags.items() if given):
-        raise UsageError(f"{flag} does not go with a plan", hint="tpuctl plan", changed="nothing was changed")

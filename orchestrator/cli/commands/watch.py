@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, name_argument
+from orchestrator.cli.options import Command, acts_on_name, deployment_options, exclusive, needs
 
 
 @click.command("watch", cls=Command)
@@ -15,7 +15,12 @@ from orchestrator.cli.options import Command, deployment_options, name_argument
 )
 @click.option("--all", "everything", is_flag=True, help="Watch all deployments of this computer.")
 @click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
-@name_argument
+@acts_on_name
+@exclusive(
+    "--all", ("NAME", "--file", "--set", "--on-vm", "--metrics"),
+    hint="--all watches what is up; run: tpuctl watch --all",
+)  # fmt: skip
+@needs("--stop", "--on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
 def command(
     choice: Choice,
     on_vm: bool,
@@ -34,24 +39,20 @@ def command(
     process watches all deployments that this computer has brought up (docs/many.md), with NAME one of them;
     without either it is the one of the deployment file.
     """
-    from orchestrator.app.deployment.bills import open_to_act
+    from orchestrator.app.deployment.bills import open_named
     from orchestrator.app.loop.watch import watch_until_interrupted
     from orchestrator.app.loop.watch_all import WatchAll
-    from orchestrator.app.status.what_to_show import refuse_with_all
-    from orchestrator.cli.loops import check_stop, move_loop, watch_until_stopped
+    from orchestrator.cli.loops import move_loop, watch_until_stopped
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
     from orchestrator.cli.views.job_progress import MemberLine, ProgressLine
 
-    check_stop(stop=stop, on_vm=on_vm)
     if everything:
-        given = {"--on-vm": on_vm, "--metrics": metrics}
-        refuse_with_all(choice, name, given, does="it watches what is up", command="tpuctl watch")
         named = lambda name: NamedPrinter(name, as_json=choice.as_json)  # noqa: E731
         watching = WatchAll(choice, named, lambda printer, session: MemberLine(printer, session.spec))
         watch_until_stopped(watching, as_json=choice.as_json, again="tpuctl watch --all")
     if on_vm:
-        session = open_to_act(choice, name, EventPrinter(), "watch")
+        session = open_named(choice, name, EventPrinter(), "watch")
         move_loop(choice, session.reporter, session, back=stop, command="tpuctl watch")
         return
     printer = EventPrinter(as_json=choice.as_json)

@@ -1,0 +1,58 @@
+"""Options that exclude each other, and those that need another one: refused before anything is looked at."""
+
+import pytest
+
+from tests.cli.cli_kit import here
+
+ALL = "status --all"
+WATCH_ALL = "watch --all"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("adopt x --bucket --vm", "--bucket and --vm exclude each other"),
+        ("checkpoints fetch --step 1 --unclaimed", "--step and --unclaimed exclude each other"),
+        ("checkpoints fetch --step 0 --unclaimed", "--step and --unclaimed exclude each other"),
+        ("checkpoints fetch --incarnation 1", "--incarnation goes with --unclaimed"),
+        ("down mine --file x.yaml", "NAME and --file exclude each other"),
+        ("down mine --set name=x", "NAME and --set exclude each other"),
+        ("--set name=x down mine", "NAME and --set exclude each other"),
+        ("init --recipe numpy-lm --all-settings", "--recipe and --all-settings exclude each other"),
+        ("init --from x --all-settings", "--from and --all-settings exclude each other"),
+        ("init --recipe numpy-lm --from x", "--recipe and --from exclude each other"),
+        ("plan --offline --out p", "--out and --offline exclude each other"),
+        ("report --live --output x", "--output and --live exclude each other"),
+        ("report --port 80", "--port goes with --live"),
+        ("report --port 0", "--port goes with --live"),
+        ("ssh-config --write --remove", "--write and --remove exclude each other"),
+        ("ssh-config --write --remove -o x", "--write, --remove and --output exclude each other"),
+        ("up p --dry-run", "PLAN and --dry-run exclude each other"),
+        ("up p --no-tpu", "PLAN and --no-tpu exclude each other"),
+        ("up p --file x.yaml", "PLAN and --file exclude each other"),
+        ("up p --set name=x", "PLAN and --set exclude each other"),
+        (f"{ALL} mine", "--all and NAME exclude each other"),
+        (f"{ALL} --file x.yaml", "--all and --file exclude each other"),
+        (f"{ALL} --set name=x", "--all and --set exclude each other"),
+        (f"{ALL} --wide", "--all and --wide exclude each other"),
+        (f"{ALL} --fresh", "--all and --fresh exclude each other"),
+        (f"{WATCH_ALL} mine", "--all and NAME exclude each other"),
+        (f"{WATCH_ALL} --file x.yaml", "--all and --file exclude each other"),
+        (f"{WATCH_ALL} --set name=x", "--all and --set exclude each other"),
+        (f"{WATCH_ALL} --on-vm", "--all and --on-vm exclude each other"),
+        (f"{WATCH_ALL} --metrics 9100", "--all and --metrics exclude each other"),
+        ("watch mine --file x.yaml", "NAME and --file exclude each other"),
+        ("watch --stop", "--stop goes with --on-vm"),
+        ("fleet watch --stop", "--stop goes with --on-vm"),
+    ],
+)
+def test_a_contradiction_is_one_error_and_changes_nothing(line, said, capsys, tmp_path, monkeypatch):
+    """It names the words, says that nothing was changed, and what to run instead. No file is needed for that."""
+    monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    code, _, err = here(capsys, *line.split())
+    assert code == 2
+    assert f"{said}\n" in err
+    assert "nothing was changed" in err
+    assert "next:" in err
+    assert list(tmp_path.iterdir()) == []
