@@ -286,19 +286,6 @@ def acts_on_name(function: F) -> F:
     return name_argument(exclusive("NAME", ("--file", "--set"), hint=hint)(function))
 
 
-class WorkerNumber(click.ParamType):  # type: ignore[type-arg]
-    """The number of a worker; `all` becomes None."""
-
-    name = "integer"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Return the number, None for `all`; refuse any other text."""
-        text = str(value)
-        if text != "all" and not (text.isascii() and text.isdigit()):
-            self.fail(f"{text!r} is no number of a worker; write a number, or all", param, ctx)
-        return None if text == "all" else int(text)
-
-
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 

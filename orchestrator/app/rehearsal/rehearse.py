@@ -39,21 +39,20 @@ class RehearsalPlan:
     """
 
     kills: Sequence[Kill]
-    at: Sequence[str]
+    at: Sequence[Moment]
     count: int | None
     seed: int
     compare: bool
     hosts: str
 
-    def moments(self) -> list[Moment]:
-        """Parse the moments. Raise UsageError for an invalid one, and for more moments than failures."""
+    def check(self) -> None:
+        """Raise UsageError for more moments than failures."""
         kills = self.count or len(self.kills)
         if len(self.at) > kills:
             raise UsageError(
                 f"{len(self.at)} --at for {kills} failures",
                 hint="give one --at for each --kill, in the same order", changed="nothing was started",
             )  # fmt: skip
-        return [_moment(text) for text in self.at]
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,9 @@ def rehearse(
     # Seeded, so that a failed rehearsal can be repeated with the same failures.
     chance = random.Random(plan.seed)  # noqa: S311 - moments of a rehearsal, not secrets
     kills = [chance.choice(list(Kill)) for _ in range(plan.count)] if plan.count else list(plan.kills)
-    asked = plan.moments()
+    plan.check()
     stage = Stage(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), file.parent, reporter, talk=talk)
-    run = _Run(stage, settings, kills, asked, chance)
+    run = _Run(stage, settings, kills, plan.at, chance)
     leftovers: list[str] = []
     with interruptible():
         try:
@@ -109,15 +108,6 @@ def rehearse(
         finally:
             leftovers = stage.keep() if keep else stage.clear()
     return Rehearsed(verdict, leftovers, stage.cloud, stage.work, keep)
-
-
-def _moment(text: str) -> Moment:
-    try:
-        return Moment.parse(text)
-    except ValueError as error:
-        raise UsageError(
-            f"--at {text}: {error}", hint="see: tpuctl rehearse --help", changed="nothing was started"
-        ) from error
 
 
 class _Run:

@@ -3,7 +3,8 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, WorkerNumber, deployment_options
+from orchestrator.cli.options import Command, deployment_options
+from orchestrator.cli.param_types import WORKER
 
 
 @click.command("cp", cls=Command)
@@ -13,7 +14,7 @@ from orchestrator.cli.options import Command, WorkerNumber, deployment_options
     "--worker",
     default="0",
     show_default=True,
-    type=WorkerNumber(),
+    type=WORKER,
     metavar="N|all",
     help="The TPU worker, or all.",
 )

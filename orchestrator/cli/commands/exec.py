@@ -3,17 +3,21 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, WorkerNumber, deployment_options, home_option
+from orchestrator.cli.options import Command, deployment_options, home_option
+from orchestrator.cli.param_types import WORKER, Time
 
 
 @click.command("exec", cls=Command)
 @deployment_options
 @click.option(
-    "--worker", "workers", type=WorkerNumber(), multiple=True, metavar="N|all",
+    "--worker", "workers", type=WORKER, multiple=True, metavar="N|all",
     help="Only this worker; may be repeated.  [default: all]",
 )  # fmt: skip
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU workers.")
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for each worker.")
+@click.option(
+    "--timeout", type=Time(bare="s"), default="10m", show_default=True, metavar="TIME",
+    help="For each worker, such as 90s; a number alone is seconds.",
+)  # fmt: skip
 @home_option
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
 def command(

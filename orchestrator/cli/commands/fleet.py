@@ -6,8 +6,8 @@ import click
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, deployment_options, needs, output_option, yes_option
+from orchestrator.cli.param_types import Time
 from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, confirm, confirm_deletion, must_answer
-from orchestrator.domain.text.units import Duration
 
 user_option = click.option(
     "--user", metavar="LOGIN", envvar="TPUCTL_USER",
@@ -128,13 +128,14 @@ def down(choice: Choice, yes: bool, delete_data: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Judge the file and say what would be sent; send nothing.")
 @click.option(
     "--takes",
+    type=Time(),
     metavar="TIME",
     help="With --dry-run: how long a task takes, for example 30m, to tell the cost.",
 )
 @user_option
 @click.option("--priority", help="One of fleet.priorities.  [default: that of the file, or normal]")
 def submit(
-    choice: Choice, job: Path, dry_run: bool, takes: str | None, user: str | None, priority: str | None
+    choice: Choice, job: Path, dry_run: bool, takes: float | None, user: str | None, priority: str | None
 ) -> None:
     """
     Send a job to the fleet: JOB is a file with its name, its tasks and the section `job` (docs/fleet.md).
@@ -145,12 +146,8 @@ def submit(
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    try:
-        seconds = float(Duration.parse(takes)) if takes else None
-    except ValueError as error:
-        raise click.UsageError(f"--takes: {error}") from None
     done = jobs.submit(
-        choice, job, EventPrinter(), dry_run=dry_run, takes=seconds, user=user, priority=priority
+        choice, job, EventPrinter(), dry_run=dry_run, takes=takes, user=user, priority=priority
     )
     view.show_submitted(done, as_json=choice.as_json)
 
@@ -279,10 +276,12 @@ def release(choice: Choice, job: str, user: str | None) -> None:
 def logs(choice: Choice, which: str) -> None:
     """Show what a task has printed, across machines; of a whole job each line has the task's number."""
     from orchestrator.app.fleet import results
+    from orchestrator.app.fleet.queue import job_and_task
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    if not results.read_log(choice, which, view.show_line("/" not in which), EventPrinter()):
+    whole_job = job_and_task(which)[1] is None
+    if not results.read_log(choice, which, view.show_line(whole_job), EventPrinter()):
         view.say_no_log(which)
 
 

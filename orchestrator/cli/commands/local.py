@@ -4,6 +4,10 @@ import click
 from click.core import ParameterSource
 
 from orchestrator.cli.options import Command, json_option
+from orchestrator.cli.param_types import Time
+
+SECONDS = Time(bare="s", zero=True)
+"""A time such as 30s; a number alone is seconds."""
 
 
 @click.group("local", context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,9 +24,9 @@ def command() -> None:
 )
 @click.option(
     "--notice",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="From the preemption notice to the kill: 30 on a real one, 2 in profile scaled.",
+    type=SECONDS,
+    metavar="TIME",
+    help="From the preemption notice to the kill: 30 s on a real one, 2 s in profile scaled.",
 )
 @click.option("--project", default="local-project", show_default=True)
 @click.option("--seed", type=int, help="Ids of resources repeat; without it each local cloud has its own.")
@@ -48,16 +52,16 @@ def command() -> None:
 )
 @click.option(
     "--object-interval",
-    type=click.FloatRange(min=0),
-    default=1.0,
+    type=SECONDS,
+    default="1s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Refuse (429) a change of an object that comes sooner after its last one.",
 )
 @click.option(
     "--policy-delay",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
+    type=SECONDS,
+    metavar="TIME",
     help="Until a role on a bucket counts: 2 minutes or more on a real one, 2 s in profile scaled.",
 )
 @click.option(
@@ -91,8 +95,8 @@ def command() -> None:
 )
 @click.option(
     "--package-lock",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
+    type=SECONDS,
+    metavar="TIME",
     help="How long apt and dpkg are locked on a new machine: minutes on a real one, 6 s in profile scaled.",
 )
 @click.option(

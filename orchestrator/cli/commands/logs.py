@@ -5,15 +5,8 @@ from functools import partial
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, WorkerNumber, deployment_options, name_argument
-from orchestrator.domain.text.units import Duration
-
-
-def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    try:
-        return None if text is None else Duration.parse(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+from orchestrator.cli.options import Command, deployment_options, name_argument
+from orchestrator.cli.param_types import WORKER, Time
 
 
 @click.command("logs", cls=Command)
@@ -25,11 +18,11 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
 @click.option(
     "--since",
     metavar="TIME",
-    callback=_seconds,
+    type=Time(),
     help="Only what was written in the last TIME, such as 30m (see above).",
 )
 @click.option(
-    "--worker", type=WorkerNumber(), default="0", show_default=True, metavar="N|all",
+    "--worker", type=WORKER, default="0", show_default=True, metavar="N|all",
     help="The worker, or all, each line with its number.",
 )  # fmt: skip
 @click.option("--all-workers", is_flag=True, help="The same as --worker all.")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from orchestrator.advice.rehearsal.life import Kill
+from orchestrator.advice.rehearsal.life import Kill, Moment
 from orchestrator.cli.options import Command, json_option
+from orchestrator.cli.param_types import Parsed
 
 
 @click.command("rehearse", cls=Command)
@@ -21,7 +22,7 @@ from orchestrator.cli.options import Command, json_option
     help="A failure to inject, in this order; may be given several times.",
 )  # fmt: skip
 @click.option(
-    "--at", "moments", multiple=True, metavar="MOMENT",
+    "--at", "moments", multiple=True, type=Parsed("moment", Moment.parse), metavar="MOMENT",
     help="When: step:100, checkpoint:2, time:90s or log:REGEX. One for each --kill, in the same order.",
 )  # fmt: skip
 @click.option("--random", "count", type=int, help="Instead: this many failures of random kinds.")
@@ -33,7 +34,7 @@ from orchestrator.cli.options import Command, json_option
 @click.option("--keep", is_flag=True, help="Keep the local cloud, to look around in.")
 @json_option
 def command(
-    file: Path | None, settings: tuple[str, ...], kills: tuple[str, ...], moments: tuple[str, ...],
+    file: Path | None, settings: tuple[str, ...], kills: tuple[str, ...], moments: tuple[Moment, ...],
     count: int | None, seed: int, compare: bool, hosts: str, keep: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """

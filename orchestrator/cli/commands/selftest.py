@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.options import Command, cloud_option, json_option, yes_option
+from orchestrator.cli.param_types import Time
 from orchestrator.cli.questions import confirm, must_answer
 
 
@@ -19,8 +20,9 @@ from orchestrator.cli.questions import confirm, must_answer
     "--budget", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, help="USD at most."
 )
 @click.option(
-    "--limit", type=click.FloatRange(5, 240), default=90.0, show_default=True, help="Minutes at most."
-)
+    "--limit", type=Time(bare="m", between=("5m", "4h")), default="90m", show_default=True, metavar="TIME",
+    help="At most this long, from 5m to 4h; a number alone is minutes.",
+)  # fmt: skip
 @click.option(
     "--record", type=click.Path(path_type=Path, dir_okay=False),
     help="Keep the shapes of all calls in this file, shown before it is written.",
@@ -47,7 +49,7 @@ def command(
     from orchestrator.cli.views import selftest as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    wanted = WantedProofs(cloud, project, zone, tpu_type, not no_tpu, budget, limit * 60)
+    wanted = WantedProofs(cloud, project, zone, tpu_type, not no_tpu, budget, limit)
     # A comparison runs on the local cloud, where nothing is billed.
     yes_to_costs = yes or compare is not None or cloud == "local"
     # First, because `prepare` spends minutes on deleting what an earlier self-test left.
