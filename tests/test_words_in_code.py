@@ -53,7 +53,6 @@ IN_PACKAGE = INSTEAD | {
 """The same for the package; names of tests are sentences."""
 FINE = {
     "bring_up",
-    "look_in_s",
     "queued_look",
     "first_seen",
     "FirstSeen",

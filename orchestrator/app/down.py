@@ -55,7 +55,7 @@ class Down:
         """Return the result as `--json` prints it."""
         return {
             "left": [asdict(item) for item in self.leftovers],
-            "data_kept": bool(self.remaining_bucket),
+            "data_remains": bool(self.remaining_bucket),
             "saved_usd_hour": self.saved_usd_hour,
             "usd": self.spent.usd if self.spent else None,
             "ondemand_usd": self.spent.ondemand_usd if self.spent else None,

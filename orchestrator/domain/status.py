@@ -14,9 +14,7 @@ from orchestrator.domain.wait import Wait
 
 _KEYS = {
     "auto_delete": "alone",
-    "next_steps": "next",
     "source": "seen",
-    "ttl_remaining_s": "ttl_left_s",
     "watcher": "loop",
 }
 """Fields that have another key in JSON, which programs read."""
@@ -199,7 +197,7 @@ class DeploymentStatus:
     next_steps: tuple[str, ...]
     waits: bool = False
     waits_for: tuple[Wait, ...] = ()
-    look_in_s: float | None
+    next_pass_in_s: float | None
     target_steps: int | None
     eta_s: float | None = None
     budget_usd: float | None
@@ -233,7 +231,7 @@ class DeploymentStatus:
             "cost_most_usd": body.get("cost_most_usd", body["cost_usd"]),
             "unpriced": tuple(body.get("unpriced", ())),
             "unused_numbers": tuple(body.get("unused_numbers", ())),
-            "next_steps": tuple(body["next"]),
+            "next_steps": tuple(body["next_steps"]),
             "waits_for": tuple(Wait(**_fields_of(Wait, row)) for row in body.get("waits_for", ())),
             "watcher": _parsed(WatcherStatus, body["loop"]),
             "deadline": _parsed(DeadlineStatus, body.get("deadline")),

@@ -38,8 +38,8 @@ job: {{source: src, command: sleep 600}}
 BODY = {
     "name": "mine", "project": "one", "outcome": None, "incarnation": 1, "preemptions": 0, "cost_usd": 0.5,
     "resources": [{"kind": "TPU", "name": "mine-tpu-g1", "zone": "europe-west4-b", "state": "READY"}],
-    "workers": [], "alone": "", "next": [], "look_in_s": 15.0, "target_steps": None, "budget_usd": None,
-    "ttl_left_s": 600.0, "deadline": None, "sidecars": [], "seen": {"by": "cloud", "age_s": 0.0},
+    "workers": [], "alone": "", "next_steps": [], "next_pass_in_s": 15.0, "target_steps": None, "budget_usd": None,
+    "ttl_remaining_s": 600.0, "deadline": None, "sidecars": [], "seen": {"by": "cloud", "age_s": 0.0},
     "loop": {"where": "elsewhere", "who": "me@here", "command": "watch", "since": 0.0, "renewed_age_s": 0.0,
              "alive": True},
 }  # fmt: skip

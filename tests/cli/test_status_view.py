@@ -41,11 +41,12 @@ def body(**more):
     tpu = {"kind": "TPU", "zone": "europe-west4-b", "name": "numpy-lm-tpu-g3", "state": "READY"}
     known = {
         "name": "numpy-lm", "project": "p", "state": "running", "outcome": None, "incarnation": 3, "preemptions": 2,
-        "cost_usd": 0.0438, "cost_most_usd": 0.0661, "budget_usd": 5.0, "target_steps": 400, "ttl_left_s": 80000.0,
+        "cost_usd": 0.0438, "cost_most_usd": 0.0661, "budget_usd": 5.0, "target_steps": 400,
+        "ttl_remaining_s": 80000.0,
         "resources": [
             BUCKET, {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
         ],
-        "workers": [worker()], "alone": "", "next": [], "look_in_s": 9.0,
+        "workers": [worker()], "alone": "", "next_steps": [], "next_pass_in_s": 9.0,
         "loop": {"where": "vm", "who": "root@vm", "command": "watch", "renewed_age_s": 2.0, "alive": True},
         "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
         "seen": {"by": "the loop on the VM", "age_s": 4.0},
@@ -59,8 +60,8 @@ DONE = body(
         {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "TERMINATED"},
         {"kind": "TPU", "zone": "", "name": "-", "state": "absent"},
     ],
-    workers=[worker(phase="done", step=400)], loop=None, state="done", outcome="done", look_in_s=None,
-    ttl_left_s=None, sidecars=[], seen={"by": "cloud", "age_s": 0.0},
+    workers=[worker(phase="done", step=400)], loop=None, state="done", outcome="done", next_pass_in_s=None,
+    ttl_remaining_s=None, sidecars=[], seen={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip
 LOST = body(
     resources=[
@@ -68,8 +69,8 @@ LOST = body(
         {"kind": "TPU", "zone": "", "name": "?", "state": "unknown: the list of europe-west4-b was cut off"},
     ],
     workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
-    loop=None, state="tpu-lost", alone="off (watch.self_delete)", look_in_s=None,
-    next=["delete TPU numpy-lm-tpu-g3: it is PREEMPTED", "create TPU numpy-lm-tpu-g4: it is PREEMPTED"],
+    loop=None, state="tpu-lost", alone="off (watch.self_delete)", next_pass_in_s=None,
+    next_steps=["delete TPU numpy-lm-tpu-g3: it is PREEMPTED", "create TPU numpy-lm-tpu-g4: it is PREEMPTED"],
     budget_usd=None,
     sidecars=[], seen={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip
@@ -111,7 +112,7 @@ def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
         "where": loop, "who": "root@vm", "command": "watch", "renewed_age_s": 900.0, "alive": False
     }  # fmt: skip
     rows = [{**row, "state": vm} if row["kind"] == "VM" else row for row in body().as_dict()["resources"]]
-    lines = status_lines(body(loop=holder, look_in_s=None, resources=rows), unbilled=False, width=0)
+    lines = status_lines(body(loop=holder, next_pass_in_s=None, resources=rows), unbilled=False, width=0)
     assert [line.split("  ")[-1].strip() for line in lines if line.startswith("next ")] == [
         f"run: {next_step}"
     ]
@@ -204,7 +205,7 @@ def test_wide_has_a_line_for_each_worker():
 
 def test_a_wait_that_names_its_end_has_no_second_number():
     """The watcher looks earlier than it asks again; only the latter is of interest."""
-    lines = status_lines(body(**NEXT_TRY, look_in_s=15.0), unbilled=False, width=0)
+    lines = status_lines(body(**NEXT_TRY, next_pass_in_s=15.0), unbilled=False, width=0)
     assert "waiting      TPU: next try in 45 s" in lines
 
 
@@ -218,14 +219,14 @@ def test_a_wait_that_names_its_end_has_no_second_number():
 )
 def test_what_is_waited_for_is_no_next_step(look, shown):
     """A TPU that is CREATING now will not be CREATING in 15 s; a change is still to come."""
-    found = body(next=["TPU: CREATING"], waits=True, look_in_s=look)
+    found = body(next_steps=["TPU: CREATING"], waits=True, next_pass_in_s=look)
     assert f"waiting      TPU: CREATING ({shown})" in status_lines(found, unbilled=False, width=0)
     assert news_line(found).endswith(", waiting: TPU: CREATING")
-    change = body(next=["create TPU g4: it is PREEMPTED"], look_in_s=15.0)
+    change = body(next_steps=["create TPU g4: it is PREEMPTED"], next_pass_in_s=15.0)
     assert "next         create TPU g4: it is PREEMPTED (in 15 s)" in status_lines(
         change, unbilled=False, width=0
     )
-    done = body(outcome="done", next=["delete TPU g3"], look_in_s=None)
+    done = body(outcome="done", next_steps=["delete TPU g3"], next_pass_in_s=None)
     billed = "next         delete TPU g3 (when tpuctl watch or tpuctl down runs)"
     assert billed in status_lines(done, unbilled=False, width=0)
 
@@ -236,11 +237,11 @@ def test_ages_go_on_while_a_published_status_lies_there():
     assert found.workers[0].checkpoint_age_s == 42.0
     assert found.workers[0].heartbeat_age_s == 33.0
     assert found.watcher.renewed_age_s == 32.0
-    assert found.look_in_s == 0.0
+    assert found.next_pass_in_s == 0.0
     assert aged(body(**NEXT_TRY), 30.0, "the watcher").next_steps == ("TPU: next try in 15 s",)
     assert found.ttl_remaining_s == 79970.0
     assert found.source == StatusSource(by="the watcher", age_s=30.0)
-    assert aged(body(loop=None, ttl_left_s=None), 30.0, "x").ttl_remaining_s is None
+    assert aged(body(loop=None, ttl_remaining_s=None), 30.0, "x").ttl_remaining_s is None
 
 
 def test_a_log_gets_a_line_for_each_piece_of_news(capsys):

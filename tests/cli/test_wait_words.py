@@ -20,7 +20,7 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
     user.up()
     user.cloud.model.preempt("demo-tpu-g1", notice=False)
     lost = user.run("status", "--json").document
-    assert (lost["waits"], lost["next"][0].partition(":")[0]) == (False, "delete TPU demo-tpu-g1")
+    assert (lost["waits"], lost["next_steps"][0].partition(":")[0]) == (False, "delete TPU demo-tpu-g1")
     status, explained = user.run("status").out, user.run("explain").out
     assert "\nworker 0     last report: run, step 0, " in status
     assert "\njob: last report: run\n" in explained

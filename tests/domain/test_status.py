@@ -28,13 +28,13 @@ BODY = {
     "checkpoint": 110, "resumes_from": None,
     "loop": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
-    "alone": "off", "next": ["TPU: CREATING"], "waits": True,
-    "waits_for": [{"what": "TPU: CREATING", "in_s": None, "note": ""}], "look_in_s": 9.0, "target_steps": 400,
+    "alone": "off", "next_steps": ["TPU: CREATING"], "waits": True,
+    "waits_for": [{"what": "TPU: CREATING", "in_s": None, "note": ""}], "next_pass_in_s": 9.0, "target_steps": 400,
     "eta_s": 65.0,
     "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "runs_on": "spot"},
     "saves": {"every_s": 60.0, "cost_s": 5.0, "cost_from": "measured", "life_s": None, "apart_s": None,
               "text": "every 60 s"},
-    "ttl_left_s": 80000.0, "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
+    "ttl_remaining_s": 80000.0, "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
     "seen": {"by": "cloud", "age_s": 0.0},
 }  # fmt: skip
 """Each key, in the order in which `status --json` prints them."""

@@ -48,6 +48,6 @@ def test_a_silent_worker_is_one_wait_however_long_it_is_silent():
 def test_a_status_of_an_earlier_release_shows_its_sentences_as_they_are():
     """It has published no numbers."""
     body = {key: value for key, value in BODY.items() if key != "waits_for"} | {
-        "next": ["TPU: next try in 9 s"]
+        "next_steps": ["TPU: next try in 9 s"]
     }
     assert DeploymentStatus.from_dict(body).upcoming == (Wait("TPU: next try in 9 s"),)

@@ -108,13 +108,13 @@ def test_a_job_that_fails_by_itself_runs_once_and_its_cloud_is_retained(stage):
     assert found["verdict"] == "fail"
     assert (found["failure"]["run"], found["failure"]["exit_code"]) == ("unbroken", 1)
     assert "FileNotFoundError" in found["failure"]["log"][-1]
-    stage.environment["TPUCTL_LOCAL_DIR"] = found["kept"]
+    stage.environment["TPUCTL_LOCAL_DIR"] = found["folder"]
     try:
         lines = stage.tpuctl("logs").out.splitlines()
         assert sum(line.startswith("FileNotFoundError") for line in lines) == 1  # reasons quote it
     finally:
         stage.tpuctl("local", "reset")
-    Path(found["kept"]).parent.rmdir()
+    Path(found["folder"]).parent.rmdir()
 
 
 def test_a_job_whose_saves_no_format_claims_ends_the_rehearsal_at_once(stage):
@@ -126,9 +126,9 @@ def test_a_job_whose_saves_no_format_claims_ends_the_rehearsal_at_once(stage):
     assert (found["failure"]["run"], found["failure"]["outcome"]) == ("unbroken", "unclaimed")
     assert "latest.npz" in found["failure"]["reason"]
     assert found["causes"] == ["unclaimed"]
-    stage.environment["TPUCTL_LOCAL_DIR"] = found["kept"]
+    stage.environment["TPUCTL_LOCAL_DIR"] = found["folder"]
     stage.tpuctl("local", "reset")
-    Path(found["kept"]).parent.rmdir()
+    Path(found["folder"]).parent.rmdir()
 
 
 def test_a_rehearsal_whose_local_cloud_is_gone_gives_up_and_says_so(stage):

@@ -106,8 +106,7 @@ class Explanation:
             "name": self.name,
             "state": self.state.value,
             "headline": self.headline,
-            # The key of earlier releases, which programs read.
-            "seen_at": self.observed_at,
+            "observed_at": self.observed_at,
             "parts": parts,
             "rules": {rule.value: text for rule, text in self.rules.items()},
         }

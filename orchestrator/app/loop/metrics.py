@@ -18,7 +18,7 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "tpuctl_preemptions": ("TPUs that were taken away so far", ()),
     "tpuctl_cost_usd": ("estimated cost so far in USD", ()),
     "tpuctl_budget_usd": ("watch.budget_usd, if it is set", ()),
-    "tpuctl_ttl_left_seconds": ("time until the deployment ends at the latest", ()),
+    "tpuctl_ttl_remaining_seconds": ("time until the deployment ends at the latest", ()),
     "tpuctl_target_steps": ("job.target_steps, if it is set", ()),
     "tpuctl_resource": ("1 for each resource in its state", ("kind", "name", "zone", "state")),
     "tpuctl_pending_changes": ("changes that the last pass wanted to make", ()),
@@ -48,7 +48,7 @@ SINGLE = {
     "tpuctl_preemptions": "preemptions",
     "tpuctl_cost_usd": "cost_usd",
     "tpuctl_budget_usd": "budget_usd",
-    "tpuctl_ttl_left_seconds": "ttl_remaining_s",
+    "tpuctl_ttl_remaining_seconds": "ttl_remaining_s",
     "tpuctl_target_steps": "target_steps",
 }
 

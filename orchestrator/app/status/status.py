@@ -166,7 +166,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         next_steps=steps or tuple(wait.text for wait in waits),
         waits=bool(waits),
         waits_for=waits,
-        look_in_s=min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
+        next_pass_in_s=min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
         target_steps=spec.job.target_steps,
         # The rate of a machine that is gone promises nothing.
         eta_s=None if state.without_tpu else _eta(world, spec.job.target_steps),

@@ -80,7 +80,7 @@ def aged(status: DeploymentStatus, seconds: float, by: str) -> DeploymentStatus:
     watcher, waits = status.watcher, tuple(wait.later(seconds) for wait in status.waits_for)
     return replace(
         status,
-        look_in_s=remaining(status.look_in_s),
+        next_pass_in_s=remaining(status.next_pass_in_s),
         ttl_remaining_s=remaining(status.ttl_remaining_s),
         eta_s=remaining(status.eta_s),
         workers=workers,

@@ -165,7 +165,9 @@ def _user_note(user: UserRow) -> str:
 def show_down(down: FleetDown, *, as_json: bool) -> None:
     """Print that nothing is left; leftovers are in the error and in the JSON document."""
     if as_json:
-        print_json("fleet-down", {"name": down.name, "left": down.leftovers, "data_kept": bool(down.bucket)})
+        print_json(
+            "fleet-down", {"name": down.name, "left": down.leftovers, "data_remains": bool(down.bucket)}
+        )
     elif not down.leftovers:
         where = f"; data is kept in gs://{down.bucket}" if down.bucket else ""
         say(f"nothing is left of {down.name} and its {down.nodes} nodes{where}", style="green")

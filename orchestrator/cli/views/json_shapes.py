@@ -105,7 +105,7 @@ KINDS: Mapping[str, Any] = {
             "dates": table(str),
         },
         "saves?": maybe(_SAVES),
-        "notes": [str], "seen?": str, "out?": str, "check?": _FINDINGS, "scripts?": table(str),
+        "notes": [str], "source?": str, "out?": str, "check?": _FINDINGS, "scripts?": table(str),
         "sent?": {"files": int, "bytes": int, "largest": [{"path": str, "bytes": int}]},
         "data?": [{
             "name": str, "source": str, "bytes": maybe(int), "files": maybe(int), "usd_month": maybe(float),
@@ -133,7 +133,7 @@ KINDS: Mapping[str, Any] = {
         "name": str, "nodes": int, "node_usd_hour": maybe(float), "vm_usd_hour": maybe(float), "ttl_s": float,
         "budget_usd": maybe(float), "quota": str, "unknown": str, "room": maybe(int), "missing": maybe(int),
     },
-    "fleet-down": {"name": str, "left": table(str), "data_kept": bool},
+    "fleet-down": {"name": str, "left": table(str), "data_remains": bool},
     "fleet-submit": {
         "job": str, "tasks": int, "ended": int,
         "dry_run?": bool, "files?": int, "bytes?": int, "usd?": maybe(float),
@@ -189,10 +189,10 @@ KINDS: Mapping[str, Any] = {
             "programs_back": maybe(int), "programs_compiled": maybe(int),
         }],
         "checkpoint?": maybe(int), "resumes_from?": maybe(int),
-        "loop": object, "alone": str, "next": [str], "waits?": bool,
-        "waits_for?": [{"what": str, "in_s": maybe(float), "note": str}], "look_in_s": maybe(float),
+        "loop": object, "alone": str, "next_steps": [str], "waits?": bool,
+        "waits_for?": [{"what": str, "in_s": maybe(float), "note": str}], "next_pass_in_s": maybe(float),
         "target_steps": maybe(int),
-        "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_left_s": maybe(float),
+        "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_remaining_s": maybe(float),
         "deadline": maybe({"due": str, "forecast": str, "runs_on": str}), "saves?": maybe(_SAVES),
         "sidecars": [{"name": str, "role": str, "port": int}], "seen": _OBSERVED,
     },
@@ -207,7 +207,7 @@ KINDS: Mapping[str, Any] = {
     "dashboard": {"url": str, "port": int},
     "report": {"name": str, "file": str, "events": int, "summary": _SUMMARY},
     "explain": {
-        "name": str, "state": str, "headline": str, "seen_at": float, "rules": table(str),
+        "name": str, "state": str, "headline": str, "observed_at": float, "rules": table(str),
         "parts": [{
             "what": str, "state": str, "why": str, "rule": str,
             "evidence": [{"source": str, "at": maybe(float), "text": str}],
@@ -263,13 +263,13 @@ KINDS: Mapping[str, Any] = {
         "done": bool, "comebacks": [_COMEBACK], "same_loss": maybe(bool), "loss": maybe(float),
         "unbroken_loss": maybe(float), "torn": int, "seconds_lost": maybe(float), "advice": [str],
         "missed": int, "survives": bool, "verdict": str, "same_checkpoint": maybe(bool), "causes": [str],
-        "checkpoint": maybe({"step": int, "files": int, "differ": [str]}), "kept": maybe(str),
+        "checkpoint": maybe({"step": int, "files": int, "differ": [str]}), "folder": maybe(str),
         "failure": maybe(
             {"run": str, "outcome": maybe(str), "exit_code": maybe(int), "reason": str, "log": [str]}
         ),
     },
     "down": {
-        "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_kept": bool,
+        "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_remains": bool,
         "saved_usd_hour": float, "usd": maybe(float), "ondemand_usd": maybe(float), "saved_usd": maybe(float),
         "least_saved_usd": maybe(float), "unknown": [str],
     },

@@ -49,7 +49,7 @@ def show(
         out = {"out": str(found.out)} if found.out else {}
         body = found.preview.as_dict(scripts=scripts)
         state = {"state": found.state.value} if found.state else {}
-        print_json("plan", {**body, **state, "seen": source, **out, **checks, **found.sent.as_dict()})
+        print_json("plan", {**body, **state, "source": source, **out, **checks, **found.sent.as_dict()})
     else:
         with page() as console:
             now = found.state.phrase if found.state else ""

@@ -300,7 +300,7 @@ def _end(status: DeploymentStatus) -> list[Field]:
     cure = _loop_cure(status)
     if cure and status.auto_delete:
         lines.append(Field("auto-delete", status.auto_delete))
-    when = status.look_in_s
+    when = status.next_pass_in_s
     wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
     when_text = wait or f"when tpuctl watch{' or tpuctl down' if status.outcome else ''} runs"
     # What is waited for is the case already: only the next check of it is to come.

@@ -27,7 +27,7 @@ def show(found: Rehearsed, settings: Sequence[str], *, as_json: bool) -> None:
     """Print the verdict, and where the local cloud is kept."""
     if as_json:
         folder = str(found.cloud) if found.retained else None
-        print_json("rehearsal", {**found.verdict.as_dict(), "kept": folder})
+        print_json("rehearsal", {**found.verdict.as_dict(), "folder": folder})
         return
     lines = fitted(verdict_lines(found.verdict), columns())
     if found.retained:

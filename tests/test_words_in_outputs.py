@@ -1,0 +1,94 @@
+"""One word for one thing in what programs and people type: keys of `--json`, options, and the values of enums."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from orchestrator.cli.views.json_shapes import KINDS, schema_of
+from tests.cli.reference import commands
+from tests.test_words_in_code import FINE, IN_PACKAGE
+
+ROOT = Path(__file__).parents[1]
+LATER = {"alone", "left", "loop", "seen"}
+STORED = {
+    # Values in the record, the journal, the events and the heartbeats of deployments that exist.
+    "orchestrator/domain/first_seen.py": {"left", "stranger"},
+    "orchestrator/domain/events.py": {"anew"},
+    # LATER
+    "orchestrator/advice/rehearsal/comeback.py": {"counts-anew"},
+    "orchestrator/advice/rehearsal/recovery.py": {"counts-anew"},
+    "orchestrator/advice/rehearsal/verdict.py": {"counts-anew", "nothing-seen"},
+}
+"""Values of enums that files hold from before they had a better word."""
+FINE_HERE = FINE | {"unchanged"}
+"""The outcome of a `push` that found nothing new."""
+
+
+def keys_in(schema: object, where: str) -> Iterator[tuple[str, str]]:
+    """Yield (key, where it is) for each key of a JSON Schema."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from keys_in(one, where)
+    if not isinstance(schema, dict):
+        return
+    for key, below in schema.get("properties", {}).items():
+        yield key, where
+        yield from keys_in(below, f"{where}.{key}")
+    for part in ("items", "anyOf", "additionalProperties"):
+        yield from keys_in(schema.get(part), where)
+
+
+def old_words(name: str) -> dict[str, str]:
+    """Return the words of *name* that have another word now, with that word."""
+    if name in FINE_HERE or name in LATER:
+        return {}
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return {word: IN_PACKAGE[word] for word in words if word in IN_PACKAGE}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_key_of_json_has_the_word_that_the_pages_have(kind: str) -> None:
+    """A program is written against these: a second word for a thing is a second thing to its author."""
+    found = {
+        f"{where}.{key}": bad
+        for key, where in keys_in(schema_of(KINDS[kind]), kind)
+        if (bad := old_words(key))
+    }
+    assert found == {}
+
+
+def test_an_option_has_the_word_that_the_pages_have() -> None:
+    """Of all commands, hidden ones too, and their arguments."""
+    found = {
+        f"{' '.join(words)} {name}": bad
+        for words, command in commands()
+        for parameter in command.get_params(click.Context(command))
+        for name in (*parameter.opts, *parameter.secondary_opts)
+        if (bad := old_words(name.lstrip("-")))
+    }
+    assert found == {}
+
+
+def values_of_enums(path: Path) -> Iterator[str]:
+    """Yield the texts that are values of the enums of a module."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Enum") for base in node.bases):
+            for line in node.body:
+                if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant):
+                    yield str(line.value.value)
+
+
+def test_the_value_of_an_enum_has_the_word_that_the_pages_have() -> None:
+    """Values are printed by `--json`, typed as choices and stored."""
+    found = {
+        f"{file}: {value}": bad
+        for path in sorted((ROOT / "orchestrator").rglob("*.py"))
+        for file in (str(path.relative_to(ROOT)),)
+        for value in values_of_enums(path)
+        if value not in STORED.get(file, set()) and (bad := old_words(value))
+    }
+    assert found == {}
