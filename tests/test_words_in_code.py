@@ -15,6 +15,8 @@ INSTEAD = {
     "beacons": "reports_at_boot",
     "blow": "injection",
     "blows": "injections",
+    "comeback": "recovery",
+    "comebacks": "recoveries",
     "dear": "on_demand",
     "glance": "snapshot, observation",
     "heard": "heartbeat",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.rehearsal.comeback import Fault
 from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife, Save
+from orchestrator.advice.rehearsal.recovery import Fault
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
 from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
@@ -53,7 +53,7 @@ def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
     found = verdict(GOOD)
     assert found.word is Word.PASS
     assert verdict_lines(found)[1] == "PASS: job recovered from 1 of 1 failures"
-    assert (found.comebacks[0].redone, found.comebacks[0].seconds) == (10, 5.0)
+    assert (found.recoveries[0].redone, found.recoveries[0].seconds) == (10, 5.0)
     assert found.advice == ()
 
 
@@ -61,14 +61,14 @@ def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
     """The checkpoint was there and the script did not read it."""
     found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)])
     assert found.word is Word.FAIL
-    assert found.comebacks[0].redone == 59
-    assert found.comebacks[0].ignored
+    assert found.recoveries[0].redone == 59
+    assert found.recoveries[0].ignored
     assert any("ignores its checkpoint" in text for text in found.advice)
 
 
 def test_a_job_that_goes_on_from_an_older_checkpoint_does_not_recover():
     """An older checkpoint means that a newer one was lost."""
-    assert verdict([beat(1, 60), beat(2, 100, 25)]).comebacks[0].fault is Fault.OLDER
+    assert verdict([beat(1, 60), beat(2, 100, 25)]).recoveries[0].fault is Fault.OLDER
 
 
 def test_a_job_that_had_saved_nothing_does_not_recover():
@@ -89,7 +89,7 @@ def test_a_first_checkpoint_that_was_saved_at_the_notice_is_no_reason_to_save_ea
     assert found.advice == ()
 
 
-def test_a_machine_that_made_no_step_is_no_comeback():
+def test_a_machine_that_made_no_step_is_no_recovery():
     """Killed again while it restored: only the machine after it counts."""
     beats = [beat(1, 60), beat(2, None, timings={}), beat(3, 100, 50)]
     saves = (Save(50, 1),)
@@ -163,7 +163,7 @@ def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_observed():
     beats = quiet(beat(1, 50), beat(2, 100, 50))
     found = verdict(beats, (Injection(Kill.KILL, 1, T + 15, step=50, committed=50),))
     assert found.survives
-    assert (found.comebacks[0].redone, found.comebacks[0].seconds) == (None, None)
+    assert (found.recoveries[0].redone, found.recoveries[0].seconds) == (None, None)
     assert not any("redone" in line for line in verdict_lines(found))
 
 
@@ -175,12 +175,12 @@ def test_a_warm_start_says_what_it_saved_against_the_first_machine():
         "first_step": T + 10,
     }  # fmt: skip
     found = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=warm)])
-    assert found.comebacks[0].warm_saved == 82
-    assert found.comebacks[0].parts["unpack"] == 4
+    assert found.recoveries[0].warm_saved == 82
+    assert found.recoveries[0].parts["unpack"] == 4
     line = "  with packages kept, setup and first step took 82.0 s less than on the first machine"
     assert line in verdict_lines(found)
     anew = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=cold)])
-    assert anew.comebacks[0].warm_saved is None
+    assert anew.recoveries[0].warm_saved is None
 
 
 def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
@@ -190,7 +190,7 @@ def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
         "restored": T + 18.5, "spawned": T + 97, "first_step": T + 99,
     }  # fmt: skip
     found = verdict([beat(1, 60), beat(2, 100, 50, timings=marks)])
-    assert found.comebacks[0].parts == {"machine": 2.0, "setup": 78.0, "restore": 0.5, "first step": 2.0}
+    assert found.recoveries[0].parts == {"machine": 2.0, "setup": 78.0, "restore": 0.5, "first step": 2.0}
     row = next(line for line in verdict_lines(found) if line.startswith("    kill"))
     assert row.split() == ["kill", "2.0", "-", "78.0", "0.5", "2.0"]
 
@@ -217,8 +217,8 @@ def test_a_job_that_counts_its_steps_from_0_again_is_reported():
     injection = Injection(Kill.KILL, 1, T + 15, step=60, committed=60)
     found = verdict(beats, (injection,), written=SAVED_AGAIN)
     assert found.word is Word.FAIL
-    assert found.comebacks[0].fault is Fault.COUNTS_AGAIN
-    assert found.comebacks[0].why == "step 60 was restored, but its next saves are 30, 40"
+    assert found.recoveries[0].fault is Fault.COUNTS_AGAIN
+    assert found.recoveries[0].why == "step 60 was restored, but its next saves are 30, 40"
     assert any("your script restarts its step count after a resume" in text for text in found.advice)
 
 
@@ -227,7 +227,7 @@ def test_losses_distinguish_a_counter_from_an_ignored_checkpoint(loss, fault):
     """At step 5 again: with the loss of the end the model was read, with that of the beginning it was not."""
     curves = {1: ((5, 9.0), (60, 2.1)), 2: ((5, loss),)}
     found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)], losses=curves)
-    assert found.comebacks[0].fault is fault
+    assert found.recoveries[0].fault is fault
 
 
 def test_saves_that_are_observed_late_do_not_blame_the_counter():
@@ -235,7 +235,7 @@ def test_saves_that_are_observed_late_do_not_blame_the_counter():
     written = (Save(15, 1), Save(5, 1), Save(10, 1), Save(5, 2), Save(10, 2))
     beats = [beat(1, 39, loss=0.03), beat(2, 60, 15, loss=0.02, began_at=1)]
     found = verdict(beats, (Injection(Kill.KILL, 1, T + 15, 39, 15),), unbroken=None, written=written)
-    assert found.comebacks[0].fault is Fault.IGNORED
+    assert found.recoveries[0].fault is Fault.IGNORED
 
 
 def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
@@ -245,7 +245,7 @@ def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
     written = tuple(Save(n, i) for i, last in ((1, 8), (2, 16), (3, 24)) for n in range(4, last + 1, 4))
     whole = replace(WHOLE, written=tuple(Save(n, 1) for n in range(4, 25, 4)))
     found = judge(life(beats, injections, written=written), whole)
-    assert [c.fault for c in found.comebacks] == [Fault.IGNORED, Fault.IGNORED]
+    assert [c.fault for c in found.recoveries] == [Fault.IGNORED, Fault.IGNORED]
     assert found.causes == (Cause.IGNORED,)
 
 

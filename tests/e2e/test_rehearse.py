@@ -74,9 +74,9 @@ def test_a_job_that_resumes_survives_a_kill_in_the_middle_of_a_save(stage):
     (stage.work / "paced.py").write_text(UNHURRIED)
     found = verdict(stage.tpuctl("rehearse", "--kill", "save", "--no-compare", "--json"))
     assert found["survives"]
-    (comeback,) = found["comebacks"]
-    assert comeback["resumed"]
-    assert comeback["redone"] <= 20
+    (recovery,) = found["recoveries"]
+    assert recovery["resumed"]
+    assert recovery["redone"] <= 20
 
 
 def test_a_job_that_ignores_its_checkpoints_does_not_survive(stage):
@@ -97,7 +97,7 @@ def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_t
     found = verdict(stage.tpuctl("rehearse", "--kill", "kill", "--at", "checkpoint:2", "--json"))
     assert found["verdict"] == "pass"
     assert found["same_checkpoint"] is True
-    assert (found["same_loss"], found["comebacks"][0]["redone"]) == (None, None)
+    assert (found["same_loss"], found["recoveries"][0]["redone"]) == (None, None)
 
 
 def test_a_job_that_fails_by_itself_runs_once_and_its_cloud_is_retained(stage):

@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from math import isclose
 
-from orchestrator.advice.rehearsal.comeback import Comeback, Fault, comeback_of, settled
 from orchestrator.advice.rehearsal.life import RehearsedLife
+from orchestrator.advice.rehearsal.recovery import Fault, RecoveryVerdict, recovery_of, settled
 from orchestrator.advice.rehearsal.same_bytes import Comparison, Likeness, compare
 from orchestrator.domain.plan import Outcome
 
@@ -78,7 +78,7 @@ class RehearsalVerdict:
     """
 
     done: bool
-    comebacks: tuple[Comeback, ...]
+    recoveries: tuple[RecoveryVerdict, ...]
     same_loss: bool | None
     loss: float | None
     unbroken_loss: float | None
@@ -111,7 +111,7 @@ class RehearsalVerdict:
 
     @property
     def _recovered(self) -> bool:
-        return self.done and all(c.resumed for c in self.comebacks)
+        return self.done and all(c.resumed for c in self.recoveries)
 
     @property
     def same_bytes(self) -> bool | None:
@@ -135,7 +135,7 @@ class RehearsalVerdict:
             "verdict": self.word.value.lower(),
             "survives": self.survives,
             "done": self.done,
-            "comebacks": [c.as_dict() for c in self.comebacks],
+            "recoveries": [c.as_dict() for c in self.recoveries],
             "same_loss": self.same_loss,
             "loss": self.loss,
             "unbroken_loss": self.unbroken_loss,
@@ -152,7 +152,7 @@ class RehearsalVerdict:
 
 def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0) -> RehearsalVerdict:
     """Return the verdict on a run with failures; *unbroken* is a run of the same job without failures."""
-    comebacks = settled([comeback_of(injection, broken, unbroken) for injection in broken.injections])
+    recoveries = settled([recovery_of(injection, broken, unbroken) for injection in broken.injections])
     loss, whole = broken.loss, unbroken.loss if unbroken else None
     same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
     known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
@@ -162,7 +162,7 @@ def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0
     compared = compare(broken.prints, unbroken.prints) if unbroken and broken.done else None
     found = RehearsalVerdict(
         done=broken.done,
-        comebacks=comebacks,
+        recoveries=recoveries,
         same_loss=same,
         loss=loss,
         unbroken_loss=whole,
@@ -209,9 +209,9 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
     if _unsaved(found, life) and not found.silent:
         causes.append(Cause.UNSAVED)
     by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.COUNTS_AGAIN: Cause.COUNTS_AGAIN, Fault.BACK: Cause.BACK}
-    causes += [by_fault[c.fault] for c in found.comebacks if c.fault in by_fault]
+    causes += [by_fault[c.fault] for c in found.recoveries if c.fault in by_fault]
     # A job that did not resume must differ, so the difference is no separate finding.
-    lost = any(not comeback.resumed for comeback in found.comebacks)
+    lost = any(not recovery.resumed for recovery in found.recoveries)
     if not lost and (found.same_loss is False or (found.same_loss is None and found.same_bytes is False)):
         causes.append(Cause.UNSTEADY if found.parting and found.parting.before else Cause.DIFFERENT)
     return list(dict.fromkeys(causes))
@@ -221,7 +221,7 @@ def _unsaved(found: RehearsalVerdict, life: RehearsedLife) -> tuple[int, ...]:
     """Return the incarnations that were lost with no complete checkpoint."""
     # A machine that gets a notice may commit its first checkpoint after the injection was recorded.
     empty = (Fault.NOTHING_SAVED, Fault.NO_RETURN)
-    pairs = zip(life.injections, found.comebacks, strict=False)
+    pairs = zip(life.injections, found.recoveries, strict=False)
     lost = (b.incarnation for b, c in pairs if b.committed is None and c.fault in empty)
     return tuple(dict.fromkeys(lost))
 

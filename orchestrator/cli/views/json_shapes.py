@@ -69,7 +69,7 @@ _SUMMARY = {
     "goodput": maybe(float), "wall_seconds": float, "cost_usd": float, "ondemand_usd": float, "unpriced": [str],
     "saves_stopped?": maybe(float), "most_usd": float,
 }  # fmt: skip
-_COMEBACK = {
+_RECOVERY_VERDICT = {
     "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
     "fault": maybe(str), "parts": table(float), "warm_saved": maybe(float),
 }  # fmt: skip
@@ -260,7 +260,7 @@ KINDS: Mapping[str, Any] = {
     },
     "tunnel": {"service": str, "url": str, "port": int, "role": str},
     "rehearsal": {
-        "done": bool, "comebacks": [_COMEBACK], "same_loss": maybe(bool), "loss": maybe(float),
+        "done": bool, "recoveries": [_RECOVERY_VERDICT], "same_loss": maybe(bool), "loss": maybe(float),
         "unbroken_loss": maybe(float), "torn": int, "seconds_lost": maybe(float), "advice": [str],
         "missed": int, "survives": bool, "verdict": str, "same_checkpoint": maybe(bool), "causes": [str],
         "checkpoint": maybe({"step": int, "files": int, "differ": [str]}), "folder": maybe(str),

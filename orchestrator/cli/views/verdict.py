@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.advice.rehearsal.comeback import PARTS, Comeback
+from orchestrator.advice.rehearsal.recovery import PARTS, RecoveryVerdict
 from orchestrator.advice.rehearsal.same_bytes import Likeness
 from orchestrator.advice.rehearsal.verdict import Crash, RehearsalVerdict, RehearsedRun, Word
 from orchestrator.app.rehearsal.rehearse import Rehearsed
@@ -41,15 +41,15 @@ def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
     lines = ["", f"{verdict.word.value}: {_headline(verdict)}"]
     if verdict.crash is not None:
         lines += _crash(verdict.crash)
-    for comeback in verdict.comebacks:
+    for recovery in verdict.recoveries:
         lines.append(
-            f"  {comeback.kill.value:<9}{'resumed' if comeback.resumed else 'LOST':<9}{_story(comeback)}"
+            f"  {recovery.kill.value:<9}{'resumed' if recovery.resumed else 'LOST':<9}{_story(recovery)}"
         )
     if verdict.done:
         lines += [f"  loss     {_loss(verdict)}", f"  bytes    {_bytes(verdict)}"]
         lines += [f"  compare  {text}" for text in _strength(verdict)]
         lines.append(f"  torn checkpoints moved aside: {verdict.torn}")
-    lines += _costs(verdict.comebacks)
+    lines += _costs(verdict.recoveries)
     if verdict.seconds_lost is not None:
         lines.append(f"  longer than the undisturbed run by {verdict.seconds_lost:.0f} s")
     return [*lines, *(f"  to do: {text}" for text in verdict.advice)]
@@ -81,7 +81,7 @@ def retained_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> lis
 
 
 def _headline(verdict: RehearsalVerdict) -> str:
-    back, count = sum(c.resumed for c in verdict.comebacks), len(verdict.comebacks)
+    back, count = sum(c.resumed for c in verdict.recoveries), len(verdict.recoveries)
     if verdict.crash is not None and verdict.crash.run is RehearsedRun.UNBROKEN:
         return f"the job fails with no failure injected: {_ending(verdict.crash)}"
     if verdict.crash is not None:
@@ -108,10 +108,10 @@ def _crash(crash: Crash) -> list[str]:
     return [*lines, f"  log      its last {len(crash.log)} lines:", *(f"    | {line}" for line in crash.log)]
 
 
-def _story(comeback: Comeback) -> str:
-    redone = "" if comeback.redone is None else f", {comeback.redone} steps redone"
-    seconds = "" if comeback.seconds is None else f", {comeback.seconds:.1f} s to the next step"
-    return f"{comeback.why}{redone}{seconds}"
+def _story(recovery: RecoveryVerdict) -> str:
+    redone = "" if recovery.redone is None else f", {recovery.redone} steps redone"
+    seconds = "" if recovery.seconds is None else f", {recovery.seconds:.1f} s to the next step"
+    return f"{recovery.why}{redone}{seconds}"
 
 
 def _loss(verdict: RehearsalVerdict) -> str:
@@ -146,16 +146,16 @@ def _strength(verdict: RehearsalVerdict) -> list[str]:
         not verdict.survives
         or verdict.same_loss is not None
         or verdict.same_bytes is not None
-        or not verdict.comebacks
+        or not verdict.recoveries
     ):
         return []
-    back = sum(c.resumed for c in verdict.comebacks)
-    return [f"weaker: nothing to compare; it came back {back} of {len(verdict.comebacks)} times"]
+    back = sum(c.resumed for c in verdict.recoveries)
+    return [f"weaker: nothing to compare; it came back {back} of {len(verdict.recoveries)} times"]
 
 
-def _costs(comebacks: Sequence[Comeback]) -> list[str]:
+def _costs(recoveries: Sequence[RecoveryVerdict]) -> list[str]:
     """Return a table of the parts of each recovery, in seconds."""
-    rows = [c for c in comebacks if c.parts]
+    rows = [c for c in recoveries if c.parts]
     if not rows:
         return []
     lines = [f"  {'recovery, s':<14}" + "".join(f"{HEADINGS.get(name, name):>12}" for name in PARTS)]

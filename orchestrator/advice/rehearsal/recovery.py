@@ -35,7 +35,7 @@ class Fault(Enum):
 
 
 @dataclass(frozen=True)
-class Comeback:
+class RecoveryVerdict:
     """
     How the job resumed after one failure; None means unknown.
 
@@ -55,11 +55,13 @@ class Comeback:
     warm_saved: float | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """Return the comeback as `--json` prints it."""
+        """Return the recovery as `--json` prints it."""
         return {**asdict(self), "kill": self.kill.value, "fault": self.fault.value if self.fault else None}
 
 
-def comeback_of(injection: Injection, life: RehearsedLife, unbroken: RehearsedLife | None = None) -> Comeback:
+def recovery_of(
+    injection: Injection, life: RehearsedLife, unbroken: RehearsedLife | None = None
+) -> RecoveryVerdict:
     """Return how the next incarnation that trained has resumed, compared with what had been saved."""
     chain = life.chain
     later = [chain[n] for n in chain if n > injection.incarnation]
@@ -67,15 +69,15 @@ def comeback_of(injection: Injection, life: RehearsedLife, unbroken: RehearsedLi
     trained = [b for b in later if _trained(b) or b.incarnation in wrote]
     # The TPU was not touched, so no resume is expected.
     if injection.kill is Kill.VM:
-        return Comeback(injection.kill, resumed=True, why="the VM came back; the TPU trained on")
+        return RecoveryVerdict(injection.kill, resumed=True, why="the VM came back; the TPU trained on")
     if not trained and life.silent and any(b.phase is Phase.DONE for b in later):
         why = "it was started again from the beginning and reached its end"
-        return Comeback(
+        return RecoveryVerdict(
             injection.kill, resumed=True, why=why, parts=_parts(injection, later[-1], tells_steps=False)
         )
     if not trained:
         why = "no later machine made a step"
-        return Comeback(injection.kill, resumed=False, why=why, fault=Fault.NO_RETURN)
+        return RecoveryVerdict(injection.kill, resumed=False, why=why, fault=Fault.NO_RETURN)
     after = trained[0]
     tells_steps = life.tells_steps
     restored = after.resumed_from or 0
@@ -100,7 +102,7 @@ def comeback_of(injection: Injection, life: RehearsedLife, unbroken: RehearsedLi
     elif injection.committed is None and not start:
         resumed, fault = reached == 0, Fault.NOTHING_SAVED
         why = f"nothing had been saved by step {reached}; it began again"
-    return Comeback(
+    return RecoveryVerdict(
         injection.kill,
         resumed=resumed,
         why=why,
@@ -126,15 +128,15 @@ def _warm_saved(first: Heartbeat, after: Heartbeat, *, tells_steps: bool) -> flo
     return took(first) - took(after)
 
 
-def settled(comebacks: Sequence[Comeback]) -> tuple[Comeback, ...]:
-    """Return the comebacks, each explained by the others: a script that ignores its checkpoint always does."""
-    known = {c.fault for c in comebacks} & {Fault.IGNORED, Fault.COUNTS_AGAIN}
+def settled(recoveries: Sequence[RecoveryVerdict]) -> tuple[RecoveryVerdict, ...]:
+    """Return the recoveries, each explained by the others: a script that ignores its checkpoint always does."""
+    known = {c.fault for c in recoveries} & {Fault.IGNORED, Fault.COUNTS_AGAIN}
     if len(known) != 1:
-        return tuple(comebacks)
+        return tuple(recoveries)
     (fault,) = known
     return tuple(
         replace(c, fault=fault, ignored=fault is Fault.IGNORED) if c.fault is Fault.BACK else c
-        for c in comebacks
+        for c in recoveries
     )
 
 
