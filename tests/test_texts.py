@@ -110,7 +110,7 @@ def test_no_sentence_is_read_back():
     assert {file: len(lines) for file, lines in found.items() if lines} == READS_TEXT
 
 
-ADVICE = {"hint", "fix", "next_step", "usual_step"}
+ADVICE = {"hint", "next_step", "usual_step"}
 """Arguments, fields and variables that say what to do next."""
 NOT_AT_HEAD = re.compile(r"[A-Z][a-z]|please\b")
 """A capital letter of ordinary words; names that are written so may begin a hint."""

@@ -163,18 +163,18 @@ class _Reader:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
-        self._complaints: list[str] = []
+        self._errors: list[str] = []
 
     def text(self, key: str) -> str:
         value = self.environ.get(key, "")
         if not value:
-            self._complaints.append(f"{key} is missing")
+            self._errors.append(f"{key} is missing")
         return value
 
     def choice(self, key: str, allowed: tuple[str, ...]) -> str:
         value = self.environ.get(key) or allowed[0]
         if value not in allowed:
-            self._complaints.append(f"{key} is {value!r}, expected one of {', '.join(allowed)}")
+            self._errors.append(f"{key} is {value!r}, expected one of {', '.join(allowed)}")
             return allowed[0]
         return value
 
@@ -183,11 +183,9 @@ class _Reader:
         try:
             return float(value)
         except ValueError:
-            self._complaints.append(
-                f"{key} is {value!r}, expected a number" if value else f"{key} is missing"
-            )
+            self._errors.append(f"{key} is {value!r}, expected a number" if value else f"{key} is missing")
             return 0.0
 
     def finish(self) -> None:
-        if self._complaints:
-            raise AgentError("job.env is wrong, nothing was started: " + "; ".join(self._complaints))
+        if self._errors:
+            raise AgentError("job.env is wrong, nothing was started: " + "; ".join(self._errors))

@@ -1,1 +1,1 @@
-"""Build a Spec from the deployment file, the environment and flags; every complaint names its place."""
+"""Build a Spec from the deployment file, the environment and flags; every finding names its place."""

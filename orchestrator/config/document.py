@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from orchestrator.config.complaints import Complaint, ConfigError
+from orchestrator.config.config_error import ConfigError, FileFinding
 from orchestrator.config.setting_types import Path
 
 # Far larger than any deployment file; the parser takes seconds for each MB.
@@ -28,16 +28,16 @@ class Mark:
 
 @dataclass
 class Document:
-    """The plain data of a file, the marks of its parts, and the complaints about its form."""
+    """The plain data of a file, the marks of its parts, and the findings about its form."""
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)
     marks: dict[Path, Mark] = field(default_factory=dict)
-    complaints: list[Complaint] = field(default_factory=list)
+    findings: list[FileFinding] = field(default_factory=list)
 
-    def complain(self, position: tuple[int, int], path: Path, message: str, hint: str = "") -> None:
-        """Add a complaint at a position, (line, column)."""
-        self.complaints.append(Complaint(self.name, *position, path, message, hint))
+    def add_finding(self, position: tuple[int, int], path: Path, message: str, hint: str = "") -> None:
+        """Add a finding at a position, (line, column)."""
+        self.findings.append(FileFinding(self.name, *position, path, message, hint))
 
 
 def parse(raw: bytes, name: str) -> Document:
@@ -122,7 +122,7 @@ def _syntax(name: str, text: str, error: Any) -> ConfigError:
 
 
 def _refuse(name: str, position: tuple[int, int], message: str, hint: str) -> ConfigError:
-    return ConfigError((Complaint(name, *position, (), message, hint),))
+    return ConfigError((FileFinding(name, *position, (), message, hint),))
 
 
 def _position(node: Any) -> tuple[int, int]:
@@ -163,20 +163,20 @@ class _Reader:
         found: dict[str, Any] = {}
         for key, value in node.value:
             if type(key).__name__ != "ScalarNode":
-                self._document.complain(_position(key), path, "a key must be plain text")
+                self._document.add_finding(_position(key), path, "a key must be plain text")
                 continue
             name = str(key.value)
             below = (*path, name)
-            # Merged values would have no position of their own for complaints.
+            # Merged values would have no position of their own for findings.
             if name == "<<":
-                self._document.complain(
+                self._document.add_finding(
                     _position(key), path, "merge keys (<<) are not supported", "write the keys out"
                 )
             # YAML silently uses the last one: a second `spot:` further down could cost money unnoticed.
             elif name in found:
                 first = self._document.marks[below].key[0]
                 hint = f"it is already on line {first}; keep one"
-                self._document.complain(_position(key), below, "the key is given twice", hint)
+                self._document.add_finding(_position(key), below, "the key is given twice", hint)
             else:
                 self._document.marks[below] = Mark(_position(key), _position(value))
                 found[name] = self.read(value, below)
@@ -200,9 +200,9 @@ class _Reader:
             if tag in _VALUE_TAGS:
                 return self._resolve(node)
         except (ValueError, TypeError, OverflowError, IndexError, KeyError, AttributeError):
-            self._document.complain(_position(node), path, "is not a valid value", "put it in quotes")
+            self._document.add_finding(_position(node), path, "is not a valid value", "put it in quotes")
             return None
-        self._document.complain(
+        self._document.add_finding(
             _position(node), path, f"the tag {str(node.tag)[:60]} is not supported", "remove it"
         )
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config.complaints import Complaint, ConfigError
+from orchestrator.config.config_error import ConfigError, FileFinding
 from orchestrator.config.document import Document, parse
 from orchestrator.config.layers import lay
 from orchestrator.config.load import content, shown
@@ -54,27 +54,29 @@ class JobFile:
 
 
 def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
-    """Return the job in *path* for the fleet of a deployment file. Raise ConfigError with all complaints."""
+    """Return the job in *path* for the fleet of a deployment file. Raise ConfigError with all findings."""
     document = parse(content(path), shown(path))
     for key in document.data:
         if key not in KEYS:
-            _complain(document, key, "is not a key of a job's file", f"its keys are {', '.join(KEYS)}")
+            _add_finding(document, key, "is not a key of a job's file", f"its keys are {', '.join(KEYS)}")
     name = document.data.get("name")
     if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name) or len(name) > LONGEST_NAME:
         text = "is missing" if name is None else f"{name!r} cannot name a job"
-        _complain(document, "name", text, f"use at most {LONGEST_NAME} lower-case letters, digits and '-'")
+        _add_finding(document, "name", text, f"use at most {LONGEST_NAME} lower-case letters, digits and '-'")
     parameters = _parameters(document, path.parent)
     collect, into = _collected(document)
     after, slices = _after(document), _slices(document)
     priority = document.data.get("priority", "")
     if not _is_text(priority):
-        _complain(document, "priority", "is no name", "use one of fleet.priorities")
+        _add_finding(document, "priority", "is no name", "use one of fleet.priorities")
     job = _job(document, fleet, overrides)
     if job is not None and slices[0] < slices[1] and job.checkpoint.dir != "bucket":
         text = "goes with checkpoints that the job writes to the bucket: each worker's own part fits their number"
-        _complain(document, "slices", text, "write job: {checkpoint: {dir: bucket}}, or one number of slices")
-    if document.complaints or job is None:
-        raise ConfigError(tuple(document.complaints))
+        _add_finding(
+            document, "slices", text, "write job: {checkpoint: {dir: bucket}}, or one number of slices"
+        )
+    if document.findings or job is None:
+        raise ConfigError(tuple(document.findings))
     return JobFile(str(name), parameters, job, collect, into, after, slices, priority)
 
 
@@ -84,12 +86,12 @@ def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSp
     lay(around, overrides, os.environ)
     around.data.pop("fleet", None)
     if not isinstance(document.data.get("job"), Mapping):
-        _complain(document, "job", "is missing", "write it as in tpuctl.yaml: job: {command: ...}")
+        _add_finding(document, "job", "is missing", "write it as in tpuctl.yaml: job: {command: ...}")
         return None
     around.data["job"] = document.data["job"]
-    around.name, around.marks, around.complaints = document.name, document.marks, []
-    spec, complaints = validate(around, {})
-    document.complaints.extend(complaints)
+    around.name, around.marks, around.findings = document.name, document.marks, []
+    spec, findings = validate(around, {})
+    document.findings.extend(findings)
     if spec is None:
         return None
     job = spec.job
@@ -106,7 +108,7 @@ def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSp
     }
     for key, (wrong, why) in refused.items():
         if wrong:
-            _complain(document, key, "is not for tasks of a fleet", why)
+            _add_finding(document, key, "is not for tasks of a fleet", why)
     return job
 
 
@@ -119,7 +121,7 @@ def _slices(document: Document) -> tuple[int, int]:
         or not 1 <= least <= most <= MOST_NODES or (isinstance(given, Mapping) and len(given) != 2)
     ):  # fmt: skip
         hint = f"write 1 to {MOST_NODES}, or {{min: 2, max: 4}} for a program that goes on with either"
-        _complain(document, "slices", f"{given!r} is no number of slices", hint)
+        _add_finding(document, "slices", f"{given!r} is no number of slices", hint)
         return 1, 1
     return least, most
 
@@ -129,7 +131,9 @@ def _parameters(document: Document, folder: Path) -> tuple[Mapping[str, str], ..
     given = [key for key in TASKS if document.data.get(key) is not None]
     if len(given) > 1:
         what = f"does not go with {given[1]}"
-        _complain(document, given[0], what, f"write one of {', '.join(TASKS)}: it says which tasks there are")
+        _add_finding(
+            document, given[0], what, f"write one of {', '.join(TASKS)}: it says which tasks there are"
+        )
         return ()
     if rows is not None:
         return _listed(document, rows, folder)
@@ -137,7 +141,7 @@ def _parameters(document: Document, folder: Path) -> tuple[Mapping[str, str], ..
         return _combined(document, matrix)
     count = 1 if array is None else array
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_TASKS:
-        _complain(document, "array", f"{count!r} is no number of tasks", f"write 1 to {MOST_TASKS}")
+        _add_finding(document, "array", f"{count!r} is no number of tasks", f"write 1 to {MOST_TASKS}")
         return ()
     return tuple({} for _ in range(count))
 
@@ -145,12 +149,12 @@ def _parameters(document: Document, folder: Path) -> tuple[Mapping[str, str], ..
 def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
     """Return one task for each combination of values."""
     if not isinstance(matrix, Mapping) or not matrix:
-        _complain(document, "matrix", "is no mapping", "for example {lr: [0.1, 0.01], seed: 1..3}")
+        _add_finding(document, "matrix", "is no mapping", "for example {lr: [0.1, 0.01], seed: 1..3}")
         return ()
     values = {}
     for key, given in matrix.items():
         if not _VARIABLE.fullmatch(str(key)):
-            _complain(document, "matrix", f"{key!r} cannot name a variable", "use letters, digits and '_'")
+            _add_finding(document, "matrix", f"{key!r} cannot name a variable", "use letters, digits and '_'")
         found = _RANGE.fullmatch(given) if isinstance(given, str) else None
         listed = range(int(found[1]), int(found[2]) + 1) if found else given
         if (
@@ -158,14 +162,14 @@ def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
             or not listed
             or any(isinstance(v, list | dict) for v in listed)
         ):
-            _complain(document, "matrix", f"{key} is no list of values", "write [A, B, ...] or 1..20")
+            _add_finding(document, "matrix", f"{key} is no list of values", "write [A, B, ...] or 1..20")
         else:
             values[str(key)] = [_text(value) for value in listed]
     count = 1
     for found_values in values.values():
         count *= len(found_values)
     if count > MOST_TASKS:
-        _complain(document, "matrix", f"makes {count:,} tasks", f"at most {MOST_TASKS:,} are possible")
+        _add_finding(document, "matrix", f"makes {count:,} tasks", f"at most {MOST_TASKS:,} are possible")
         return ()
     return grid(values)
 
@@ -173,12 +177,14 @@ def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
 def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, str], ...]:
     """Return one task for each row of a CSV file, whose first row has the names of the variables."""
     if not isinstance(given, str) or not given.endswith(".csv"):
-        _complain(document, "list", "names no CSV file", "for example list: sweep.csv, beside the job's file")
+        _add_finding(
+            document, "list", "names no CSV file", "for example list: sweep.csv, beside the job's file"
+        )
         return ()
     found: list[dict[str, str]] = []
 
     def wrong(line: int, message: str, hint: str) -> None:
-        document.complaints.append(Complaint(shown(folder / given), line, 1, ("list",), message, hint))
+        document.findings.append(FileFinding(shown(folder / given), line, 1, ("list",), message, hint))
 
     # Spreadsheets save a byte order mark before the first name.
     text = content(folder / given).decode("utf-8-sig", "replace")
@@ -199,7 +205,7 @@ def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, 
                 found.append(dict(zip(names, cells, strict=True)))
     except csv.Error as error:
         wrong(rows.line_num, f"is no CSV: {error}", "close each quote on its line")
-    if not document.complaints and not 1 <= len(found) <= MOST_TASKS:
+    if not document.findings and not 1 <= len(found) <= MOST_TASKS:
         wrong(1, f"has {len(found):,} tasks", f"a row of names, then 1 to {MOST_TASKS:,} rows of values")
     return tuple(found)
 
@@ -217,7 +223,7 @@ def _collected(document: Document) -> tuple[tuple[str, ...], str]:
     if given is None:
         return (), ""
     if not isinstance(given, Mapping) or not set(given) <= {"files", "into"} or "files" not in given:
-        _complain(
+        _add_finding(
             document,
             "collect",
             "has other keys than files and into",
@@ -228,13 +234,13 @@ def _collected(document: Document) -> tuple[tuple[str, ...], str]:
     if not isinstance(files, list) or not 1 <= len(files) <= MOST_COLLECTED or not all(
         isinstance(one, str) and _COLLECTED.fullmatch(one) for one in files
     ):  # fmt: skip
-        _complain(
+        _add_finding(
             document, "collect.files", "is no list of files that can be collected",
             f"at most {MOST_COLLECTED} .json or .csv files of the job's folder, such as [metrics.json]",
         )  # fmt: skip
         return (), ""
     if into and not (isinstance(into, str) and _INTO.fullmatch(into)):
-        _complain(document, "collect.into", f"{into!r} is no name of a table", "for example results.csv")
+        _add_finding(document, "collect.into", f"{into!r} is no name of a table", "for example results.csv")
     return tuple(files), str(into)
 
 
@@ -242,15 +248,15 @@ def _after(document: Document) -> Mapping[str, str]:
     given = document.data.get("after", [])
     found = dict.fromkeys(given, "ok") if isinstance(given, list) and all(map(_is_text, given)) else given
     if not isinstance(found, Mapping) or not all(map(_is_text, found)):
-        _complain(document, "after", "names no jobs", "for example [prepare], or {prepare: any}")
+        _add_finding(document, "after", "names no jobs", "for example [prepare], or {prepare: any}")
         return {}
     if len(found) > MOST_BEFORE:
-        _complain(document, "after", f"names {len(found)} jobs", f"name at most {MOST_BEFORE}")
+        _add_finding(document, "after", f"names {len(found)} jobs", f"name at most {MOST_BEFORE}")
     for job, how in found.items():
         if how not in ("ok", "any"):
-            _complain(document, "after", f"{job}: {how!r} is no way to end", "write ok or any")
+            _add_finding(document, "after", f"{job}: {how!r} is no way to end", "write ok or any")
         if job == document.data.get("name"):
-            _complain(document, "after", f"{job} cannot wait for itself", "name another job")
+            _add_finding(document, "after", f"{job} cannot wait for itself", "name another job")
     return {str(job): str(how) for job, how in found.items()}
 
 
@@ -262,10 +268,10 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _complain(document: Document, key: str, message: str, hint: str) -> None:
+def _add_finding(document: Document, key: str, message: str, hint: str) -> None:
     path = at(key)
     mark = next(
         (document.marks[path[:n]] for n in range(len(path), 0, -1) if path[:n] in document.marks), None
     )
     line, col = mark.key if mark else (1, 1)
-    document.complaints.append(Complaint(document.name, line, col, path, message, hint))
+    document.findings.append(FileFinding(document.name, line, col, path, message, hint))

@@ -8,7 +8,7 @@ without a double underscore that name no setting belong to other parts of tpuctl
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.config.complaints import Complaint, flag_for
+from orchestrator.config.config_error import FileFinding, flag_for
 from orchestrator.config.document import Document
 from orchestrator.config.setting_types import Path, Setting, at, settings
 from orchestrator.domain.text.suggest import did_you_mean
@@ -69,17 +69,17 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _put(document: Document, key: str, text: str, origin: str) -> Path | None:
-    """Write one value into the data; return its path, or None after a complaint."""
+    """Write one value into the data; return its path, or None after a finding."""
     setting = settings().get(key)
     named = key.startswith(f"{ENV_KEY}.")
     if setting is None and not named:
         hint = did_you_mean(key, settings()) or "`tpuctl config schema` lists all settings"
-        document.complaints.append(Complaint(origin, 0, 0, (key,), "there is no such setting", hint))
+        document.findings.append(FileFinding(origin, 0, 0, (key,), "there is no such setting", hint))
         return None
     # One text for a whole section would discard what the file says below it.
     if setting and text not in setting.words and (setting.section or setting.mapped):
         message = "is a section; set one of its keys"
-        document.complaints.append(Complaint(origin, 0, 0, (key,), message, f"for example {_example(key)}"))
+        document.findings.append(FileFinding(origin, 0, 0, (key,), message, f"for example {_example(key)}"))
         return None
     path: Path = at(ENV_KEY, key.removeprefix(f"{ENV_KEY}.")) if named else at(key)
     _store(document.data, path, _value(setting, text))

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.document import parse
 from orchestrator.config.find import FILE_NAME, find
 from orchestrator.config.layers import lay
@@ -22,7 +22,7 @@ def load(
     Return the deployment in *path*, with variables and flags applied.
 
     *overrides* are dotted keys and texts (`--set tpu.spot=false`), *environ* defaults to the process's
-    environment. Raise ConfigError with all complaints, UsageError if the file cannot be read.
+    environment. Raise ConfigError with all findings, UsageError if the file cannot be read.
     """
     return read(content(path), shown(path), overrides, environ)
 
@@ -46,13 +46,13 @@ def read(
     overrides: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Spec:
-    """Return the deployment in *raw*; *name* is used in complaints. Raise ConfigError as `load` does."""
+    """Return the deployment in *raw*; *name* is used in findings. Raise ConfigError as `load` does."""
     # Variables and flags first, because rules must judge the values that are used.
     document = parse(raw, name)
     origins = lay(document, overrides or {}, os.environ if environ is None else environ)
-    spec, complaints = validate(document, origins)
+    spec, findings = validate(document, origins)
     if spec is None:
-        raise ConfigError(complaints)
+        raise ConfigError(findings)
     return spec
 
 

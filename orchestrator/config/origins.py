@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config.adapter import dump
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.document import Document, parse
 from orchestrator.config.layers import lay
 from orchestrator.config.load import content, shown
@@ -31,13 +31,13 @@ def origins_of(
     """
     Return every setting of the deployment in *path*, in the order of the file's sections.
 
-    Raise ConfigError with all complaints, UsageError if the file cannot be read.
+    Raise ConfigError with all findings, UsageError if the file cannot be read.
     """
     document = parse(content(path), shown(path))
     laid = lay(document, overrides, os.environ if environ is None else environ)
-    spec, complaints = validate(document, laid)
+    spec, findings = validate(document, laid)
     if spec is None:
-        raise ConfigError(complaints)
+        raise ConfigError(findings)
     return tuple(
         # Only validated values are shown: a secret in the place of a reference was refused before.
         ValueOrigin(".".join(key), value, laid.get(key) or _in_file(document, key))

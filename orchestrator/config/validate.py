@@ -1,5 +1,5 @@
 """
-Validate plain values: return a Spec, or all complaints about them.
+Validate plain values: return a Spec, or all findings about them.
 
 pydantic finds values of a wrong type. These are then replaced by stand-ins, so that the rules of
 `config.rules` can check all other settings in the same run.
@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 from orchestrator.config.adapter import checked
-from orchestrator.config.complaints import Complaint
+from orchestrator.config.config_error import FileFinding
 from orchestrator.config.document import Document, Mark
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.setting_types import Path, dotted, keys_in, settings
@@ -30,11 +30,11 @@ _STAND_INS: Mapping[Path, Any] = {
 _START = Mark((1, 1), (1, 1))
 
 
-def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | None, tuple[Complaint, ...]]:
-    """Return the Spec and no complaint, or None and all complaints, in the order of their places."""
+def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | None, tuple[FileFinding, ...]]:
+    """Return the Spec and no finding, or None and all findings, in the order of their places."""
     data = _with_types(_without_empty_sections(document.data))
     spec, refused = _try(data)
-    complaints = list(document.complaints)
+    findings = list(document.findings)
     # A key that exists cannot be what a mistyped one means.
     strange = [path for path, wording in refused.items() if wording.unknown]
     meant = {one for path in strange for one in _meant(path)} - document.marks.keys()
@@ -42,18 +42,18 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
     for path, wording in refused.items():
         # A mistyped required key is one mistake: do not also report it as missing.
         if not (wording.missing and path in meant):
-            complaints.append(_complaint(document, origins, path, wording))
+            findings.append(_finding_at(document, origins, path, wording))
     if refused:
         # Validate again without the refused values, so that rules about other settings report in the same run.
         spec, _ = _try(_mended(data, refused))
-    for problem in check(spec, load_catalog(), broken) if spec else ():
+    for finding in check(spec, load_catalog(), broken) if spec else ():
         # Warnings are shown by `plan` and do not make a file invalid.
-        if problem.fatal:
-            wording = Wording(problem.message, problem.hint)
-            complaints.append(_complaint(document, origins, problem.path, wording))
-    # Complaints about flags and variables come last, because they have no line.
-    complaints.sort(key=lambda c: (c.line == 0, c.line, c.col))
-    return (None if complaints else spec), tuple(complaints)
+        if finding.fatal:
+            wording = Wording(finding.message, finding.hint)
+            findings.append(_finding_at(document, origins, finding.path, wording))
+    # Findings about flags and variables come last, because they have no line.
+    findings.sort(key=lambda c: (c.line == 0, c.line, c.col))
+    return (None if findings else spec), tuple(findings)
 
 
 def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
@@ -63,7 +63,7 @@ def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
     for entry in errors:
         path = _real_path(entry["loc"], data)
         if path is not None:
-            # One complaint for a position: pydantic reports each alternative that fails.
+            # One finding for a position: pydantic reports each alternative that fails.
             found.setdefault(path, reword(entry, path))
     return spec, found
 
@@ -86,7 +86,7 @@ def _with_types(data: dict[str, Any]) -> dict[str, Any]:
     """
     Expand the short form `type: [A, B]`, and add the job of a file that describes a fleet.
 
-    A list beside other_types stays, so that it is complained about.
+    A list beside other_types stays, so that it is reported.
     """
     tpu = data.get("tpu")
     types = tpu.get("type") if isinstance(tpu, dict) else None
@@ -151,12 +151,12 @@ def _meant(path: Path) -> set[Path]:
     return {(*path[:-1], name) for name in closest(str(path[-1]), keys_in(section))}
 
 
-def _complaint(document: Document, origins: Mapping[Path, str], path: Path, wording: Wording) -> Complaint:
+def _finding_at(document: Document, origins: Mapping[Path, str], path: Path, wording: Wording) -> FileFinding:
     for length in range(len(path), 0, -1):
         if path[:length] in origins:
-            return Complaint(origins[path[:length]], 0, 0, path, wording.message, wording.hint)
+            return FileFinding(origins[path[:length]], 0, 0, path, wording.message, wording.hint)
     line, col = _position(document.marks, path, of_key=wording.unknown)
-    return Complaint(document.name, line, col, path, wording.message, wording.hint)
+    return FileFinding(document.name, line, col, path, wording.message, wording.hint)
 
 
 def _position(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[int, int]:

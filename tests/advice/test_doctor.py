@@ -9,10 +9,10 @@ import pytest
 from orchestrator.advice.doctor.every_check import CHECKS, examine, healthy, manual
 from orchestrator.advice.doctor.facts import (
     Computer,
+    DoctorLevel,
     Facts,
     File,
     Google,
-    Health,
     KnownDeployment,
     Local,
     Login,
@@ -60,7 +60,7 @@ DELETE_LOST = "gcloud compute tpus tpu-vm delete demo-tpu-g3 --zone us-east5-b -
 STRAY, NO_VM = Vm("demo-vm", "us-east5-b", VmState.RUNNING), make_spec(vm="none")
 OURS = replace(STRAY, zone=ZONE)
 DELETE_STRAY = "gcloud compute instances delete demo-vm --zone us-east5-b --project my-project"
-B, W, U = Health.BAD, Health.WARN, Health.UNKNOWN
+B, W, U = DoctorLevel.BAD, DoctorLevel.WARN, DoctorLevel.UNKNOWN
 
 
 def computer(**changes):
@@ -87,9 +87,9 @@ CASES = [
     ("python", B, computer(python="3.9.18"), "newer Python"),
     ("libraries", B, computer(libraries={"google-cloud-tpu": None}), "pip install"),
     ("ssh", W, computer(programs={}), "OpenSSH"),
-    ("git", Health.OK, computer(programs={}), ""),
+    ("git", DoctorLevel.OK, computer(programs={}), ""),
     ("gcloud", W, computer(programs={}), "cloud.google.com/sdk"),
-    ("locale", Health.OK, computer(encoding="ANSI_X3.4-1968"), ""),
+    ("locale", DoctorLevel.OK, computer(encoding="ANSI_X3.4-1968"), ""),
     ("colour", W, computer(colours={"NO_COLOR": "1", "FORCE_COLOR": "1"}), "unset one"),
     ("variables", W, computer(diverting=("STORAGE_EMULATOR_HOST",)), "unset STORAGE_EMULATOR_HOST"),
     ("state-folder", B, computer(state_mode=0o777), "chmod go-w /s"),
@@ -109,7 +109,7 @@ CASES = [
     ("local-packages", W, local(missing=("asyncssh",)), "tpuctl[local]"),
     ("local-packages", B, local(chosen=True, missing=("asyncssh",)), "tpuctl[local]"),
     ("local-process", B, local(chosen=True, programs=("flock",)), "apt-get"),
-    ("local-namespace", Health.OK, local(namespace="namespaces need root"), ""),
+    ("local-namespace", DoctorLevel.OK, local(namespace="namespaces need root"), ""),
     ("local-daemon", W, local(daemon="stale", folder="/l"), "tpuctl local start"),
     ("local-daemon", B, local(chosen=True, daemon="deaf", endpoint="http://x"), "tpuctl local stop"),
     ("local-ports", W, local(taken=(4000,)), "tpuctl local reset"),
@@ -133,13 +133,13 @@ CASES = [
     ("zones", U, google(offers={ZONE: SILENT}), ""),
     ("tpu-elsewhere", W, google(elsewhere=Present(Everywhere((LOST,), ("us-west4-a",)))), DELETE_LOST),
     ("tpu-elsewhere", W, google(elsewhere=Present(Everywhere((IN_QUEUE,)))), "queued-resources delete q1"),
-    ("tpu-elsewhere", Health.OK, google(elsewhere=Present(Everywhere((replace(LOST, zone=ZONE),)))), ""),
+    ("tpu-elsewhere", DoctorLevel.OK, google(elsewhere=Present(Everywhere((replace(LOST, zone=ZONE),)))), ""),
     ("tpu-elsewhere", U, google(elsewhere=Present(Everywhere((), ("us-west4-a",)))), ""),
     ("tpu-elsewhere", U, google(elsewhere=SILENT), ""),
     ("tpu-elsewhere", U, google(elsewhere=OFF), "gcloud services enable"),
     ("vm-elsewhere", W, google(vms_elsewhere=Present(Everywhere((STRAY,)))), DELETE_STRAY),
     ("vm-elsewhere", W, google(NO_VM, vms_elsewhere=Present(Everywhere((OURS,)))), "instances delete"),
-    ("vm-elsewhere", Health.OK, google(vms_elsewhere=Present(Everywhere((OURS,)))), ""),
+    ("vm-elsewhere", DoctorLevel.OK, google(vms_elsewhere=Present(Everywhere((OURS,)))), ""),
     ("vm-elsewhere", U, google(vms_elsewhere=Present(Everywhere((), ("us-west4-a",)))), ""),
     ("vm-elsewhere", U, google(vms_elsewhere=OFF), "gcloud services enable"),
     ("runtime", B, google(runtimes={ZONE: Absent()}), "tpu.runtime"),
@@ -149,16 +149,16 @@ CASES = [
     ("service-agent", U, google(tpu=SILENT), "tpu-api"),
     ("vm-quota", B, google(cpus=Present(CpuQuota(24, 23, 2))), "quotas?project=my-project"),
     ("vm-quota", U, google(cpus=SILENT), ""),
-    ("vm-quota", Health.OK, google(cpus=Absent()), ""),
+    ("vm-quota", DoctorLevel.OK, google(cpus=Absent()), ""),
     ("vm-image", B, google(vm_image=Absent()), "update tpuctl"),
     ("vm-image", U, google(vm_image=SILENT), ""),
-    ("vm-image", Health.OK, google(make_spec(vm="none"), vm_image=Absent()), ""),
+    ("vm-image", DoctorLevel.OK, google(make_spec(vm="none"), vm_image=Absent()), ""),
     ("tpu-quota", U, google(tpu_limits=SILENT), "quotas?project=my-project"),
     ("tpu-quota", U, google(tpu_limits=Present({})), "services enable cloudquotas.googleapis.com"),
     ("tpu-quota", B, google(tpu_limits=Present({ZONE: 4})), "v5litepod-4 would fit (tpu.type), or ask"),
     ("tpu-quota", B, google(tpu_limits=Present({ZONE: 0})), "ask for more: https://console"),
     ("tpu-quota", W, google(tpu_limits=Present({ZONE: 8, "europe-west4-a": 4})), "v5litepod-4 would fit"),
-    ("tpu-quota", Health.OK, google(tpu_limits=Present({ZONE: -1})), ""),
+    ("tpu-quota", DoctorLevel.OK, google(tpu_limits=Present({ZONE: -1})), ""),
     ("private-access", B, google(INSIDE, private_access=Present(False)), "--enable-private-ip-google-access"),
     ("private-access", B, google(private_access=Absent()), "gcloud compute networks create"),
     ("private-access", U, google(INSIDE, private_access=SILENT), ""),
@@ -176,21 +176,21 @@ CASES = [
     ("private-access", B, google(HIDDEN, private_access=Present(False)), "--enable-private-ip-google-access"),
     ("iap", B, google(HIDDEN, iap_rule=Present(False)), "--source-ranges 35.235.240.0/20 --allow tcp:22"),
     ("iap", U, google(HIDDEN, iap_rule=SILENT), ""),
-    ("iap", Health.OK, google(HIDDEN), ""),
+    ("iap", DoctorLevel.OK, google(HIDDEN), ""),
     ("iap", B, replace(google(HIDDEN), computer=replace(COMPUTER, programs={})), "cloud.google.com/sdk"),
     ("bucket", B, google(bucket=Present(Bucket("b", "us-east1"))), "bucket.name"),
-    ("bucket", Health.OK, google(bucket=Absent()), ""),
+    ("bucket", DoctorLevel.OK, google(bucket=Absent()), ""),
     ("permissions", B, google(lacking=Present(("storage.objects.delete",))), "roles/storage.admin"),
     ("permissions", U, google(lacking=SILENT), "TPU-202"),
     ("secrets", B, google(KEYED, secrets={"wandb": Absent()}), "tpuctl secret set wandb"),
     ("secrets", U, google(KEYED, secrets={"wandb": SILENT}), ""),
     ("secrets", W, google(KEYED, secrets={"wandb": Present(())}), "roles/secretmanager.secretAccessor"),
-    ("secrets", Health.OK, google(KEYED, secrets={"wandb": Present(("serviceAccount:a@b",))}), ""),
+    ("secrets", DoctorLevel.OK, google(KEYED, secrets={"wandb": Present(("serviceAccount:a@b",))}), ""),
     ("data", B, google(READS, data={"gs://b/c4": Absent()}), "job.data"),
     ("data", B, google(READS, data={"gs://b/c4": Present(False)}), "job.data"),
     ("data", U, google(READS, data={"gs://b/c4": SILENT}), ""),
     ("data", U, google(READS), ""),
-    ("data", Health.OK, google(READS, data={"gs://b/c4": Present(True)}), ""),
+    ("data", DoctorLevel.OK, google(READS, data={"gs://b/c4": Present(True)}), ""),
 ]  # fmt: skip
 
 
@@ -201,20 +201,20 @@ def found(facts, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "health", "facts", "fix"), CASES, ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
+    ("name", "level", "facts", "hint"), CASES, ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
 )
-def test_a_check_says_how_it_stands_and_what_to_do(name, health, facts, fix):
+def test_a_check_says_how_it_stands_and_what_to_do(name, level, facts, hint):
     """The fix is a command or a setting; only what nobody could tell may be without one."""
     finding = found(facts, name)
-    assert (finding.health, fix in finding.fix) == (health, True)
-    assert finding.fix or health in {Health.OK, Health.UNKNOWN}
-    assert healthy([finding]) == (health is not Health.BAD)
+    assert (finding.level, hint in finding.hint) == (level, True)
+    assert finding.hint or level in {DoctorLevel.OK, DoctorLevel.UNKNOWN}
+    assert healthy([finding]) == (level is not DoctorLevel.BAD)
 
 
 def test_where_all_is_fine_no_action_is_recommended():
     """Only the quota of TPUs stays unknown: no client in use can read it."""
-    assert {f.check: f.health for f in examine(FINE) if f.health is not Health.OK} == {}
-    assert [f.check for f in examine(FINE) if f.fix] == []
+    assert {f.check: f.level for f in examine(FINE) if f.level is not DoctorLevel.OK} == {}
+    assert [f.check for f in examine(FINE) if f.hint] == []
 
 
 def test_there_are_twenty_checks_and_each_has_a_case():
@@ -228,14 +228,14 @@ def test_without_any_fact_nothing_is_wrong_with_the_project():
     """A computer without a network is told what is not known, not that it is broken."""
     offline = Google(login=GOOGLE.login, project="my-project", offers={ZONE: SILENT}, runtimes={ZONE: SILENT})
     reported = [f for f in examine(replace(FINE, google=offline)) if f.group.value == "Google Cloud"]
-    assert {f.health for f in reported} == {Health.OK, U}
+    assert {f.level for f in reported} == {DoctorLevel.OK, U}
 
 
 def test_without_a_file_what_needs_one_is_unknown():
     """Then the rest is still looked at."""
     reported = examine(replace(FINE, file=File()))
     assert healthy(reported)
-    assert {f.check for f in reported if f.health is U} >= {"file", "source", "regions", "zones", "bucket"}
+    assert {f.check for f in reported if f.level is U} >= {"file", "source", "regions", "zones", "bucket"}
 
 
 def test_the_manual_is_the_one_in_the_docstrings():
@@ -253,4 +253,4 @@ def test_a_local_cloud_that_sleeps_is_one_answer_and_no_advice():
     )
     found = {f.check: f for f in examine(replace(FINE, local=Local(chosen=True), google=asleep))}
     for name in ("clock", "service-agent", "tpu-quota", "permissions", "tpu-api"):
-        assert (found[name].health, found[name].text, found[name].fix) == (U, why.why, ""), name
+        assert (found[name].level, found[name].message, found[name].hint) == (U, why.why, ""), name

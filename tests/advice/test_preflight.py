@@ -42,7 +42,7 @@ def test_a_rule_speaks(case, tmp_path):
     said = [f for f in found if f.rule == case.rule and f.where == case.where]
     assert [f.level for f in said] == [case.level]
     assert case.number in said[0].message
-    assert said[0].fix
+    assert said[0].hint
 
 
 @pytest.mark.parametrize("case", SILENT, ids=str)

@@ -91,7 +91,7 @@ def play(folder: Path, kills: Sequence[Kill], workers: int) -> list[Life]:
 
 def report(part: str, title: str, kills: Sequence[Kill], lives: Sequence[Life], begun: float) -> None:
     """
-    Print the figures, and complain of every life in which something was wrong.
+    Print the figures, and name every life in which something was wrong.
 
     Threads of the agent take turns, so that now and then a life has no step of that name.
     """

@@ -86,7 +86,7 @@ def test_a_csv_of_ones_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "error"),
     [
         ("date,a\n0,1\n", "csv:2, column date: a header and two rows"),
         ("date,a\n0,1\n300,yes\n", "csv:3, column a: 'yes' where 0 or 1"),
@@ -102,11 +102,11 @@ def test_a_csv_of_ones_own(tmp_path):
         ("date,a,cost:a\n0,1,1\n300,1,1\n", "csv:1, column cost:a: only price: and preempted:"),
     ],
 )
-def test_a_csv_that_cannot_be_read_is_refused(tmp_path, text, complaint):
+def test_a_csv_that_cannot_be_read_is_refused(tmp_path, text, error):
     """The message names the line and the column, and says what is wrong there."""
     path = tmp_path / "mine.csv"
     path.write_text(text)
-    with pytest.raises(ValueError, match=complaint):
+    with pytest.raises(ValueError, match=error):
         read_csv(path)
 
 

@@ -72,7 +72,7 @@ def test_programs_get_one_document(folder, capsys):
     assert found["counts"]["stop"] == 2
     assert found["python"] == "3.10, the image's"
     assert found["files_not_read"] == ["old.py"]
-    assert {"rule", "level", "where", "message", "fix"} == set(found["findings"][0])
+    assert {"rule", "level", "where", "message", "hint"} == set(found["findings"][0])
 
 
 def test_a_setting_can_be_tried_from_the_command_line(folder, capsys):

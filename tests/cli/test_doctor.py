@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from orchestrator.advice.doctor.facts import Group, Health, HealthFinding
+from orchestrator.advice.doctor.facts import DoctorFinding, DoctorLevel, Group
 from orchestrator.app.doctor.google_facts import clock_ahead, find_login, side_by_side
 from orchestrator.app.this_computer.login_here import gcloud_settings
 from orchestrator.cli.views.doctor import EMULATED, show
@@ -44,8 +44,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def checks(out):
-    """Return health, text and fix by the name of the check."""
-    return {c["check"]: (c["health"], c["text"], c["fix"]) for c in document(out)["checks"]}
+    """Return level, message and hint by the name of the check."""
+    return {c["check"]: (c["level"], c["message"], c["hint"]) for c in document(out)["checks"]}
 
 
 def test_without_network_and_login_it_answers(folder, capsys):
@@ -53,7 +53,7 @@ def test_without_network_and_login_it_answers(folder, capsys):
     code, out, err = here(capsys, "doctor", "--json")
     found = checks(out)
     assert (code, err) == (1, "")
-    assert [name for name, (health, _, _) in found.items() if health == "bad"] == ["credentials"]
+    assert [name for name, (level, _, _) in found.items() if level == "bad"] == ["credentials"]
     assert "gcloud auth application-default login" in found["credentials"][2]
     assert found["tpu-api"][:2] == ("unknown", "not asked: there is no login")
     assert found["clock"][0] == "unknown"
@@ -75,11 +75,11 @@ def test_people_get_words_of_eighty_columns(folder, capsys, monkeypatch):
 
 
 def test_a_broken_file_is_a_finding_and_hides_nothing_else(folder, capsys):
-    """The first complaint is shown with its place, the number of the others beside it."""
+    """The first finding is shown with its place, the number of the others beside it."""
     (folder / "tpuctl.yaml").write_text(FILE.replace("zones:", "zonse:").replace("command:", "comand:"))
     code, out, _ = here(capsys, "doctor", "--json")
-    health, text, _ = checks(out)["file"]
-    assert (code, health) == (1, "bad")
+    level, text, _ = checks(out)["file"]
+    assert (code, level) == (1, "bad")
     assert text.startswith("tpuctl.yaml:")
     assert "more)" in text
     assert checks(out)["python"][0] == "ok"
@@ -177,7 +177,7 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
         code, out, _ = here(capsys, "doctor", "--json")
         found = checks(out)
         assert code == 1
-        assert {name for name, (health, _, _) in found.items() if health == "bad"} == {
+        assert {name for name, (level, _, _) in found.items() if level == "bad"} == {
             "vm-quota", "tpu-api", "zones", "runtime",
         }  # fmt: skip
         assert "gcloud services enable tpu.googleapis.com" in found["tpu-api"][2]
@@ -210,7 +210,7 @@ def test_the_clock_is_compared_with_the_date_of_an_answer():
 @pytest.mark.parametrize(("unbilled", "title"), [(True, EMULATED), (False, "Google Cloud\n")])
 def test_the_local_cloud_says_nothing_of_the_own_account(unbilled, title, capsys):
     """`ok  tpu-api` below "Google Cloud" would read as if the own project were fine."""
-    found = [HealthFinding("tpu-api", Group.GOOGLE, Health.OK, "tpu.googleapis.com answers")]
+    found = [DoctorFinding("tpu-api", Group.GOOGLE, DoctorLevel.OK, "tpu.googleapis.com answers")]
     show(found, (), as_json=False, unbilled=unbilled)
     out = capsys.readouterr().out
     assert title in (" ".join(out.split()) if unbilled else out)
@@ -220,9 +220,9 @@ def test_checks_with_the_same_unknown_answer_are_one_row(capsys):
     """A screen of questions that nobody asked hides the one answer that matters; `--json` has each."""
     why = "not asked: there is no login"
     names = ("tpu-api", "compute-api", "zones")
-    found = [HealthFinding(name, Group.GOOGLE, Health.UNKNOWN, why) for name in names]
-    found.insert(1, HealthFinding("project", Group.GOOGLE, Health.BAD, "none", "name one"))
-    found += [HealthFinding(name, Group.COMPUTER, Health.OK, "there") for name in ("git", "ssh")]
+    found = [DoctorFinding(name, Group.GOOGLE, DoctorLevel.UNKNOWN, why) for name in names]
+    found.insert(1, DoctorFinding("project", Group.GOOGLE, DoctorLevel.BAD, "none", "name one"))
+    found += [DoctorFinding(name, Group.COMPUTER, DoctorLevel.OK, "there") for name in ("git", "ssh")]
     show(found, (), as_json=False)
     shown = capsys.readouterr().out
     assert shown.count(why) == 1

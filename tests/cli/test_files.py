@@ -345,7 +345,7 @@ def test_init_and_check_propose_the_same_packages(tmp_path, monkeypatch, capsys)
         for one in document(here(capsys, "check", "--json")[1])["findings"]
         if one["rule"] == "missing-requirement"
     ]
-    assert found["fix"] == f"for example setup: {command}"
+    assert found["hint"] == f"for example setup: {command}"
     assert "imports jax, opencv-python-headless, torch, torch-xla," in found["message"]
 
 

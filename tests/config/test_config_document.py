@@ -3,7 +3,7 @@
 import pytest
 from ruamel.yaml import YAML
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.document import LARGEST_BYTES, parse
 
 BROKEN = [
@@ -29,10 +29,10 @@ BROKEN = [
 
 @pytest.mark.parametrize(("raw", "place", "words"), BROKEN, ids=lambda value: repr(value)[:30])
 def test_what_is_no_yaml_mapping_is_refused_at_its_place(raw, place, words):
-    """One complaint with line and column, never a traceback of the parser."""
+    """One finding with line and column, never a traceback of the parser."""
     with pytest.raises(ConfigError) as caught:
         parse(raw, "tpuctl.yaml")
-    (found,) = caught.value.complaints
+    (found,) = caught.value.findings
     assert words in found.message
     assert (found.line, found.col) == place
     assert found.hint
@@ -59,7 +59,7 @@ def test_aliases_that_grow_without_end_are_stopped():
 )
 def test_what_yaml_allows_and_a_deployment_file_does_not_is_recorded(text, place, words):
     """These do not stop the reading, so the rest is checked as well."""
-    (found,) = parse(text.encode(), "x").complaints
+    (found,) = parse(text.encode(), "x").findings
     assert (found.line, found.col) == place
     assert words in found.message
 

@@ -1,9 +1,9 @@
-"""Damaged deployment files: complaints, never a traceback."""
+"""Damaged deployment files: findings, never a traceback."""
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import read
 from orchestrator.config.setting_types import settings as all_settings
 from orchestrator.config.starter import init_text
@@ -37,15 +37,15 @@ PIECES = [
 
 
 def outcome(raw):
-    """Read and return the Spec or the complaints; any other exception fails the test."""
+    """Read and return the Spec or the findings; any other exception fails the test."""
     try:
         return read(raw, "tpuctl.yaml", environ={})
     except ConfigError as error:
-        for complaint in error.complaints:
-            assert complaint.message
-            assert complaint.line >= 1
-            assert complaint.col >= 1
-        return error.complaints
+        for finding in error.findings:
+            assert finding.message
+            assert finding.line >= 1
+            assert finding.col >= 1
+        return error.findings
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,7 +56,7 @@ def outcome(raw):
 )
 @example([(0, 0, "%YAML 9\n---\n")])
 @example([(0, 0, "? ")])
-def test_a_cut_or_patched_file_gives_a_spec_or_complaints(edits):
+def test_a_cut_or_patched_file_gives_a_spec_or_findings(edits):
     """Pieces are cut out and pushed in anywhere."""
     text = "\n".join(LINES)
     for place, cut, piece in edits:
@@ -67,7 +67,7 @@ def test_a_cut_or_patched_file_gives_a_spec_or_complaints(edits):
 
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=200))
-def test_any_bytes_give_complaints(raw):
+def test_any_bytes_give_findings(raw):
     """No file of any kind makes a traceback."""
     assert outcome(raw)
 
@@ -81,7 +81,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(sorted(all_settings())), VALUES)
-def test_any_value_in_any_setting_gives_a_spec_or_complaints(key, value):
+def test_any_value_in_any_setting_gives_a_spec_or_findings(key, value):
     """Each setting meets values of every shape; the other settings are right."""
     import json
 

@@ -5,7 +5,7 @@ from operator import attrgetter
 
 import pytest
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import find, load, read
 from orchestrator.config.setting_types import settings
 from orchestrator.errors import UsageError
@@ -43,11 +43,11 @@ watch:
 """
 
 
-def complaints(text, overrides=None, environ=None):
-    """Return the complaints about a file."""
+def findings(text, overrides=None, environ=None):
+    """Return the findings about a file."""
     with pytest.raises(ConfigError) as caught:
         read(text.encode(), "tpuctl.yaml", overrides, environ or {})
-    return caught.value.complaints
+    return caught.value.findings
 
 
 def places(found):
@@ -55,9 +55,9 @@ def places(found):
     return [(c.line, c.col, c.key) for c in found]
 
 
-def test_eleven_seeded_mistakes_give_eleven_complaints_with_their_places():
+def test_eleven_seeded_mistakes_give_eleven_findings_with_their_places():
     """Wrong words, wrong types, unknown keys, broken rules and a repeated key are reported in one run."""
-    assert places(complaints(SEEDED)) == [
+    assert places(findings(SEEDED)) == [
         (1, 7, "name"),
         (3, 9, "tpu.type"),
         (4, 27, "tpu.zones[1]"),
@@ -72,10 +72,10 @@ def test_eleven_seeded_mistakes_give_eleven_complaints_with_their_places():
     ]
 
 
-def test_a_complaint_reads_place_key_message_hint():
+def test_a_finding_reads_place_key_message_hint():
     """The line can be clicked in an editor and says how to fix it."""
     text = SEEDED.replace("us-west4-a", "europe-west4-a").replace("25}", '"25"}')
-    lines = [str(c) for c in complaints(text)]
+    lines = [str(c) for c in findings(text)]
     assert lines[1] == 'tpuctl.yaml:3:9: tpu.type: unknown type "v9-8"; did you mean v2-8, v3-8 or v4-8?'
     assert lines[2] == "tpuctl.yaml:5:3: tpu.spto: unknown key; did you mean spot?"
 
@@ -90,23 +90,23 @@ def test_a_complaint_reads_place_key_message_hint():
 )
 def test_a_missing_key_points_at_its_section(removed, place):
     """What is not there has the place of the section that lacks it; the file's start for the top."""
-    assert places(complaints(VALID.replace(removed, ""))) == [place]
+    assert places(findings(VALID.replace(removed, ""))) == [place]
 
 
 def test_a_key_in_the_wrong_section_is_sent_home():
     """`spot` at the top is at home in two sections."""
-    found = complaints(VALID + "disk_gb: 50\n")
+    found = findings(VALID + "disk_gb: 50\n")
     assert str(found[0]).endswith("disk_gb: unknown key; it belongs at vm.disk_gb")
 
 
 def test_the_error_is_a_usage_error_that_changed_nothing():
-    """Exit code 2, all complaints for programs too."""
+    """Exit code 2, all findings for programs too."""
     with pytest.raises(ConfigError) as caught:
         read(SEEDED.encode(), "tpuctl.yaml", environ={})
     body = caught.value.as_dict()
     assert (body["exit_code"], body["code"], body["changed"]) == (2, "TPU-110", "nothing was changed")
-    assert len(body["complaints"]) == len(caught.value.complaints) == 11
-    assert body["complaints"][0]["line"] == 1
+    assert len(body["findings"]) == len(caught.value.findings) == 11
+    assert body["findings"][0]["line"] == 1
 
 
 def test_a_section_with_everything_commented_out_has_its_defaults():
@@ -117,7 +117,7 @@ def test_a_section_with_everything_commented_out_has_its_defaults():
 
 def test_vm_must_say_whether_there_is_one():
     """An empty vm could mean both."""
-    (found,) = complaints(VALID + "vm:\n")
+    (found,) = findings(VALID + "vm:\n")
     assert found.hint == "write vm: none, or settings below it"
 
 
@@ -264,7 +264,7 @@ def test_progress_is_a_preset_or_patterns():
     """A flag can set either, and for a mistyped preset the error names the nearest one."""
     assert read(VALID.encode(), "x", {"job.progress": "keras"}, {}).job.progress == "keras"
     assert read(VALID.encode(), "x", {}, {}).job.progress == "auto"
-    found = complaints(VALID.replace("watch:", "  progress: trainr\nwatch:"))
+    found = findings(VALID.replace("watch:", "  progress: trainr\nwatch:"))
     assert found[0].hint == "did you mean trainer?"
 
 
@@ -282,7 +282,7 @@ def test_an_empty_flag_takes_an_optional_value_away():
 
 def test_a_wrong_flag_or_variable_is_blamed_by_its_name():
     """Nobody should look into the file for it."""
-    found = complaints(VALID, {"tpu.spot": "maybe", "tpu.zone": "x", "watch": "1"}, {"TPUCTL_TPU__TIPE": "x"})
+    found = findings(VALID, {"tpu.spot": "maybe", "tpu.zone": "x", "watch": "1"}, {"TPUCTL_TPU__TIPE": "x"})
     assert [str(c).split(":")[0] for c in found] == [
         "TPUCTL_TPU__TIPE",
         "--set tpu.zone",
@@ -329,7 +329,7 @@ def test_a_file_in_the_working_folder_is_named_shortly(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "tpuctl.yaml", environ={})
-    assert caught.value.complaints[0].file == "tpuctl.yaml"
+    assert caught.value.findings[0].file == "tpuctl.yaml"
 
 
 def test_an_unreadable_file_is_one_clear_error(tmp_path):
@@ -369,9 +369,9 @@ def test_a_time_or_auto_is_a_value_of_the_save_interval(text, value):
 
 @pytest.mark.parametrize("wrong", ["never", "10", "[]"])
 def test_any_other_save_interval_is_refused_at_its_own_place(wrong):
-    """One complaint, for the setting as a whole."""
+    """One finding, for the setting as a whole."""
     text = VALID.replace("job:", f"job:\n  checkpoint: {{every: {wrong}}}", 1)
-    assert [c.key for c in complaints(text)] == ["job.checkpoint.every"]
+    assert [c.key for c in findings(text)] == ["job.checkpoint.every"]
 
 
 def refused(start):

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import read
 
-# Sections with their lines; a line with a mistake names the key that must be complained about.
+# Sections with their lines; a line with a mistake names the key that must be reported.
 SECTIONS = [
     [("name: Demo", "name")],
     [("service_account: nobody", "service_account")],
@@ -47,6 +47,6 @@ def test_ten_mistakes_are_reported_at_their_lines_however_the_file_is_arranged(s
         lines = arrange(rng)
         with pytest.raises(ConfigError) as caught:
             read("\n".join(text for text, _ in lines).encode(), "tpuctl.yaml", environ={})
-        reported = [(complaint.line, complaint.key) for complaint in caught.value.complaints]
+        reported = [(finding.line, finding.key) for finding in caught.value.findings]
         assert reported == [(number, key) for number, (_, key) in enumerate(lines, 1) if key]
         assert len(reported) == 10

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from orchestrator.app.init import write_first_files
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import FILE_NAME, load, read
 from orchestrator.config.schema import SCHEMA_ID, describe, json_schema
 from orchestrator.config.setting_types import settings

@@ -1,8 +1,8 @@
-"""The file of a job for a fleet: every complaint has its place, and its job is judged as any other."""
+"""The file of a job for a fleet: every finding has its place, and its job is judged as any other."""
 
 import pytest
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.fleet_job import read_job
 from orchestrator.config.load import load
 
@@ -21,8 +21,8 @@ def test_secrets_need_a_fleet_whose_nodes_may_read_them(tmp_path):
     text = "name: a\njob: {command: x, secrets: {TOKEN: 'secret://hf'}}\n"
     with pytest.raises(ConfigError) as raised:
         job_of(tmp_path, text)
-    (complaint,) = raised.value.complaints
-    assert (complaint.key, "scope: cloud-platform" in complaint.hint) == ("job.secrets", True)
+    (finding,) = raised.value.findings
+    assert (finding.key, "scope: cloud-platform" in finding.hint) == ("job.secrets", True)
     wide = FLEET.replace("zones:", "scope: cloud-platform, zones:")
     (tmp_path / "tpuctl.yaml").write_text(wide)
     (tmp_path / "job.yaml").write_text(text)
@@ -53,7 +53,7 @@ def test_a_list_has_a_task_for_each_row(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "complaints"),
+    ("rows", "findings"),
     [
         ("lr,seed\n0.1,1\n0.2\n0.3,1,2\n", [(3, "has 1 values"), (4, "has 3 values")]),
         ("lr,x-y,lr\n1,2,3\n", [(1, "lr is there twice"), (1, "'x-y' cannot name")]),
@@ -63,16 +63,16 @@ def test_a_list_has_a_task_for_each_row(tmp_path):
         ("lr\n" + "1\n" * 10_001, [(1, "has 10,001 tasks")]),
     ],
 )
-def test_what_is_wrong_in_a_list_is_named_by_its_line(tmp_path, rows, complaints):
+def test_what_is_wrong_in_a_list_is_named_by_its_line(tmp_path, rows, findings):
     """In the CSV file, all of it at once."""
     (tmp_path / "sweep.csv").write_text(rows)
     with pytest.raises(ConfigError) as raised:
         job_of(tmp_path, "name: a\nlist: sweep.csv\njob: {command: x}\n")
-    found = raised.value.complaints
+    found = raised.value.findings
     assert all(one.file.endswith("sweep.csv") for one in found)
     assert [
-        (one.line, one.message.startswith(said)) for one, (_, said) in zip(found, complaints, strict=True)
-    ] == [(line, True) for line, _ in complaints]
+        (one.line, one.message.startswith(said)) for one, (_, said) in zip(found, findings, strict=True)
+    ] == [(line, True) for line, _ in findings]
 
 
 def test_files_to_collect_are_named_with_their_table(tmp_path):
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, text, place):
     """In the job's file, not in the fleet's."""
     with pytest.raises(ConfigError) as raised:
         job_of(tmp_path, text)
-    found = [(one.file, one.line, one.col, one.key) for one in raised.value.complaints]
+    found = [(one.file, one.line, one.col, one.key) for one in raised.value.findings]
     assert any((line, col, key) == place and file.endswith("job.yaml") for file, line, col, key in found), (
         found
     )
@@ -141,4 +141,4 @@ def test_the_loop_on_the_vm_keeps_the_nodes_that_there_are(tmp_path):
     (tmp_path / "tpuctl.yaml").write_text(text)
     with pytest.raises(ConfigError) as raised:
         load(tmp_path / "tpuctl.yaml")
-    assert [one.key for one in raised.value.complaints] == ["fleet.min_idle"]
+    assert [one.key for one in raised.value.findings] == ["fleet.min_idle"]

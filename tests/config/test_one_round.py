@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import read
 
 GOOD = {
@@ -27,8 +27,8 @@ VALUES = (
 )  # fmt: skip
 
 
-def complained(*mistakes):
-    """Return the keys that are complained about in a file with these mistakes, each with a place."""
+def reported(*mistakes):
+    """Return the keys that are reported in a file with these mistakes, each with a place."""
     file = json.loads(json.dumps(GOOD))
     for key, value in mistakes:
         *sections, name = key.split(".")
@@ -38,19 +38,19 @@ def complained(*mistakes):
         place[name] = value
     with pytest.raises(ConfigError) as caught:
         read(json.dumps(file).encode(), "tpuctl.yaml", {}, {})
-    assert all(one.line == 1 and one.col and one.hint for one in caught.value.complaints)
-    return {one.key for one in caught.value.complaints}
+    assert all(one.line == 1 and one.col and one.hint for one in caught.value.findings)
+    return {one.key for one in caught.value.findings}
 
 
 def test_no_mistake_hides_another_one():
     """
-    Each pair of mistakes gives the complaints of both, of whatever kind they are.
+    Each pair of mistakes gives the findings of both, of whatever kind they are.
 
     A wrong zone of the VM is judged by the TPU's zones, which a mistyped key may mean: that pair is left out.
     """
-    alone = {mistake[0]: complained(mistake) for mistake in STRUCTURE + VALUES}
+    alone = {mistake[0]: reported(mistake) for mistake in STRUCTURE + VALUES}
     hidden = {
-        (one[0], other[0]): (alone[one[0]] | alone[other[0]]) - complained(one, other)
+        (one[0], other[0]): (alone[one[0]] | alone[other[0]]) - reported(one, other)
         for one, other in combinations(STRUCTURE + VALUES, 2)
     }
     assert len(hidden) == 465
@@ -60,9 +60,9 @@ def test_no_mistake_hides_another_one():
 
 def test_all_mistakes_together_are_reported_together():
     """One file with all of them: nobody corrects it twice."""
-    alone = set().union(*(complained(mistake) for mistake in STRUCTURE + VALUES))
+    alone = set().union(*(reported(mistake) for mistake in STRUCTURE + VALUES))
     # Without its section's right keys nothing is known of what they say.
-    assert alone - complained(*STRUCTURE, *VALUES) <= {"vm.zone"}
+    assert alone - reported(*STRUCTURE, *VALUES) <= {"vm.zone"}
 
 
 def test_a_list_where_names_belong_is_answered_with_the_names():
@@ -70,6 +70,6 @@ def test_a_list_where_names_belong_is_answered_with_the_names():
     file = json.dumps({"name": "m", "notify": {"hooks": ["./after.sh"]}})
     with pytest.raises(ConfigError) as caught:
         read(file.encode(), "tpuctl.yaml", {}, {})
-    (one,) = (found for found in caught.value.complaints if found.key == "notify.hooks")
+    (one,) = (found for found in caught.value.findings if found.key == "notify.hooks")
     assert one.message == 'expected settings, got ["./after.sh"]'
     assert one.hint.startswith("write NAME: value, where NAME is one of up, preempted")

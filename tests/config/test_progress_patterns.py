@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.config.rules.progress_patterns import fault
 from orchestrator.contract.printed.choose import LONGEST_LINE
-from tests.config.test_config_load import VALID, complaints, places
+from tests.config.test_config_load import VALID, findings, places
 
 TAKEN = [
     r"iter (\d+):",
@@ -80,5 +80,5 @@ def test_what_is_no_pattern_is_said_plainly(pattern: str, message: str) -> None:
 def test_a_wrong_pattern_is_reported_with_its_position() -> None:
     """File, line and column, as for every setting; all of them at once."""
     text = VALID.replace("watch:", "  progress:\n    step: 'iter \\d+'\n    loss: '(a+)+'\nwatch:")
-    found = complaints(text)
+    found = findings(text)
     assert places(found) == [(11, 11, "job.progress.step"), (12, 11, "job.progress.loss")]

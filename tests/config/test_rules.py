@@ -119,16 +119,16 @@ MISTAKES = [
 ]
 
 
-def problems(**overrides):
-    """Return the problems of a deployment with overrides."""
+def findings(**overrides):
+    """Return the findings of a deployment with overrides."""
     return check(make_spec(**overrides), load_catalog())
 
 
 @pytest.mark.parametrize(("overrides", "key", "words"), MISTAKES, ids=lambda value: str(value)[:40])
 def test_each_mistake_is_reported_once_at_its_key(overrides, key, words):
-    """One mistake gives one fatal problem, at the key that has to change."""
-    found = [problem for problem in problems(**overrides) if problem.fatal]
-    assert [problem.key for problem in found] == [key]
+    """One mistake gives one fatal finding, at the key that has to change."""
+    found = [finding for finding in findings(**overrides) if finding.fatal]
+    assert [finding.key for finding in found] == [key]
     assert words in found[0].message
 
 
@@ -154,14 +154,14 @@ def test_each_mistake_is_reported_once_at_its_key(overrides, key, words):
     ],
     ids=str,
 )
-def test_what_is_right_has_no_problem(overrides):
+def test_what_is_right_has_no_finding(overrides):
     """The rules refuse nothing that works."""
-    assert problems(**overrides) == []
+    assert findings(**overrides) == []
 
 
 def test_the_zones_that_have_the_type_are_named():
     """A wrong zone is answered with the right ones."""
-    (found,) = problems(tpu__type="v4-8", watch__budget_usd=None)
+    (found,) = findings(tpu__type="v4-8", watch__budget_usd=None)
     assert found.hint == "zones with it: us-central2-b"
 
 
@@ -181,7 +181,7 @@ def test_the_zones_that_have_the_type_are_named():
 )
 def test_what_may_still_work_is_a_warning(overrides, key):
     """Our tables may be old, so what they lack is reported and not refused."""
-    (found,) = problems(**overrides)
+    (found,) = findings(**overrides)
     assert (found.key, found.fatal) == (key, False)
 
 
@@ -201,8 +201,8 @@ def test_rules_read_settings_that_exist():
 
 def test_every_problem_says_what_to_do():
     """No message stands without a next step."""
-    found = [problem for overrides, _, _ in MISTAKES for problem in problems(**overrides)]
-    assert [problem.key for problem in found if not problem.hint] == []
+    found = [finding for overrides, _, _ in MISTAKES for finding in findings(**overrides)]
+    assert [finding.key for finding in found if not finding.hint] == []
 
 
 @pytest.mark.parametrize("word", ["v5e-16", "V5E-16", "v5lite-16", "v5litepod16"])
@@ -220,8 +220,8 @@ def test_a_hook_that_was_written_for_a_shell_is_warned_of():
     """No shell reads it, so its pipe would be an argument of its first program, in silence."""
     hooks = {"done": "cat >> told", "failed": "sh -c 'cat >> told'"}
     found = check(make_spec(notify__hooks=hooks), load_catalog())
-    (problem,) = [p for p in found if p.key.startswith("notify")]
-    assert (problem.key, problem.fatal, ">>" in problem.message) == ("notify.hooks.done", False, True)
+    (finding,) = [p for p in found if p.key.startswith("notify")]
+    assert (finding.key, finding.fatal, ">>" in finding.message) == ("notify.hooks.done", False, True)
 
 
 BOUNDED = {key: one.bounds for key, one in settings().items() if one.bounds}

@@ -106,7 +106,7 @@ def test_what_a_pull_request_wrote_is_text_on_the_page(runner):
     evil = "@owner [x](http://evil) <img src=x> | `code` **b** #1 \n# head"
     plan["deployment"] = evil
     plan["changes"][0]["name"] = evil
-    plan["check"]["findings"] = [{"rule": evil, "level": evil, "where": evil, "message": evil, "fix": evil}]
+    plan["check"]["findings"] = [{"rule": evil, "level": evil, "where": evil, "message": evil, "hint": evil}]
     retained.write_text(json.dumps(plan))
     assert runner("Summary").returncode == 0
     page = (runner.folder / "summary.md").read_text().split("\n", 1)[1]

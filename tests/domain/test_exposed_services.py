@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import read
 from orchestrator.config.rules.every_rule import check
 from orchestrator.domain.source.exposed_services import SAFE, exposures
@@ -99,7 +99,7 @@ mkdir tensorboard && python3 train.py
 @pytest.mark.parametrize("text", OPEN)
 @pytest.mark.parametrize("place", ["command", "setup"])
 def test_an_open_service_is_refused(place, text):
-    """The complaint names the setting and shows what to write instead."""
+    """The finding names the setting and shows what to write instead."""
     spec = make_spec(**{f"job__{place}": text})
     found = [p for p in check(spec, _catalog()) if p.key == f"job.{place}"]
     assert found
@@ -127,16 +127,16 @@ def test_a_variable_opens_it_just_as_well(name, value):
     assert f"job.env.{name}" in {p.key for p in check(spec, _catalog()) if p.fatal}
 
 
-def test_the_complaint_has_its_place_and_the_safe_form():
+def test_the_finding_has_its_place_and_the_safe_form():
     """The file is refused before anything is asked of the cloud."""
     head = "name: x\ntpu: {type: v2-8, zones: [us-central1-b]}\njob:\n"
     text = head + '  command: "jupyter lab --ip=0.0.0.0 --token="\n'
     with pytest.raises(ConfigError) as caught:
         read(text.encode(), "tpuctl.yaml", environ={})
-    complaint = caught.value.complaints[0]
-    assert (complaint.line, complaint.key) == (4, "job.command")
-    assert "tpuctl tunnel" in complaint.hint
-    assert "127.0.0.1" in complaint.hint
+    finding = caught.value.findings[0]
+    assert (finding.line, finding.key) == (4, "job.command")
+    assert "tpuctl tunnel" in finding.hint
+    assert "127.0.0.1" in finding.hint
 
 
 def _catalog():

@@ -50,7 +50,7 @@ def test_a_broken_crontab_is_reported_once_and_runs_nothing(tmp_path):
         (it.folder / "etc/cron.d/tpuctl").write_text(
             f"* * * * * root touch {tmp_path}/ran\n61 * * * * root true\n"
         )
-        until(lambda: "cron: Error:" in it.serial(), "the complaint", 90)
+        until(lambda: "cron: Error:" in it.serial(), "the error", 90)
         two_minutes(it, tmp_path)
         assert it.serial().count("cron: Error:") == 1
         assert not (tmp_path / "ran").exists()
@@ -165,5 +165,5 @@ def test_only_file_names_that_debian_accepts_are_read(tmp_path):
     """Backups and hidden files in cron.d are not crontabs."""
     for name in ("tpuctl", "tpuctl.bak", ".placeholder", "tpuctl~"):
         (tmp_path / name).write_text(f"* * * * * root {name}\n")
-    jobs, complaints = cron.read_folder(tmp_path)
-    assert ([job.command for job in jobs], complaints) == (["tpuctl"], [])
+    jobs, errors = cron.read_folder(tmp_path)
+    assert ([job.command for job in jobs], errors) == (["tpuctl"], [])

@@ -22,7 +22,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_deployment_file_is_valid(name, tmp_path):
-    """The file loads without a complaint, is named after its folder, and gives scripts that bash can read."""
+    """The file loads without a finding, is named after its folder, and gives scripts that bash can read."""
     spec = load(EXAMPLES / name / "tpuctl.yaml", environ={})
     assert spec.name == name
     assert (spec.job.target_steps is not None) == (name in NAMES)

@@ -106,7 +106,7 @@ def test_the_folder_of_the_logs():
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(settings, key, hint):
-    """Each complaint names its key and a way out."""
+    """Each finding names its key and a way out."""
     (problem,) = check(make_spec(**settings), load_catalog())
     assert problem.key == key
     assert hint in problem.hint

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import read
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.machines.capacity import after_grant, after_loss, after_refusal
@@ -136,4 +136,4 @@ def test_what_cannot_be_taken_is_said_before_anything_is_made(text, said):
     """A type that a zone does not serve would end the deployment when nobody looks."""
     with pytest.raises(ConfigError) as reported:
         read(FILE.format(types=text).encode(), "tpuctl.yaml", environ={})
-    assert said in str(reported.value) + " ".join(c.message for c in reported.value.complaints)
+    assert said in str(reported.value) + " ".join(c.message for c in reported.value.findings)

@@ -99,7 +99,7 @@ class Browser:
         return found["result"].get("value")
 
     @property
-    def complaints(self):
+    def console_errors(self):
         """Return what the page has made the console say: errors, and what its own policy has refused."""
         bad = []
         for event in self._events:

@@ -1,4 +1,4 @@
-"""Report and dashboard in a real browser: visible, readable on a telephone, light and dark, without complaints."""
+"""Report and dashboard in a real browser: visible, readable on a telephone, light and dark, no console errors."""
 
 import socket
 import threading
@@ -98,7 +98,7 @@ def a_fleet(browser, path):
     for width, dark in ((1280, True), (400, False)):
         browser.open(path.as_uri(), width=width, dark=dark)
         look = browser.value(LOOK)
-        assert browser.complaints == []
+        assert browser.console_errors == []
         assert (look["sideways"] <= 0, look["small"], contrast(look) >= 7) == (True, 0, True)
         assert all(inside for inside, _ in look["bars"])
         assert len({fill for _, fill in look["bars"]}) >= 6, "jobs and uses differ in colour"
@@ -116,7 +116,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
         for width, dark in ((1280, False), (400, True), (400, False), (1280, True)):
             browser.open((tmp_path / "report.html").as_uri(), width=width, dark=dark)
             look = browser.value(LOOK)
-            assert browser.complaints == []
+            assert browser.console_errors == []
             assert len(browser.requests) == 1, "the file is all that is asked for"
             assert look["sideways"] <= 0, f"the page is wider than {width} pixels"
             assert contrast(look) >= 7
@@ -159,7 +159,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
                 assert "iter 12: loss 3.5" in browser.value("document.body.innerText")
                 assert browser.value(LOOK)["sideways"] <= 0, "with the list of deployments and the log"
                 assert browser.value("document.cookie") == ""
-                assert browser.complaints == []
+                assert browser.console_errors == []
                 assert app.token not in sent_to_another_port(browser)
             finally:
                 stop()

@@ -4,7 +4,7 @@ import random
 
 import yaml
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import read
 from orchestrator.config.others.conversion import GKE
 from orchestrator.config.shipped_catalog import load_catalog

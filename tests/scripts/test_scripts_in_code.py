@@ -71,7 +71,7 @@ READING = {
 STARTED = "import sys; print(*map(ascii, sys.argv[1:]))"
 
 
-def complaints(text, folder):
+def shellcheck_errors(text, folder):
     """Return what `bash -n` and shellcheck say of a script."""
     path = folder / "script"
     path.write_text(text)
@@ -84,8 +84,8 @@ def complaints(text, folder):
 @pytest.mark.parametrize("name", REMOTE)
 def test_a_script_that_runs_over_ssh_is_clean(name, tmp_path):
     """`bash -n` and shellcheck say nothing of it, with arguments and without."""
-    assert complaints(remote_script(name).bash(), tmp_path) == ""
-    assert complaints(remote_script(name, "it's", MachinePath("a b")).bash(), tmp_path) == ""
+    assert shellcheck_errors(remote_script(name).bash(), tmp_path) == ""
+    assert shellcheck_errors(remote_script(name, "it's", MachinePath("a b")).bash(), tmp_path) == ""
 
 
 def test_every_script_over_ssh_is_used_by_its_name():
@@ -132,7 +132,7 @@ def test_the_machine_names_its_own_folder(tmp_path):
 def test_a_program_that_starts_the_agent_passes_its_words_on(tmp_path):
     """Those that it was written with, then those that it is called with."""
     install_starter(tmp_path / "plain", "It's ours.", "python3", "-E", "it's")
-    assert complaints((tmp_path / "plain").read_text(), tmp_path) == ""
+    assert shellcheck_errors((tmp_path / "plain").read_text(), tmp_path) == ""
     install_starter(tmp_path / "starter", "It's ours.", sys.executable, "-c", STARTED, *NASTY)
     words = [tmp_path / "starter", "its own"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -141,7 +141,7 @@ def test_a_program_that_starts_the_agent_passes_its_words_on(tmp_path):
 
 def test_a_program_of_a_local_machine_passes_its_words_on(tmp_path):
     """Its text is clean, and has each word as one."""
-    assert complaints(program("one.two", "it's"), tmp_path) == ""
+    assert shellcheck_errors(program("one.two", "it's"), tmp_path) == ""
     text = program("one.two", *NASTY)
     assert shlex.split(text[text.index("exec ") :]) == ["exec", *command("one.two", *NASTY), "$@"]
 
@@ -156,7 +156,7 @@ SIGNS = ("#!/bin/sh", "\nset -", "\nfi\n", "\ndone\n", "${", "$(", '"$1', '"$2',
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_in_the_code_is_clean(name, tmp_path):
     """`bash -n` and shellcheck say nothing of it."""
-    assert complaints(SCRIPTS[name], tmp_path) == ""
+    assert shellcheck_errors(SCRIPTS[name], tmp_path) == ""
 
 
 def constants(path):

@@ -1,6 +1,16 @@
 """Check this computer, and what the local cloud needs on it."""
 
-from orchestrator.advice.doctor.facts import Facts, Group, Health, ProbeAnswer, bad, check, ok, unknown, warn
+from orchestrator.advice.doctor.facts import (
+    DoctorLevel,
+    Facts,
+    Group,
+    ProbeAnswer,
+    bad,
+    check,
+    ok,
+    unknown,
+    warn,
+)
 from orchestrator.domain.observation import Absent, Unknown
 
 OLDEST_PYTHON = (3, 10)
@@ -108,8 +118,8 @@ def disk(facts: Facts) -> ProbeAnswer:
     text = f"{free / 2**30:.1f} GiB free"
     # What cannot fit is wrong; little room is only a warning, because the growth of the folder is unknown.
     if free < wanted:
-        fix = "free some space, or set TPUCTL_STATE_DIR to a larger disk"
-        return bad(f"{text}; the code alone is {wanted / 2**30:.1f} GiB", fix)
+        hint = "free some space, or set TPUCTL_STATE_DIR to a larger disk"
+        return bad(f"{text}; the code alone is {wanted / 2**30:.1f} GiB", hint)
     return ok(text) if free >= ROOM + wanted else warn(text, "free some space: less than 2 GiB is left")
 
 
@@ -140,9 +150,9 @@ def deployments(facts: Facts) -> ProbeAnswer:
     return ok(", ".join(one.name for one in known) or "none on this computer")
 
 
-def _hurts(facts: Facts, text: str, fix: str) -> ProbeAnswer:
+def _hurts(facts: Facts, text: str, hint: str) -> ProbeAnswer:
     # On Google Cloud no local cloud is needed, so the same lack is only a warning there.
-    return ProbeAnswer(Health.BAD if facts.local.chosen else Health.WARN, text, fix)
+    return ProbeAnswer(DoctorLevel.BAD if facts.local.chosen else DoctorLevel.WARN, text, hint)
 
 
 @check("clock", Group.GOOGLE)
@@ -157,10 +167,10 @@ def clock(facts: Facts) -> ProbeAnswer:
         return unknown(f"no time to compare with: {ahead.why}", ahead.hint)
     apart = abs(ahead.value)
     side = "ahead" if ahead.value > 0 else "behind"
-    fix = "switch on time synchronisation: timedatectl set-ntp true"
+    hint = "switch on time synchronisation: timedatectl set-ntp true"
     if apart >= REFUSED_DRIFT:
-        return bad(f"{apart:.0f} s {side}: logins are refused", fix)
-    return warn(f"{apart:.0f} s {side}", fix) if apart >= DRIFT else ok(f"within {max(1, round(apart))} s")
+        return bad(f"{apart:.0f} s {side}: logins are refused", hint)
+    return warn(f"{apart:.0f} s {side}", hint) if apart >= DRIFT else ok(f"within {max(1, round(apart))} s")
 
 
 @check("local-packages", Group.LOCAL)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.advice.doctor import computer, file, google, login
-from orchestrator.advice.doctor.facts import Check, Facts, Health, HealthFinding
+from orchestrator.advice.doctor.facts import Check, DoctorFinding, DoctorLevel, Facts
 
 # In the order of cause and effect: a finding below may say "see ... above".
 CHECKS: Final[tuple[Check, ...]] = (
@@ -56,14 +56,14 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
-def examine(facts: Facts) -> tuple[HealthFinding, ...]:
+def examine(facts: Facts) -> tuple[DoctorFinding, ...]:
     """Run all checks over *facts* and return their findings, in the order in which they are printed."""
     return tuple(each(facts) for each in CHECKS)
 
 
-def healthy(findings: Sequence[HealthFinding]) -> bool:
+def healthy(findings: Sequence[DoctorFinding]) -> bool:
     """Return whether nothing is wrong; warnings and unknown results do not count as wrong."""
-    return all(finding.health is not Health.BAD for finding in findings)
+    return all(finding.level is not DoctorLevel.BAD for finding in findings)
 
 
 def manual() -> str:

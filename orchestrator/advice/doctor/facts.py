@@ -159,7 +159,7 @@ class Facts:
     google: Google = field(default_factory=Google)
 
 
-class Health(Enum):
+class DoctorLevel(Enum):
     """Grade a finding: fine, likely to hurt, wrong, or unknown. Unknown does not count as wrong."""
 
     OK = "ok"
@@ -181,44 +181,44 @@ class Group(Enum):
 class ProbeAnswer:
     """The grade, what was found, and what to do if it is not fine."""
 
-    health: Health
-    text: str
-    fix: str = ""
+    level: DoctorLevel
+    message: str
+    hint: str = ""
 
 
-def ok(text: str) -> ProbeAnswer:
+def ok(message: str) -> ProbeAnswer:
     """Return the answer "fine" with what was found."""
-    return ProbeAnswer(Health.OK, text)
+    return ProbeAnswer(DoctorLevel.OK, message)
 
 
-def warn(text: str, fix: str) -> ProbeAnswer:
+def warn(message: str, hint: str) -> ProbeAnswer:
     """Return the answer "likely to hurt", with what to do."""
-    return ProbeAnswer(Health.WARN, text, fix)
+    return ProbeAnswer(DoctorLevel.WARN, message, hint)
 
 
-def bad(text: str, fix: str) -> ProbeAnswer:
+def bad(message: str, hint: str) -> ProbeAnswer:
     """Return the answer "wrong", with what to do."""
-    return ProbeAnswer(Health.BAD, text, fix)
+    return ProbeAnswer(DoctorLevel.BAD, message, hint)
 
 
-def unknown(text: str, fix: str) -> ProbeAnswer:
-    """Return the answer that the result is unknown; *fix* may be empty if another finding has the cause."""
-    return ProbeAnswer(Health.UNKNOWN, text, fix)
+def unknown(message: str, hint: str) -> ProbeAnswer:
+    """Return the answer that the result is unknown; *hint* may be empty if another finding has the cause."""
+    return ProbeAnswer(DoctorLevel.UNKNOWN, message, hint)
 
 
 @dataclass(frozen=True)
-class HealthFinding:
+class DoctorFinding:
     """The answer of one check, with its id and group."""
 
     check: str
     group: Group
-    health: Health
-    text: str
-    fix: str = ""
+    level: DoctorLevel
+    message: str
+    hint: str = ""
 
     def as_dict(self) -> dict[str, str]:
         """Return the finding as `--json` prints it."""
-        return {**asdict(self), "group": self.group.value, "health": self.health.value}
+        return {**asdict(self), "group": self.group.value, "level": self.level.value}
 
 
 Probe = Callable[[Facts], ProbeAnswer]
@@ -232,10 +232,10 @@ class Check:
     group: Group
     probe: Probe
 
-    def __call__(self, facts: Facts) -> HealthFinding:
+    def __call__(self, facts: Facts) -> DoctorFinding:
         """Run the check and return its answer with id and group."""
         answer = self.probe(facts)
-        return HealthFinding(self.id, self.group, answer.health, answer.text, answer.fix)
+        return DoctorFinding(self.id, self.group, answer.level, answer.message, answer.hint)
 
 
 def check(name: str, group: Group) -> Callable[[Probe], Check]:

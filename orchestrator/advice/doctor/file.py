@@ -64,6 +64,6 @@ def ports(facts: Facts, spec: Spec) -> ProbeAnswer:
     if taken:
         text = ", ".join(f"{port} ({name})" for name, port in taken.items())
         name, port = next(iter(taken.items()))
-        fix = f"nothing, `tunnel` takes a free one; or: tpuctl tunnel {name} --port {port + 10000}"
-        return warn(f"held by another program: {text}", fix)
+        hint = f"nothing, `tunnel` takes a free one; or: tpuctl tunnel {name} --port {port + 10000}"
+        return warn(f"held by another program: {text}", hint)
     return ok("those of the sidecars are free")

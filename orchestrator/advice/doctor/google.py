@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from orchestrator.advice.doctor.facts import (
     NOT_ASKED,
+    DoctorLevel,
     Facts,
     Group,
-    Health,
     ProbeAnswer,
     bad,
     check,
@@ -25,7 +25,7 @@ from orchestrator.domain.observation import Absent, Node, Observed, Present, Unk
 from orchestrator.domain.spec import Spec
 
 Machine = TypeVar("Machine", Node, Vm)
-_WORST_FIRST = (Health.BAD, Health.WARN, Health.UNKNOWN, Health.OK)
+_WORST_FIRST = (DoctorLevel.BAD, DoctorLevel.WARN, DoctorLevel.UNKNOWN, DoctorLevel.OK)
 IAP_RANGE = "35.235.240.0/20"
 """Source addresses of connections through Identity-Aware Proxy (docs/facts.md 6.3)."""
 IAP_ROLE = "roles/iap.tunnelResourceAccessor"
@@ -86,8 +86,8 @@ def _strays(facts: Facts, found: Survey[Machine], zones: Collection[str], kind: 
     if strays:
         listed = ", ".join(f"{one.name} {one.zone} {one.state.name}" for one in strays)
         command = deletion_command(strays[0], facts.google.project)
-        fix = f"tpuctl down   (what its record does not know: {command})"
-        return warn(f"tpuctl.yaml does not name the zone of {listed}", fix)
+        hint = f"tpuctl down   (what its record does not know: {command})"
+        return warn(f"tpuctl.yaml does not name the zone of {listed}", hint)
     if found.value.unreachable:
         return unknown(f"no answer from {', '.join(found.value.unreachable)}", "")
     return ok(f"no {kind} of this deployment in other zones")
@@ -101,7 +101,7 @@ def runtime(facts: Facts, spec: Spec) -> ProbeAnswer:
     return _offered(facts.google.runtimes, spec.tpu.runtime, "choose another tpu.runtime in tpuctl.yaml")
 
 
-def _offered(found: Mapping[str, Observed[str]], what: str, fix: str) -> ProbeAnswer:
+def _offered(found: Mapping[str, Observed[str]], what: str, hint: str) -> ProbeAnswer:
     # Only a complete answer proves that a zone lacks it; an Unknown counts as unsure.
     lacking = [zone for zone, observed in found.items() if isinstance(observed, Absent)]
     unsure = [observed for observed in found.values() if isinstance(observed, Unknown)]
@@ -109,7 +109,7 @@ def _offered(found: Mapping[str, Observed[str]], what: str, fix: str) -> ProbeAn
     # One zone without it is a warning while another has it, because `up` tries that one next.
     if lacking:
         text = f"{what} is not offered in {', '.join(lacking)}"
-        return warn(text, fix) if have else bad(text, fix)
+        return warn(text, hint) if have else bad(text, hint)
     if unsure or not found:
         return not_observed(unsure[0]) if unsure else unknown(NOT_ASKED.why, "")
     return ok(f"{what} in {', '.join(have)}")
@@ -240,7 +240,7 @@ def private_access(facts: Facts, spec: Spec) -> ProbeAnswer:
     observations = {first: facts.google.private_access}
     observations |= {region: facts.google.private_elsewhere.get(region, NOT_ASKED) for region in others}
     answers = [_private_in(region, observed, spec) for region, observed in observations.items()]
-    return min(answers, key=lambda answer: _WORST_FIRST.index(answer.health))
+    return min(answers, key=lambda answer: _WORST_FIRST.index(answer.level))
 
 
 def _private_in(region: str, observed: Observed[bool], spec: Spec) -> ProbeAnswer:
@@ -268,8 +268,8 @@ def firewall(facts: Facts) -> ProbeAnswer:
         return not_observed(observed)
     if isinstance(observed, Present) and observed.value:
         return ok(f"a rule of the network `{network}` lets SSH in")
-    fix = f"gcloud compute firewall-rules create {network}-allow-ssh --network {network} --allow tcp:22"
-    return warn("no rule lets SSH in: code comes from the bucket only", fix)
+    hint = f"gcloud compute firewall-rules create {network}-allow-ssh --network {network} --allow tcp:22"
+    return warn("no rule lets SSH in: code comes from the bucket only", hint)
 
 
 @check_of_file("iap", Group.GOOGLE)
@@ -279,14 +279,14 @@ def iap(facts: Facts, spec: Spec) -> ProbeAnswer:
     if spec.vm == "none" or spec.vm.external_ip:
         return ok("not needed: no VM without external address is wanted")
     if not facts.computer.programs.get("gcloud"):
-        fix = "install it: https://cloud.google.com/sdk/docs/install"
-        return bad("gcloud leads to a VM without external address, and is not on this computer", fix)
+        hint = "install it: https://cloud.google.com/sdk/docs/install"
+        return bad("gcloud leads to a VM without external address, and is not on this computer", hint)
     if isinstance(observed, Unknown):
         return not_observed(observed)
     if isinstance(observed, Present) and observed.value:
         return ok(f"a rule lets {IAP_RANGE} in; your login needs {IAP_ROLE} too, which is not checked")
-    fix = f"gcloud compute firewall-rules create allow-ssh-from-iap --network {_network(spec)}"
-    return bad(f"no rule lets {IAP_RANGE} in", f"{fix} --source-ranges {IAP_RANGE} --allow tcp:22")
+    hint = f"gcloud compute firewall-rules create allow-ssh-from-iap --network {_network(spec)}"
+    return bad(f"no rule lets {IAP_RANGE} in", f"{hint} --source-ranges {IAP_RANGE} --allow tcp:22")
 
 
 @check_of_file("bucket", Group.GOOGLE)
@@ -313,9 +313,9 @@ def permissions(facts: Facts, spec: Spec) -> ProbeAnswer:
     if isinstance(observed, Present):
         if not observed.value:
             return ok("all that tpuctl needs")
-        fix = f"gcloud projects add-iam-policy-binding {facts.google.project or 'PROJECT'}"
+        hint = f"gcloud projects add-iam-policy-binding {facts.google.project or 'PROJECT'}"
         return bad(
-            f"missing: {', '.join(observed.value)}", f"{fix} --member user:YOU --role roles/storage.admin"
+            f"missing: {', '.join(observed.value)}", f"{hint} --member user:YOU --role roles/storage.admin"
         )
     if facts.google.unasked:
         return not_observed(facts.google.unasked)

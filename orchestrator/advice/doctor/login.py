@@ -76,9 +76,9 @@ def project(facts: Facts) -> ProbeAnswer:
     """Look for a project that is not set, or that the caller cannot reach."""
     name, observed = facts.google.project, facts.google.compute
     if not name:
-        fix = "set project in tpuctl.yaml, or: export GOOGLE_CLOUD_PROJECT=PROJECT"
+        hint = "set project in tpuctl.yaml, or: export GOOGLE_CLOUD_PROJECT=PROJECT"
         # Without a login its project is unknown, which is not the fault of the file.
-        return unknown("not set", fix) if isinstance(facts.google.login, Absent) else bad("not set", fix)
+        return unknown("not set", hint) if isinstance(facts.google.login, Absent) else bad("not set", hint)
     if isinstance(observed, Absent):
         return bad(f"{name} does not exist, or is hidden from you", "gcloud projects list")
     return ok(name if isinstance(observed, Present) else f"{name} (not reached: see `compute-api`)")

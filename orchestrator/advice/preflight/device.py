@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, commands, rule
+from orchestrator.advice.preflight.findings import Level, RawFinding, SourceFacts, commands, rule
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -21,7 +21,7 @@ _FLAG: Final = re.compile(rf"(?:^|\s)({_SIZE_FLAGS})(?:=|\s+)(\d+)(?=\s|$)")
 
 
 @rule("host-sync", Level.WARN)
-def host_sync(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def host_sync(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for `.item()`, `.cpu()`, `.tolist()` or `.numpy()` at every step of a torch_xla training loop.
 
@@ -33,21 +33,23 @@ def host_sync(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
         for call in code.calls:
             if call.every_step and call.method in ("item", "cpu", "tolist", "numpy") and not call.args:
                 message = f".{call.method}() at every step: the TPU waits for the host 1 time in each step"
-                yield Hit(code.where(call.line), message, "do it every 100 steps, or in xm.add_step_closure")
+                yield RawFinding(
+                    code.where(call.line), message, "do it every 100 steps, or in xm.add_step_closure"
+                )
 
 
 @rule("jit-compile", Level.WARN)
-def jit_compile(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def jit_compile(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """Look for `jit_compile=True`: it tries XLA on a CPU or GPU; on a TPU it makes trouble and is not needed."""
     for code in facts.code if facts.uses("tensorflow", "keras", "tf_keras") else ():
         for call in code.calls:
             if call.keywords.get("jit_compile") is True:
                 message = "jit_compile=True: a TPU compiles by itself, and with it training may fail"
-                yield Hit(code.where(call.line), message, "remove it for the TPU")
+                yield RawFinding(code.where(call.line), message, "remove it for the TPU")
 
 
 @rule("multiple-of-8", Level.NOTE)
-def multiple_of_8(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def multiple_of_8(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for batch and feature sizes that are no multiple of 8: 10 costs as much as 16.
 
@@ -69,10 +71,10 @@ def multiple_of_8(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
                     yield from _uneven(code.where(call.line), name, call.keywords.get("default"))
 
 
-def _uneven(where: str, name: str, value: object) -> Iterator[Hit]:
+def _uneven(where: str, name: str, value: object) -> Iterator[RawFinding]:
     if isinstance(value, int) and not isinstance(value, bool) and value > 1 and value % MULTIPLE:
         up = -(-value // MULTIPLE) * MULTIPLE
-        yield Hit(
+        yield RawFinding(
             where,
             f"{name} {value} costs as much as {up} on the matrix unit",
             f"use {up}, or another multiple of 8",
@@ -88,7 +90,7 @@ _ROOM: Final = 0.9
 
 
 @rule("core-memory", Level.WARN, Level.STOP, Level.NOTE)
-def core_memory(spec: Spec, catalog: Catalog, _: SourceFacts) -> Iterator[Hit]:
+def core_memory(spec: Spec, catalog: Catalog, _: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for model, gradients, optimizer and batch that do not fit into one core; cores share no memory.
 
@@ -113,6 +115,6 @@ def core_memory(spec: Spec, catalog: Catalog, _: SourceFacts) -> Iterator[Hit]:
     if need.activations_gb is None:
         message += " (the batch is not stated)"
     level = Level.STOP if copy + state > room else Level.WARN if total > room else Level.NOTE
-    yield Hit(
+    yield RawFinding(
         "job.memory", message, "split the state over cores (shards), use bf16, or a smaller batch", level
     )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, rule
+from orchestrator.advice.preflight.findings import Level, RawFinding, SourceFacts, rule
 from orchestrator.config.setting_types import dotted
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.machines.scopes import SELF_DELETE_ROLE
@@ -28,7 +28,7 @@ _NAMED: Final = re.compile(
 
 
 @rule("open-notebook", Level.STOP)
-def open_notebook(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def open_notebook(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for Jupyter without a token, and for Jupyter or TensorBoard that all computers can reach.
 
@@ -36,18 +36,18 @@ def open_notebook(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     files and variables; the deployment file itself is refused with it. Comment lines do not count.
     """
     for where, text, about in _texts(spec, facts):
-        yield from (Hit(where, message, SAFE) for message in exposures(text, about=about))
+        yield from (RawFinding(where, message, SAFE) for message in exposures(text, about=about))
 
 
 @rule("wide-account", Level.NOTE)
-def wide_account(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
+def wide_account(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for TPUs that may delete themselves (watch.self_delete): then the job may delete others too.
 
     Their account needs a role that Google grants for a whole project only, and the scope for it.
     """
     if spec.watch.self_delete:
-        yield Hit(
+        yield RawFinding(
             "watch.self_delete",
             f"{SELF_DELETE_ROLE} and the scope cloud-platform let a TPU delete itself, and let whatever runs "
             "in the job delete every TPU of the project",
@@ -56,37 +56,37 @@ def wide_account(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
 
 
 @rule("secret-in-env", Level.STOP, Level.WARN)
-def secret_in_env(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
+def secret_in_env(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for secrets in job.env, command and setup, which are stored in the machine's metadata.
 
     Known forms (hf_..., private keys, 40 hex digits under a telling name, as of Weights & Biases) stop. The
     form or the name alone is a warning; names that tell of a revision (GIT_COMMIT) are left alone.
     """
-    fix = "keep it in Secret Manager; let the job read it as the machine's service account"
+    hint = "keep it in Secret Manager; let the job read it as the machine's service account"
     for name, value in spec.job.env.items():
         kind = _kind(value)
         # The length and never the value, because findings are printed and kept by CI.
         if kind:
-            yield Hit(f"job.env.{name}", f"looks like {kind} ({len(value)} characters)", fix)
+            yield RawFinding(f"job.env.{name}", f"looks like {kind} ({len(value)} characters)", hint)
         # 40 hex digits may be a commit; only the variable's name tells.
         elif _HEX40.fullmatch(value) and not _REVISION.search(name):
             level = Level.STOP if _KEY.search(name) else Level.WARN
-            yield Hit(
-                f"job.env.{name}", "40 hex digits: looks like an API key of Weights & Biases", fix, level
+            yield RawFinding(
+                f"job.env.{name}", "40 hex digits: looks like an API key of Weights & Biases", hint, level
             )
         elif _NAMED.search(name) and len(value) >= 8 and "$" not in value:
-            yield Hit(
-                f"job.env.{name}", f"is named like a secret and has {len(value)} characters", fix, Level.WARN
+            yield RawFinding(
+                f"job.env.{name}", f"is named like a secret and has {len(value)} characters", hint, Level.WARN
             )
     for where, text in (("job.command", spec.job.command), ("job.setup", spec.job.setup)):
         kind = _kind(text) or ("an API key" if re.search(r"(?:KEY|TOKEN)=[\"']?[0-9a-f]{40}\b", text) else "")
         if kind:
-            yield Hit(where, f"a word in it looks like {kind}", fix)
+            yield RawFinding(where, f"a word in it looks like {kind}", hint)
 
 
 @rule("key-in-source", Level.STOP, Level.WARN, Level.NOTE)
-def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for keys in the source folder, which the bucket and every machine of the job would get.
 
@@ -94,21 +94,24 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     are keys by their names (`.env`, `.ssh/`, `.aws/`, `*.pem`, `id_rsa` ...) stay at home: a note. A line
     `!NAME` in .tpuctlignore sends either all the same: a warning.
     """
-    fix = "keep it in Secret Manager (tpuctl secret set, job.secrets)"
+    hint = "keep it in Secret Manager (tpuctl secret set, job.secrets)"
     for one in facts.keys:
         if one.allowed:
             message = f"is sent to every machine of the job and holds {one.kind}: a rule of yours asks for it"
-            yield Hit(one.path, message, fix, Level.WARN)
+            yield RawFinding(one.path, message, hint, Level.WARN)
         else:
             name = f"name it in .tpuctlignore; if it is no key, allow it there with !{one.path}"
-            yield Hit(
-                one.path, f"holds what looks like {one.kind}: `up` refuses to send it", f"{fix}; {name}"
+            yield RawFinding(
+                one.path, f"holds what looks like {one.kind}: `up` refuses to send it", f"{hint}; {name}"
             )
     for home in facts.at_home:
         if home.is_key:
             message = "stays at home: by its name it holds keys, and the job would hand them out"
-            yield Hit(
-                home.path, message, f"{fix}; or send it with a line !{home.path} in .tpuctlignore", Level.NOTE
+            yield RawFinding(
+                home.path,
+                message,
+                f"{hint}; or send it with a line !{home.path} in .tpuctlignore",
+                Level.NOTE,
             )
 
 

@@ -137,13 +137,13 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Say which *rule* found what (*message*, with its number), *where* (a setting or file:line), and the *fix*."""
+    """Say which *rule* found what (*message*, with its number), *where* (a setting or file:line), and a *hint*."""
 
     rule: str
     level: Level
     where: str
     message: str
-    fix: str
+    hint: str
 
     def as_dict(self) -> dict[str, str]:
         """Return the finding as `--json` prints it."""
@@ -152,21 +152,21 @@ class Finding:
             "level": self.level.value,
             "where": self.where,
             "message": self.message,
-            "fix": self.fix,
+            "hint": self.hint,
         }
 
 
 @dataclass(frozen=True)
-class Hit:
+class RawFinding:
     """One result of a rule's function; *level* defaults to the rule's first one."""
 
     where: str
     message: str
-    fix: str
+    hint: str
     level: Level | None = None
 
 
-Find = Callable[[Spec, Catalog, SourceFacts], Iterator[Hit]]
+Find = Callable[[Spec, Catalog, SourceFacts], Iterator[RawFinding]]
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,10 @@ class Rule:
     def __call__(self, spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
         """Return what the rule finds, in the order of the source."""
         # The same line may be found twice, as a file and through the command that runs it.
-        hits = dict.fromkeys(self.find(spec, catalog, facts))
+        found = dict.fromkeys(self.find(spec, catalog, facts))
         return tuple(
-            Finding(self.id, hit.level or self.levels[0], hit.where, hit.message, hit.fix) for hit in hits
+            Finding(self.id, bare.level or self.levels[0], bare.where, bare.message, bare.hint)
+            for bare in found
         )
 
 

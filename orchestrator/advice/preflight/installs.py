@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.preflight.findings import (
-    Hit,
     Level,
+    RawFinding,
     Requirement,
     SourceFacts,
     commands,
@@ -33,26 +33,26 @@ _LAST_FOR_3_10: Final = {
 
 
 @rule("unpinned-torch", Level.WARN)
-def unpinned_torch(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def unpinned_torch(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for `torch` without a version: it brings the CUDA build, gigabytes that a TPU machine has no use for.
 
     In the setup, shell scripts and lists of requirements. A version or an index of CPU builds is fine.
     """
     message = f"torch without a version brings the CUDA build (up to {_FULL}) to each machine"
-    fix = "pin it, for example torch==2.13.0, or name an index of CPU builds"
+    hint = "pin it, for example torch==2.13.0, or name an index of CPU builds"
     for where, words in _all_installs(spec, facts):
         cpu = any("/cpu" in word for word in words)
         if not cpu and any(found.name == "torch" and not found.pin for found in _packages(where, words)):
-            yield Hit(where, message, fix)
+            yield RawFinding(where, message, hint)
     chosen = {line.file for line in facts.lines if "/cpu" in line.text}
     for found in facts.requirements:
         if found.name == "torch" and not found.pin and found.file not in chosen:
-            yield Hit(found.where, message, fix)
+            yield RawFinding(found.where, message, hint)
 
 
 @rule("torch-xla-pair", Level.WARN)
-def torch_xla_pair(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def torch_xla_pair(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """Look for torch and torch_xla of different minor versions: the import fails with an undefined symbol."""
     lists: dict[str, list[Requirement]] = {}
     for found in facts.requirements:
@@ -65,11 +65,11 @@ def torch_xla_pair(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
         )
         if torch and xla and numbers(torch.pin)[:2] != numbers(xla.pin)[:2]:
             message = f"torch {torch.pin} with torch_xla {xla.pin}: undefined symbol at import"
-            yield Hit(xla.where, message, f"use torch=={xla.pin} with it")
+            yield RawFinding(xla.where, message, f"use torch=={xla.pin} with it")
 
 
 @rule("installed-anew", Level.NOTE)
-def installed_again(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
+def installed_again(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for what each new machine installs again: apt, conda, `pip install --user` and `--target`.
 
@@ -81,22 +81,24 @@ def installed_again(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
         found = _APT.search(text)
         if found:
             message = f"{found[1]} installs on each new machine again"
-            yield Hit(where, message, "use a Python wheel that includes the library, where there is one")
+            yield RawFinding(
+                where, message, "use a Python wheel that includes the library, where there is one"
+            )
         if spec.job.caches:
             continue
         away = (word for words in installs(text) for word in words)
         option = next((w for w in away if w in ("--user", "-t") or w.startswith("--target")), "")
         if option:
             message = f"pip install {option} puts packages where they are not kept for the next machine"
-            yield Hit(where, message, "leave it out, or name the folder in job.caches")
+            yield RawFinding(where, message, "leave it out, or name the folder in job.caches")
         found = _CONDA.search(text)
         if found:
             message = f"what {found[1]} installs is not kept for the next machine"
-            yield Hit(where, message, "name its folder in job.caches, for example /root/miniconda3")
+            yield RawFinding(where, message, "name its folder in job.caches, for example /root/miniconda3")
 
 
 @rule("python-pin", Level.WARN)
-def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for pins that the image's Python 3.10 cannot have: pip finds "no matching distribution" on the TPU.
 
@@ -113,7 +115,7 @@ def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
         # A direct reference has no number; it compares as older than all and is never reported.
         if last and found.pin and not found.conditional and numbers(found.pin) > numbers(last):
             whose = "job.python" if spec.job.python else "the TPU image's Python"
-            yield Hit(
+            yield RawFinding(
                 found.where,
                 f"{found.name}=={found.pin} needs Python 3.11 or newer; {whose} is {python}",
                 f'write job.python: "3.12", or pin {found.name}=={last} with ; python_version < "3.11"',
@@ -154,7 +156,7 @@ _TENSORFLOW: Final = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "tf-nigh
 
 
 @rule("removed-torch-xla", Level.WARN)
-def removed_torch_xla(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def removed_torch_xla(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for what torch_xla 2.9 no longer has: xm.xrt_world_size, xm.get_ordinal, XRT_TPU_CONFIG, nprocs=8.
 
@@ -167,26 +169,26 @@ def removed_torch_xla(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hi
         for name, new in _RENAMED.items():
             if name in code.names:
                 text = f"{name.rpartition('.')[2]} is gone in torch_xla 2.9"
-                yield Hit(code.where(code.names[name]), text, f"use {new}")
+                yield RawFinding(code.where(code.names[name]), text, f"use {new}")
     for code, call in facts.calls({_SPAWN}):
         count = call.value("nprocs", 2)
         if isinstance(count, int) and count != 1:
             text = f"nprocs={count} is a ValueError in torch_xla 2.9: only 1 or None"
-            yield Hit(
+            yield RawFinding(
                 code.where(call.line), text, "leave nprocs out: one process for each core is the default"
             )
     for where, text in commands(spec, facts):
         found = re.search(r"xla_spawn\.py\b.*--num_cores[= ](\d+)", text)
         if found and found[1] != "1":
             said = f"--num_cores {found[1]} becomes nprocs={found[1]}, a ValueError in torch_xla 2.9"
-            yield Hit(where, said, "start with torch_xla.launch, or leave nprocs out of xla_spawn.py")
+            yield RawFinding(where, said, "start with torch_xla.launch, or leave nprocs out of xla_spawn.py")
         if "XRT_TPU_CONFIG" in text and spec.job.run_on == "tpu":
             said = "XRT_TPU_CONFIG does nothing: XRT is gone in torch_xla 2.9"
-            yield Hit(where, said, "remove it; tpuctl sets PJRT_DEVICE=TPU")
+            yield RawFinding(where, said, "remove it; tpuctl sets PJRT_DEVICE=TPU")
 
 
 @rule("removed-tensorflow", Level.WARN)
-def removed_tensorflow(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def removed_tensorflow(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for tf.estimator, which today's TensorFlow (2.21) no longer has, not even below tf.compat.v1.
 
@@ -197,7 +199,7 @@ def removed_tensorflow(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit
     for code in facts.code:
         for name, line in code.names.items():
             if name.startswith(("tensorflow.estimator", "tensorflow.compat.v1.estimator")):
-                yield Hit(
+                yield RawFinding(
                     code.where(line),
                     f"{name.replace('tensorflow', 'tf', 1)} is gone in TensorFlow 2.21",
                     "use Keras, or pin tensorflow==1.15.5 with Python 3.7",
@@ -206,7 +208,7 @@ def removed_tensorflow(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit
 
 
 @rule("removed-transformers", Level.WARN)
-def removed_transformers(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def removed_transformers(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for what transformers 5 no longer has: TF and Flax classes, `from_tf`, load_tf_weights_in_bert.
 
@@ -214,7 +216,7 @@ def removed_transformers(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[H
     """
     if facts.pinned_below((5,), "transformers"):
         return
-    fix = "pin transformers==4.57.6, or use the PyTorch class"
+    hint = "pin transformers==4.57.6, or use the PyTorch class"
     for code in facts.code:
         for name, line in code.names.items():
             found = _CLASS.match(name)
@@ -226,7 +228,7 @@ def removed_transformers(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[H
                 else ""
             )
             if gone and name.startswith("transformers."):
-                yield Hit(code.where(line), f"{gone} is gone in transformers 5", fix)
+                yield RawFinding(code.where(line), f"{gone} is gone in transformers 5", hint)
     for code, call in facts.calls(methods={"from_pretrained"}):
         if call.keywords.get("from_tf") is True:
-            yield Hit(code.where(call.line), "from_tf=True is gone in transformers 5", fix)
+            yield RawFinding(code.where(call.line), "from_tf=True is gone in transformers 5", hint)

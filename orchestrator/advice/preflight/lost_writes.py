@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.preflight.code import Call
-from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, commands, flag, is_lost, rule
+from orchestrator.advice.preflight.findings import (
+    Level,
+    RawFinding,
+    SourceFacts,
+    commands,
+    flag,
+    is_lost,
+    rule,
+)
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -31,7 +39,7 @@ _WRITE_BELOW: Final = f'write below "${_VARIABLE}", which the agent commits to t
 
 
 @rule("checkpoint-dir-unused", Level.WARN)
-def checkpoint_dir_unused(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def checkpoint_dir_unused(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for jobs in which nothing reads TPUCTL_CHECKPOINT_DIR: their checkpoints are not seen by the agent.
 
@@ -47,15 +55,15 @@ def checkpoint_dir_unused(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterato
     names = (_VARIABLE, "TPUCTL_BUCKET") if spec.job.checkpoint.dir == "bucket" else (_VARIABLE,)
     if not any(name in texts or name in facts.variables for name in names):
         message = f"nothing in the job reads {_VARIABLE}: a preemption loses every step"
-        fix = (
+        hint = (
             f"save to the folder named in the variable {_VARIABLE} and load from there (in Python "
             f'os.environ["{_VARIABLE}"]), or make the folder that the program uses a symbolic link to it'
         )
-        yield Hit("job.command", message, fix)
+        yield RawFinding("job.command", message, hint)
 
 
 @rule("save-elsewhere", Level.WARN)
-def save_elsewhere(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def save_elsewhere(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for a command that saves to a local folder that the agent does not commit (`--output_dir ./out`).
 
@@ -67,11 +75,11 @@ def save_elsewhere(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
         run = where == "job.command" or where.partition(":")[0] in spec.job.command
         path = flag(text, *_SAVE_FLAGS) if run else None
         if path and is_lost(path, spec.job.checkpoint.dir):
-            yield Hit(where, f"saves to {path[:40]}, which is lost with the TPU", _WRITE_BELOW)
+            yield RawFinding(where, f"saves to {path[:40]}, which is lost with the TPU", _WRITE_BELOW)
 
 
 @rule("write-lost", Level.WARN, Level.NOTE)
-def write_lost(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def write_lost(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for scripts that save to a literal path below /tmp, /home, /root or ~ of a TPU machine.
 
@@ -88,11 +96,11 @@ def write_lost(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
                 and is_lost(path, spec.job.checkpoint.dir)
             ):
                 message = f"{call.method or 'a call'} writes to {path[:40]}, which is lost with the TPU"
-                yield Hit(code.where(call.line), message, _WRITE_BELOW, None if saved else Level.NOTE)
+                yield RawFinding(code.where(call.line), message, _WRITE_BELOW, None if saved else Level.NOTE)
 
 
 @rule("summary-writer-gs", Level.WARN)
-def summary_writer_gs(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def summary_writer_gs(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for PyTorch's SummaryWriter on gs:// without TensorFlow: it cannot append there, and says nothing.
 
@@ -106,21 +114,21 @@ def summary_writer_gs(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hi
         folder = call.value("log_dir", 0)
         if isinstance(folder, str) and folder.startswith("gs://"):
             message = "SummaryWriter without TensorFlow loses data on gs:// (20 scalars became 42 bytes)"
-            yield Hit(
+            yield RawFinding(
                 code.where(call.line), message, "write to a local folder and copy it, or install TensorFlow"
             )
 
 
 @rule("bucket-not-a-folder", Level.WARN)
-def bucket_not_a_folder(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def bucket_not_a_folder(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """Look for gs:// paths given to what writes local files only: Hugging Face's Trainer and fairseq."""
-    fix = f'save to "${_VARIABLE}" with job.checkpoint.dir: local; the agent copies it to the bucket'
+    hint = f'save to "${_VARIABLE}" with job.checkpoint.dir: local; the agent copies it to the bucket'
     for where, text in commands(spec, facts):
         path = flag(text, "--output_dir", "--output-dir") if "run_" in text else None
         path = flag(text, "--save-dir") if "fairseq-train" in text else path
         if path is not None and path.startswith("gs://"):
-            yield Hit(
-                where, f"{path[:40]} would become a folder on the machine; nothing reaches the bucket", fix
+            yield RawFinding(
+                where, f"{path[:40]} would become a folder on the machine; nothing reaches the bucket", hint
             )
     for code, call in facts.calls(
         {"transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"}
@@ -128,7 +136,7 @@ def bucket_not_a_folder(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
         folder = call.value("output_dir", 0)
         if isinstance(folder, str) and folder.startswith("gs://"):
             message = f"{folder[:40]} would become a folder on the machine; nothing reaches the bucket"
-            yield Hit(code.where(call.line), message, fix)
+            yield RawFinding(code.where(call.line), message, hint)
 
 
 def _target(call: Call) -> tuple[object, bool]:

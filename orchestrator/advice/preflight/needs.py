@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.advice.preflight.code import Call, Code, Import
-from orchestrator.advice.preflight.findings import AtHome, Hit, Level, SourceFacts, installs, rule
+from orchestrator.advice.preflight.findings import AtHome, Level, RawFinding, SourceFacts, installs, rule
 from orchestrator.advice.preflight.installs import requirement
 from orchestrator.advice.preflight.program import is_local, not_there, program, shell_texts
 from orchestrator.config.rules.every_rule import check
@@ -43,7 +43,7 @@ _READERS: Final = {
 
 
 @rule("program-missing", Level.WARN)
-def program_missing(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def program_missing(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for a Python file that the command starts and that is not in the source folder.
 
@@ -54,11 +54,13 @@ def program_missing(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]
         return
     for name in not_there(spec, facts):
         message = f"it starts {name}, and the source folder pushes no such file"
-        yield Hit("job.command", message, "name your program in job.command, or its folder in job.source")
+        yield RawFinding(
+            "job.command", message, "name your program in job.command, or its folder in job.source"
+        )
 
 
 @rule("missing-requirement", Level.WARN, Level.NOTE)
-def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for packages that the program imports and nothing installs; the image of a TPU machine has none.
 
@@ -73,12 +75,12 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
     if found.where and not found.installs:
         names = ", ".join(sorted(found.where)[:4]) + (", ..." if len(found.where) > 4 else "")
         message = f"the program imports {names}, and nothing installs packages on the machine"
-        yield Hit("job.setup", message, f"for example setup: {found.command}")
+        yield RawFinding("job.setup", message, f"for example setup: {found.command}")
         return
     for package, where in found.where.items():
         message = f"imports {package}, which no list of requirements and no setup names"
-        fix = f"install {to_install(package, spec)} in job.setup"
-        yield Hit(where, message, fix, Level.NOTE if found.unsure else None)
+        hint = f"install {to_install(package, spec)} in job.setup"
+        yield RawFinding(where, message, hint, Level.NOTE if found.unsure else None)
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def to_install(package: str, spec: Spec) -> str:
 
 
 @rule("hollow-resume", Level.WARN)
-def hollow_resume(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def hollow_resume(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for flags that get `$TPUCTL_RESUME`, which is empty at the first start.
 
@@ -150,11 +152,11 @@ def hollow_resume(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
             if bare is not None and "=" in equals and flag not in _STOCK:
                 continue  # `--resume=` is an empty value, which hand-written programs may accept.
             message = f"{flag} gets ${name}, which is empty at the first start"
-            yield Hit(where, message, f'write ${{{name}:+{flag} "${name}"}}')
+            yield RawFinding(where, message, f'write ${{{name}:+{flag} "${name}"}}')
 
 
 @rule("data-at-home", Level.WARN)
-def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for files that the program opens, or its command names, and that ignore rules keep at home.
 
@@ -199,11 +201,11 @@ def _provided(asked: set[str], spec: Spec) -> set[str]:
     return found
 
 
-def _hit(where: str, home: AtHome) -> Hit:
+def _hit(where: str, home: AtHome) -> RawFinding:
     message = f"{home.path} stays at home ({home.rule} ignores it), so the job does not find it"
     top = home.path.rstrip("/").partition("/")[0]
-    fix = f"bring it with job.data ({top}: ./{top}), or send it with the code: !{home.path} in .tpuctlignore"
-    return Hit(where, message, fix)
+    hint = f"bring it with job.data ({top}: ./{top}), or send it with the code: !{home.path} in .tpuctlignore"
+    return RawFinding(where, message, hint)
 
 
 def _is_provided(path: str, spec: Spec) -> bool:
@@ -240,7 +242,7 @@ def _home_of(head: str, tail: str, homes: list[AtHome]) -> AtHome | None:
 
 
 @rule("env-name-unknown", Level.WARN)
-def env_name_unknown(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
+def env_name_unknown(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for `$NAME` in a value of `job.env` that stays as it is: `tpuctl` gives the job no such variable.
 
@@ -249,7 +251,9 @@ def env_name_unknown(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
     for name, value in spec.job.env.items():
         for word in unknown(value):
             message = f"${word[:40]} stays as it is: tpuctl gives the job no variable of this name"
-            yield Hit(f"job.env.{name}", message, "see docs/job-environment.md; for a dollar sign write $$")
+            yield RawFinding(
+                f"job.env.{name}", message, "see docs/job-environment.md; for a dollar sign write $$"
+            )
 
 
 PACKAGES: Final = {
@@ -348,7 +352,7 @@ OTHERS: Final = frozenset({
 
 
 @rule("doubtful-setting", Level.WARN)
-def doubtful_setting(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def doubtful_setting(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for settings that are allowed and hardly meant.
 
@@ -356,4 +360,4 @@ def doubtful_setting(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterat
     """
     for problem in check(spec, catalog):
         if not problem.fatal:
-            yield Hit(problem.key, problem.message, problem.hint)
+            yield RawFinding(problem.key, problem.message, problem.hint)

@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, commands, flag, rule, runs_fairseq
+from orchestrator.advice.preflight.findings import (
+    Level,
+    RawFinding,
+    SourceFacts,
+    commands,
+    flag,
+    rule,
+    runs_fairseq,
+)
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, VmSpec
 
@@ -39,7 +47,7 @@ class MachineCapacity:
 
 
 @rule("disk-room", Level.WARN, Level.NOTE)
-def disk_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def disk_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for copies of the text that outgrow the disk: Hugging Face datasets take about 20 times the text.
 
@@ -56,15 +64,15 @@ def disk_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]
     if need > machine.disk_gb / 2:
         message = f"{text:.3g} GB of text x {factor} ({why}) = {need:.0f} GB;"
         message += f" {machine.name} has {machine.disk_gb:g} GB of disk"
-        fix = "prepare the data elsewhere and stream it from the bucket"
+        hint = "prepare the data elsewhere and stream it from the bucket"
         if spec.job.run_on == "vm":
-            fix = f"set vm.disk_gb to {int(need * 1.25) + 10} or more"
+            hint = f"set vm.disk_gb to {int(need * 1.25) + 10} or more"
         where = "job.source" if spec.job.memory.text_gb is None else "job.memory.text_gb"
-        yield Hit(where, message, fix, Level.WARN if need > machine.disk_gb else Level.NOTE)
+        yield RawFinding(where, message, hint, Level.WARN if need > machine.disk_gb else Level.NOTE)
 
 
 @rule("data-room", Level.STOP, Level.NOTE)
-def data_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def data_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for job.data that outgrows the disk of the machine: 100 GB on a TPU machine, else `vm.disk_gb`.
 
@@ -75,14 +83,14 @@ def data_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]
     if machine is None or need <= machine.disk_gb / 2:
         return
     message = f"job.data has {need:.0f} GB; {machine.name} has {machine.disk_gb:g} GB of disk"
-    fix = "read it from the bucket while training (gcsfs, tf.data, grain)"
+    hint = "read it from the bucket while training (gcsfs, tf.data, grain)"
     if spec.job.run_on == "vm":
-        fix = f"set vm.disk_gb to {int(need * 1.25) + 10} or more"
-    yield Hit("job.data", message, fix, Level.STOP if need > machine.disk_gb else Level.NOTE)
+        hint = f"set vm.disk_gb to {int(need * 1.25) + 10} or more"
+    yield RawFinding("job.data", message, hint, Level.STOP if need > machine.disk_gb else Level.NOTE)
 
 
 @rule("fairseq-memory", Level.WARN)
-def fairseq_memory(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def fairseq_memory(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for fairseq's loaders, each of which holds all data: data x `--num-workers` x 8 processes on a v3-8.
 
@@ -100,12 +108,12 @@ def fairseq_memory(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator
             f"{text:.3g} GB of data x {workers} workers x {processes} processes = {need:.0f} GiB;"
             f" {machine.name} has {machine.memory_gib:g} GiB"
         )
-        fix = "use --num-workers 1, shorter shards of data, or a machine with more memory"
-        yield Hit("job.command", message, fix)
+        hint = "use --num-workers 1, shorter shards of data, or a machine with more memory"
+        yield RawFinding("job.command", message, hint)
 
 
 @rule("tokenizer-memory", Level.WARN)
-def tokenizer_memory(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def tokenizer_memory(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for the training of a tokenizer, which takes about 10 times the text in memory.
 
@@ -120,7 +128,7 @@ def tokenizer_memory(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterat
     for code, call in facts.calls(names) if need > machine.memory_gib else ():
         message = f"{text:.3g} GB of text x {TOKENIZER_FACTOR} = {need:.0f} GiB;"
         message += f" {machine.name} has {machine.memory_gib:g} GiB"
-        yield Hit(code.where(call.line), message, "train the tokenizer on a sample of the text")
+        yield RawFinding(code.where(call.line), message, "train the tokenizer on a sample of the text")
 
 
 def _text_gb(spec: Spec, facts: SourceFacts) -> float:

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.advice.preflight.code import Call
-from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, commands, rule
+from orchestrator.advice.preflight.findings import Level, RawFinding, SourceFacts, commands, rule
 from orchestrator.advice.preflight.needs import is_unknown
 from orchestrator.advice.preflight.program import Program, program
 from orchestrator.contract.interval import best_interval
@@ -45,7 +45,7 @@ _METHODS: Final = {
 
 
 @rule("no-save", Level.WARN)
-def no_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def no_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for programs in which nothing saves: no call that saves, writes or dumps, in no file that runs.
 
@@ -59,11 +59,11 @@ def no_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     others = len(job.code) - 1
     files = job.code[0].file if not others else f"{len(job.code)} files"
     message = f"nothing in {files} saves anything: what is trained is lost with the TPU"
-    yield Hit("job.command", message, f'save to "${_DIR}" while it trains, and at the end')
+    yield RawFinding("job.command", message, f'save to "${_DIR}" while it trains, and at the end')
 
 
 @rule("late-save", Level.WARN)
-def late_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def late_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for programs that train in a loop and save only after it: a preemption then loses all of it.
 
@@ -89,11 +89,13 @@ def late_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
             return
     code, call = saving[0]
     message = f"{call.method} comes after the training only: a preemption before that loses all of it"
-    yield Hit(code.where(call.line), message, f'save below "${_DIR}" in the loop too, and go on from there')
+    yield RawFinding(
+        code.where(call.line), message, f'save below "${_DIR}" in the loop too, and go on from there'
+    )
 
 
 @rule("relative-save", Level.WARN)
-def relative_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def relative_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for models and checkpoints that are saved to a folder beside the code (`out_dir = "out"`).
 
@@ -111,11 +113,13 @@ def relative_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
             plain = keyword in call.plain or position in call.plain
             if isinstance(path, str) and _is_beside(path) and (plain or not names_folder):
                 message = f"{call.method} writes to {path[:40]} beside the code, lost with the TPU"
-                yield Hit(code.where(call.line), message, f'write below "${_DIR}", or set job.checkpoint.dir')
+                yield RawFinding(
+                    code.where(call.line), message, f'write below "${_DIR}", or set job.checkpoint.dir'
+                )
 
 
 @rule("backup-deleted", Level.STOP)
-def backup_deleted(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def backup_deleted(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for Keras's BackupAndRestore without `delete_checkpoint=False`: it deletes its save when fit() ends.
 
@@ -124,11 +128,11 @@ def backup_deleted(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     for code, call in facts.calls(methods={"BackupAndRestore"}):
         if not call.spread and "keras" in call.name and call.value("delete_checkpoint", 3) in (None, True):
             message = "BackupAndRestore deletes its checkpoint when fit() ends, so the job is never done"
-            yield Hit(code.where(call.line), message, "add delete_checkpoint=False")
+            yield RawFinding(code.where(call.line), message, "add delete_checkpoint=False")
 
 
 @rule("marker-never-written", Level.STOP)
-def marker_never_written(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def marker_never_written(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for format marker where the program saves, but nowhere names the file COMPLETE that a save needs.
 
@@ -147,7 +151,7 @@ def marker_never_written(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator
         message = (
             f"format marker counts a save when the file {_MARKER} is in its folder, and nothing writes it"
         )
-        yield Hit(
+        yield RawFinding(
             "job.checkpoint.format", message,
             f"write each save to a folder of its own and {_MARKER} last, or name your framework's format",
         )  # fmt: skip
@@ -214,7 +218,7 @@ WORTH_SAYING: Final = 0.05
 
 
 @rule("save-interval", Level.WARN, Level.NOTE)
-def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
+def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for saves that are too rare (each preemption loses work) or too frequent (each save takes time).
 
@@ -233,13 +237,13 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
     )
     message = f"a save every {every} loses {shares} of mean lifetime of a TPU"
     best = best_interval(cost, LIFETIMES["middling"]) if cost else 0.0
-    fix = (
+    hint = (
         f"save every {best / 60:.1f} min (best at 4 h), or write auto"
         if cost
         else "save more often; state save_seconds for a figure"
     )
     level = Level.NOTE if worse["middling"] < WORTH_SAYING and worse["good"] < WORTH_SAYING else Level.WARN
-    yield Hit("job.checkpoint.every", message, fix, level)
+    yield RawFinding("job.checkpoint.every", message, hint, level)
 
 
 def lost_share(every: float, save_seconds: float, lifetime: float) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.preflight.code import Call, Code
-from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, rule
+from orchestrator.advice.preflight.findings import Level, RawFinding, SourceFacts, rule
 from orchestrator.advice.preflight.python_values import UNKNOWN
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
@@ -24,7 +24,7 @@ _MASK_FIX: Final = "compute all elements and multiply by the mask; divide by the
 
 
 @rule("dynamic-shape", Level.WARN)
-def dynamic_shape(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def dynamic_shape(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for results whose size depends on values, which a TPU cannot compile inside a step.
 
@@ -40,11 +40,11 @@ def dynamic_shape(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
                 message = (
                     f"{name}: the size of the result depends on values, so 1 compiled program cannot do it"
                 )
-                yield Hit(code.where(call.line), message, _MASK_FIX)
+                yield RawFinding(code.where(call.line), message, _MASK_FIX)
 
 
 @rule("mask-index", Level.NOTE)
-def mask_index(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def mask_index(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for elements picked by a comparison (`x[labels >= 0]`) in files that use TensorFlow or torch_xla.
 
@@ -54,11 +54,11 @@ def mask_index(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
         if code.modules & {"tensorflow", "torch_xla", "torch_tpu"}:
             for line in code.masks:
                 message = "x[mask] has as many elements as the mask has ones: 1 compile for each count"
-                yield Hit(code.where(line), message, _MASK_FIX)
+                yield RawFinding(code.where(line), message, _MASK_FIX)
 
 
 @rule("last-batch", Level.WARN)
-def last_batch(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def last_batch(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for loaders without `drop_last` or `drop_remainder`: a smaller last batch is a second compile.
 
@@ -71,18 +71,18 @@ def last_batch(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
         given = call.keywords.get("batch_size", 1) is None  # the data set makes the batches
         own = given or call.value("batch_sampler", 4) is not None
         if not own and call.value("drop_last", 8) in (None, False):
-            yield Hit(code.where(call.line), message, "add drop_last=True")
+            yield RawFinding(code.where(call.line), message, "add drop_last=True")
     for code, call in facts.calls(methods={"batch", "padded_batch"}):
         if (
             "tensorflow" in code.modules
             and _is_pipeline(code, call)
             and call.value("drop_remainder", 1 if call.method == "batch" else 3) in (None, False)
         ):
-            yield Hit(code.where(call.line), message, "add drop_remainder=True")
+            yield RawFinding(code.where(call.line), message, "add drop_remainder=True")
 
 
 @rule("padding", Level.WARN)
-def padding(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+def padding(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for texts padded to the longest of each batch: nearly each batch has a compile of its own.
 
@@ -99,7 +99,7 @@ def padding(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
                 message = (
                     "pads to the longest text of a batch: 1 compile for each length (4 shapes, 4 traces)"
                 )
-                yield Hit(
+                yield RawFinding(
                     code.where(call.line), message, 'add pad_to_multiple_of=64, or padding="max_length"'
                 )
 

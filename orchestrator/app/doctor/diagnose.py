@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.advice.doctor.every_check import examine
-from orchestrator.advice.doctor.facts import Facts, File, HealthFinding
+from orchestrator.advice.doctor.facts import DoctorFinding, Facts, File
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.doctor.computer_facts import observe_computer, observe_local
 from orchestrator.app.doctor.google_facts import observe_google
 from orchestrator.app.source.source_files import survey
 from orchestrator.app.source.source_folder import source_folder
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.control import reap
@@ -27,7 +27,7 @@ NO_FILE = "TPU-111"
 class Diagnosis:
     """The findings, and what was repaired before."""
 
-    findings: Sequence[HealthFinding]
+    findings: Sequence[DoctorFinding]
     fixed: Sequence[str] = ()
 
 
@@ -52,7 +52,7 @@ def _observe_file(choice: Choice) -> File:
     try:
         path, spec = read_spec(choice)
     except ConfigError as error:
-        first, *others = error.complaints
+        first, *others = error.findings
         more = f" (and {len(others)} more)" if others else ""
         return File(str(choice.file or first.file), problem=f"{first}{more}", hint=error.hint)
     except UsageError as error:

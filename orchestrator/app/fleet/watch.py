@@ -193,7 +193,7 @@ class FleetWatch(WatchAll[Reporter]):
                 self._accounts = self._accounts or Accounts(self._choice, Reporter())
                 reckon(self._accounts)
                 self._reckon_at = self._fleet.head.clock.monotonic() + RECKON_SECONDS
-            self._complain(self._fleet.submit_missing(slurm))
+            self._report_errors(self._fleet.submit_missing(slurm))
             if self._sizing is not None:
                 self._sizing.observe(slurm)
             self._said = ""
@@ -206,7 +206,7 @@ class FleetWatch(WatchAll[Reporter]):
             if isinstance(error, RemoteError) and self._restart_slurm():
                 self._losses.wake.set()
 
-    def _complain(self, wrong: Mapping[str, TpuctlError]) -> None:
+    def _report_errors(self, wrong: Mapping[str, TpuctlError]) -> None:
         """Say once what is wrong with a job; all others go on."""
         now = {name: f"{error.message}; {error.next_step}" for name, error in wrong.items()}
         for name, text in now.items():

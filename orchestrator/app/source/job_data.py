@@ -62,8 +62,8 @@ def warn_of_work_in_vain(session: Session) -> None:
     """Report the findings of `check` for which machines are billed in vain: no program, or no save that counts."""
     facts = gather(source_folder(session.path, session.spec), skip=session.path)
     in_vain = (program_missing, checkpoint_dir_unused)
-    for found in (hit for rule in in_vain for hit in rule(session.spec, session.catalog, facts)):
-        session.reporter.say(f"{found.where}: {found.message}. To change: {found.fix}", style="warning")
+    for found in (one for rule in in_vain for one in rule(session.spec, session.catalog, facts)):
+        session.reporter.say(f"{found.where}: {found.message}. To change: {found.hint}", style="warning")
 
 
 def check_sources(session: Session) -> None:

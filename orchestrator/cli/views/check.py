@@ -75,7 +75,7 @@ def render_short(checked: Checked, console: Console) -> None:
             # Whole, and with the remedy: who reads only the plan would meet a failed job without it.
             row = Table.grid(padding=(0, 2, 0, 0))
             row.add_row(f"  {level.value:<4}", Text(f"{rule}{more}: {first.where}: {first.message}"))
-            row.add_row("", Text(f"change: {first.fix}"))
+            row.add_row("", Text(f"change: {first.hint}"))
             console.print(row, width=width)
     if findings:
         console.print("  All details: tpuctl check", markup=False, width=width)
@@ -95,7 +95,7 @@ def count(findings: Sequence[Finding]) -> str:
 
 def _print(finding: Finding, console: Console, width: int) -> None:
     console.print(Text(f"  {finding.rule}  {finding.where}", "bold", overflow="fold"), width=width)
-    for label, text in (("", finding.message), ("change: ", finding.fix)):
+    for label, text in (("", finding.message), ("change: ", finding.hint)):
         console.print(
             Padding(Text(f"{label}{text}", overflow="fold"), (0, 0, 0, 4), expand=False), width=width
         )

@@ -7,20 +7,23 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.advice.doctor.every_check import healthy
-from orchestrator.advice.doctor.facts import Group, Health, HealthFinding
+from orchestrator.advice.doctor.facts import DoctorFinding, DoctorLevel, Group
 from orchestrator.cli.console import page, print_json, wrapped
 
 WIDTH = 80
 _FIX = " " * 4
 EMULATED = "Google Cloud, as the local cloud emulates it (your own project was not checked)"
-_STYLES = {Health.OK: "green", Health.WARN: "yellow", Health.BAD: "bold red", Health.UNKNOWN: "cyan"}
+_STYLES = {
+    DoctorLevel.OK: "green", DoctorLevel.WARN: "yellow", DoctorLevel.BAD: "bold red", DoctorLevel.UNKNOWN: "cyan",
+}  # fmt: skip
 _WORDS = {
-    Health.OK: "passed", Health.WARN: "to check", Health.BAD: "failed", Health.UNKNOWN: "unknown",
+    DoctorLevel.OK: "passed", DoctorLevel.WARN: "to check", DoctorLevel.BAD: "failed",
+    DoctorLevel.UNKNOWN: "unknown",
 }  # fmt: skip
 
 
 def show(
-    findings: Sequence[HealthFinding], done: Sequence[str], *, as_json: bool, unbilled: bool = False
+    findings: Sequence[DoctorFinding], done: Sequence[str], *, as_json: bool, unbilled: bool = False
 ) -> None:
     """
     Print the findings and what was repaired to stdout.
@@ -29,7 +32,7 @@ def show(
     account.
     """
     if as_json:
-        counts = {health.value: _number(findings, health) for health in Health}
+        counts = {level.value: _number(findings, level) for level in DoctorLevel}
         checks = [finding.as_dict() for finding in findings]
         print_json(
             "doctor", {"ok": healthy(findings), "counts": counts, "checks": checks, "fixed": list(done)}
@@ -40,7 +43,7 @@ def show(
 
 
 def render(
-    findings: Sequence[HealthFinding], done: Sequence[str], console: Console, *, unbilled: bool = False
+    findings: Sequence[DoctorFinding], done: Sequence[str], console: Console, *, unbilled: bool = False
 ) -> None:
     """Print the findings on *console*, by group, with the sum at the end."""
     width = min(WIDTH, console.width)
@@ -51,19 +54,21 @@ def render(
         console.print(title, style="bold", markup=False, width=width)
         _group([finding for finding in findings if finding.group is group], console, width)
         console.print()
-    parts = [f"{n} {_WORDS[health]}" for health in Health if (n := _number(findings, health))]
+    parts = [f"{n} {_WORDS[level]}" for level in DoctorLevel if (n := _number(findings, level))]
     style = "bold green" if healthy(findings) else "bold red"
     console.print(", ".join(parts), style=style, markup=False, width=width)
 
 
-def together(findings: Sequence[HealthFinding]) -> list[HealthFinding]:
+def together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
     """Return the findings with those that have the same answer as one, in the place of the first of them."""
-    alike: dict[tuple[Health, str, str], list[HealthFinding]] = {}
+    alike: dict[tuple[DoctorLevel, str, str], list[DoctorFinding]] = {}
     for finding in findings:
-        own = "" if finding.health is Health.UNKNOWN else finding.check
-        alike.setdefault((finding.health, finding.text, finding.fix + own), []).append(finding)
+        own = "" if finding.level is DoctorLevel.UNKNOWN else finding.check
+        alike.setdefault((finding.level, finding.message, finding.hint + own), []).append(finding)
     return [
-        replace(one, check=f"{len(same)} checks", text=f"{one.text}: {', '.join(f.check for f in same)}")
+        replace(
+            one, check=f"{len(same)} checks", message=f"{one.message}: {', '.join(f.check for f in same)}"
+        )
         if len(same) > 1
         else one
         for same in alike.values()
@@ -71,22 +76,24 @@ def together(findings: Sequence[HealthFinding]) -> list[HealthFinding]:
     ]
 
 
-def _group(findings: Sequence[HealthFinding], console: Console, width: int) -> None:
+def _group(findings: Sequence[DoctorFinding], console: Console, width: int) -> None:
     for finding in together(findings):
-        style = _STYLES[finding.health]
-        head = f"  {finding.health.value:<7} {finding.check:<15} "
+        style = _STYLES[finding.level]
+        head = f"  {finding.level.value:<7} {finding.check:<15} "
         # A path or the name of a quota is copied whole: if it has no room beside the check, it stands below.
-        beside = max(map(len, finding.text.split()), default=0) <= width - len(head)
-        lines = [head + finding.text] if beside else [head.rstrip(), f"{_FIX}{finding.text}"]
+        beside = max(map(len, finding.message.split()), default=0) <= width - len(head)
+        lines = [head + finding.message] if beside else [head.rstrip(), f"{_FIX}{finding.message}"]
         indent = " " * len(head) if beside else _FIX
         for number, line in enumerate(wrapped(lines, width, indent, break_long=False)):
             text = Text(line)
             if not number:
-                text.stylize(style, 2, 2 + len(finding.health.value))
+                text.stylize(style, 2, 2 + len(finding.level.value))
             console.print(text, soft_wrap=True)
-        for line in wrapped([f"{_FIX}fix: {finding.fix}"] * bool(finding.fix), width, _FIX, break_long=False):
+        for line in wrapped(
+            [f"{_FIX}fix: {finding.hint}"] * bool(finding.hint), width, _FIX, break_long=False
+        ):
             console.print(Text(line), soft_wrap=True)
 
 
-def _number(findings: Sequence[HealthFinding], health: Health) -> int:
-    return sum(finding.health is health for finding in findings)
+def _number(findings: Sequence[DoctorFinding], level: DoctorLevel) -> int:
+    return sum(finding.level is level for finding in findings)

@@ -54,7 +54,7 @@ _PRICE_LINE = {
 }  # fmt: skip
 _FINDINGS = {
     "ok": bool, "counts": table(int), "files_not_read": [str],
-    "findings": [{"rule": str, "level": str, "where": str, "message": str, "fix": str}],
+    "findings": [{"rule": str, "level": str, "where": str, "message": str, "hint": str}],
 }  # fmt: skip
 _RECOVERY = {
     "incarnation": int,
@@ -295,7 +295,7 @@ KINDS: Mapping[str, Any] = {
     },
     "doctor": {
         "ok": bool, "counts": table(int), "fixed": [str],
-        "checks": [{"check": str, "group": str, "health": str, "text": str, "fix": str}],
+        "checks": [{"check": str, "group": str, "level": str, "message": str, "hint": str}],
     },
     "support": {"file": str, "files": [{"name": str, "bytes": int, "what": str}], "unread": table(str)},
     "local": {
@@ -314,7 +314,7 @@ KINDS: Mapping[str, Any] = {
     "error": {
         "code": str, "exit_code": int, "retry": str, "message": str, "changed": str, "hint": str,
         "help": str,
-        "complaints?": [{
+        "findings?": [{
             "path": str, "line": maybe(int), "col": maybe(int), "key": str, "message": str, "hint": str,
         }],
     },

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from textwrap import shorten, wrap
 from typing import Any, Literal
 
-from orchestrator.config.complaints import Complaint, ConfigError
+from orchestrator.config.config_error import ConfigError, FileFinding
 from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.schema import SCHEMA_FILE
 from orchestrator.config.setting_types import dotted, path_of
@@ -32,7 +32,7 @@ GKE = {"v4-podslice": ("v4", 2), "v5-lite-device": ("v5litepod", 1), "v5-lite-po
        "v5p-slice": ("v5p", 2), "v6e-slice": ("v6e", 1)}  # fmt: skip
 """GKE's names of the generations: our name, and how many units a type's number counts for each chip."""
 # More than a careful person writes; each round removes one.
-_MOST_COMPLAINTS = 200
+_MAX_FINDINGS = 200
 
 
 @dataclass(frozen=True)
@@ -214,14 +214,14 @@ def finish(draft: Draft, default_name: str) -> Conversion:
         draft.name(default_name, "")
     command, setup = draft.values.get("job.command", ""), draft.values.get("job.setup", "")
     _about_saving(draft, command, setup)
-    for _ in range(_MOST_COMPLAINTS):
+    for _ in range(_MAX_FINDINGS):
         _complete(draft)
         text = "\n".join(_file(draft)) + "\n"
         try:
             # Without variables: the file must not be valid in this terminal only.
             read(text.encode(), FILE_NAME, environ={})
         except ConfigError as error:
-            _drop(draft, error.complaints[0])
+            _drop(draft, error.findings[0])
         else:
             return Conversion(draft.tool, text, tuple(_tidy(row) for row in draft.rows))
     raise UsageError(
@@ -271,14 +271,14 @@ def _about_saving(draft: Draft, command: str, setup: str) -> None:
         draft.decide("job.command", "names ~/sky_workdir; here the job starts in the pushed folder: use .")
 
 
-def _drop(draft: Draft, complaint: Complaint) -> None:
+def _drop(draft: Draft, finding: FileFinding) -> None:
     """Remove one setting that our own rules refuse, and say why."""
-    lengths = range(len(complaint.at), 0, -1)
-    length = next((n for n in lengths if dotted(complaint.at[:n]) in draft.values), 0)
+    lengths = range(len(finding.at), 0, -1)
+    length = next((n for n in lengths if dotted(finding.at[:n]) in draft.values), 0)
     if not length:
-        raise ConfigError((complaint,))
-    key, below = dotted(complaint.at[:length]), complaint.at[length:]
-    held, gone = draft.values[key], Converted("left out", "", tuple(map(str, complaint.at[:length])))
+        raise ConfigError((finding,))
+    key, below = dotted(finding.at[:length]), finding.at[length:]
+    held, gone = draft.values[key], Converted("left out", "", tuple(map(str, finding.at[:length])))
     if isinstance(held, dict) and below and below[0] in held:
         held.pop(below[0])
         gone = replace(gone, key=(*gone.key, str(below[0])))
@@ -287,8 +287,8 @@ def _drop(draft: Draft, complaint: Complaint) -> None:
     else:
         draft.values.pop(key)
     # A hint may list all zones, which is no row of a table.
-    hint = shorten(complaint.hint or "", 120, placeholder=" ...")
-    why = f"{complaint.message}; {hint}" if hint else complaint.message
+    hint = shorten(finding.hint or "", 120, placeholder=" ...")
+    why = f"{finding.message}; {hint}" if hint else finding.message
     # The row that promised it must not stay: it is no longer in the file.
     promised = [row for row in draft.rows if row.verdict == "mapped" and _is_below(row.key, gone.key)]
     if not (isinstance(held, list) and held):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.config.complaints import ConfigError
+from orchestrator.config.config_error import ConfigError
 from orchestrator.config.document import LARGEST_BYTES, parse
 from orchestrator.config.others import dstack, skypilot, tpunicorn, xpk
 from orchestrator.config.others.conversion import Conversion, Draft, finish
@@ -15,7 +15,7 @@ def convert(raw: bytes, name: str, deployment: str, *, keep_name: bool = True) -
     """
     Return the deployment file for another tool's file *raw*; nothing of it is run.
 
-    *name* is used in complaints, *deployment* names the deployment if the file does not, or always without
+    *name* is used in findings, *deployment* names the deployment if the file does not, or always without
     *keep_name*. Raise UsageError (or ConfigError with the place) if the tool is not known.
     """
     draft = _script(raw) or _document(raw, name)

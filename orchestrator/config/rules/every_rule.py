@@ -14,7 +14,7 @@ from orchestrator.config.rules import (
     secret_names,
     sidecar,
 )
-from orchestrator.config.rules.rule import Problem
+from orchestrator.config.rules.rule import RuleFinding
 from orchestrator.config.setting_types import Path
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
@@ -33,11 +33,11 @@ RULES = (
 )
 
 
-def check(spec: Spec, catalog: Catalog, broken: Collection[Path] = ()) -> list[Problem]:
-    """Return all problems of *spec*; rules that read one of the *broken* settings are skipped."""
+def check(spec: Spec, catalog: Catalog, broken: Collection[Path] = ()) -> list[RuleFinding]:
+    """Return all findings of *spec*; rules that read one of the *broken* settings are skipped."""
     return [
-        problem
+        finding
         for rule in RULES
         if not any(rule.hindered_by(path) for path in broken)
-        for problem in rule.find(spec, catalog)
+        for finding in rule.find(spec, catalog)
     ]

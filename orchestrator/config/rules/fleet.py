@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.config.rules.place import NAME_LENGTH
-from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, Spec, TensorboardSpec
@@ -19,22 +19,24 @@ LOGIN = re.compile(r"[a-z0-9][-a-z0-9._+@]{0,62}")
 PRIORITY = re.compile(r"[a-z][-a-z0-9]{0,30}")
 
 
-def _fleet(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _fleet(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     if spec.fleet is None:
         return
     if not 1 <= spec.fleet.nodes <= MOST_NODES:
-        yield Problem("fleet.nodes", f"{spec.fleet.nodes} is not between 1 and {MOST_NODES}", "for example 8")
+        yield RuleFinding(
+            "fleet.nodes", f"{spec.fleet.nodes} is not between 1 and {MOST_NODES}", "for example 8"
+        )
     if spec.job.command != FLEET_COMMAND:
         text = "a file with `fleet` has no job of its own"
-        yield Problem("job", text, "put it into a file of its own, for: tpuctl fleet submit FILE")
+        yield RuleFinding("job", text, "put it into a file of its own, for: tpuctl fleet submit FILE")
     if len(spec.name) > NAME_LENGTH - len(NODE_SUFFIX):
         text = f"its nodes are called {spec.name[:60]}{NODE_SUFFIX}, which is too long"
-        yield Problem("name", text, f"use at most {NAME_LENGTH - len(NODE_SUFFIX)} characters")
+        yield RuleFinding("name", text, f"use at most {NAME_LENGTH - len(NODE_SUFFIX)} characters")
     if spec.vm == "none" or spec.vm.spot:
         text = "the queue of a fleet is on its VM, which must not be taken away"
-        yield Problem("vm", text, "leave it out, or write spot: false")
+        yield RuleFinding("vm", text, "leave it out, or write spot: false")
     if spec.bucket.adopt or spec.bucket.prefix:
-        yield Problem("bucket.adopt", "a fleet has a bucket of its own", "leave adopt and prefix out")
+        yield RuleFinding("bucket.adopt", "a fleet has a bucket of its own", "leave adopt and prefix out")
     refused = {
         "tpu.strategy": spec.tpu.strategy != "failover",
         "tpu.disks": bool(spec.tpu.disks),
@@ -44,52 +46,58 @@ def _fleet(spec: Spec, _: Catalog) -> Iterator[Problem]:
     }
     for key, wrong in refused.items():
         if wrong:
-            yield Problem(key, "is not for fleets", "leave it out")
+            yield RuleFinding(key, "is not for fleets", "leave it out")
 
 
-def _size(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _size(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     if spec.fleet is None:
         return
     if spec.fleet.min_idle is not None and not 0 <= spec.fleet.min_idle <= spec.fleet.nodes:
         text = f"{spec.fleet.min_idle} is not between 0 and fleet.nodes ({spec.fleet.nodes})"
-        yield Problem("fleet.min_idle", text, "0 for no TPU while nothing waits; leave it out to keep all")
+        yield RuleFinding(
+            "fleet.min_idle", text, "0 for no TPU while nothing waits; leave it out to keep all"
+        )
     if spec.fleet.min_idle is not None and spec.watch.on_vm:
         text = "the loop on the VM keeps the nodes that there are: only a watch on your computer follows the queue"
-        yield Problem("fleet.min_idle", text, "leave it out, or leave out watch.on_vm")
+        yield RuleFinding("fleet.min_idle", text, "leave it out, or leave out watch.on_vm")
     if spec.fleet.min_idle is None and spec.fleet.idle != FleetSpec(0).idle:
         text = "has no effect: without fleet.min_idle all nodes are kept"
-        yield Problem("fleet.idle", text, "write min_idle: 0 beside it, or leave it out", fatal=False)
+        yield RuleFinding("fleet.idle", text, "write min_idle: 0 beside it, or leave it out", fatal=False)
 
 
-def _users(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _users(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for login, user in (spec.fleet.users if spec.fleet else {}).items():
         path = at("fleet.users", login)
         if not LOGIN.fullmatch(login) or login in NO_LOGINS:
-            yield Problem(
+            yield RuleFinding(
                 path, f"{login!r} is no login", "write the account that gcloud shows, in small letters"
             )
         if not 1 <= user.share <= 1000:
-            yield Problem((*path, "share"), f"{user.share} is not between 1 and 1000", "for example 1")
+            yield RuleFinding((*path, "share"), f"{user.share} is not between 1 and 1000", "for example 1")
         if user.nodes is not None and user.nodes < 1:
-            yield Problem((*path, "nodes"), f"{user.nodes} is less than 1", "leave it out for no limit")
+            yield RuleFinding((*path, "nodes"), f"{user.nodes} is less than 1", "leave it out for no limit")
         if user.budget_usd is not None and user.budget_usd < 0:
-            yield Problem((*path, "budget_usd"), f"{user.budget_usd:g} is less than 0", "for example 200")
+            yield RuleFinding((*path, "budget_usd"), f"{user.budget_usd:g} is less than 0", "for example 200")
 
 
-def _priorities(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _priorities(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     given = spec.fleet.priorities if spec.fleet else {}
     if len(given) > MOST_PRIORITIES:
-        yield Problem("fleet.priorities", f"{len(given)} are too many", f"use at most {MOST_PRIORITIES}")
+        yield RuleFinding("fleet.priorities", f"{len(given)} are too many", f"use at most {MOST_PRIORITIES}")
     for name, one in given.items():
         path = at("fleet.priorities", name)
         if not PRIORITY.fullmatch(name):
-            yield Problem(path, f"{name!r} is no name", "use small letters, digits and '-'")
+            yield RuleFinding(path, f"{name!r} is no name", "use small letters, digits and '-'")
         if one.over is not None and one.over not in {*given, NORMAL}:
-            yield Problem((*path, "over"), f"there is no priority {one.over!r}", f"one of {', '.join(given)}")
+            yield RuleFinding(
+                (*path, "over"), f"there is no priority {one.over!r}", f"one of {', '.join(given)}"
+            )
         elif name in below(given, name):
-            yield Problem((*path, "over"), f"{name} would be over itself", "let one of them be over none")
+            yield RuleFinding((*path, "over"), f"{name} would be over itself", "let one of them be over none")
         if one.preempts and one.over is None:
-            yield Problem((*path, "preempts"), "it is over no other priority", "write over, or leave it out")
+            yield RuleFinding(
+                (*path, "preempts"), "it is over no other priority", "write over, or leave it out"
+            )
 
 
 RULES = (

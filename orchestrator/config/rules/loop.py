@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.domain.bucket_grants import shares_account
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, VmSpec
 
 
-def _vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     if not spec.watch.on_vm:
         return
     if not isinstance(spec.vm, VmSpec):
-        yield Problem("watch.on_vm", "watch.on_vm needs a VM, but vm is none", "describe the vm")
+        yield RuleFinding("watch.on_vm", "watch.on_vm needs a VM, but vm is none", "describe the vm")
     elif spec.vm.spot:
-        yield Problem(
+        yield RuleFinding(
             "watch.on_vm",
             "vm.spot is set: no watcher restarts a preempted VM while the only loop runs on it",
             "remove vm.spot; a small standard VM costs little",
@@ -22,7 +22,7 @@ def _vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
         )
 
 
-def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _account(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     """Warn about a job that gets the loop's rights in the project: only separate accounts keep them apart."""
     reasons = {
         "job.secrets": bool(spec.job.secrets), "watch.self_delete": spec.watch.self_delete,
@@ -37,35 +37,35 @@ def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
     text = (
         f"with {wide} the job has the loop's permissions in the whole project: both run as the same account"
     )
-    yield Problem("watch.on_vm", text, hint, fatal=False)
+    yield RuleFinding("watch.on_vm", text, hint, fatal=False)
 
 
-def _deadline(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _deadline(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     deadline = spec.watch.deadline
     if deadline is None:
         return
     if spec.job.target_steps is None:
-        yield Problem(
+        yield RuleFinding(
             "watch.deadline",
             "a deadline needs the length of the job, which is not known",
             "set job.target_steps, or remove watch.deadline",
         )
     if deadline.after is not None and deadline.after > spec.watch.ttl:
-        yield Problem(
+        yield RuleFinding(
             "watch.deadline",
             f"{deadline} is later than the end of ttl, {spec.watch.ttl}",
             "raise watch.ttl, or set an earlier deadline",
         )
 
 
-def _last_resort(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _last_resort(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     key = "watch.last_resort"
     if spec.watch.last_resort == "on-demand":
         return
     if spec.watch.deadline is None or not spec.tpu.spot:
-        yield Problem(key, "needs watch.deadline and a spot TPU", "set watch.deadline, or remove it")
+        yield RuleFinding(key, "needs watch.deadline and a spot TPU", "set watch.deadline, or remove it")
     elif spec.tpu.strategy != "failover":
-        yield Problem(key, "flex-start is requested in one zone at a time", "set tpu.strategy: failover")
+        yield RuleFinding(key, "flex-start is requested in one zone at a time", "set tpu.strategy: failover")
 
 
 RULES = (

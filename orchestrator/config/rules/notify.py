@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.source.secret_refs import reference
@@ -23,11 +23,11 @@ _SECRET_HOSTS = (
 _HOW = "write secret://NAME and store the URL with: tpuctl secret set NAME; or write env://VARIABLE"
 
 
-def _webhooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _webhooks(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for number, text in enumerate(spec.notify.webhooks):
         if not is_reference(text):
             for message in _plain(text):
-                yield Problem(at("notify.webhooks", number), message, _HOW)
+                yield RuleFinding(at("notify.webhooks", number), message, _HOW)
 
 
 def _plain(text: str) -> Iterator[str]:
@@ -50,16 +50,16 @@ def _plain(text: str) -> Iterator[str]:
         yield "is a URL that lets anyone who knows it post; it is not shown here"
 
 
-def _apprise(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _apprise(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for number, text in enumerate(spec.notify.apprise):
         if not is_reference(text):
-            yield Problem(at("notify.apprise", number), "is not a reference; it is not shown here", _HOW)
+            yield RuleFinding(at("notify.apprise", number), "is not a reference; it is not shown here", _HOW)
 
 
 _OF_A_SHELL = frozenset({"|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1"})
 
 
-def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _hooks(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for event, command in spec.notify.hooks.items():
         try:
             # Split as it will be run: without a shell, so a pipe or a variable would be a plain word.
@@ -68,26 +68,26 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
             words = []
         if not words or "\0" in command:
             hint = "write a program and its arguments, for example ./after.sh --upload"
-            yield Problem(at("notify.hooks", event), "is not a command", hint)
+            yield RuleFinding(at("notify.hooks", event), "is not a command", hint)
         shell = next((word for word in words if word in _OF_A_SHELL), "")
         if shell:
             text = f"runs without a shell, so that {shell} is an argument of {words[0][:60]}"
-            yield Problem(at("notify.hooks", event), text, "write: sh -c '...'", fatal=False)
+            yield RuleFinding(at("notify.hooks", event), text, "write: sh -c '...'", fatal=False)
 
 
-def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _on_vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     """Warn about receivers that the loop on the VM cannot use."""
     if not spec.watch.on_vm:
         return
     if any(text.startswith(ENVIRONMENT) for text in spec.notify.webhooks):
         text = "variables of this computer are not available when the loop runs on the VM"
-        yield Problem("notify.webhooks", text, "write secret://NAME", fatal=False)
+        yield RuleFinding("notify.webhooks", text, "write secret://NAME", fatal=False)
     if spec.notify.apprise:
         text = "Apprise is not installed where the loop runs, on the VM"
-        yield Problem("notify.apprise", text, "add a webhook", fatal=False)
+        yield RuleFinding("notify.apprise", text, "add a webhook", fatal=False)
     if spec.notify.hooks:
         text = "hooks run on this computer only, not when the loop runs on the VM"
-        yield Problem("notify.hooks", text, "add a webhook", fatal=False)
+        yield RuleFinding("notify.hooks", text, "add a webhook", fatal=False)
 
 
 def is_reference(text: str) -> bool:

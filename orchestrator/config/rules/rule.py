@@ -9,7 +9,7 @@ from orchestrator.domain.spec import Spec
 
 
 @dataclass(frozen=True)
-class Problem:
+class RuleFinding:
     """
     What is wrong with a *setting* and what to do; without *fatal* it is a warning.
 
@@ -37,7 +37,7 @@ class SettingRule:
     """Tie a check to the settings that it *reads*, so that it is skipped if one of them is broken."""
 
     reads: tuple[str, ...]
-    find: Callable[[Spec, Catalog], Iterator[Problem]]
+    find: Callable[[Spec, Catalog], Iterator[RuleFinding]]
 
     def hindered_by(self, broken: Path) -> bool:
         """Return whether this rule reads the *broken* setting, one below it, or the list that it is an item of."""

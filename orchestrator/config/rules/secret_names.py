@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.config.rules.job import RESERVED, VARIABLE_PATTERN
-from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.contract.secrets.redaction import shapes_in
 from orchestrator.domain.catalog import Catalog
@@ -18,24 +18,26 @@ from orchestrator.domain.spec import Spec
 _HOW = "write secret://NAME, and store the value with: tpuctl secret set NAME"
 
 
-def _secrets(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _secrets(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for name, text in spec.job.secrets.items():
         path = at("job.secrets", name)
         if not re.fullmatch(VARIABLE_PATTERN, name):
-            yield Problem(path, "is not a name for an environment variable", "use letters, digits and '_'")
+            yield RuleFinding(
+                path, "is not a name for an environment variable", "use letters, digits and '_'"
+            )
         elif name.startswith("TPUCTL_") or name in RESERVED:
-            yield Problem(path, "is set by tpuctl itself", "choose another name")
+            yield RuleFinding(path, "is set by tpuctl itself", "choose another name")
         if reference(text) is None:
-            yield Problem(path, "is not a reference to a secret; its value is not shown here", _HOW)
+            yield RuleFinding(path, "is not a reference to a secret; its value is not shown here", _HOW)
 
 
-def _once(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _once(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for name in spec.job.secrets:
         if name in spec.job.env:
-            yield Problem(at("job.secrets", name), "is in job.env too", "remove it there")
+            yield RuleFinding(at("job.secrets", name), "is in job.env too", "remove it there")
 
 
-def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _written(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     """Refuse values that look like a token."""
     places = {at("job.command"): spec.job.command, at("job.setup"): spec.job.setup}
     places |= {at("job.env", name): text for name, text in spec.job.env.items()}
@@ -45,7 +47,7 @@ def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
             why = (
                 f"contains what looks like {shape}, and goes into the machine's metadata, which many can read"
             )
-            yield Problem(path, why, "put it into job.secrets: " + _HOW)
+            yield RuleFinding(path, why, "put it into job.secrets: " + _HOW)
 
 
 RULES = (

@@ -2,35 +2,35 @@
 
 from collections.abc import Iterator
 
-from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, TensorboardSpec
 from orchestrator.planning.sidecars import Sidecar, sidecars
 
 
-def _vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for sidecar in sidecars(spec, ""):
         if sidecar.role == "vm" and spec.vm == "none":
-            yield Problem(
+            yield RuleFinding(
                 at("sidecars", sidecar.name, "on"),
                 "it runs on the VM, but vm is none",
                 "write on: tpu, or describe the vm",
             )
 
 
-def _ports(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _ports(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     taken: dict[tuple[str, int], Sidecar] = {}
     for sidecar in sidecars(spec, ""):
         path = at("sidecars", sidecar.name, "port")
         other = taken.setdefault((sidecar.role, sidecar.port), sidecar)
         if other is not sidecar:
-            yield Problem(
+            yield RuleFinding(
                 path, f"{other.name} on the same machine has port {sidecar.port} already", "use another one"
             )
 
 
-def _logdir(spec: Spec, _: Catalog) -> Iterator[Problem]:
+def _logdir(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     board = spec.sidecars.tensorboard
     if not isinstance(board, TensorboardSpec):
         return
@@ -39,10 +39,10 @@ def _logdir(spec: Spec, _: Catalog) -> Iterator[Problem]:
     plain = board.logdir.isprintable() and ".." not in path.split("/") and path.strip("/")
     if not plain or (sign and scheme != "gs") or "," in path:
         text = f'"{board.logdir[:60]}" is not a folder of a bucket'
-        yield Problem("sidecars.tensorboard.logdir", text, "for example tensorboard, or gs://BUCKET/runs")
+        yield RuleFinding("sidecars.tensorboard.logdir", text, "for example tensorboard, or gs://BUCKET/runs")
     elif not sign and path.startswith("/"):
         text = f'"{board.logdir[:60]}" is a path on a machine; the folder must be in the bucket'
-        yield Problem("sidecars.tensorboard.logdir", text, "remove the first /")
+        yield RuleFinding("sidecars.tensorboard.logdir", text, "remove the first /")
 
 
 RULES = (

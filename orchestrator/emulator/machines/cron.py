@@ -59,7 +59,7 @@ class Cron:
         self._config = config
         self._serial = serial
         self._folder = Path(config.environment["TPUCTL_CRON_DIR"])
-        self._complaints: list[str] = []
+        self._errors: list[str] = []
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -82,11 +82,11 @@ class Cron:
         return length - time.time() % length
 
     def _jobs(self) -> list[Job]:
-        jobs, complaints = read_folder(self._folder)
-        for complaint in complaints:
-            if complaint not in self._complaints:
-                self._serial.line(complaint)
-        self._complaints = complaints
+        jobs, errors = read_folder(self._folder)
+        for error in errors:
+            if error not in self._errors:
+                self._serial.line(error)
+        self._errors = errors
         return jobs
 
     async def _start(self, job: Job) -> None:
@@ -129,15 +129,15 @@ def parse(text: str) -> list[Job]:
 def read_folder(folder: Path) -> tuple[list[Job], list[str]]:
     """Return the jobs of all crontabs in *folder*, and an error message for each unusable file."""
     jobs: list[Job] = []
-    complaints: list[str] = []
+    errors: list[str] = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if not FILE_NAME.match(path.name) or not path.is_file():
             continue
         try:
             jobs.extend(parse(path.read_text()))
         except (OSError, ValueError) as error:
-            complaints.append(f"cron: Error: {error}; while reading {path}")
-    return jobs, complaints
+            errors.append(f"cron: Error: {error}; while reading {path}")
+    return jobs, errors
 
 
 def _job(line: str, environment: Mapping[str, str]) -> Job:

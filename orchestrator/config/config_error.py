@@ -12,7 +12,7 @@ def flag_for(key: str) -> str:
 
 
 @dataclass(frozen=True)
-class Complaint:
+class FileFinding:
     """
     One mistake: where, what, and what to do.
 
@@ -33,7 +33,7 @@ class Complaint:
         return dotted(self.at)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the complaint in its `--json` form."""
+        """Return the finding in its `--json` form."""
         return {
             "path": self.file, "line": self.line, "col": self.col,
             "key": self.key, "message": self.message, "hint": self.hint,
@@ -48,19 +48,19 @@ class Complaint:
 
 
 class ConfigError(UsageError):
-    """Refuse a deployment file with all complaints about it."""
+    """Refuse a deployment file with all findings about it."""
 
     code = "TPU-110"
 
-    def __init__(self, complaints: tuple[Complaint, ...]) -> None:
+    def __init__(self, findings: tuple[FileFinding, ...]) -> None:
         super().__init__(
             # All at once, so that one correction of the file is enough.
-            "\n".join(str(complaint) for complaint in complaints),
+            "\n".join(str(finding) for finding in findings),
             hint="correct this, then run: tpuctl plan",
             changed="nothing was changed",
         )
-        self.complaints = complaints
+        self.findings = findings
 
     def as_dict(self) -> dict[str, object]:
-        """Return the error in its `--json` form, with a list of the complaints."""
-        return {**super().as_dict(), "complaints": [complaint.as_dict() for complaint in self.complaints]}
+        """Return the error in its `--json` form, with a list of the findings."""
+        return {**super().as_dict(), "findings": [finding.as_dict() for finding in self.findings]}
