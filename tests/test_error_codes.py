@@ -9,7 +9,7 @@ import pytest
 
 import orchestrator
 from orchestrator import errors
-from orchestrator.cli.views.help import page_text
+from orchestrator.app.help import page_text
 from orchestrator.contract import machine_errors
 from orchestrator.error_codes import CODES, error_table
 from orchestrator.errors import Retry, TpuctlError

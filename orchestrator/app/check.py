@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from orchestrator.advice.preflight.findings import Finding, SourceFacts
+from orchestrator.advice.preflight.findings import Finding, Level, SourceFacts
 from orchestrator.advice.preflight.rules import preflight
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
@@ -21,6 +21,11 @@ class Checked:
     findings: tuple[Finding, ...]
     facts: SourceFacts
     python: str = ""
+
+    @property
+    def stops(self) -> bool:
+        """Return whether a finding forbids the start."""
+        return any(finding.level is Level.STOP for finding in self.findings)
 
 
 def check(choice: Choice) -> Checked:

@@ -7,6 +7,7 @@ import re
 import stat
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -87,6 +88,11 @@ class Collection:
         if isinstance(value, list | tuple):
             return [self._clean(one) for one in value]
         return value if value is None or isinstance(value, bool | int | float) else self._clean(str(value))
+
+
+def default_archive() -> Path:
+    """Return the archive's path in this folder, named after the present time."""
+    return Path(f"tpuctl-support-{time.strftime('%Y%m%d-%H%M%S')}.zip")
 
 
 def collect(choice: Choice, name: str | None) -> Collection:

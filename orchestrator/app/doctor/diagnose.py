@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.advice.doctor.every_check import examine
+from orchestrator.advice.doctor.every_check import examine, healthy
 from orchestrator.advice.doctor.facts import DoctorFinding, Facts, File
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
@@ -29,6 +29,11 @@ class Diagnosis:
 
     findings: Sequence[DoctorFinding]
     fixed: Sequence[str] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Return whether nothing is wrong."""
+        return healthy(self.findings)
 
 
 def diagnose(choice: Choice, *, fix: bool = False) -> Diagnosis:

@@ -78,6 +78,11 @@ def as_recorded(wanted: WantedProofs, recording: Recording) -> WantedProofs:
     return replace(wanted, cloud="local", tpu=bool(head.get("tpu", True)), type=tpu_type, zone=zone)
 
 
+def costs_money(wanted: WantedProofs, compare: Path | None) -> bool:
+    """Return whether the cloud bills it; a comparison runs on the local cloud."""
+    return compare is None and wanted.cloud != "local"
+
+
 def prepare(
     wanted: WantedProofs, compare: Path | None, run_command: RunCommand, reporter: Reporter
 ) -> Prepared:

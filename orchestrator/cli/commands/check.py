@@ -15,10 +15,10 @@ def command(choice: Choice) -> None:
     Needs no credentials and no network, and starts nothing. Exits with 2 when a finding says stop.
     """
     from orchestrator.app.check import check
-    from orchestrator.cli.views import check as check_view
+    from orchestrator.cli.views import check as view
 
     checked = check(choice)
-    check_view.show(checked, as_json=choice.as_json)
-    if check_view.stops(checked.findings):
+    view.show(checked, as_json=choice.as_json)
+    if checked.stops:
         # 2, not 1, so that scripts can tell a "stop" finding from a check that failed.
         raise click.exceptions.Exit(2)

@@ -16,7 +16,6 @@ def command(choice: Choice, fix: bool) -> None:
     Works offline and without credentials; what cannot be found out is `unknown`. Exits with 1 when
     something is wrong.
     """
-    from orchestrator.advice.doctor.every_check import healthy
     from orchestrator.app.doctor.diagnose import diagnose
     from orchestrator.cli.views import doctor
     from orchestrator.cli.views.event_lines import EventPrinter
@@ -24,5 +23,5 @@ def command(choice: Choice, fix: bool) -> None:
     with EventPrinter():
         found = diagnose(choice, fix=fix)
     doctor.show(found.findings, found.fixed, as_json=choice.as_json, unbilled=choice.cloud == "local")
-    if not healthy(found.findings):
+    if not found.healthy:
         raise click.exceptions.Exit(1)

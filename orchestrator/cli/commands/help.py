@@ -5,7 +5,6 @@ import click
 from orchestrator.cli.console import columns
 from orchestrator.cli.main import HELP_WIDTH, RENAMED
 from orchestrator.cli.options import Command
-from orchestrator.cli.views.help import code_text, filled
 from orchestrator.domain.text.suggest import did_you_mean
 from orchestrator.errors import UsageError
 
@@ -19,13 +18,12 @@ def command(ctx: click.Context, topic: tuple[str, ...]) -> None:
 
     It needs no network.
     """
-    root = ctx.find_root()
-    code = topic[0].upper() if len(topic) == 1 else ""
-    code = f"TPU-{code}" if code.isdecimal() else code
-    if code.startswith("TPU-"):
-        click.echo(filled(code_text(code), min(columns(), HELP_WIDTH)))
-    else:
-        click.echo(_command_help(root, topic))
+    from orchestrator.app.help import code_meaning
+    from orchestrator.cli.views.help import code_text
+
+    found = code_meaning(topic[0]) if len(topic) == 1 else None
+    width = min(columns(), HELP_WIDTH)
+    click.echo(code_text(found, width) if found else _command_help(ctx.find_root(), topic))
 
 
 def _command_help(root: click.Context, topic: tuple[str, ...]) -> str:

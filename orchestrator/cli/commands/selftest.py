@@ -43,15 +43,14 @@ def command(
     computer is switched off. --record keeps shapes only: no names, no values, no keys. Exits with 0 when all
     steps worked, 1 when one failed or a comparison found differences, 5 when something is left.
     """
-    from orchestrator.app.selftest.selftest import carry_out, prepare
+    from orchestrator.app.selftest.selftest import carry_out, costs_money, prepare
     from orchestrator.app.selftest.steps import WantedProofs
     from orchestrator.cli import main
     from orchestrator.cli.views import selftest as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
     wanted = WantedProofs(cloud, project, zone, tpu_type, not no_tpu, budget, limit)
-    # A comparison runs on the local cloud, where nothing is billed.
-    yes_to_costs = yes or compare is not None or cloud == "local"
+    yes_to_costs = yes or not costs_money(wanted, compare)
     # First, because `prepare` spends minutes on deleting what an earlier self-test left.
     must_answer(yes=yes_to_costs, asks="Run it, for the money that it costs?")
     reporter = EventPrinter()

@@ -1,6 +1,5 @@
 """tpuctl support: one archive of what a maintainer needs, without secrets, on this computer only."""
 
-import time
 from pathlib import Path
 
 import click
@@ -23,11 +22,11 @@ def command(choice: Choice, yes: bool, output: Path | None, name: str | None) ->
     masked; names of projects, buckets, machines and people are not, so look before you give it away. What
     cannot be read is left out and named. NAME is a deployment that this computer has brought up.
     """
-    from orchestrator.app.support import collect, write_archive
+    from orchestrator.app.support import collect, default_archive, write_archive
     from orchestrator.cli.views import support as view
 
     # First, because collecting takes a while.
-    path = output or Path(f"tpuctl-support-{time.strftime('%Y%m%d-%H%M%S')}.zip")
+    path = output or default_archive()
     must_answer(yes=yes, asks=f"Write {path}?")
     found = collect(choice, name)
     view.announce(found)

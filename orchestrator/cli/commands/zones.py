@@ -3,9 +3,6 @@
 import click
 
 from orchestrator.cli.options import Command, cloud_option, json_option
-from orchestrator.errors import UsageError
-
-ALL = "all types: tpuctl zones"
 
 
 @click.command("zones", cls=Command)
@@ -20,19 +17,7 @@ def command(wanted: str | None, cloud: str, as_json: bool) -> None:
     shipped tables, or the prices of `tpuctl prices refresh`. Whether a zone has one free, and what your
     project's quota is, no table knows: `tpuctl doctor` shows the quota.
     """
-    from orchestrator.app.prices import catalog_for
+    from orchestrator.app.zones import list_zones
     from orchestrator.cli.views import zones as view
-    from orchestrator.domain.text.suggest import did_you_mean, join
 
-    catalog = catalog_for(cloud)
-    tpu_type = wanted if wanted in catalog.served() else None
-    generation = "" if wanted is None or tpu_type else catalog.generation(wanted)
-    if wanted is not None and not tpu_type and not generation:
-        # Some write a generation without its letter, such as v5.
-        near = [one for one in catalog.generations() if one.startswith(wanted.lower()) and wanted]
-        raise UsageError(
-            f'"{wanted[:60]}" is not a type of the Cloud TPU API, nor a generation of them',
-            hint=f"did you mean {join(near)}?" if near else did_you_mean(wanted, catalog.served()) or ALL,
-            changed="nothing was changed",
-        )
-    view.show(catalog, tpu_type or "", generation, as_json=as_json)
+    view.show(list_zones(cloud, wanted), as_json=as_json)

@@ -20,16 +20,11 @@ _HEADINGS = {
 }
 
 
-def stops(findings: Sequence[Finding]) -> bool:
-    """Return whether a finding forbids the start."""
-    return any(finding.level is Level.STOP for finding in findings)
-
-
 def body(checked: Checked) -> dict[str, Any]:
     """Return the findings as in `--json`."""
     findings = checked.findings
     return {
-        "ok": not stops(findings),
+        "ok": not checked.stops,
         "counts": {level.value: _number(findings, level) for level in _HEADINGS},
         "findings": [finding.as_dict() for finding in findings],
         "files_not_read": list(checked.facts.unread),

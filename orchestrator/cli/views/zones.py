@@ -4,34 +4,33 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.app.zones import ListedZones
 from orchestrator.cli.console import page, print_json, wrapped
 from orchestrator.domain.catalog import Accelerator, Catalog
-from orchestrator.pricing.priced_zones import PricedZones, priced_zones
+from orchestrator.pricing.priced_zones import PricedZones
 
 WIDTH = 80
 FEW = 8
 """Types of one generation that are named one by one."""
 
 
-def show(catalog: Catalog, tpu_type: str, generation: str, *, as_json: bool) -> None:
-    """Print the zones of *tpu_type*, else of *generation*, or of all types if both are empty."""
-    found = priced_zones(catalog, tpu_type or generation)
+def show(listed: ListedZones, *, as_json: bool) -> None:
+    """Print zones and prices to stdout, as text or JSON."""
     if as_json:
         print_json("zones", {
-            "type": tpu_type or None, "generation": generation or None, "offers": [one.as_dict() for one in found],
-            "date": catalog.dates["tpu_prices"],
+            "type": listed.tpu_type or None, "generation": listed.generation or None,
+            "offers": [one.as_dict() for one in listed.offers], "date": listed.catalog.dates["tpu_prices"],
         })  # fmt: skip
         return
     with page() as console:
-        render(catalog, tpu_type, generation, found, console)
+        render(listed, console)
 
 
-def render(
-    catalog: Catalog, tpu_type: str, generation: str, found: tuple[PricedZones, ...], console: Console
-) -> None:
-    """Print zones and prices on *console*; the price is that of *tpu_type*, or of a chip if it is empty."""
-    kind, width = catalog.accelerator(tpu_type), min(WIDTH, console.width)
-    for line in [_of_type(kind, catalog)] if kind else _types(catalog, generation):
+def render(listed: ListedZones, console: Console) -> None:
+    """Print zones and prices on *console*; the price is that of the type, or of a chip without one."""
+    catalog, found = listed.catalog, listed.offers
+    kind, width = catalog.accelerator(listed.tpu_type), min(WIDTH, console.width)
+    for line in [_of_type(kind, catalog)] if kind else _types(catalog, listed.generation):
         for part in wrapped([line], width, " " * 7):
             console.print(Text(part, overflow="fold"), width=width)
     console.print()
