@@ -27,6 +27,7 @@ INSTEAD = {
     "mute": "never_reported, silent",
     "noted": "recorded",
     "notices": "notifications; Google's is a preemption notice",
+    "ondemand": "on_demand",
     "road": "route",
     "seal": "checksum",
     "sealed": "with_checksum",

@@ -13,6 +13,10 @@ from tests.cli.reference import commands
 from tests.test_words_in_code import FINE, IN_PACKAGE
 
 ROOT = Path(__file__).parents[1]
+NAMES = {
+    "several_hosts": "multi_host",
+}
+"""A whole name of a key or an option that has another name now."""
 LATER = {"alone", "left", "loop", "seen"}
 STORED = {
     # Values in the record, the journal, the events and the heartbeats of deployments that exist.
@@ -46,6 +50,8 @@ def old_words(name: str) -> dict[str, str]:
     """Return the words of *name* that have another word now, with that word."""
     if name in FINE_HERE or name in LATER:
         return {}
+    if name in NAMES:
+        return {name: NAMES[name]}
     words = re.split(r"[^a-z0-9]+", name.lower())
     return {word: IN_PACKAGE[word] for word in words if word in IN_PACKAGE}
 

@@ -142,7 +142,7 @@ class Preview:
                 "zone": price.zone,
                 "lines": [line.as_dict() for line in price.lines],
                 "spot_usd_hour": _rounded(price.spot_usd),
-                "ondemand_usd_hour": _rounded(price.ondemand_usd),
+                "on_demand_usd_hour": _rounded(price.on_demand_usd),
                 "billed_usd_hour": _rounded(price.billed_usd),
                 "storage_usd_gib_month": price.storage_usd_gib_month,
                 "unknown": list(price.unknown),
@@ -328,13 +328,13 @@ def _queue(tpu: TpuSpec) -> dict[str, str]:
 
 def _deadline(preview: Preview) -> dict[str, str]:
     """Return the highest cost of a deadline: on demand for all of the time."""
-    deadline, ondemand = preview.spec.watch.deadline, preview.hourly.ondemand_usd
+    deadline, on_demand = preview.spec.watch.deadline, preview.hourly.on_demand_usd
     if deadline is None:
         return {}
-    hour = "an unknown price" if ondemand is None else f"{ondemand:.2f} USD an hour"
-    whole = ondemand is not None and deadline.after is not None
+    hour = "an unknown price" if on_demand is None else f"{on_demand:.2f} USD an hour"
+    whole = on_demand is not None and deadline.after is not None
     # The highest cost: on demand for all of the time, the worst case of a deadline.
-    most = f", at most {(ondemand or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
+    most = f", at most {(on_demand or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
     first = "flex-start, else " if preview.spec.watch.last_resort == "flex-start" else ""
     return {"deadline": f"{deadline}; where spot does not do, {first}on demand at {hour}{most}"}
 

@@ -58,7 +58,7 @@ class PlannedUp:
     changes: tuple[str, ...]
     reason: str
     usd_hour: float | None
-    ondemand_usd_hour: float | None
+    on_demand_usd_hour: float | None
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Tpuctl(_OfFile):
         found = shown.plan
         changes = tuple(f"{c.verb.word} {c.kind.title} {c.name} in {c.zone}" for c in found.changes)
         reason = found.reason or "; ".join(found.waiting)
-        return PlannedUp(changes, reason, shown.hourly.billed_usd, shown.hourly.ondemand_usd)
+        return PlannedUp(changes, reason, shown.hourly.billed_usd, shown.hourly.on_demand_usd)
 
     def up(self, *, wait: bool = False) -> int:
         """Create what is missing and start the job; return the number of changes. Billing starts here."""

@@ -58,7 +58,7 @@ class Down:
             "data_remains": bool(self.remaining_bucket),
             "saved_usd_hour": self.saved_usd_hour,
             "usd": self.spent.usd if self.spent else None,
-            "ondemand_usd": self.spent.ondemand_usd if self.spent else None,
+            "on_demand_usd": self.spent.on_demand_usd if self.spent else None,
             "saved_usd": self.spent.saved_usd if self.spent else None,
             "least_saved_usd": self.spent.least_saved_usd if self.spent else None,
             "unknown": list(self.spent.unknown) if self.spent else [],

@@ -29,7 +29,7 @@ def cache_file(cloud: str) -> Path:
 
 def body_of(found: Found, date: str) -> dict[str, Any]:
     """Return the stored form of refreshed prices."""
-    rows = [[*place, price.ondemand, price.spot] for place, price in found.items()]
+    rows = [[*place, price.on_demand, price.spot] for place, price in found.items()]
     return {"schema": SCHEMA, "date": date, "prices": rows}
 
 
@@ -77,8 +77,8 @@ class Refreshed:
         """Return the prices as in `--json`."""
         rows = [
             {
-                "generation": generation, "region": region, "several_hosts": several,
-                "ondemand_usd_chip_hour": price.ondemand, "spot_usd_chip_hour": price.spot,
+                "generation": generation, "region": region, "multi_host": several,
+                "on_demand_usd_chip_hour": price.on_demand, "spot_usd_chip_hour": price.spot,
             }
             for (generation, region, several), price in self.prices.items()
         ]  # fmt: skip

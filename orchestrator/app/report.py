@@ -148,7 +148,7 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
     ended = max((b.updated for b in beats), default=session.clock.now())
     spec = session.spec
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
-    ondemand = replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm)
+    on_demand = replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm)
     paid = spent(spec, session.catalog, record, ended)
     return summarise(
         beats,
@@ -157,7 +157,7 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
         wall=sum(until - since for since, until in lives(record, ended)),
         cost_usd=paid.known_usd,
         most_usd=paid.most_usd,
-        ondemand_usd=spent(ondemand, session.catalog, record, ended).known_usd,
+        on_demand_usd=spent(on_demand, session.catalog, record, ended).known_usd,
         unpriced=paid.unknown,
         begun=first_incarnations(record),
         heartbeat=heartbeat_interval(spec),

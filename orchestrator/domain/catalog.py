@@ -90,19 +90,19 @@ class TpuQuota:
 class Price:
     """A price in USD, on demand and spot; None means unknown."""
 
-    ondemand: float | None
+    on_demand: float | None
     spot: float | None
 
     def or_else(self, other: "Price") -> "Price":
         """Return this price, with unknown parts taken from *other*."""
         return Price(
-            other.ondemand if self.ondemand is None else self.ondemand,
+            other.on_demand if self.on_demand is None else self.on_demand,
             other.spot if self.spot is None else self.spot,
         )
 
     def of(self, spot: bool) -> float | None:
         """Return the price in USD of spot or on-demand capacity, None if unknown."""
-        return self.spot if spot else self.ondemand
+        return self.spot if spot else self.on_demand
 
 
 UNKNOWN_PRICE = Price(None, None)
@@ -237,20 +237,20 @@ class Catalog:
 
     def disk_price(self, disk_type: str, region: str) -> float | None:
         """Return USD per GiB-month, or None when the price is unknown."""
-        return self.others.get(("disk", disk_type, region), UNKNOWN_PRICE).ondemand
+        return self.others.get(("disk", disk_type, region), UNKNOWN_PRICE).on_demand
 
     def address_price(self, region: str) -> float | None:
         """Return USD per hour for an external IPv4 address in use, or None when the price is unknown."""
-        return self.others.get(("ip", "external ip vm", region), UNKNOWN_PRICE).ondemand
+        return self.others.get(("ip", "external ip vm", region), UNKNOWN_PRICE).on_demand
 
     def storage_price(self, region: str) -> float | None:
         """Return USD per GiB-month of standard storage, or None when the price is unknown."""
         multi = self.others.get(("gcs", f"standard multi-region {region}", region), UNKNOWN_PRICE)
-        return self.others.get(("gcs", "standard", region), multi).ondemand
+        return self.others.get(("gcs", "standard", region), multi).on_demand
 
     def egress_price(self, route: str) -> float | None:
         """Return USD per GiB on a route such as `between regions, Europe`, or None if it is unknown."""
-        return self.others.get(("egress", route, "any"), UNKNOWN_PRICE).ondemand
+        return self.others.get(("egress", route, "any"), UNKNOWN_PRICE).on_demand
 
 
 def build(tables: Mapping[str, str]) -> Catalog:
@@ -286,7 +286,7 @@ def build(tables: Mapping[str, str]) -> Catalog:
 
 
 def _quota(row: Mapping[str, str], spot: bool) -> TpuQuota:
-    kind, fresh = ("Preemptible", "fresh_spot") if spot else ("", "fresh_ondemand")
+    kind, fresh = ("Preemptible", "fresh_spot") if spot else ("", "fresh_on_demand")
     name = f"{row['before']}{kind}{row['after']}PerProjectPer{row['counted_per']}ForTPUAPI"
     unit = "chips" if row["generation"] in BY_CHIPS else "cores"
     return TpuQuota(name, int(row[fresh]), unit, row["counted_per"].lower())
@@ -337,13 +337,13 @@ def _tpu_prices(
     prices = {}
     for row in rows:
         basis = accelerators.get(row["basis_type"])
-        price = Price(_usd(row["ondemand_usd_chip_hour"]), _usd(row["spot_usd_chip_hour"]))
+        price = Price(_usd(row["on_demand_usd_chip_hour"]), _usd(row["spot_usd_chip_hour"]))
         prices[row["generation"], row[where], basis is not None and basis.hosts > 1] = price
     return prices
 
 
 def _price(row: Mapping[str, str]) -> Price:
-    return Price(_usd(row["ondemand_usd"]), _usd(row["spot_usd"]))
+    return Price(_usd(row["on_demand_usd"]), _usd(row["spot_usd"]))
 
 
 def _usd(text: str) -> float | None:

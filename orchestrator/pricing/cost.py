@@ -37,7 +37,7 @@ class PriceLine:
     what: str
     meter: Meter
     spot_usd: float | None
-    ondemand_usd: float | None
+    on_demand_usd: float | None
     billed_usd: float | None
     minor: bool = False
     most_usd: float | None = None
@@ -48,7 +48,7 @@ class PriceLine:
             "what": self.what,
             "meter": self.meter.value,
             "spot_usd": _cents(self.spot_usd),
-            "ondemand_usd": _cents(self.ondemand_usd),
+            "on_demand_usd": _cents(self.on_demand_usd),
             "billed_usd": _cents(self.billed_usd),
             "most_usd": _cents(self.most_usd),
         }
@@ -73,9 +73,9 @@ class Hourly:
         return _sum(line.spot_usd for line in self.lines)
 
     @property
-    def ondemand_usd(self) -> float | None:
+    def on_demand_usd(self) -> float | None:
         """Return the sum in USD per hour if everything were on demand, None if a part is unknown."""
-        return _sum(line.ondemand_usd for line in self.lines)
+        return _sum(line.on_demand_usd for line in self.lines)
 
     @property
     def billed_usd(self) -> float | None:
@@ -154,7 +154,7 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
 
 def _line(what: str, meter: Meter, price: Price, spot: bool) -> PriceLine:
     # Only TPUs have a second source of prices; `hourly` replaces their upper end.
-    return PriceLine(what, meter, price.spot, price.ondemand, price.of(spot), most_usd=price.of(spot))
+    return PriceLine(what, meter, price.spot, price.on_demand, price.of(spot), most_usd=price.of(spot))
 
 
 def _flat(what: str, meter: Meter, usd: float | None) -> PriceLine:

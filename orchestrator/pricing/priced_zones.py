@@ -23,12 +23,12 @@ class PricedZones:
     unlisted: tuple[str, ...]
     spot: float | None
     spot_most: float | None
-    ondemand: float | None
+    on_demand: float | None
 
     def as_dict(self) -> dict[str, object]:
         """Return zones and prices as `--json` prints it."""
         body = asdict(self)
-        prices = {f"{name}_usd_chip_hour": body.pop(name) for name in ("spot", "spot_most", "ondemand")}
+        prices = {f"{name}_usd_chip_hour": body.pop(name) for name in ("spot", "spot_most", "on_demand")}
         return {**body, **prices}
 
 

@@ -73,7 +73,7 @@ class Item:
     machines: int
     seconds: float
     usd: float | None
-    ondemand_usd: float | None
+    on_demand_usd: float | None
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Spending:
 
     usd: float
     most_usd: float
-    ondemand_usd: float
+    on_demand_usd: float
     items: tuple[Item, ...]
     zones: Mapping[str, float]
     days: Mapping[str, float]
@@ -118,12 +118,12 @@ class Spending:
     @property
     def least_saved_usd(self) -> float | None:
         """Return `saved_usd` at the highest spot prices, at least 0; None if a price is not known."""
-        return None if self.unknown else max(0.0, self.ondemand_usd - self.upper_usd)
+        return None if self.unknown else max(0.0, self.on_demand_usd - self.upper_usd)
 
     @property
     def saved_usd(self) -> float | None:
         """Return how much more the same would have cost on demand, None if a price is not known."""
-        return None if self.unknown else self.ondemand_usd - self.usd
+        return None if self.unknown else self.on_demand_usd - self.usd
 
 
 def spending(
@@ -160,7 +160,7 @@ def spending(
     return Spending(
         usd=usd,
         most_usd=most,
-        ondemand_usd=sum(item.ondemand_usd for item in items if item.ondemand_usd is not None),
+        on_demand_usd=sum(item.on_demand_usd for item in items if item.on_demand_usd is not None),
         items=items,
         zones=zones,
         days=dict(sorted(days.items())),
@@ -365,8 +365,8 @@ def _items(bill: _Bill, on_demand: _Bill, billed: Iterable[Metered]) -> Iterator
         # By name: a machine that was stopped and started again has several spans.
         machines = len({span.name for span, _, _ in members})
         usd = _cost(bill, ((span, line.billed_usd) for span, line, _ in members))
-        ondemand = _cost(bill, ((span, other.billed_usd) for span, _, other in members))
-        yield Item(f"{what}, on demand" if at_full_price else what, zone, machines, seconds, usd, ondemand)
+        full_usd = _cost(bill, ((span, other.billed_usd) for span, _, other in members))
+        yield Item(f"{what}, on demand" if at_full_price else what, zone, machines, seconds, usd, full_usd)
 
 
 def _cost(bill: _Bill, parts: Iterable[tuple[Span, float | None]]) -> float | None:

@@ -74,9 +74,9 @@ def _head(account: Account) -> dict[str, Any]:
         (f"{account.preemptions or 'no'}", f"preemption{'' if account.preemptions == 1 else 's'}"),
         (f"{least}{usd_shown(bill.usd)}", "at spot prices" if account.unbilled else "spent"),
     ]
-    saved = saved_text(bill.usd, bill.most_usd, bill.ondemand_usd)
+    saved = saved_text(bill.usd, bill.most_usd, bill.on_demand_usd)
     if saved and not account.incomplete:
-        hero.append((saved, f"saved ({usd_shown(bill.ondemand_usd)} on demand)"))
+        hero.append((saved, f"saved ({usd_shown(bill.on_demand_usd)} on demand)"))
     restarts = sum(job.restarts(task) for job in account.jobs for task in job.starts)
     tiles = [
         ("nodes now", f"{live}", f"of {len(account.lanes)} that the fleet had"),
@@ -224,7 +224,7 @@ def _money(account: Account, kinds: Mapping[str, str]) -> dict[str, Any]:
     for name, kind, one in every:
         share = one.usd / bill.usd if bill.usd else 0.0
         rows.append(
-            {"name": name, "kind": kind, "seconds": one.seconds, "usd": one.usd, "ondemand_usd": one.ondemand_usd,
+            {"name": name, "kind": kind, "seconds": one.seconds, "usd": one.usd, "on_demand_usd": one.on_demand_usd,
              "lost_usd": one.lost_usd, "share": share, "x": round(at, 3), "width": round(100 * share, 3)}
         )  # fmt: skip
         at += 100 * share
@@ -234,4 +234,4 @@ def _money(account: Account, kinds: Mapping[str, str]) -> dict[str, Any]:
         notes.append(f"Budget: {usd_shown(account.budget_usd)}, {spent}.")
     if account.incomplete:
         notes.append("At least: a price or the record of a node is not known, and left out.")
-    return {"money": rows, "usd": bill.usd, "ondemand_usd": bill.ondemand_usd, "cost_notes": notes}
+    return {"money": rows, "usd": bill.usd, "on_demand_usd": bill.on_demand_usd, "cost_notes": notes}

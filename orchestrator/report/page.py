@@ -203,9 +203,9 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
     if spent.usd:
         found.append(_tile("", usd_shown(spent.usd), "at spot prices" if facts.unbilled else "spent"))
     # An item without a known price would distort the saving.
-    share = saved_text(spent.usd, spent.upper_usd, spent.ondemand_usd)
+    share = saved_text(spent.usd, spent.upper_usd, spent.on_demand_usd)
     if share and not spent.unknown:
-        found.append(_tile("", share, f"saved ({usd_shown(spent.ondemand_usd)} on demand)"))
+        found.append(_tile("", share, f"saved ({usd_shown(spent.on_demand_usd)} on demand)"))
     return found
 
 
@@ -307,6 +307,6 @@ def _money(facts: PageFacts) -> dict[str, Any]:
         notes.append(f"No price is known for {', '.join(spent.unknown)}; the sums leave it out.")
     stored = "Storage is in it for what the bucket holds now" if spent.storage_gib else "Storage is not in it"
     return {
-        "items": spent.items, "cost_usd": spent.usd, "ondemand_usd": spent.ondemand_usd,
+        "items": spent.items, "cost_usd": spent.usd, "on_demand_usd": spent.on_demand_usd,
         "cost_notes": [*notes, f"{stored}; requests and traffic are not."],
     }  # fmt: skip

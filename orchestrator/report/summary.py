@@ -73,7 +73,7 @@ class Summary:
     goodput: float | None
     wall_seconds: float
     cost_usd: float
-    ondemand_usd: float
+    on_demand_usd: float
     unpriced: tuple[str, ...] = ()
     saves_stopped: float | None = None
     redone_at_most: int | None = None
@@ -86,7 +86,7 @@ class Summary:
 
 def summarise(
     beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
-    cost_usd: float, ondemand_usd: float, most_usd: float = 0.0, unpriced: tuple[str, ...] = (),
+    cost_usd: float, on_demand_usd: float, most_usd: float = 0.0, unpriced: tuple[str, ...] = (),
     begun: Collection[int] = (), heartbeat: float = inf,
 ) -> Summary:  # fmt: skip
     """
@@ -124,7 +124,7 @@ def summarise(
         goodput=min(1.0, useful / wall) if wall and counted else None,
         wall_seconds=wall,
         cost_usd=cost_usd,
-        ondemand_usd=ondemand_usd,
+        on_demand_usd=on_demand_usd,
         most_usd=most_usd,
         unpriced=unpriced,
         saves_stopped=sum(stopped) if stopped else None,

@@ -70,9 +70,9 @@ def test_a_plan_needs_nothing_but_the_file(tmp_path):
     file = api.new_project(tmp_path / "job", recipe="numpy-lm")
     planned = api.Tpuctl(file, settings={"tpu.spot": False}).plan(offline=True)
     assert any(line.startswith("create TPU") for line in planned.changes)
-    assert planned.usd_hour == planned.ondemand_usd_hour
+    assert planned.usd_hour == planned.on_demand_usd_hour
     spot = api.Tpuctl(file).plan(offline=True)
-    assert spot.usd_hour < spot.ondemand_usd_hour
+    assert spot.usd_hour < spot.on_demand_usd_hour
     with pytest.raises(api.TpuctlError) as caught:
         api.Tpuctl(tmp_path / "none.yaml").plan(offline=True)
     assert caught.value.code.startswith("TPU-1")

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.app.down import Down
 from orchestrator.cli.views.down import show
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.checksum import verified
 from orchestrator.domain.status import DeploymentState
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud
@@ -94,11 +95,11 @@ def test_down_says_what_was_spent_and_saved(user):
     cost = user.run("cost", "--json").document
     found = user.run("down", "--yes", "--json").document
     assert found["usd"] == pytest.approx(cost["usd"] - stored(cost), rel=0.1)
-    assert found["saved_usd"] == pytest.approx(found["ondemand_usd"] - found["usd"])
+    assert found["saved_usd"] == pytest.approx(found["on_demand_usd"] - found["usd"])
     again = user.down()
     assert "It cost about" in again.err
-    most = int(100 * found["saved_usd"] / found["ondemand_usd"])
-    least = int(100 * found["least_saved_usd"] / found["ondemand_usd"])
+    most = int(100 * found["saved_usd"] / found["on_demand_usd"])
+    least = int(100 * found["least_saved_usd"] / found["on_demand_usd"])
     assert least < most
     assert f"so {least} to {most}% saved" in again.err
 
@@ -278,6 +279,27 @@ def test_a_damaged_bill_fails_no_command(user):
     bills.write_bytes(bills.read_bytes().replace(b"usd", b"used"))
     assert "has cost nothing yet" in user.run("cost").out
     assert user.down("--delete-data").code == 0
+
+
+def test_a_bill_is_stored_under_the_keys_of_earlier_ones(user):
+    """Fields are renamed, files are not: what a deleted deployment has cost stays readable."""
+    user.watch(600)
+    user.down("--delete-data")
+    (path,) = user.state.glob("*/*/demo.bills.json")
+    (bill,) = verified(path.read_bytes())["bills"]
+    stored = bill["spending"]
+    assert set(stored) == {
+        "usd", "most_usd", "ondemand_usd", "items", "zones", "days", "uses", "unknown", "rate_usd", "ttl_left",
+        "to_ttl_usd", "budget_usd", "budget_lasts", "prices", "storage_gib", "caches_gib", "to_ttl_most_usd",
+    }  # fmt: skip
+    assert set(stored["items"][0]) == {"what", "zone", "machines", "seconds", "usd", "ondemand_usd"}
+    line = stored["prices"]["lines"][0]
+    assert set(line) == {
+        "what", "meter", "spot_usd", "ondemand_usd", "billed_usd", "minor", "most_usd",
+    }  # fmt: skip
+    shown = user.run("cost", "--json").document
+    assert (shown["usd"], shown["on_demand_usd"]) == (stored["usd"], stored["ondemand_usd"])
+    assert shown["hourly"][0]["on_demand_usd"] == pytest.approx(line["ondemand_usd"])
 
 
 def test_the_report_tells_of_a_deployment_that_is_down(user):

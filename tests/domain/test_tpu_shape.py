@@ -67,11 +67,11 @@ def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
 def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
     """One type, in one zone, at two prices: both are in the sum, and nothing is priced like its neighbour."""
     catalog, spot = load_catalog(), spec(tpu=replace(spec().tpu, spot=True))
-    ondemand = spec(tpu=replace(spot.tpu, spot=False))
+    full = spec(tpu=replace(spot.tpu, spot=False))
     spans = (Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 3600, NOW),)
-    cheap, on_demand = (spent(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, ondemand))
-    after = reshaped(record(shape=shape_of(spot), spans=spans), shape_of(ondemand))
+    cheap, on_demand = (spent(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, full))
+    after = reshaped(record(shape=shape_of(spot), spans=spans), shape_of(full))
     both = changed(after, spans=(*after.spans, Span(Kind.NODE, "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
-    reported = spending(ondemand, catalog, both, [], NOW + 3600)
+    reported = spending(full, catalog, both, [], NOW + 3600)
     assert reported.usd == pytest.approx(cheap + on_demand)
-    assert reported.ondemand_usd == pytest.approx(2 * on_demand)
+    assert reported.on_demand_usd == pytest.approx(2 * on_demand)

@@ -47,7 +47,7 @@ def test_all_pages_of_both_services_are_read(clients, monkeypatch):
     assert prices_of(read_skus(clients)) == whole
     assert {kind for kind, _, _ in whole} == {"v2", "v3", "v4", "v5e", "v5p"}
     assert whole["v5e", "europe-west4", False].spot == pytest.approx(0.78)
-    assert whole["v2", "europe-west4", True].ondemand == pytest.approx(1.65)
+    assert whole["v2", "europe-west4", True].on_demand == pytest.approx(1.65)
 
 
 def test_a_login_without_the_right_is_refused_with_that_reason():

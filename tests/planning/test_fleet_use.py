@@ -163,7 +163,7 @@ def test_the_bill_adds_up_and_idle_time_has_a_row_of_its_own():
     costs = bill(found, Amount(300, 0.5, 0.5, most_usd=0.6))
     assert costs.usd == pytest.approx((200 + 300) * 3.6 / 3600 + 0.5)
     assert costs.most_usd == pytest.approx((200 + 300) * 7.2 / 3600 + 0.6)
-    assert costs.ondemand_usd == pytest.approx((200 + 300) * 36 / 3600 + 0.5)
+    assert costs.on_demand_usd == pytest.approx((200 + 300) * 36 / 3600 + 0.5)
     assert costs.jobs["sweep"].seconds == pytest.approx(80 + 80)
     assert costs.jobs["sweep"].lost_usd == pytest.approx(30 * 3.6 / 3600)
     assert {name: one.seconds for name, one in costs.others.items()} == pytest.approx(

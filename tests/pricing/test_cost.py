@@ -30,9 +30,9 @@ def test_what_is_asked_for_is_what_is_billed():
     """A spot TPU is billed at the spot price, a standard VM on demand."""
     lines = {line.meter: line for line in reversed(price().lines)}
     assert lines[Meter.NODE].billed_usd == lines[Meter.NODE].spot_usd
-    assert lines[Meter.VM].billed_usd == lines[Meter.VM].ondemand_usd
+    assert lines[Meter.VM].billed_usd == lines[Meter.VM].on_demand_usd
     on_demand = price(tpu__spot=False, vm__spot=True).lines
-    assert on_demand[0].billed_usd == on_demand[0].ondemand_usd
+    assert on_demand[0].billed_usd == on_demand[0].on_demand_usd
     assert on_demand[2].billed_usd == on_demand[2].spot_usd
 
 
@@ -45,7 +45,7 @@ def test_the_sums_add_up():
     """Sums are those of the lines."""
     found = price()
     assert found.billed_usd == pytest.approx(sum(line.billed_usd for line in found.lines))
-    assert found.ondemand_usd > found.spot_usd
+    assert found.on_demand_usd > found.spot_usd
 
 
 def test_one_unknown_price_makes_the_sum_unknown():

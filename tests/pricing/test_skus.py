@@ -34,8 +34,8 @@ def test_older_generations_are_sold_by_four_chips_and_pods_have_a_rate_of_their_
     found = prices_of(
         [sku("Tpu-v2 accelerator", units="4", nanos=500_000_000), sku("Tpu-v2 Pod", units="6", nanos=0)]
     )
-    assert found["v2", "us-central1", False].ondemand == 1.125
-    assert found["v2", "us-central1", True].ondemand == 1.5
+    assert found["v2", "us-central1", False].on_demand == 1.125
+    assert found["v2", "us-central1", True].on_demand == 1.5
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_is_no_price_of_ours_is_skipped(other):
 
 def test_of_two_prices_for_one_place_the_greater_counts():
     """A budget must not be spent twice as fast as it says."""
-    assert prices_of([sku(), sku(nanos=900_000_000)])[V5E].ondemand == 1.9
+    assert prices_of([sku(), sku(nanos=900_000_000)])[V5E].on_demand == 1.9
 
 
 def test_fresh_prices_end_the_doubt_and_what_is_missing_keeps_what_it_had():

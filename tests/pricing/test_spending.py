@@ -34,10 +34,10 @@ CHIPS = {row["accelerator_type"]: int(row["chips"]) for row in table("accelerato
 def tpu_price(kind, zone, spot):
     """Return USD an hour of a v5e or v6e slice."""
     (row,) = [r for r in TPUS if r["zone"] == zone and r["generation"] == kind[0]]
-    return float(row["spot_usd_chip_hour" if spot else "ondemand_usd_chip_hour"]) * CHIPS[kind[1]]
+    return float(row["spot_usd_chip_hour" if spot else "on_demand_usd_chip_hour"]) * CHIPS[kind[1]]
 
 
-def vm_price(kind, item, region, column="ondemand_usd"):
+def vm_price(kind, item, region, column="on_demand_usd"):
     """Return a price of the table of VMs, disks and addresses."""
     (row,) = [r for r in VMS if (r["kind"], r["item"], r["region"]) == (kind, item, region)]
     return float(row[column])
@@ -176,8 +176,8 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
     assert found.to_ttl_usd == pytest.approx(48 * hour)
     assert found.most_usd >= found.usd
     assert found.budget_lasts == pytest.approx((10 / found.most_usd - 1) * 3600)
-    assert found.ondemand_usd > found.usd
-    assert found.least_saved_usd == pytest.approx(found.ondemand_usd - found.most_usd)
+    assert found.on_demand_usd > found.usd
+    assert found.least_saved_usd == pytest.approx(found.on_demand_usd - found.most_usd)
     over = spending(
         SPEC, CATALOG, record(**existed((running, VM)), outcome=Outcome.DONE, **here), [], T0 + 3600
     )

@@ -59,7 +59,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
         *more.pop("events", ()),
     ]
     catalog = load_catalog()
-    summary = summarise(beats, events, preemptions=2, wall=3400, cost_usd=1.5, ondemand_usd=4.0)
+    summary = summarise(beats, events, preemptions=2, wall=3400, cost_usd=1.5, on_demand_usd=4.0)
     worker = {"worker": 0, "phase": "done", "step": 400, "loss": 2.5, "checkpoint": 400}
     status = DeploymentStatus.from_dict({
         "name": name, "project": "p", "outcome": record.outcome and record.outcome.value,

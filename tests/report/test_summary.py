@@ -27,7 +27,7 @@ def summary(beats, events=(), **more):
         "preemptions": 1,
         "wall": 200,
         "cost_usd": 1.0,
-        "ondemand_usd": 3.0,
+        "on_demand_usd": 3.0,
     }
     return summarise(beats, events, **{**known, **more})
 

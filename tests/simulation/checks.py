@@ -259,7 +259,7 @@ class Checks:
         usd = self._bill(deployment) - self._paid[deployment]
         prices = [hourly(spec, shared_catalog(), zone) for zone in spec.tpu.zones]
         due = spec.watch.deadline is not None
-        rate = max((p.ondemand_usd if due else p.billed_usd) or 0.0 for p in prices)
+        rate = max((p.on_demand_usd if due else p.billed_usd) or 0.0 for p in prices)
         # While nobody can act, all TPUs of a race may run.
         rate *= min(WIDEST, len(spec.tpu.zones)) if races(spec) else 1
         incarnations = sum(1 for b in lines if b.kind == "tpu")

@@ -117,7 +117,7 @@ def draw(seed):
 def _deployment(r, name, hours, shortest, slice_):
     kind, runtime, zones = slice_
     chosen = r.sample(zones, r.randint(1, len(zones)))
-    vm = r.choice(("none", "spot", "ondemand"))
+    vm = r.choice(("none", "spot", "on-demand"))
     spec = {
         "name": name,
         "tpu__type": kind,

@@ -115,7 +115,7 @@ def _deployment(r, name, days):
         "watch__poll": f"{r.randint(60, 300)}s", "job__failures": r.randint(2, 5),
         "watch__ttl": f"{max(1, int(days * r.uniform(0.3, 0.9) * 24))}h" if ttl_ends else "100d",
     }  # fmt: skip
-    vm = r.choices(("none", "spot", "ondemand"), (80, 10, 10))[0]
+    vm = r.choices(("none", "spot", "on-demand"), (80, 10, 10))[0]
     spec.update({"vm": "none"} if vm == "none" else {"vm__spot": vm == "spot"})
     if r.random() < 0.1:
         spec["watch__budget_usd"] = round(r.uniform(1.0, 25.0 * days), 2)

@@ -38,7 +38,9 @@ def page(plan, rehearsal):
     yield f"### tpuctl: plan of {text(plan['deployment'])}"
     if price["billed_usd_hour"] is not None:
         saved = (
-            f", ${price['ondemand_usd_hour']:.2f} on demand" if price["ondemand_usd_hour"] is not None else ""
+            f", ${price['on_demand_usd_hour']:.2f} on demand"
+            if price["on_demand_usd_hour"] is not None
+            else ""
         )
         yield f"**${price['billed_usd_hour']:.2f} an hour**{saved}."
         yield f"An estimate; prices of {text(price['dates']['tpu_prices'])}."

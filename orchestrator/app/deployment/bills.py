@@ -1,7 +1,7 @@
 """Keep the bills of deployments that were deleted with their data, which held their records."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,6 +23,10 @@ BILLS = ".bills.json"
 """Suffix of the file beside a deployment's folder that keeps its bills when the folder is deleted."""
 MOST_BILLS = 50
 SCHEMA = 1
+_SUMS = {"on_demand_usd": "ondemand_usd"}
+_ITEM = {"on_demand_usd": "ondemand_usd"}
+_LINE = {"on_demand_usd": "ondemand_usd"}
+"""Fields of a bill, of its items and of its prices that have another key in the file."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,30 @@ def keep_bill(session: Session, spent: Spending) -> None:
     newest = (*read_bills(session), bill)[-MOST_BILLS:]
     bills = [
         {"deleted_at": one.deleted_at, "preemptions": one.preemptions,
-         "spending": adapter(Spending).dump_python(one.spending, mode="json")}
+         "spending": _stored(adapter(Spending).dump_python(one.spending, mode="json"))}
         for one in newest
     ]  # fmt: skip
     write_private(_bills_path(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
+
+
+def _stored(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored form of a bill."""
+    return _renamed(body, _SUMS, _ITEM, _LINE)
+
+
+def _loaded(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored bill by the names of our fields."""
+    return _renamed(body, *({key: field for field, key in one.items()} for one in (_SUMS, _ITEM, _LINE)))
+
+
+def _renamed(
+    body: Mapping[str, Any], sums: Mapping[str, str], item: Mapping[str, str], line: Mapping[str, str]
+) -> dict[str, Any]:
+    def rows(found: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> list[dict[str, Any]]:
+        return [{names.get(key, key): value for key, value in row.items()} for row in found]
+
+    prices = {**body["prices"], "lines": rows(body["prices"]["lines"], line)}
+    return {**rows([body], sums)[0], "items": rows(body["items"], item), "prices": prices}
 
 
 def read_bills(session: Session) -> tuple[Cost, ...]:
@@ -105,7 +129,7 @@ def _bills(path: Path) -> tuple[Cost, ...]:
         return tuple(
             Cost(
                 name, int(one["preemptions"]),
-                _deleted(adapter(Spending).validate_python(one["spending"])), float(one["deleted_at"]),
+                _deleted(adapter(Spending).validate_python(_loaded(one["spending"]))), float(one["deleted_at"]),
             )
             for one in {SCHEMA: body["bills"]}[body["schema"]]
         )  # fmt: skip

@@ -28,8 +28,8 @@ def spent_text(found: Spending, *, unbilled: bool) -> str:
     who = "On Google Cloud it would have cost" if unbilled else "It cost"
     if found.unknown:
         return f"{who} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unknown)}."
-    share = saved_text(found.usd, found.upper_usd, found.ondemand_usd)
-    less = f"; on demand {usd_text(found.ondemand_usd)}, so {share} saved" if share else ""
+    share = saved_text(found.usd, found.upper_usd, found.on_demand_usd)
+    less = f"; on demand {usd_text(found.on_demand_usd)}, so {share} saved" if share else ""
     spent = usd_range_text(found.usd, found.upper_usd)
     return f"{who} about {spent}{less}. An estimate; details: tpuctl cost"
 
@@ -82,9 +82,9 @@ def _items(found: Spending) -> Table:
         table.add_column(title, justify="right")
     for item in found.items:
         count = f" ({item.machines} machines)" if item.machines > 1 else ""
-        cells = (_usd(item.usd), _usd(item.ondemand_usd))
+        cells = (_usd(item.usd), _usd(item.on_demand_usd))
         table.add_row(f"{item.what}{count}", item.zone, span_text(item.seconds), *cells)
-    table.add_row("sum", "", "", _usd(found.usd), _usd(found.ondemand_usd), style="bold")
+    table.add_row("sum", "", "", _usd(found.usd), _usd(found.on_demand_usd), style="bold")
     return table
 
 
@@ -101,7 +101,7 @@ def _shares(title: str, sums: Mapping[str, float], whole: float) -> Table:
 def _sentences(found: Spending, preemptions: int) -> list[str]:
     count = f"{preemptions} preemption{'' if preemptions == 1 else 's'}"
     lines = [f"Wasted by {count}: {usd_text(found.wasted_usd)}."] if preemptions or found.wasted_usd else []
-    share = "" if found.unknown else saved_text(found.usd, found.upper_usd, found.ondemand_usd)
+    share = "" if found.unknown else saved_text(found.usd, found.upper_usd, found.on_demand_usd)
     if share:
         saved = usd_range_text(found.least_saved_usd or 0.0, found.saved_usd or 0.0)
         lines.append(f"Saved against on demand: {saved} ({share}).")

@@ -236,11 +236,11 @@ def show_cost(account: Account, *, as_json: bool, by_login: bool = False) -> Non
     if as_json:
         print_json("fleet-cost", {
             "name": account.name, "usd": round(whole, 6), "most_usd": round(found.most_usd, 6),
-            "ondemand_usd": round(found.ondemand_usd, 6),
+            "on_demand_usd": round(found.on_demand_usd, 6),
             "budget_usd": account.budget_usd, "complete": not account.incomplete,
             "rows": [
                 {"kind": kind, "name": name, "node_seconds": round(one.seconds, 1), "usd": round(one.usd, 6),
-                 "ondemand_usd": round(one.ondemand_usd, 6), "lost_usd": round(one.lost_usd, 6),
+                 "on_demand_usd": round(one.on_demand_usd, 6), "lost_usd": round(one.lost_usd, 6),
                  "share": one.usd / whole if whole else None}
                 for kind, name, one in rows
             ],
@@ -267,8 +267,8 @@ def cost_sentences(account: Account) -> list[str]:
         )
     if account.incomplete:
         lines.append("At least: what has an unknown price or an unreadable record is left out.")
-    elif found.usd and (saved := saved_text(found.usd, found.most_usd, found.ondemand_usd)):
-        lines.append(f"On demand: {usd_text(found.ondemand_usd)}, so {saved} saved.")
+    elif found.usd and (saved := saved_text(found.usd, found.most_usd, found.on_demand_usd)):
+        lines.append(f"On demand: {usd_text(found.on_demand_usd)}, so {saved} saved.")
     if account.budget_usd is not None:
         share = f"{found.most_usd / account.budget_usd:.0%} spent at the upper prices"
         lines.append(f"The budget of {account.budget_usd:g} USD: {share}.")

@@ -49,7 +49,7 @@ _CHANGE = {
     "details": table(str),
 }  # fmt: skip
 _PRICE_LINE = {
-    "what": str, "meter": str, "spot_usd": maybe(float), "ondemand_usd": maybe(float),
+    "what": str, "meter": str, "spot_usd": maybe(float), "on_demand_usd": maybe(float),
     "billed_usd": maybe(float), "most_usd": maybe(float),
 }  # fmt: skip
 _FINDINGS = {
@@ -66,7 +66,7 @@ _RECOVERY = {
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
     "redone_at_least": bool, "redone_at_most": maybe(int), "recoveries": [_RECOVERY],
-    "goodput": maybe(float), "wall_seconds": float, "cost_usd": float, "ondemand_usd": float, "unpriced": [str],
+    "goodput": maybe(float), "wall_seconds": float, "cost_usd": float, "on_demand_usd": float, "unpriced": [str],
     "saves_stopped?": maybe(float), "most_usd": float,
 }  # fmt: skip
 _RECOVERY_VERDICT = {
@@ -98,7 +98,7 @@ KINDS: Mapping[str, Any] = {
         "secrets": table(str), "grants": [str], "safety_nets": [{"name": str, "armed": bool, "text": str}],
         "price": {
             "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": maybe(float),
-            "ondemand_usd_hour": maybe(float), "billed_usd_hour": maybe(float),
+            "on_demand_usd_hour": maybe(float), "billed_usd_hour": maybe(float),
             "storage_usd_gib_month": maybe(float), "unknown": [str], "ttl_seconds": float,
             "to_ttl_usd": maybe(float), "to_ttl_most_usd": maybe(float), "budget_usd": maybe(float),
             "to_budget_seconds": maybe(float),
@@ -156,11 +156,11 @@ KINDS: Mapping[str, Any] = {
     "fleet-report": {"name": str, "file": str, "usd": float},
     "fleet-results": {"job": str, "columns": [str], "rows": [table(object)], "file": maybe(str)},
     "fleet-cost": {
-        "name": str, "usd": float, "most_usd": float, "ondemand_usd": float, "budget_usd": maybe(float),
+        "name": str, "usd": float, "most_usd": float, "on_demand_usd": float, "budget_usd": maybe(float),
         "complete": bool,
         "rows": [
             {
-                "kind": str, "name": str, "node_seconds": float, "usd": float, "ondemand_usd": float,
+                "kind": str, "name": str, "node_seconds": float, "usd": float, "on_demand_usd": float,
                 "lost_usd": float, "share": maybe(float),
             }
         ],
@@ -216,10 +216,10 @@ KINDS: Mapping[str, Any] = {
     },
     "cost": {
         "name": str, "state": str, "preemptions": int, "storage_gib": float, "caches_gib": float,
-        "usd": float, "most_usd": float, "ondemand_usd": float,
+        "usd": float, "most_usd": float, "on_demand_usd": float,
         "items": [{
             "what": str, "zone": str, "machines": int, "seconds": float, "usd": maybe(float),
-            "ondemand_usd": maybe(float),
+            "on_demand_usd": maybe(float),
         }],
         "zones": table(float), "days": table(float), "uses": table(float), "unknown": [str],
         "rate_usd": float, "ttl_left": maybe(float), "to_ttl_usd": maybe(float), "budget_usd": maybe(float),
@@ -270,14 +270,14 @@ KINDS: Mapping[str, Any] = {
     },
     "down": {
         "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_remains": bool,
-        "saved_usd_hour": float, "usd": maybe(float), "ondemand_usd": maybe(float), "saved_usd": maybe(float),
+        "saved_usd_hour": float, "usd": maybe(float), "on_demand_usd": maybe(float), "saved_usd": maybe(float),
         "least_saved_usd": maybe(float), "unknown": [str],
     },
     "prices": {
         "date": str, "file": str,
         "prices": [{
-            "generation": str, "region": str, "several_hosts": bool,
-            "ondemand_usd_chip_hour": maybe(float), "spot_usd_chip_hour": maybe(float),
+            "generation": str, "region": str, "multi_host": bool,
+            "on_demand_usd_chip_hour": maybe(float), "spot_usd_chip_hour": maybe(float),
         }],
     },
     "zones": {
@@ -285,7 +285,7 @@ KINDS: Mapping[str, Any] = {
         "offers": [{
             "generation": str, "types": [str], "zones": [str], "unlisted": [str],
             "spot_usd_chip_hour": maybe(float), "spot_most_usd_chip_hour": maybe(float),
-            "ondemand_usd_chip_hour": maybe(float),
+            "on_demand_usd_chip_hour": maybe(float),
         }],
     },
     "selftest": {

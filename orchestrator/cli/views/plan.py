@@ -206,13 +206,13 @@ def _prices(preview: Preview) -> Table:
         table.add_row(
             Text(f"  {line.what}"),
             _usd(line.spot_usd),
-            _usd(line.ondemand_usd),
+            _usd(line.on_demand_usd),
             _range(line.billed_usd, line.most_usd),
         )
     table.add_row(
         "  sum",
         _usd(price.spot_usd),
-        _usd(price.ondemand_usd),
+        _usd(price.on_demand_usd),
         _range(price.billed_usd, price.most_usd),
         style="bold",
     )

@@ -58,7 +58,7 @@ class Prices:
         """
         usd = {zone: self.tpu(tpu_type, zone).of(spot) for zone in zones}
         known = {zone: price for zone, price in usd.items() if price is not None}
-        full = [price for price in (self.tpu(tpu_type, zone).ondemand for zone in zones) if price]
+        full = [price for price in (self.tpu(tpu_type, zone).on_demand for zone in zones) if price]
         if len(known) < len(zones) or len(full) < len(zones):
             return {}
         return {zone: price / min(full) for zone, price in known.items()}

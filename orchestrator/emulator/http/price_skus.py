@@ -38,7 +38,7 @@ def _skus(service: str) -> list[dict[str, Any]]:
 
 def _sku(service: str, row: Mapping[str, str], number: int, *, spot: bool) -> dict[str, Any]:
     generation, old = row["generation"], service == OLD
-    usd = float(row["spot_usd_chip_hour" if spot else "ondemand_usd_chip_hour"]) * (4 if old else 1)
+    usd = float(row["spot_usd_chip_hour" if spot else "on_demand_usd_chip_hour"]) * (4 if old else 1)
     units, nanos = divmod(round(usd * 1e9), 10**9)
     name = f"Tpu-{generation}" if old else f"Tpu{generation[0].upper()}{generation[1:]}"
     price = {"currencyCode": "USD", "units": str(units), "nanos": nanos}

@@ -50,7 +50,7 @@ class VmType:
     name: str
     vcpus: float
     memory_gib: float
-    ondemand: float | None
+    on_demand: float | None
     spot: float | None
 
     @property
@@ -88,7 +88,7 @@ def _quotas() -> Mapping[tuple[str, str], TpuQuota]:
             row["before"],
             row["after"],
             row["counted_per"],
-            (int(row["fresh_ondemand"]), int(row["fresh_spot"])),
+            (int(row["fresh_on_demand"]), int(row["fresh_spot"])),
         )
         for row in rows("tpu_quotas.csv")
     }
@@ -141,7 +141,7 @@ def runtimes() -> tuple[str, ...]:
 
 def tpu_price(accelerator: Accelerator, zone: str, spot: bool) -> float | None:
     """Return USD per chip-hour, None if the table has no price for the zone's region."""
-    column = "spot_usd_chip_hour" if spot else "ondemand_usd_chip_hour"
+    column = "spot_usd_chip_hour" if spot else "on_demand_usd_chip_hour"
     pods = accelerator.generation in ("v2", "v3") and accelerator.hosts > 1
     best: float | None = None
     for row in rows("tpu_prices.csv"):
@@ -165,7 +165,7 @@ def vm_types(region: str) -> Mapping[str, VmType]:
     known = _priced_types(region)
     lacking = "e2-" if region == "us-central2" else "-"
     unpriced = [one for one in _priced_types("us-central1").values() if not one.name.startswith(lacking)]
-    return known or {one.name: replace(one, ondemand=None, spot=None) for one in unpriced}
+    return known or {one.name: replace(one, on_demand=None, spot=None) for one in unpriced}
 
 
 def _priced_types(region: str) -> dict[str, VmType]:
@@ -175,7 +175,7 @@ def _priced_types(region: str) -> dict[str, VmType]:
             row["item"],
             float(row["vcpus"]),
             float(row["mem_gib"]),
-            float(row["ondemand_usd"]) if row["ondemand_usd"] else None,
+            float(row["on_demand_usd"]) if row["on_demand_usd"] else None,
             float(row["spot_usd"]) if row["spot_usd"] else None,
         )
         for row in found
@@ -187,7 +187,7 @@ def disk_price(disk_type: str, region: str) -> float | None:
     """Return USD per GiB-month, None if the table has no such disk in the region."""
     for row in rows("vm_prices.csv"):
         if row["kind"] == "disk" and row["item"] == disk_type and row["region"] == region:
-            return float(row["ondemand_usd"])
+            return float(row["on_demand_usd"])
     return None
 
 

@@ -25,7 +25,7 @@ class Amount:
 
     seconds: float = 0.0
     usd: float = 0.0
-    ondemand_usd: float = 0.0
+    on_demand_usd: float = 0.0
     lost_usd: float = 0.0
     most_usd: float = 0.0
 
@@ -54,9 +54,9 @@ class Bill:
         return sum(one.most_usd for one in (*self.jobs.values(), *self.others.values()))
 
     @property
-    def ondemand_usd(self) -> float:
+    def on_demand_usd(self) -> float:
         """Return what the same time would have cost on demand, in USD."""
-        return sum(one.ondemand_usd for one in (*self.jobs.values(), *self.others.values()))
+        return sum(one.on_demand_usd for one in (*self.jobs.values(), *self.others.values()))
 
 
 VM = "VM"
@@ -70,7 +70,7 @@ def bill(found: Iterable[NodeLane], vm: Amount) -> Bill:
     unpriced = False
     for lane in found:
         for part in lane.stretches:
-            unpriced = unpriced or part.usd is None or part.ondemand_usd is None
+            unpriced = unpriced or part.usd is None or part.on_demand_usd is None
             if part.job:
                 jobs[part.job] = _more(jobs[part.job], part)
                 tasks[part.job, part.task] = _more(tasks[part.job, part.task], part)
@@ -81,9 +81,9 @@ def bill(found: Iterable[NodeLane], vm: Amount) -> Bill:
 
 
 def _more(amount: Amount, part: NodeStretch) -> Amount:
-    usd, full = part.usd or 0.0, part.ondemand_usd or 0.0
+    usd, full = part.usd or 0.0, part.on_demand_usd or 0.0
     return Amount(
-        amount.seconds + part.until - part.since, amount.usd + usd, amount.ondemand_usd + full,
+        amount.seconds + part.until - part.since, amount.usd + usd, amount.on_demand_usd + full,
         amount.lost_usd + (usd if part.use is NodeUse.LOST else 0.0), amount.most_usd + (part.most_usd or 0.0),
     )  # fmt: skip
 
@@ -175,7 +175,7 @@ def by_user(jobs: Iterable[JobHistory], costs: Bill) -> dict[str, Amount]:
         login, one = job.submission.user or SHARED, costs.jobs.get(job.submission.name, Amount())
         sum_ = found.get(login, Amount())
         found[login] = Amount(
-            sum_.seconds + one.seconds, sum_.usd + one.usd, sum_.ondemand_usd + one.ondemand_usd,
+            sum_.seconds + one.seconds, sum_.usd + one.usd, sum_.on_demand_usd + one.on_demand_usd,
             sum_.lost_usd + one.lost_usd, sum_.most_usd + one.most_usd,
         )  # fmt: skip
     return found

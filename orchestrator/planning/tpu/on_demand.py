@@ -278,7 +278,7 @@ def rates(spec: Spec, world: World, record: Record) -> dict[str, DeadlineRate]:
 
 def _rate(prices: Prices, tpu_type: str, zone: str) -> DeadlineRate | None:
     price, way = prices.tpu(tpu_type, zone), prices.egress_hour(zone)
-    on_demand = price.ondemand or (price.spot / SPOT_PRICE if price.spot else None)
+    on_demand = price.on_demand or (price.spot / SPOT_PRICE if price.spot else None)
     if on_demand is None:
         return None
     return DeadlineRate((price.spot or on_demand * SPOT_PRICE) + way, on_demand + way)

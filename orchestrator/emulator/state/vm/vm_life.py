@@ -125,7 +125,7 @@ class VmLife:
             return
         instance.enter(S.RUNNING)
         instance.last_start = kernel.state.time
-        price = instance.type.spot if instance.spot else instance.type.ondemand
+        price = instance.type.spot if instance.spot else instance.type.on_demand
         usage = Usage(instance.path, "vm", zone, instance.type.name, price, instance.spot, kernel.state.time)
         kernel.bill_from_now(usage)
         kernel.boot(instance.machine_id)
