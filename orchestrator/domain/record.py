@@ -297,6 +297,17 @@ def next_incarnation(record: Record) -> int:
     return newest if unused else newest + 1
 
 
+def refused_beside(record: Record, zone: str, tpu_type: str) -> bool:
+    """
+    Return whether the newest request, of this type and zone, was refused since our own TPU held the quota.
+
+    Such a request is made again under its number.
+    """
+    node, last = record.node, next((r for r in reversed(record.refusals) if r.kind is Kind.NODE), None)
+    asked = not node.accepted and node.requested_at > 0 and (node.zone, node.type) == (zone, tpu_type)
+    return asked and last is not None and last.full and last.zone == zone
+
+
 def setting_aside(record: Record) -> NodeRecord:
     """Return the newest TPU as one that has the next number and is not requested yet."""
     number = next_incarnation(record)

@@ -79,5 +79,8 @@ def decide_bundle(spec: Spec, world: World, record: Record) -> Step:
     usable = isinstance(world.bucket, Present) and (record.bucket.ready or spec.bucket.adopt)
     if not usable or not record.job.bundle or record.job.uploaded == wanted:
         return Step()
-    change = Change(Kind.BUNDLE, Verb.CREATE, record.job.bundle[:12], "the bucket does not have it yet")
+    # `down` forgets what is in the bucket, since people may delete it before the next `up`.
+    before = len(record.starts) > bool(record.started_at) and not record.job.uploaded
+    why = "each `up` after a `down` uploads it" if before else "the bucket does not have it yet"
+    change = Change(Kind.BUNDLE, Verb.CREATE, record.job.bundle[:12], why)
     return held_back(spec, record, world, Kind.BUNDLE) or Step((change,))

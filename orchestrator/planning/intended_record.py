@@ -32,8 +32,9 @@ def _with_intent(record: Record, change: Change, *, queued: bool, now: float) ->
         return with_silent_tpu(deletion_requested(record, change.name, now), change, now)
     number = change.incarnation or 0
     asked = with_request(record, change.zone, number, change.round, now, change.type, beside=change.beside)
-    on_demand = {*asked.deadline.on_demand, number} if change.on_demand else asked.deadline.on_demand
-    flex = {*asked.deadline.flex_start, number} if change.flex_start else asked.deadline.flex_start
+    # Without the number first: what is requested again may be of another kind.
+    on_demand = {*asked.deadline.on_demand} - {number} | ({number} if change.on_demand else set())
+    flex = {*asked.deadline.flex_start} - {number} | ({number} if change.flex_start else set())
     asked = replace(
         asked,
         deadline=replace(asked.deadline, on_demand=tuple(sorted(on_demand)), flex_start=tuple(sorted(flex))),

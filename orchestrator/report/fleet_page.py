@@ -10,8 +10,9 @@ from orchestrator.planning.fleet.fleet_bill import Account, Amount, lost_steps, 
 from orchestrator.planning.fleet.tasks import OPEN, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 from orchestrator.report import charts
-from orchestrator.report.page import UNKNOWN, asset, environment, style_hash, usd_shown
+from orchestrator.report.page import asset, environment, style_hash, usd_shown
 from orchestrator.report.results_table import ResultsTable
+from orchestrator.report.summary import UNKNOWN
 from orchestrator.report.sweep_plots import sweep
 
 COLOURS = 6

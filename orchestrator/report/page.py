@@ -19,13 +19,12 @@ from orchestrator.domain.text.amounts import rate_text, saved_text, span_text
 from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import charts
 from orchestrator.report.curve_points import Losses
-from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Summary, untold_text
+from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, Summary, redone_texts
 from orchestrator.report.timeline import MarkKind, Timeline, timeline
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-UNKNOWN = "not known"
 NEWEST = 300
 """Newest events to show; earlier ones are counted."""
 SIGNS = {MarkKind.PREEMPTED: "\N{MULTIPLICATION SIGN}", MarkKind.FAILED: "!", MarkKind.DONE: "✓"}
@@ -154,7 +153,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
         headline = "the job runs" if status.workers else "nothing runs"
     saved = [w.checkpoint for w in status.workers if w.checkpoint is not None]
     ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint_age_s is not None]
-    redone = UNKNOWN if summary.steps_redone is None else f"{summary.steps_redone:,}"
+    redone, why_redone = redone_texts(summary)
     lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
     began = f"began {stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
     # Not the newest number: a refused request used a number without creating a TPU.
@@ -176,7 +175,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
             _tile("loss", UNKNOWN if summary.loss is None else f"{summary.loss:.4g}",
                   "" if lowest is None else f"lowest: {lowest:.4g}"),
             _tile("TPUs used", f"{used}", ""),
-            _tile("steps redone", redone, f"known, {more}" if (more := untold_text(summary)) else ""),
+            _tile("steps redone", redone, why_redone),
             _tile("useful time", UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",
                   "of the time went into steps that count"),
         ],

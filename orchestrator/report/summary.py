@@ -27,6 +27,7 @@ LEGEND = (
     "not run; restore: the checkpoint; first step: imports, data, compiling",
 )
 """Explains the parts, in lines of at most 78 columns."""
+UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -132,14 +133,16 @@ def summarise(
     )
 
 
-def untold_text(summary: Summary) -> str:
-    """Return how many steps may have been made again beyond the known ones; empty for none."""
-    if summary.steps_redone is None or not summary.redone_at_least:
-        return ""
-    if summary.redone_at_most is None:
-        return "and maybe more: a lost TPU made no last report"
-    more = summary.redone_at_most - summary.steps_redone
-    return f"up to about {more} more not reported by a lost TPU" if more else ""
+def redone_texts(summary: Summary) -> tuple[str, str]:
+    """Return how many steps were trained twice, as far as known, and why that is not exact, if it is not."""
+    least, most = summary.steps_redone, summary.redone_at_most
+    if least is None:
+        return UNKNOWN, ""
+    if not summary.redone_at_least or least == most:
+        return f"{least:,}", ""
+    if most is None:
+        return f"at least {least:,}", "a lost TPU has not reported its last steps"
+    return f"{least:,} to about {most:,}", "a lost TPU has not reported its last steps"
 
 
 def counts(beat: Heartbeat) -> bool:

@@ -332,7 +332,7 @@ def test_the_summary_says_all_figures_within_eighty_columns():
     assert text == (
         "steps 400, last loss 2.4817\n"
         "preemptions 2\n"
-        "steps redone 17 known, up to about 40 more not reported by a lost TPU\n"
+        "steps redone 17 to about 57: a lost TPU has not reported its last steps\n"
         "useful time 46% of 1 h 1 min went into steps that count\n"
         "would have cost 0.0438 to 4.10 USD (an estimate)\n"
         "saved 66 to 99% of 12.13 USD on demand\n"
@@ -377,8 +377,8 @@ def test_a_sum_without_a_price_is_a_lower_bound():
     [
         (False, 3, "3"),
         (True, 3, "3"),
-        (True, 43, "3 known, up to about 40 more not reported by a lost TPU"),
-        (True, None, "3 known, and maybe more: a lost TPU made no last report"),
+        (True, 43, "3 to about 43: a lost TPU has not reported its last steps"),
+        (True, None, "at least 3: a lost TPU has not reported its last steps"),
     ],
 )
 def test_steps_that_a_lost_machine_had_not_reported_are_shown_apart(at_least, at_most, text):

@@ -184,3 +184,19 @@ def test_watch_after_a_done_job_and_down_names_the_model_and_not_up_alone(cloud,
     assert said.code == 2
     assert "is done, and down: there is nothing to watch" in said.err
     assert "tpuctl checkpoints fetch copies the model" in said.err
+
+
+def test_plan_says_why_it_uploads_code_that_down_has_left_in_the_bucket(cloud, user):
+    """Before the first `up` the bucket has no code; after `down` nobody knows, so it is uploaded again."""
+
+    def why():
+        changes = user.run("plan", "--json").document["changes"]
+        return [one["why"] for one in changes if (one["verb"], one["kind"]) == ("create", "bundle")]
+
+    assert why() == ["the bucket does not have it yet"]
+    user.up()
+    assert why() == []
+    user.write("train.py", "print('other')\n")
+    assert why() == ["the bucket does not have it yet"]
+    user.run("down", "--yes")
+    assert why() == ["each `up` after a `down` uploads it"]

@@ -173,7 +173,8 @@ def _ran(record: Record) -> tuple[Evidence, ...]:
         return ()
     # After `down` the record has the number of the next TPU, and there never was that one.
     newest = last_incarnation(record)
-    text = f"up began; TPU #{newest} is the newest" if newest else "up began"
+    # `up` last, since its age follows.
+    text = f"TPU #{newest} is the newest; up began" if newest else "up began"
     return (Evidence("record", record.started_at, text),)
 
 

@@ -2,9 +2,8 @@
 
 from orchestrator.cli.console import put
 from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_text, usd_text
-from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Summary, untold_text
+from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, Summary, redone_texts
 
-UNKNOWN = "not known"
 NUMBER = 6
 """Characters of a number of seconds in the table of recoveries."""
 
@@ -52,10 +51,7 @@ def _cost_rows(summary: Summary, title: str) -> list[tuple[str, str]]:
 
 def redone_text(summary: Summary) -> str:
     """Return how many steps were trained twice, as far as known."""
-    if summary.steps_redone is None:
-        return UNKNOWN
-    more = untold_text(summary)
-    return f"{summary.steps_redone}{f' known, {more}' if more else ''}"
+    return ": ".join(filter(None, redone_texts(summary)))
 
 
 def _recovery_lines(summary: Summary) -> list[str]:

@@ -361,7 +361,7 @@ def _as_wait(failure: FailedChange, world: World) -> FailedChange:
         return failure
     # Google's text asks for a higher limit, but the quota is free as soon as the deletion ends.
     text = quota_wait(change.zone).text
-    again = "nothing to do: a TPU is requested again by itself, under the next number"
+    again = "nothing to do: it is requested again by itself"
     calm = type(error)(text, hint=again, changed=error.changed, code=error.code)
     return FailedChange(change, calm, waiting=text)
 

@@ -190,7 +190,7 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         why = f"TPU #{number} was refused ({refused[-1].retry.value})"
         if refused[-1].full:
-            why = f"{_quota_holder(record, refused[-1].zone)} held the quota, so #{number} was refused"
+            why = f"{_quota_holder(record, refused[-1].zone)} held the quota"
         return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, LoopRule.TPU_CREATE, why)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
         return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_CREATE, "there is none now")

@@ -14,6 +14,7 @@ from orchestrator.domain.record import (
     has_successors,
     next_incarnation,
     race_to_win,
+    refused_beside,
     unrecorded_nodes,
 )
 from orchestrator.domain.spec import Spec
@@ -224,11 +225,13 @@ def _request(spec: Spec, world: World, record: Record, judgement: NodeJudgement)
     if fresh and races(spec):
         return new_round(spec, world, record, judgement.why)
     # The same name for a create whose answer was lost: at worst it is refused as taken, never created twice.
-    incarnation = next_incarnation(record) if fresh else record.node.incarnation
     full = full_zones(spec, world, record)
     zone = next_zone(spec, record, world.observed_at, world.prices, full) if fresh else record.node.zone
     if quota_held(world, record, zone):
         return waits_for_quota(zone)
+    # Our own TPU held the quota: no TPU has had the number, and a name is one TPU at most within its zone.
+    free = fresh and refused_beside(record, zone, kind)
+    incarnation = next_incarnation(record) if fresh and not free else record.node.incarnation
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else race_to_win(record, incarnation)
     why = judgement.why + (why_there(spec, record, world.observed_at, zone, world.prices) if fresh else "")

@@ -96,6 +96,10 @@ def with_request(
         zones_used=zones,
         node=replace(record.node, highest=max(newest_incarnation(record), incarnation)),
         ssh=replace(record.ssh, failed_since=None, next_try_at=0.0),
+        # If the request is made again: that the TPU was absent before it says nothing about what it makes.
+        first_seen={
+            key: at for key, at in record.first_seen.items() if key != of_node(incarnation, Sign.ABSENT)
+        },
     )
     # Another candidate of a race: the newest TPU stays.
     again = race == record.race.round
