@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 
 from orchestrator.app.context.choice import Choice
@@ -14,22 +15,31 @@ from orchestrator.domain.events import Event
 from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.engine.publish.event_log import new_events
 from orchestrator.errors import NotFoundError, Retry, TpuctlError, UsageError
+from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.tpu.tpu_types import most_workers
 
 FOLLOW_SECONDS = 2.0
 """Seconds between two reads of the log, which machines write every few seconds."""
 
 
+@dataclass(frozen=True)
+class LogRead:
+    """What there was to read: whether any line, and whether `down` has deleted the machines that wrote it."""
+
+    found: bool
+    deleted: bool
+
+
 def read_job_log(
     choice: Choice, worker: int | None, show: Callable[[int, int, str], None], reporter: Reporter, *,
     name: str | None = None, follow: bool, tail: int | None = None, seconds: float | None = None,
-) -> bool:  # fmt: skip
+) -> LogRead:  # fmt: skip
     """
     Pass each log line of *worker* (None: all) to *show*, with incarnation and worker.
 
-    *tail* limits the existing lines to the last ones, *seconds* to parts written within that time. Return
-    whether there was any line. *follow* continues until the deployment is over. Raise UsageError for a worker
-    that has written nothing and that no TPU of the deployment file has.
+    *tail* limits the existing lines to the last ones, *seconds* to parts written within that time. *follow*
+    continues until the deployment is over. Raise UsageError for a worker that has written nothing and that no
+    TPU of the deployment file has.
     """
     session = open_named(choice, name, reporter, "show", only_observes=True)
     log = JobLog(session.store, worker, _since(session, seconds))
@@ -58,7 +68,8 @@ def read_job_log(
         _until_over(session, show_new, follow=follow)
     if follow or tail is None:
         give(log.unfinished())
-    return found
+    record = session.records.current
+    return LogRead(found, deleted=not record.job.bundle and was_started(record))
 
 
 @contextmanager

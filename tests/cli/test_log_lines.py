@@ -29,6 +29,17 @@ def printed(capsys, *shown, as_json=False, numbered=False):
     return capsys.readouterr().out.splitlines()
 
 
+def ended(capsys, *shown, found=True, deleted=True, **how):
+    """Return what is printed after the lines, on stdout and on stderr."""
+    view = JobLines(how.get("as_json", False), raw=False, numbered=how.get("numbered", False))
+    for line in shown:
+        view.show(*line)
+    capsys.readouterr()
+    view.end(found=found, deleted=deleted)
+    said = capsys.readouterr()
+    return said.out.splitlines(), said.err.splitlines()
+
+
 def start(incarnation, attempt=1):
     """Return the line before a start of the job."""
     return agent_line(
@@ -134,3 +145,18 @@ def test_an_event_is_broken_between_words_on_a_terminal_only(width, capsys, monk
     assert (max(map(len, lines)) <= 80) == bool(width)
     assert all(line.startswith(" " * 21) for line in lines[1:])
     assert len(lines) == (2 if width else 1)
+
+
+def test_a_log_that_down_has_cut_off_says_so_at_its_end(capsys):
+    """A machine that runs, or whose agent wrote its end, has lost nothing; programs get the log alone."""
+    cut = "--- TPU #2 was deleted here; the last lines that it wrote may be lost with it ---"
+    lines = [(1, 0, start(1)), (2, 0, start(2)), (2, 0, "step 7"), (2, 1, "step 7")]
+    assert ended(capsys, *lines) == ([cut, cut], [])
+    assert ended(capsys, *lines, numbered=True) == ([f"w0 {cut}", f"w1 {cut}"], [])
+    assert ended(capsys, *lines, deleted=False) == ([], [])
+    assert ended(capsys, *lines, as_json=True) == ([], [])
+    assert ended(capsys, (1, 0, start(1)), (1, 0, agent_line(f"{EndingKind.DONE.value}: it ended"))) == (
+        [],
+        [],
+    )
+    assert ended(capsys, found=False) == ([], ["no log yet; see `tpuctl status`"])

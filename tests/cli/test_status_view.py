@@ -214,7 +214,7 @@ def test_a_wait_that_names_its_end_has_no_second_number():
     [
         (15.0, "checked again in 15 s"),
         (0.0, "checked again now"),
-        (None, "checked again when tpuctl watch runs"),
+        (None, "checked again when a watcher runs"),
     ],
 )
 def test_what_is_waited_for_is_no_next_step(look, shown):

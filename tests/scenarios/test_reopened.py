@@ -186,7 +186,7 @@ def test_watch_after_a_done_job_and_down_names_the_model_and_not_up_alone(cloud,
     assert "tpuctl checkpoints fetch copies the model" in said.err
 
 
-def test_plan_says_why_it_uploads_code_that_down_has_left_in_the_bucket(cloud, user):
+def test_plan_says_why_it_uploads_the_same_code_after_down(cloud, user):
     """Before the first `up` the bucket has no code; after `down` nobody knows, so it is uploaded again."""
 
     def why():

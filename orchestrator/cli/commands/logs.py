@@ -51,9 +51,7 @@ def command(
         return
     wanted = None if all_workers else worker
     lines = JobLines(choice.as_json, raw, numbered=wanted is None)
-    found = read_job_log(
+    read = read_job_log(
         choice, wanted, lines.show, reporter, name=name, follow=follow, tail=tail, seconds=since
     )
-    # To stderr and with exit code 0, because a job that has printed nothing yet is no error.
-    if not found and not choice.as_json:
-        click.echo("no log yet; see `tpuctl status`", err=True)
+    lines.end(found=read.found, deleted=read.deleted)

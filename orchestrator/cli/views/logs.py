@@ -48,6 +48,20 @@ class JobLines:
         self._newest[worker] = max(incarnation, self._newest.get(worker, 0))
         self._print(worker, line)
 
+    def end(self, *, found: bool, deleted: bool) -> None:
+        """Say if there was no line, or whose log has no end because `down` has *deleted* the machine."""
+        if self.as_json:
+            return
+        if not found:
+            # To stderr and with exit code 0, because a job that has printed nothing yet is no error.
+            click.echo("no log yet; see `tpuctl status`", err=True)
+        for worker, incarnation in sorted(self._newest.items()) if deleted else ():
+            if (incarnation, worker) in self._open:
+                text = (
+                    f"TPU #{incarnation} was deleted here; the last lines that it wrote may be lost with it"
+                )
+                self._print(worker, agent_line(text))
+
     def _say_lost(self, incarnation: int, worker: int) -> None:
         """Say before the first line of a machine that the one before it was lost, if it was."""
         before = self._newest.get(worker, incarnation)

@@ -302,7 +302,7 @@ def _end(status: DeploymentStatus) -> list[Field]:
         lines.append(Field("auto-delete", status.auto_delete))
     when = status.next_pass_in_s
     wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
-    when_text = wait or f"when tpuctl watch{' or tpuctl down' if status.outcome else ''} runs"
+    when_text = wait or ("when tpuctl watch or tpuctl down runs" if status.outcome else "when a watcher runs")
     # What is waited for is the case already: only the next check of it is to come.
     label, again = ("waiting", "checked again ") if status.waits else ("next", "")
     after = f" ({again}{when_text})" if when_text else ""
