@@ -22,10 +22,6 @@ STORED = {
     # Values in the record, the journal, the events and the heartbeats of deployments that exist.
     "orchestrator/domain/first_seen.py": {"left", "stranger"},
     "orchestrator/domain/events.py": {"anew"},
-    # LATER
-    "orchestrator/advice/rehearsal/comeback.py": {"counts-anew"},
-    "orchestrator/advice/rehearsal/recovery.py": {"counts-anew"},
-    "orchestrator/advice/rehearsal/verdict.py": {"counts-anew", "nothing-seen"},
 }
 """Values of enums that files hold from before they had a better word."""
 FINE_HERE = FINE | {"unchanged"}

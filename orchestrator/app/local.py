@@ -78,15 +78,15 @@ class TakenAway:
 
 
 @dataclass(frozen=True)
-class InjectedFailures:
-    """The failures of the next calls of a *method*, one for each."""
+class InjectedFaults:
+    """The faults of the next calls of a *method*, one for each."""
 
     method: str
-    failures: tuple[str, ...]
+    faults: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
         """Return the result as `--json` prints it."""
-        return {"method": self.method, "failures": list(self.failures)}
+        return {"method": self.method, "faults": list(self.faults)}
 
 
 @dataclass(frozen=True)
@@ -133,21 +133,21 @@ def preempt(name: str, worker: int | None, *, notice: bool) -> TakenAway:
     return TakenAway(name, worker, notice and worker is None)
 
 
-def inject(method: str, failures: Sequence[str]) -> InjectedFailures | OddState:
+def inject(method: str, faults: Sequence[str]) -> InjectedFaults | OddState:
     """
-    Make the next calls of *method* fail, one for each of *failures*.
+    Make the next calls of *method* fail, one for each of *faults*.
 
-    The method `state` puts a node, a queued resource or a zone into a state: *failures* are its name and the
+    The method `state` puts a node, a queued resource or a zone into a state: *faults* are its name and the
     state. Raise UsageError for another number of them.
     """
     if method != "state":
-        control.call("fault", {"method": method, "failures": list(failures)})
-        return InjectedFailures(method, tuple(failures))
-    if len(failures) != 2:
+        control.call("fault", {"method": method, "faults": list(faults)})
+        return InjectedFaults(method, tuple(faults))
+    if len(faults) != 2:
         raise UsageError(
             "local fault state: name a node and a state", hint="tpuctl local fault state NAME STATE",
             changed="nothing was changed", code="TPU-101",
         )  # fmt: skip
-    name, state = failures
+    name, state = faults
     control.call("state", {"name": name, "state": state})
     return OddState(name, state)

@@ -72,14 +72,14 @@ class GoogleCloud:
         """Preempt a TPU node or a spot VM: at once, or with *notice* after 30 s."""
         self.cloud.preempt(name, notice)
 
-    def fail(self, method: str, *failures: str) -> None:
+    def fail(self, method: str, *faults: str) -> None:
         """
-        Make the next calls of *method* fail, one for each of *failures*.
+        Make the next calls of *method* fail, one for each of *faults*.
 
         For example `fail("tpu.nodes.create", "stockout", "drop-answer")`. Raise LocalCloudError for an
-        unknown method or failure; the message lists the known ones.
+        unknown method or fault; the message lists the known ones.
         """
-        self.cloud.fail_next(method, failures)
+        self.cloud.fail_next(method, faults)
 
     @property
     def calls(self) -> Counter[str]:
@@ -98,7 +98,7 @@ class GoogleCloud:
         return self.cloud.bill()
 
     def assert_nothing_left(self) -> None:
-        """Raise AssertionError if a machine still runs, or if a planned failure did not occur."""
+        """Raise AssertionError if a machine still runs, or if a planned fault did not occur."""
         running, unused = self.running, self.cloud.unused_faults()
         if running:
             raise AssertionError(f"still running, and billed: {', '.join(running)}")

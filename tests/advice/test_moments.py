@@ -1,4 +1,4 @@
-"""Moments of injected failures: what people may ask for, and what is chosen where nobody asks."""
+"""Moments of injected faults: what people may ask for, and what is chosen where nobody asks."""
 
 import pytest
 

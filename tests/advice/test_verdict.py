@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife, Save
-from orchestrator.advice.rehearsal.recovery import Fault
+from orchestrator.advice.rehearsal.life import Fault, InjectedFault, RehearsedLife, Save
+from orchestrator.advice.rehearsal.recovery import ResumeDefect
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
 from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
@@ -16,7 +16,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Outcome
 
 T = 1_800_000_000.0
-KILLED = Injection(Kill.KILL, 1, T + 15, step=60, committed=50)
+KILLED = InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=60, committed=50)
 
 
 def beat(incarnation, step, resumed_from=None, **more):
@@ -26,21 +26,21 @@ def beat(incarnation, step, resumed_from=None, **more):
     return Heartbeat(incarnation, 0, Phase.RUN, T, step=step, **known)
 
 
-def life(beats, injections=(KILLED,), **more):
+def life(beats, faults=(KILLED,), **more):
     """Return a run that reached its end and reported its steps."""
     known = {"outcome": Outcome.DONE, "saves": (Save(50, 1), Save(100, 2)), **more}
     known.setdefault("written", known["saves"])
     steps = {b.step for b in beats if b.step is not None}
-    return RehearsedLife(beats=tuple(beats), injections=tuple(injections), steps=frozenset(steps), **known)
+    return RehearsedLife(beats=tuple(beats), faults=tuple(faults), steps=frozenset(steps), **known)
 
 
-WHOLE = life([beat(1, 100, loss=2.5)], injections=())
+WHOLE = life([beat(1, 100, loss=2.5)], faults=())
 GOOD = [beat(1, 60), beat(2, 100, 50, began_at=51)]
 
 
-def verdict(beats, injections=(KILLED,), unbroken=WHOLE, missed=0, **more):
+def verdict(beats, faults=(KILLED,), unbroken=WHOLE, missed=0, **more):
     """Judge with an undisturbed run of the same loss."""
-    return judge(life(beats, injections, **more), unbroken, missed)
+    return judge(life(beats, faults, **more), unbroken, missed)
 
 
 def quiet(*beats):
@@ -52,7 +52,7 @@ def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
     """Step 50 was saved, step 60 reached: ten are redone, nothing is lost."""
     found = verdict(GOOD)
     assert found.word is Word.PASS
-    assert verdict_lines(found)[1] == "PASS: job recovered from 1 of 1 failures"
+    assert verdict_lines(found)[1] == "PASS: job recovered from 1 of 1 faults"
     assert (found.recoveries[0].redone, found.recoveries[0].seconds) == (10, 5.0)
     assert found.advice == ()
 
@@ -68,13 +68,13 @@ def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
 
 def test_a_job_that_goes_on_from_an_older_checkpoint_does_not_recover():
     """An older checkpoint means that a newer one was lost."""
-    assert verdict([beat(1, 60), beat(2, 100, 25)]).recoveries[0].fault is Fault.OLDER
+    assert verdict([beat(1, 60), beat(2, 100, 25)]).recoveries[0].defect is ResumeDefect.OLDER
 
 
 def test_a_job_that_had_saved_nothing_does_not_recover():
     """Training from the beginning again is not resuming."""
-    injection = Injection(Kill.NOTICE, 1, T + 15, step=60, committed=None)
-    found = verdict([beat(1, 60), beat(2, 100)], (injection,))
+    fault = InjectedFault(Fault.NOTICE, 1, T + 15, step=60, committed=None)
+    found = verdict([beat(1, 60), beat(2, 100)], (fault,))
     assert not found.survives
     assert found.advice == (
         "save earlier and more often: TPU #1 was lost before the first checkpoint was complete",
@@ -83,8 +83,8 @@ def test_a_job_that_had_saved_nothing_does_not_recover():
 
 def test_a_first_checkpoint_that_was_saved_at_the_notice_is_no_reason_to_save_earlier():
     """The notice came before the first commit, and the machine still saved step 60 in its last seconds."""
-    injection = Injection(Kill.NOTICE, 1, T + 15, step=60, committed=None)
-    found = verdict([beat(1, 60), beat(2, 100, 60)], (injection,), saves=(Save(60, 1), Save(100, 2)))
+    fault = InjectedFault(Fault.NOTICE, 1, T + 15, step=60, committed=None)
+    found = verdict([beat(1, 60), beat(2, 100, 60)], (fault,), saves=(Save(60, 1), Save(100, 2)))
     assert found.survives
     assert found.advice == ()
 
@@ -115,7 +115,7 @@ def test_the_last_step_of_equal_loss_is_named():
     assert "the same up to step 50" in found.advice[0]
 
 
-def test_a_job_that_differs_before_any_failure_does_not_repeat_itself():
+def test_a_job_that_differs_before_any_fault_does_not_repeat_itself():
     """Then resuming is not to blame."""
     whole = replace(WHOLE, beats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.1), (60, 2.9))})
     found = verdict(GOOD, unbroken=whole, losses={1: ((40, 4.0),), 2: ((60, 2.7),)})
@@ -137,19 +137,19 @@ def test_a_job_that_ends_before_its_next_step_is_observed_has_resumed():
     assert not verdict([beat(1, 60), idle], unbroken=None, saves=(Save(50, 1),)).survives
 
 
-def test_failures_that_were_not_injected_prove_nothing():
+def test_faults_that_were_not_injected_prove_nothing():
     """The verdict says that a job is too short, and not that it recovers."""
     found = verdict(GOOD, missed=1)
     assert found.word is Word.INCONCLUSIVE
     assert "let it run longer" in found.advice[0]
-    assert verdict_lines(found)[1] == "INCONCLUSIVE: the job ended after 1 of 2 failures"
+    assert verdict_lines(found)[1] == "INCONCLUSIVE: the job ended after 1 of 2 faults"
 
 
 def test_a_job_that_shows_neither_steps_nor_checkpoints_is_reported_as_that():
     """More steps would not help where neither steps nor checkpoints are observed."""
     beats = quiet(beat(1, None, timings={}), replace(beat(2, None, timings={}), phase=Phase.DONE))
-    for missed, injections in ((1, ()), (0, (Injection(Kill.KILL, 1, T, None, None),))):
-        found = verdict(beats, injections, saves=(), missed=missed)
+    for missed, faults in ((1, ()), (0, (InjectedFault(Fault.NO_NOTICE, 1, T, None, None),))):
+        found = verdict(beats, faults, saves=(), missed=missed)
         assert found.word is Word.INCONCLUSIVE
         assert "tpuctl saw no step and no checkpoint of this job" in verdict_lines(found)[1]
         (text,) = found.advice
@@ -161,7 +161,7 @@ def test_a_job_that_shows_neither_steps_nor_checkpoints_is_reported_as_that():
 def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_observed():
     """The newest save against itself would always be 0 steps redone."""
     beats = quiet(beat(1, 50), beat(2, 100, 50))
-    found = verdict(beats, (Injection(Kill.KILL, 1, T + 15, step=50, committed=50),))
+    found = verdict(beats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=50, committed=50),))
     assert found.survives
     assert (found.recoveries[0].redone, found.recoveries[0].seconds) == (None, None)
     assert not any("redone" in line for line in verdict_lines(found))
@@ -191,8 +191,8 @@ def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
     }  # fmt: skip
     found = verdict([beat(1, 60), beat(2, 100, 50, timings=marks)])
     assert found.recoveries[0].parts == {"machine": 2.0, "setup": 78.0, "restore": 0.5, "first step": 2.0}
-    row = next(line for line in verdict_lines(found) if line.startswith("    kill"))
-    assert row.split() == ["kill", "2.0", "-", "78.0", "0.5", "2.0"]
+    row = next(line for line in verdict_lines(found) if line.startswith("    no-notice"))
+    assert row.split() == ["no-notice", "2.0", "-", "78.0", "0.5", "2.0"]
 
 
 def test_the_recovery_table_names_its_parts_as_that_of_watch_does():
@@ -204,7 +204,7 @@ def test_the_recovery_table_names_its_parts_as_that_of_watch_does():
     assert (
         lines[at + 2]
         .strip()
-        .startswith("counted from the failure; the table of `watch` counts from the last report")
+        .startswith("counted from the fault; the table of `watch` counts from the last report")
     )
 
 
@@ -214,38 +214,40 @@ SAVED_AGAIN = (Save(10, 1), Save(60, 1), Save(30, 2), Save(40, 2), Save(70, 2))
 def test_a_job_that_counts_its_steps_from_0_again_is_reported():
     """It resumed at 60, but its next saves are 30 and 40: no save of a fresh start."""
     beats = quiet(beat(1, 60), beat(2, 70, 60))
-    injection = Injection(Kill.KILL, 1, T + 15, step=60, committed=60)
-    found = verdict(beats, (injection,), written=SAVED_AGAIN)
+    fault = InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=60, committed=60)
+    found = verdict(beats, (fault,), written=SAVED_AGAIN)
     assert found.word is Word.FAIL
-    assert found.recoveries[0].fault is Fault.COUNTS_AGAIN
+    assert found.recoveries[0].defect is ResumeDefect.COUNTS_AGAIN
     assert found.recoveries[0].why == "step 60 was restored, but its next saves are 30, 40"
     assert any("your script restarts its step count after a resume" in text for text in found.advice)
 
 
-@pytest.mark.parametrize(("loss", "fault"), [(2.0, Fault.COUNTS_AGAIN), (9.0, Fault.IGNORED)])
-def test_losses_distinguish_a_counter_from_an_ignored_checkpoint(loss, fault):
+@pytest.mark.parametrize(("loss", "defect"), [(2.0, ResumeDefect.COUNTS_AGAIN), (9.0, ResumeDefect.IGNORED)])
+def test_losses_distinguish_a_counter_from_an_ignored_checkpoint(loss, defect):
     """At step 5 again: with the loss of the end the model was read, with that of the beginning it was not."""
     curves = {1: ((5, 9.0), (60, 2.1)), 2: ((5, loss),)}
     found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)], losses=curves)
-    assert found.recoveries[0].fault is fault
+    assert found.recoveries[0].defect is defect
 
 
 def test_saves_that_are_observed_late_do_not_blame_the_counter():
     """The newest is committed before a look finds the others on disk; the script has just begun again."""
     written = (Save(15, 1), Save(5, 1), Save(10, 1), Save(5, 2), Save(10, 2))
     beats = [beat(1, 39, loss=0.03), beat(2, 60, 15, loss=0.02, began_at=1)]
-    found = verdict(beats, (Injection(Kill.KILL, 1, T + 15, 39, 15),), unbroken=None, written=written)
-    assert found.recoveries[0].fault is Fault.IGNORED
+    found = verdict(
+        beats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, 39, 15),), unbroken=None, written=written
+    )
+    assert found.recoveries[0].defect is ResumeDefect.IGNORED
 
 
 def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
     """The last machine repeats all saves to the end; the one before it is explained by that."""
-    injections = (Injection(Kill.KILL, 1, T, 8, 8), Injection(Kill.KILL, 2, T + 20, 16, 16))
+    faults = (InjectedFault(Fault.NO_NOTICE, 1, T, 8, 8), InjectedFault(Fault.NO_NOTICE, 2, T + 20, 16, 16))
     beats = quiet(beat(1, 8), beat(2, 16, 8), beat(3, 24, 16))
     written = tuple(Save(n, i) for i, last in ((1, 8), (2, 16), (3, 24)) for n in range(4, last + 1, 4))
     whole = replace(WHOLE, written=tuple(Save(n, 1) for n in range(4, 25, 4)))
-    found = judge(life(beats, injections, written=written), whole)
-    assert [c.fault for c in found.recoveries] == [Fault.IGNORED, Fault.IGNORED]
+    found = judge(life(beats, faults, written=written), whole)
+    assert [c.defect for c in found.recoveries] == [ResumeDefect.IGNORED, ResumeDefect.IGNORED]
     assert found.causes == (Cause.IGNORED,)
 
 
@@ -264,12 +266,12 @@ def test_equal_bytes_are_as_strong_as_an_equal_loss():
 
 
 def test_a_job_that_fails_undisturbed_is_shown_with_its_last_lines():
-    """The cause, not a verdict about failures that were never injected."""
+    """The cause, not a verdict about faults that were never injected."""
     failed = replace(beat(1, None, timings={}), phase=Phase.FAILED, exit_code=1)
     whole = life([failed], (), outcome=Outcome.FAILED, saves=(), log=("Traceback", "FileNotFoundError: x"))
     found = judge_crash(whole)
     lines = verdict_lines(found)
-    assert lines[1] == "FAIL: the job fails with no failure injected: exit status 1"
+    assert lines[1] == "FAIL: the job fails with no fault injected: exit status 1"
     assert lines[3:5] == ["    | Traceback", "    | FileNotFoundError: x"]
     assert not any("longer than" in line or "torn" in line for line in lines)
     assert json.loads(json.dumps(found.as_dict()))["failure"]["log"][1] == "FileNotFoundError: x"
@@ -290,13 +292,13 @@ def test_a_job_whose_saves_no_format_claims_is_reported_at_once():
         life([ended], (), outcome=Outcome.UNCLAIMED, saves=(), reason="latest.npz lies there")
     )
     assert verdict_lines(found)[1:3] == [
-        "FAIL: the job fails with no failure injected: nothing was committed",
-        "  cause    latest.npz lies there",
+        "FAIL: the job fails with no fault injected: nothing was committed",
+        "  cause      latest.npz lies there",
     ]
     assert found.causes == (Cause.UNCLAIMED,)
 
 
-def test_a_job_that_fails_under_failures_shows_its_lines_too():
+def test_a_job_that_fails_under_faults_shows_its_lines_too():
     """It came back and then crashed: not done, whatever it resumed."""
     failed = replace(beat(2, 70, 50), phase=Phase.FAILED, exit_code=3)
     found = verdict([beat(1, 60), failed], outcome=Outcome.FAILED, log=("boom",))

@@ -199,7 +199,7 @@ def test_colour_is_what_flag_and_variables_say(
         (["plan", "--foo"], "--foo", "see: tpuctl plan --help"),
         (["plan", "--cloud", "mars"], "mars", "see: tpuctl plan --help"),
         (["exec"], "COMMAND", "see: tpuctl exec --help"),
-        (["local", "fault", "tpu.nodes.create"], "FAILURES", "see: tpuctl local fault --help"),
+        (["local", "fault", "tpu.nodes.create"], "FAULTS", "see: tpuctl local fault --help"),
     ],
 )
 def test_a_wrong_word_is_answered_in_one_way(words, says, hint, capsys):

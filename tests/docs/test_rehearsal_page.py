@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife, Save
+from orchestrator.advice.rehearsal.life import Fault, InjectedFault, RehearsedLife, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import judge, judge_crash
 from orchestrator.cli.views.verdict import retained_lines, verdict_lines
@@ -35,25 +35,28 @@ def beat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
     return Heartbeat(incarnation, 0, step=step, resumed_from=resumed_from, **{**known, **more})
 
 
-def life(beats, saves, injections=(), prints=0, outcome=Outcome.DONE, **more):
+def life(beats, saves, faults=(), prints=0, outcome=Outcome.DONE, **more):
     """Return a run; *prints* describes the bytes of its last checkpoint."""
     saved = tuple(Save(step, incarnation) for step, incarnation in saves)
     last = {saved[-1].step: {"w0/model.npz": FilePrint(f"{prints:064d}")}} if saved else {}
     steps = frozenset(b.step for b in beats if b.step is not None)
     known = {"saves": saved, "written": saved, "prints": last, "steps": steps, **more}
-    return RehearsedLife(outcome, beats=tuple(beats), injections=tuple(injections), **known)
+    return RehearsedLife(outcome, beats=tuple(beats), faults=tuple(faults), **known)
 
 
 def passed():
     """A job that reports steps and losses, struck twice."""
     reported = {"progress_from": "file", "loss": 2.24066}
-    injections = (Injection(Kill.NOTICE, 1, T + 20, 104, 75), Injection(Kill.KILL, 2, T + 80, 203, 200))
+    faults = (
+        InjectedFault(Fault.NOTICE, 1, T + 20, 104, 75),
+        InjectedFault(Fault.NO_NOTICE, 2, T + 80, 203, 200),
+    )
     beats = [
         beat(1, 104, setup=9.4, **reported),
         beat(2, 203, 104, at=26, setup=9.1, **reported),
         beat(3, 400, 200, at=87, setup=9.2, **reported),
     ]
-    broken = life(beats, [(75, 1), (104, 1), (200, 2), (400, 3)], injections)
+    broken = life(beats, [(75, 1), (104, 1), (200, 2), (400, 3)], faults)
     whole = life([beat(1, 400, setup=9.3, **reported)], [(400, 1)])
     return verdict_lines(judge(broken, whole))
 
@@ -65,7 +68,7 @@ def anew():
     broken = life(
         [beat(1, 60, **reported), beat(2, 60, 60, at=26, **reported)],
         written,
-        [Injection(Kill.KILL, 1, T + 20, 60, 60)],
+        [InjectedFault(Fault.NO_NOTICE, 1, T + 20, 60, 60)],
     )
     return verdict_lines(judge(broken, None))
 
@@ -73,7 +76,7 @@ def anew():
 def silent():
     """A job that saves where nobody looks."""
     beats = [Heartbeat(n, 0, Phase.DONE, T + 30 * n, timings={"boot": T + 26.0 * n}) for n in (1, 2)]
-    broken = life(beats, [], [Injection(Kill.NOTICE, 1, T + 20, None, None)])
+    broken = life(beats, [], [InjectedFault(Fault.NOTICE, 1, T + 20, None, None)])
     return verdict_lines(judge(broken, None))
 
 

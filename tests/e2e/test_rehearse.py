@@ -72,7 +72,7 @@ def test_a_job_that_resumes_survives_a_kill_in_the_middle_of_a_save(stage):
     """The numpy example restores what is complete, whatever was being written."""
     stage.use_example(steps=60, save_every=2)
     (stage.work / "paced.py").write_text(UNHURRIED)
-    found = verdict(stage.tpuctl("rehearse", "--kill", "save", "--no-compare", "--json"))
+    found = verdict(stage.tpuctl("rehearse", "--fault", "save", "--no-compare", "--json"))
     assert found["survives"]
     (recovery,) = found["recoveries"]
     assert recovery["resumed"]
@@ -83,7 +83,7 @@ def test_a_job_that_ignores_its_checkpoints_does_not_survive(stage):
     """It reaches its end, but it began again from nothing: exit 1, and what to mend."""
     (stage.work / "train.py").write_text(FORGETFUL)
     stage.write(target_steps=60)
-    done = stage.tpuctl("rehearse", "--kill", "kill", "--no-compare", "--json", expect=1)
+    done = stage.tpuctl("rehearse", "--fault", "no-notice", "--no-compare", "--json", expect=1)
     found = verdict(done)
     assert not found["survives"]
     assert found["done"]
@@ -94,7 +94,7 @@ def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_t
     """No loss, no step: what both runs saved last is compared, and nothing is claimed of steps."""
     (stage.work / "train.py").write_text(QUIET)
     stage.write()
-    found = verdict(stage.tpuctl("rehearse", "--kill", "kill", "--at", "checkpoint:2", "--json"))
+    found = verdict(stage.tpuctl("rehearse", "--fault", "no-notice", "--at", "checkpoint:2", "--json"))
     assert found["verdict"] == "pass"
     assert found["same_checkpoint"] is True
     assert (found["same_loss"], found["recoveries"][0]["redone"]) == (None, None)
@@ -136,7 +136,7 @@ def test_a_rehearsal_whose_local_cloud_is_gone_gives_up_and_says_so(stage):
     (stage.work / "train.py").write_text("import time\ntime.sleep(600)\n")
     stage.write()
     stage.environment["TMPDIR"] = str(stage.folder)
-    running = stage.start("rehearse", "--no-compare", "--kill", "kill")
+    running = stage.start("rehearse", "--no-compare", "--fault", "no-notice")
 
     def address():
         found = list(stage.folder.glob("tpuctl-rehearsal-*/cloud/daemon.json"))

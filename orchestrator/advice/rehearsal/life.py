@@ -1,4 +1,4 @@
-"""Record one run of a rehearsal, from `up` to its end, and define the moments of its failures."""
+"""Record one run of a rehearsal, from `up` to its end, and define the moments of its faults."""
 
 import re
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ UNTOLD = frozenset({"", "commits"})
 """Values of `Heartbeat.progress_from` for a step that the job itself did not report."""
 
 
-class Kill(Enum):
+class Fault(Enum):
     """How a rehearsal takes machines away."""
 
     NOTICE = "notice"
-    KILL = "kill"
+    NO_NOTICE = "no-notice"
     SAVE = "save"
     RESTORE = "restore"
     TWICE = "twice"
@@ -27,15 +27,15 @@ class Kill(Enum):
 
 
 @dataclass(frozen=True)
-class Injection:
+class InjectedFault:
     """
-    One injected failure, and what the job had reported before it.
+    One injected fault, and what the job had reported before it.
 
     *step* is the last reported step, *committed* the newest committed checkpoint; *at* is in seconds since
     the epoch.
     """
 
-    kill: Kill
+    kind: Fault
     incarnation: int
     at: float
     step: int | None
@@ -72,7 +72,7 @@ class RehearsedLife:
     outcome: Outcome | None
     reason: str = ""
     beats: tuple[Heartbeat, ...] = ()
-    injections: tuple[Injection, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
     saves: tuple[Save, ...] = ()
     written: tuple[Save, ...] = ()
     steps: frozenset[int] = frozenset()
@@ -124,7 +124,7 @@ class RehearsedLife:
 
     @property
     def pace(self) -> SavePace:
-        """Return this run's pace, from which the moments of failures in the next run are derived."""
+        """Return this run's pace, from which the moments of faults in the next run are derived."""
         last = max(self.steps, default=None) if self.tells_steps else None
         marks = [(b.updated, [b.timings.get(m, 0.0) for m in ("setup_done", "spawned")]) for b in self.beats]
         spans = [updated - max(begun) for updated, begun in marks if max(begun)]
@@ -200,8 +200,8 @@ class Shown:
 
 
 def come(moment: Moment, shown: Shown) -> bool:
-    """Return whether the machine has shown what *moment* waits for, so that the failure is injected now."""
-    # A failure before the first checkpoint proves nothing about a resume.
+    """Return whether the machine has shown what *moment* waits for, so that the fault is injected now."""
+    # A fault before the first checkpoint proves nothing about a resume.
     if moment.saved and shown.saved <= 0:
         return False
     if moment.sign is LifeSign.STEP:
@@ -213,7 +213,7 @@ def come(moment: Moment, shown: Shown) -> bool:
 
 def default_moment(number: int, count: int, target: int | None, pace: SavePace | None) -> Moment:
     """
-    Return the default moment of failure *number* (from 1) of *count*.
+    Return the default moment of fault *number* (from 1) of *count*.
 
     By step if the job reports steps, else after the machine's next checkpoint, else by time. Without an
     undisturbed run it is the first reported step, or the first checkpoint.
@@ -222,7 +222,7 @@ def default_moment(number: int, count: int, target: int | None, pace: SavePace |
         return Moment(LifeSign.STEP, (target or 0) * number // (count + 2), saved=True)
     last = pace.last_step if pace.last_step is not None else target
     if pace.last_step is not None and last is not None:
-        # count + 2 parts, so that the last failure leaves the job time to resume and to end.
+        # count + 2 parts, so that the last fault leaves the job time to resume and to end.
         return Moment(LifeSign.STEP, last * number // (count + 2), saved=pace.saves > 1)
     if pace.saves > 1:
         return Moment(LifeSign.CHECKPOINT, 1)

@@ -1,11 +1,11 @@
-"""Judge how a job resumed after one injected failure: from which step, and at what cost."""
+"""Judge how a job resumed after one injected fault: from which step, and at what cost."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from math import isclose
 
-from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife
+from orchestrator.advice.rehearsal.life import Fault, InjectedFault, RehearsedLife
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat
 
@@ -16,10 +16,10 @@ PARTS = {
     "restore": ("restore_began", "restored"),
     "first step": ("spawned", "first_step"),
 }
-"""Parts of a recovery: the two times of the next machine that each lies between; "" is the failure."""
+"""Parts of a recovery: the two times of the next machine that each lies between; "" is the fault."""
 
 
-class Fault(Enum):
+class ResumeDefect(Enum):
     """
     What a job did instead of resuming from its newest checkpoint.
 
@@ -30,87 +30,91 @@ class Fault(Enum):
     NOTHING_SAVED = "nothing-saved"
     OLDER = "older"
     IGNORED = "ignored"
-    COUNTS_AGAIN = "counts-anew"
+    COUNTS_AGAIN = "counts-again"
     BACK = "went-back"
 
 
 @dataclass(frozen=True)
 class RecoveryVerdict:
     """
-    How the job resumed after one failure; None means unknown.
+    How the job resumed after one fault; None means unknown.
 
     *ignored* says that it did not read its checkpoint, *redone* counts repeated steps, *seconds* is the time
     to the next step, divided into *parts*. *warm_saved* are the seconds by which setup and first step were
     shorter than on the first machine, unpacking included; None if nothing was restored.
     """
 
-    kill: Kill
+    fault: Fault
     resumed: bool
     why: str
     ignored: bool = False
     redone: int | None = None
     seconds: float | None = None
-    fault: Fault | None = None
+    defect: ResumeDefect | None = None
     parts: dict[str, float] = field(default_factory=dict)
     warm_saved: float | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the recovery as `--json` prints it."""
-        return {**asdict(self), "kill": self.kill.value, "fault": self.fault.value if self.fault else None}
+        return {
+            **asdict(self),
+            "fault": self.fault.value,
+            "defect": self.defect.value if self.defect else None,
+        }
 
 
 def recovery_of(
-    injection: Injection, life: RehearsedLife, unbroken: RehearsedLife | None = None
+    fault: InjectedFault, life: RehearsedLife, unbroken: RehearsedLife | None = None
 ) -> RecoveryVerdict:
     """Return how the next incarnation that trained has resumed, compared with what had been saved."""
     chain = life.chain
-    later = [chain[n] for n in chain if n > injection.incarnation]
+    later = [chain[n] for n in chain if n > fault.incarnation]
     wrote = {save.incarnation for save in life.written}
     trained = [b for b in later if _trained(b) or b.incarnation in wrote]
     # The TPU was not touched, so no resume is expected.
-    if injection.kill is Kill.VM:
-        return RecoveryVerdict(injection.kill, resumed=True, why="the VM came back; the TPU trained on")
+    if fault.kind is Fault.VM:
+        return RecoveryVerdict(fault.kind, resumed=True, why="the VM came back; the TPU trained on")
     if not trained and life.silent and any(b.phase is Phase.DONE for b in later):
         why = "it was started again from the beginning and reached its end"
         return RecoveryVerdict(
-            injection.kill, resumed=True, why=why, parts=_parts(injection, later[-1], tells_steps=False)
+            fault.kind, resumed=True, why=why, parts=_parts(fault, later[-1], tells_steps=False)
         )
     if not trained:
         why = "no later machine made a step"
-        return RecoveryVerdict(injection.kill, resumed=False, why=why, fault=Fault.NO_RETURN)
+        return RecoveryVerdict(fault.kind, resumed=False, why=why, defect=ResumeDefect.NO_RETURN)
     after = trained[0]
     tells_steps = life.tells_steps
     restored = after.resumed_from or 0
     # A job that ignores its checkpoint starts below the restored step, whatever it was given.
     start = restored if after.began_at is None else min(restored, after.began_at)
-    before = chain.get(injection.incarnation)
-    reached = max(injection.step or 0, (before.step or 0) if before else 0)
+    before = chain.get(fault.incarnation)
+    reached = max(fault.step or 0, (before.step or 0) if before else 0)
     first = after.timings.get("first_step")
-    resumed, fault = True, None
+    resumed, defect = True, None
     why = f"it went on from step {start}"
     lower = list(dict.fromkeys(s.step for s in life.written if s.incarnation == after.incarnation))
     lower = sorted(step for step in lower if step < restored)
     if start < restored or lower:
-        resumed, fault = False, _went_back(life, unbroken, after, lower)
+        resumed, defect = False, _went_back(life, unbroken, after, lower)
         evidence = f"its next saves are {_few(lower)}" if lower else f"it went on from step {start}"
         why = f"step {restored} was restored, but {evidence}"
         start = min(start, min(lower, default=start))
-    elif injection.committed is not None and start < injection.committed:
-        resumed, fault = False, Fault.OLDER
-        why = f"step {injection.committed} was saved, but it went on from step {start}"
-    # Without a checkpoint there is no fault in the resume, as long as no step was lost.
-    elif injection.committed is None and not start:
-        resumed, fault = reached == 0, Fault.NOTHING_SAVED
+    elif fault.committed is not None and start < fault.committed:
+        resumed, defect = False, ResumeDefect.OLDER
+        why = f"step {fault.committed} was saved, but it went on from step {start}"
+    # Without a checkpoint there is no defect in the resume, as long as no step was lost.
+    elif fault.committed is None and not start:
+        resumed, defect = reached == 0, ResumeDefect.NOTHING_SAVED
         why = f"nothing had been saved by step {reached}; it began again"
     return RecoveryVerdict(
-        injection.kill,
+        fault.kind,
         resumed=resumed,
         why=why,
-        ignored=fault is Fault.IGNORED,
+        ignored=defect is ResumeDefect.IGNORED,
         redone=max(0, reached - start) if tells_steps else None,
-        seconds=first - injection.at if tells_steps and first is not None else None,
-        fault=fault,
-        parts=_parts(injection, after, tells_steps=tells_steps),
+        seconds=first - fault.at if tells_steps and first is not None else None,
+        defect=defect,
+        parts=_parts(fault, after, tells_steps=tells_steps),
         warm_saved=_warm_saved(life.chain[min(life.chain)], after, tells_steps=tells_steps),
     )
 
@@ -130,12 +134,14 @@ def _warm_saved(first: Heartbeat, after: Heartbeat, *, tells_steps: bool) -> flo
 
 def settled(recoveries: Sequence[RecoveryVerdict]) -> tuple[RecoveryVerdict, ...]:
     """Return the recoveries, each explained by the others: a script that ignores its checkpoint always does."""
-    known = {c.fault for c in recoveries} & {Fault.IGNORED, Fault.COUNTS_AGAIN}
+    known = {c.defect for c in recoveries} & {ResumeDefect.IGNORED, ResumeDefect.COUNTS_AGAIN}
     if len(known) != 1:
         return tuple(recoveries)
-    (fault,) = known
+    (defect,) = known
     return tuple(
-        replace(c, fault=fault, ignored=fault is Fault.IGNORED) if c.fault is Fault.BACK else c
+        replace(c, defect=defect, ignored=defect is ResumeDefect.IGNORED)
+        if c.defect is ResumeDefect.BACK
+        else c
         for c in recoveries
     )
 
@@ -144,9 +150,9 @@ def _few(steps: list[int]) -> str:
     return ", ".join(str(step) for step in steps[:3]) + (" ..." if len(steps) > 3 else "")
 
 
-def _parts(injection: Injection, after: Heartbeat, *, tells_steps: bool) -> dict[str, float]:
+def _parts(fault: InjectedFault, after: Heartbeat, *, tells_steps: bool) -> dict[str, float]:
     """Return the seconds of each known part; that of the first step only if the job *tells_steps*."""
-    marks = {**after.timings, "": injection.at}
+    marks = {**after.timings, "": fault.at}
     return {
         name: max(0.0, marks[end] - marks[begin])
         for name, (begin, end) in PARTS.items()
@@ -162,7 +168,7 @@ def _trained(beat: Heartbeat) -> bool:
 
 def _went_back(
     life: RehearsedLife, unbroken: RehearsedLife | None, after: Heartbeat, lower: list[int]
-) -> Fault:
+) -> ResumeDefect:
     """
     Tell a job that does not read its checkpoint from one that reads it and restarts its step count at 0.
 
@@ -176,17 +182,17 @@ def _went_back(
         # Equal first losses mean that it started over; comparing all common steps rules out chance.
         alike = all(isclose(begun[step], again[step], rel_tol=1e-6) for step in common)
         if alike:
-            return Fault.IGNORED
+            return ResumeDefect.IGNORED
         step, newest = common[0], begun[max(begun)]
         near = abs(again[step] - newest) < abs(again[step] - begun[step])
-        return Fault.COUNTS_AGAIN if near else Fault.IGNORED
+        return ResumeDefect.COUNTS_AGAIN if near else ResumeDefect.IGNORED
     # Observed order may be newest first: only that one is committed, the others are found on disk.
     made = [save.step for save in life.written if save.incarnation == first]
     if lower and made and min(lower) > min(made):
-        return Fault.COUNTS_AGAIN
+        return ResumeDefect.COUNTS_AGAIN
     ended = max((s.step for s in life.written if s.incarnation == after.incarnation), default=None)
     whole = max((s.step for s in unbroken.written), default=None) if unbroken else None
     ran_out = life.done and after.incarnation == max(life.chain)
     if ran_out and ended is not None and whole is not None:
-        return Fault.COUNTS_AGAIN if ended < whole else Fault.IGNORED
-    return Fault.IGNORED if after.began_at is not None and after.began_at <= 1 else Fault.BACK
+        return ResumeDefect.COUNTS_AGAIN if ended < whole else ResumeDefect.IGNORED
+    return ResumeDefect.IGNORED if after.began_at is not None and after.began_at <= 1 else ResumeDefect.BACK

@@ -1,11 +1,11 @@
-"""Judge a rehearsal: whether the job resumed after every failure, and what each one cost."""
+"""Judge a rehearsal: whether the job resumed after every fault, and what each one cost."""
 
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from math import isclose
 
 from orchestrator.advice.rehearsal.life import RehearsedLife
-from orchestrator.advice.rehearsal.recovery import Fault, RecoveryVerdict, recovery_of, settled
+from orchestrator.advice.rehearsal.recovery import RecoveryVerdict, ResumeDefect, recovery_of, settled
 from orchestrator.advice.rehearsal.same_bytes import Comparison, Likeness, compare
 from orchestrator.domain.plan import Outcome
 
@@ -16,7 +16,7 @@ SAME_LOSS = 1e-6
 class Cause(Enum):
     """Why a rehearsal did not end as it should."""
 
-    SILENT = "nothing-seen"
+    SILENT = "nothing-observed"
     TOO_SHORT = "too-short"
     CRASHED = "crashed"
     EARLY = "ended-early"
@@ -24,7 +24,7 @@ class Cause(Enum):
     UNCLAIMED = "unclaimed"
     UNSAVED = "nothing-saved"
     IGNORED = "ignored"
-    COUNTS_AGAIN = "counts-anew"
+    COUNTS_AGAIN = "counts-again"
     BACK = "went-back"
     UNSTEADY = "unsteady"
     DIFFERENT = "different"
@@ -61,7 +61,7 @@ class Parting:
     """
     Say where two runs diverge: the last *step* of equal loss, None if already the first ones differ.
 
-    *before* says that no failure had been injected by then.
+    *before* says that no fault had been injected by then.
     """
 
     step: int | None
@@ -73,7 +73,7 @@ class RehearsalVerdict:
     """
     The result of a rehearsal; *same_loss* is None without an undisturbed run to compare with.
 
-    *missed* counts the failures that came too late, after the job's end; *silent* says that neither a step
+    *missed* counts the faults that came too late, after the job's end; *silent* says that neither a step
     nor a checkpoint was observed.
     """
 
@@ -96,7 +96,7 @@ class RehearsalVerdict:
     @property
     def survives(self) -> bool:
         """
-        Return whether all failures were injected and the job resumed after each and reached its end.
+        Return whether all faults were injected and the job resumed after each and reached its end.
 
         False for a job that shows neither step nor checkpoint, because its end proves nothing.
         """
@@ -151,8 +151,8 @@ class RehearsalVerdict:
 
 
 def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0) -> RehearsalVerdict:
-    """Return the verdict on a run with failures; *unbroken* is a run of the same job without failures."""
-    recoveries = settled([recovery_of(injection, broken, unbroken) for injection in broken.injections])
+    """Return the verdict on a run with faults; *unbroken* is a run of the same job without faults."""
+    recoveries = settled([recovery_of(fault, broken, unbroken) for fault in broken.faults])
     loss, whole = broken.loss, unbroken.loss if unbroken else None
     same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
     known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
@@ -169,7 +169,7 @@ def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0
         torn=broken.torn,
         seconds_lost=_more(broken, unbroken) if known and broken.done else None,
         causes=(),
-        # After a crash it is unknown whether the failure would have come.
+        # After a crash it is unknown whether the fault would have come.
         missed=missed if broken.done else 0,
         silent=broken.silent,
         compared=unbroken is not None,
@@ -181,7 +181,7 @@ def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0
 
 
 def judge_crash(unbroken: RehearsedLife) -> RehearsalVerdict:
-    """Return the verdict on a job that fails without any injected failure."""
+    """Return the verdict on a job that fails without any injected fault."""
     crash = _crash(RehearsedRun.UNBROKEN, unbroken)
     found = RehearsalVerdict(
         False, (), None, unbroken.loss, None, unbroken.torn, None, (), silent=unbroken.silent, crash=crash
@@ -208,8 +208,12 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
         causes.append(_cause_of(found.crash))
     if _unsaved(found, life) and not found.silent:
         causes.append(Cause.UNSAVED)
-    by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.COUNTS_AGAIN: Cause.COUNTS_AGAIN, Fault.BACK: Cause.BACK}
-    causes += [by_fault[c.fault] for c in found.recoveries if c.fault in by_fault]
+    by_defect = {
+        ResumeDefect.IGNORED: Cause.IGNORED,
+        ResumeDefect.COUNTS_AGAIN: Cause.COUNTS_AGAIN,
+        ResumeDefect.BACK: Cause.BACK,
+    }
+    causes += [by_defect[c.defect] for c in found.recoveries if c.defect in by_defect]
     # A job that did not resume must differ, so the difference is no separate finding.
     lost = any(not recovery.resumed for recovery in found.recoveries)
     if not lost and (found.same_loss is False or (found.same_loss is None and found.same_bytes is False)):
@@ -219,10 +223,10 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
 
 def _unsaved(found: RehearsalVerdict, life: RehearsedLife) -> tuple[int, ...]:
     """Return the incarnations that were lost with no complete checkpoint."""
-    # A machine that gets a notice may commit its first checkpoint after the injection was recorded.
-    empty = (Fault.NOTHING_SAVED, Fault.NO_RETURN)
-    pairs = zip(life.injections, found.recoveries, strict=False)
-    lost = (b.incarnation for b, c in pairs if b.committed is None and c.fault in empty)
+    # A machine that gets a notice may commit its first checkpoint after the fault was recorded.
+    empty = (ResumeDefect.NOTHING_SAVED, ResumeDefect.NO_RETURN)
+    pairs = zip(life.faults, found.recoveries, strict=False)
+    lost = (b.incarnation for b, c in pairs if b.committed is None and c.defect in empty)
     return tuple(dict.fromkeys(lost))
 
 
@@ -263,7 +267,7 @@ _TEXTS = {
         "(docs/formats.md) and let it save to $TPUCTL_CHECKPOINT_DIR, or tell its steps with job.progress"
     ),
     Cause.TOO_SHORT: (
-        "the job ended before each failure could be injected: let it run longer, or choose earlier moments, "
+        "the job ended before each fault could be injected: let it run longer, or choose earlier moments, "
         "such as --at checkpoint:1"
     ),
     Cause.CRASHED: "fix what the last lines of the log say, then rehearse again",
@@ -288,7 +292,7 @@ _TEXTS = {
         "the step counter from $TPUCTL_CHECKPOINT_DIR first"
     ),
     Cause.UNSTEADY: (
-        "the runs differ before any failure, so this job does not repeat itself: set its seeds, "
+        "the runs differ before any fault, so this job does not repeat itself: set its seeds, "
         "or compare no losses"
     ),
     Cause.DIFFERENT: (

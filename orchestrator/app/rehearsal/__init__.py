@@ -1,1 +1,1 @@
-"""Implement `tpuctl rehearse`: compare a run with failures to an undisturbed one."""
+"""Implement `tpuctl rehearse`: compare a run with faults to an undisturbed one."""

@@ -1,4 +1,4 @@
-"""Run a deployment on its own local cloud, inject failures, and judge whether the job recovers."""
+"""Run a deployment on its own local cloud, inject faults, and judge whether the job recovers."""
 
 import random
 import tempfile
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import Injection, Kill, Moment, RehearsedLife, default_moment
+from orchestrator.advice.rehearsal.life import Fault, InjectedFault, Moment, RehearsedLife, default_moment
 from orchestrator.advice.rehearsal.verdict import RehearsalVerdict, judge, judge_crash
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.evidence import RunEvidence
-from orchestrator.app.rehearsal.injections import Injector, JobOverError
+from orchestrator.app.rehearsal.faults import Injector, JobOverError
 from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
 from orchestrator.app.secret import lend_secrets
 from orchestrator.clock import SystemClock
@@ -22,9 +22,9 @@ NOTICE = "8"
 """Seconds of notice: less than the real 30, more than a framework needs to start its last save."""
 ONCE, TWICE = "job.failures=1", "job.failures=2"
 """
-Settings without and with failures.
+Settings without and with faults.
 
-A job that fails by itself fails again, so it gets one start; with failures it gets two, since a gang can lose
+A job that fails by itself fails again, so it gets one start; with faults it gets two, since a gang can lose
 a peer.
 """
 
@@ -32,13 +32,13 @@ a peer.
 @dataclass(frozen=True)
 class RehearsalPlan:
     """
-    The plan of a rehearsal: which failures, *at* which moments; missing ones are chosen by *seed*.
+    The plan of a rehearsal: which faults, *at* which moments; missing ones are chosen by *seed*.
 
-    A positive *count* asks for that many failures of random kinds instead. *compare* also runs the job
+    A positive *count* asks for that many faults of random kinds instead. *compare* also runs the job
     undisturbed; *hosts* is how the local cloud makes machines.
     """
 
-    kills: Sequence[Kill]
+    faults: Sequence[Fault]
     at: Sequence[Moment]
     count: int | None
     seed: int
@@ -46,12 +46,12 @@ class RehearsalPlan:
     hosts: str
 
     def check(self) -> None:
-        """Raise UsageError for more moments than failures."""
-        kills = self.count or len(self.kills)
-        if len(self.at) > kills:
+        """Raise UsageError for more moments than faults."""
+        faults = self.count or len(self.faults)
+        if len(self.at) > faults:
             raise UsageError(
-                f"{len(self.at)} --at for {kills} failures",
-                hint="give one --at for each --kill, in the same order", changed="nothing was started",
+                f"{len(self.at)} --at for {faults} faults",
+                hint="give one --at for each --fault, in the same order", changed="nothing was started",
             )  # fmt: skip
 
 
@@ -90,12 +90,12 @@ def rehearse(
             hint=f"give the file that name, in a folder of its own if there is a {FILE_NAME} already",
             changed="nothing was started",
         )  # fmt: skip
-    # Seeded, so that a failed rehearsal can be repeated with the same failures.
+    # Seeded, so that a failed rehearsal can be repeated with the same faults.
     chance = random.Random(plan.seed)  # noqa: S311 - moments of a rehearsal, not secrets
-    kills = [chance.choice(list(Kill)) for _ in range(plan.count)] if plan.count else list(plan.kills)
+    faults = [chance.choice(list(Fault)) for _ in range(plan.count)] if plan.count else list(plan.faults)
     plan.check()
     stage = Stage(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), file.parent, reporter, talk=talk)
-    run = _Run(stage, settings, kills, plan.at, chance)
+    run = _Run(stage, settings, faults, plan.at, chance)
     leftovers: list[str] = []
     with interruptible():
         try:
@@ -111,15 +111,15 @@ def rehearse(
 
 
 class _Run:
-    """Runs the job undisturbed, then with failures, and judges."""
+    """Runs the job undisturbed, then with faults, and judges."""
 
     def __init__(
-        self, stage: Stage, settings: Sequence[str], kills: Sequence[Kill], asked: Sequence[Moment],
+        self, stage: Stage, settings: Sequence[str], faults: Sequence[Fault], asked: Sequence[Moment],
         chance: random.Random,
     ) -> None:  # fmt: skip
         self._stage = stage
         self._settings = settings
-        self._kills = kills
+        self._faults = faults
         self._asked = asked
         self._chance = chance
 
@@ -133,18 +133,18 @@ class _Run:
         if compare:
             stage.scene("The job, undisturbed")
             unbroken = self._life((), None)
-            # It failed without an injected failure, which says nothing about recovery, so a second run is useless.
+            # It failed without an injected fault, which says nothing about recovery, so a second run is useless.
             if not unbroken.done:
                 return judge_crash(unbroken)
             stage.run("down", "--yes", "--delete-data", *stage.flags)
         self.take(TWICE)
-        count = len(self._kills)
-        stage.scene(f"The job, with {count} failure{'s' if count != 1 else ''} injected")
-        broken = self._life(self._kills, unbroken)
-        return judge(broken, unbroken, missed=count - len(broken.injections))
+        count = len(self._faults)
+        stage.scene(f"The job, with {count} fault{'s' if count != 1 else ''} injected")
+        broken = self._life(self._faults, unbroken)
+        return judge(broken, unbroken, missed=count - len(broken.faults))
 
-    def _life(self, kills: Sequence[Kill], unbroken: RehearsedLife | None) -> RehearsedLife:
-        """Bring the deployment up and watch it to its end under *kills*."""
+    def _life(self, faults: Sequence[Fault], unbroken: RehearsedLife | None) -> RehearsedLife:
+        """Bring the deployment up and watch it to its end under *faults*."""
         stage = self._stage
         code = stage.call("up", *stage.flags)
         evidence = RunEvidence(stage)
@@ -152,28 +152,28 @@ class _Run:
             return self._ended(evidence, (), code)
         watcher = stage.start("watch", *stage.flags)
         injector = Injector(stage, watcher, evidence, self._chance, SystemClock())
-        injections: list[Injection] = []
+        injected: list[InjectedFault] = []
         try:
-            for number, kill in enumerate(kills, start=1):
-                injections.append(injector.inject(kill, self._moment(number, unbroken)))
+            for number, fault in enumerate(faults, start=1):
+                injected.append(injector.inject(fault, self._moment(number, unbroken)))
             code = injector.until_over()
         except JobOverError:
             code = watcher.wait()
         finally:
             stage.end(watcher)
-        return self._ended(evidence, injections, code)
+        return self._ended(evidence, injected, code)
 
     def _moment(self, number: int, unbroken: RehearsedLife | None) -> Moment:
         if number <= len(self._asked):
             return self._asked[number - 1]
         target = self._stage.session.spec.job.target_steps
-        return default_moment(number, len(self._kills), target, unbroken.pace if unbroken else None)
+        return default_moment(number, len(self._faults), target, unbroken.pace if unbroken else None)
 
-    def _ended(self, evidence: RunEvidence, injections: Sequence[Injection], code: int) -> RehearsedLife:
+    def _ended(self, evidence: RunEvidence, injected: Sequence[InjectedFault], code: int) -> RehearsedLife:
         """Return the run; raise CommandFailedError when the deployment has not ended."""
         records = self._stage.session.records
         records.load()
         outcome = records.current.outcome
         if outcome is None:
             raise CommandFailedError(code or 1)
-        return replace(evidence.life(outcome, records.current.reason), injections=tuple(injections))
+        return replace(evidence.life(outcome, records.current.reason), faults=tuple(injected))

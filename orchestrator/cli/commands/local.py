@@ -182,13 +182,13 @@ def take_away(name: str, no_notice: bool, worker: int | None, as_json: bool) -> 
     view.show_taken_away(preempt(name, worker, notice=not no_notice), as_json=as_json)
 
 
-@command.command("fault", short_help="Inject failures into the next calls of a method.", cls=Command)
+@command.command("fault", short_help="Inject faults into the next calls of a method.", cls=Command)
 @click.argument("method")
-@click.argument("failures", nargs=-1, required=True)
+@click.argument("faults", nargs=-1, required=True)
 @json_option
-def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
+def fault(method: str, faults: tuple[str, ...], as_json: bool) -> None:
     """
-    Inject FAILURES into the next calls of METHOD, one each: for example tpu.nodes.create stockout drop-answer.
+    Inject FAULTS into the next calls of METHOD, one each: for example tpu.nodes.create stockout drop-answer.
 
     A node's creation, tpu.nodes.create, also meets never-reports (its machines never run their startup script),
     born:TIMEOUT or another health, and late-ready:SECONDS (its machines work, and the API says CREATING).
@@ -201,4 +201,4 @@ def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
     from orchestrator.app.local import inject
     from orchestrator.cli.views import local as view
 
-    view.show_fault(inject(method, failures), as_json=as_json)
+    view.show_fault(inject(method, faults), as_json=as_json)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.advice.rehearsal.life import Kill, Moment
+from orchestrator.advice.rehearsal.life import Fault, Moment
 from orchestrator.cli.options import Command, json_option
 from orchestrator.cli.param_types import Parsed
 
@@ -17,15 +17,15 @@ from orchestrator.cli.param_types import Parsed
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a setting for the rehearsal."
 )
 @click.option(
-    "--kill", "kills", multiple=True, type=click.Choice([kill.value for kill in Kill]),
-    default=("notice", "kill"), show_default=True,
-    help="A failure to inject, in this order; may be given several times.",
+    "--fault", "faults", multiple=True, type=click.Choice([fault.value for fault in Fault]),
+    default=("notice", "no-notice"), show_default=True,
+    help="A fault to inject, in this order; may be given several times.",
 )  # fmt: skip
 @click.option(
     "--at", "moments", multiple=True, type=Parsed("moment", Moment.parse), metavar="MOMENT",
-    help="When: step:100, checkpoint:2, time:90s or log:REGEX. One for each --kill, in the same order.",
+    help="When: step:100, checkpoint:2, time:90s or log:REGEX. One for each --fault, in the same order.",
 )  # fmt: skip
-@click.option("--random", "count", type=int, help="Instead: this many failures of random kinds.")
+@click.option("--random", "count", type=int, help="Instead: this many faults of random kinds.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for --random and for the moments.")
 @click.option(
     "--compare/--no-compare", default=True, show_default=True, help="Also run it undisturbed, to compare."
@@ -34,21 +34,21 @@ from orchestrator.cli.param_types import Parsed
 @click.option("--keep", is_flag=True, help="Keep the local cloud, to look around in.")
 @json_option
 def command(
-    file: Path | None, settings: tuple[str, ...], kills: tuple[str, ...], moments: tuple[Moment, ...],
+    file: Path | None, settings: tuple[str, ...], faults: tuple[str, ...], moments: tuple[Moment, ...],
     count: int | None, seed: int, compare: bool, hosts: str, keep: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """
-    Run your deployment on a local cloud of its own, inject failures, and judge whether the job recovers.
+    Run your deployment on a local cloud of its own, inject faults, and judge whether the job recovers.
 
     \b
-    notice   a preemption with its warning
-    kill     SIGKILL without one
-    save     SIGKILL while it saves
-    restore  SIGKILL again while it restores
-    twice    SIGKILL again as soon as it trains
-    vm       the VM is stopped from outside
+    notice     a preemption with its warning
+    no-notice  SIGKILL at once
+    save       SIGKILL while it saves
+    restore    SIGKILL again while it restores
+    twice      SIGKILL again as soon as it trains
+    vm         the VM is stopped from outside
 
-    Without --at, a failure comes at a step where the job reports steps, else after a checkpoint, else after a
+    Without --at, a fault comes at a step where the job reports steps, else after a checkpoint, else after a
     part of the undisturbed run's time. checkpoint, time and log count on the machine that is taken away.
 
     It exits with 0 only if the job came back every time and reached its end. When the job itself fails, its
@@ -59,7 +59,7 @@ def command(
     from orchestrator.cli.views import verdict
     from orchestrator.cli.views.event_lines import OverLiveLine
 
-    plan = RehearsalPlan([Kill(kill) for kill in kills], moments, count, seed, compare, hosts)
+    plan = RehearsalPlan([Fault(fault) for fault in faults], moments, count, seed, compare, hosts)
     try:
         found = rehearse(file, settings, plan, OverLiveLine(), keep=keep, talk=as_json)
     except CommandFailedError as error:

@@ -70,8 +70,8 @@ _SUMMARY = {
     "saves_stopped?": maybe(float), "most_usd": float,
 }  # fmt: skip
 _RECOVERY_VERDICT = {
-    "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
-    "fault": maybe(str), "parts": table(float), "warm_saved": maybe(float),
+    "fault": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
+    "defect": maybe(str), "parts": table(float), "warm_saved": maybe(float),
 }  # fmt: skip
 _SAVES = {
     "every_s": maybe(float), "cost_s": maybe(float), "cost_from": str, "life_s": maybe(float),
@@ -301,7 +301,7 @@ KINDS: Mapping[str, Any] = {
     "local": {
         "running?": bool, "endpoint?": str, "project?": str, "started?": bool, "stopped?": bool,
         "reset?": bool, "name?": str, "worker?": maybe(int), "notice?": bool, "method?": str,
-        "failures?": [str], "state?": str,
+        "faults?": [str], "state?": str,
         "machines?": [{"id": str, "name": str, "address": str, "running": bool}],
         "queued?": [{"name": str, "zone": str, "state": str}],
         "unused_faults?": [object], "bill?": [object], "calls?": table(int), "refused?": table(int),

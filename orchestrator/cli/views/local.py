@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from orchestrator.app.local import InjectedFailures, LocalStart, LocalStop, OddState, TakenAway
+from orchestrator.app.local import InjectedFaults, LocalStart, LocalStop, OddState, TakenAway
 from orchestrator.cli.console import print_json, say
 
 
@@ -73,11 +73,11 @@ def show_taken_away(found: TakenAway, *, as_json: bool) -> None:
         say(f"preemption notice sent to {found.name}" if found.notice else f"{found.name} was preempted")
 
 
-def show_fault(found: InjectedFailures | OddState, *, as_json: bool) -> None:
+def show_fault(found: InjectedFaults | OddState, *, as_json: bool) -> None:
     """Print which calls will fail, or which state something is in now."""
     if as_json:
         print_json("local", found.as_dict())
     elif isinstance(found, OddState):
         say(f"{found.name} is now {found.state}")
     else:
-        say(f"the next {len(found.failures)} calls of {found.method} will fail")
+        say(f"the next {len(found.faults)} calls of {found.method} will fail")

@@ -17,7 +17,7 @@ from orchestrator.report.summary import HEADINGS
 FEW = 3
 """File names that are listed at most."""
 LEGEND = (
-    "counted from the failure; the table of `watch` counts from the last report.",
+    "counted from the fault; the table of `watch` counts from the last report.",
     "machine: until the next one boots. Sending it the code has no column.",
 )
 """Explains the recovery table, in lines of at most 78 columns."""
@@ -43,11 +43,11 @@ def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
         lines += _crash(verdict.crash)
     for recovery in verdict.recoveries:
         lines.append(
-            f"  {recovery.kill.value:<9}{'resumed' if recovery.resumed else 'LOST':<9}{_story(recovery)}"
+            f"  {recovery.fault.value:<11}{'resumed' if recovery.resumed else 'LOST':<9}{_story(recovery)}"
         )
     if verdict.done:
-        lines += [f"  loss     {_loss(verdict)}", f"  bytes    {_bytes(verdict)}"]
-        lines += [f"  compare  {text}" for text in _strength(verdict)]
+        lines += [f"  loss       {_loss(verdict)}", f"  bytes      {_bytes(verdict)}"]
+        lines += [f"  compare    {text}" for text in _strength(verdict)]
         lines.append(f"  torn checkpoints moved aside: {verdict.torn}")
     lines += _costs(verdict.recoveries)
     if verdict.seconds_lost is not None:
@@ -83,14 +83,14 @@ def retained_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> lis
 def _headline(verdict: RehearsalVerdict) -> str:
     back, count = sum(c.resumed for c in verdict.recoveries), len(verdict.recoveries)
     if verdict.crash is not None and verdict.crash.run is RehearsedRun.UNBROKEN:
-        return f"the job fails with no failure injected: {_ending(verdict.crash)}"
+        return f"the job fails with no fault injected: {_ending(verdict.crash)}"
     if verdict.crash is not None:
         return f"the job did not reach its end: {_ending(verdict.crash)}"
     if verdict.word is Word.INCONCLUSIVE and verdict.silent:
         return "tpuctl saw no step and no checkpoint of this job"
     if verdict.word is Word.INCONCLUSIVE:
-        return f"the job ended after {count} of {count + verdict.missed} failures"
-    return f"job recovered from {back} of {count + verdict.missed} failures"
+        return f"the job ended after {count} of {count + verdict.missed} faults"
+    return f"job recovered from {back} of {count + verdict.missed} faults"
 
 
 def _ending(crash: Crash) -> str:
@@ -102,10 +102,10 @@ def _ending(crash: Crash) -> str:
 
 
 def _crash(crash: Crash) -> list[str]:
-    lines = [] if crash.exit_code else [f"  cause    {crash.reason}"]
+    lines = [] if crash.exit_code else [f"  cause      {crash.reason}"]
     if not crash.log:
-        return [*lines, "  log      the job printed nothing"]
-    return [*lines, f"  log      its last {len(crash.log)} lines:", *(f"    | {line}" for line in crash.log)]
+        return [*lines, "  log        the job printed nothing"]
+    return [*lines, f"  log        its last {len(crash.log)} lines:", *(f"    | {line}" for line in crash.log)]
 
 
 def _story(recovery: RecoveryVerdict) -> str:
@@ -161,7 +161,7 @@ def _costs(recoveries: Sequence[RecoveryVerdict]) -> list[str]:
     lines = [f"  {'recovery, s':<14}" + "".join(f"{HEADINGS.get(name, name):>12}" for name in PARTS)]
     for row in rows:
         cells = "".join(f"{row.parts[name]:>12.1f}" if name in row.parts else f"{'-':>12}" for name in PARTS)
-        lines.append(f"    {row.kill.value:<12}{cells}")
+        lines.append(f"    {row.fault.value:<12}{cells}")
     saved = [row.warm_saved for row in rows if row.warm_saved is not None]
     lines += [f"    {line}" for line in LEGEND]
     if saved:

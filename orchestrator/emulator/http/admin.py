@@ -57,7 +57,7 @@ def admin_routes(
         "preempt": lambda body: cloud.preempt(body["name"], notice=bool(body.get("notice", True))),
         "kill": lambda body: cloud.kill_worker(body["name"], int(body.get("worker", 0))),
         "state": state,
-        "fault": lambda body: cloud.fail_next(body["method"], body["failures"]),
+        "fault": lambda body: cloud.fail_next(body["method"], body["faults"]),
         "stop": lambda _: stop(),
     }
     router.add("GET", f"{PREFIX}/status", status)

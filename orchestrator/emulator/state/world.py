@@ -149,15 +149,15 @@ class LocalCloud:
             self.kernel.tick()
             return list(self.kernel.state.queued.values())
 
-    def fail_next(self, method: str, failures: Iterable[FaultSpec | str]) -> None:
+    def fail_next(self, method: str, faults: Iterable[FaultSpec | str]) -> None:
         """
-        Make the next calls of *method* meet *failures*, one each, in order.
+        Make the next calls of *method* meet *faults*, one each, in order.
 
-        Strings are parsed by FaultSpec.parse. Raise LocalCloudError for an unknown method or failure; then
+        Strings are parsed by FaultSpec.parse. Raise LocalCloudError for an unknown method or fault; then
         none is added.
         """
         check_method(method)
-        parsed = [FaultSpec.parse(method, f) if isinstance(f, str) else check(method, f) for f in failures]
+        parsed = [FaultSpec.parse(method, f) if isinstance(f, str) else check(method, f) for f in faults]
         with self.lock:
             self.kernel.state.faults.setdefault(method, []).extend(parsed)
             self.kernel.touch()

@@ -1,4 +1,4 @@
-"""Inject failures at chosen moments of a rehearsal."""
+"""Inject faults at chosen moments of a rehearsal."""
 
 import contextlib
 import math
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.advice.rehearsal.life import Injection, Kill, LifeSign, Moment, come
+from orchestrator.advice.rehearsal.life import Fault, InjectedFault, LifeSign, Moment, come
 from orchestrator.app.rehearsal.evidence import RunEvidence, newest_step
 from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.clock import Clock, wait_until
@@ -31,12 +31,12 @@ AGAIN = Moment(LifeSign.TIME, 1.0)
 
 
 class JobOverError(Exception):
-    """The job ended before the next failure."""
+    """The job ended before the next fault."""
 
 
 class Injector:
     """
-    Inject failures into a rehearsed deployment while `watch` runs it.
+    Inject faults into a rehearsed deployment while `watch` runs it.
 
     The rehearsal runs real processes, so the *clock* is the system's.
     """
@@ -52,31 +52,31 @@ class Injector:
         self._clock = clock
         self._struck = ""
 
-    def inject(self, kill: Kill, moment: Moment) -> Injection:
+    def inject(self, fault: Fault, moment: Moment) -> InjectedFault:
         """
-        Wait for *moment* and for that of *kill*, then inject the failure.
+        Wait for *moment* and for that of *fault*, then inject the fault.
 
         Raise JobOverError if the job ends before, TpuctlError if the moment does not come.
         """
         # Not the node preempted last: striking it again would be no second preemption.
         node, beat = self._running(moment, other_than=self._struck)
-        if kill is Kill.VM:
+        if fault is Fault.VM:
             self._stop_vm()
-            return self._injection(kill, beat)
-        if kill is Kill.SAVE:
+            return self._injected(fault, beat)
+        if fault is Fault.SAVE:
             beat = self._at_a_save() or beat
-        elif kill in {Kill.NOTICE, Kill.KILL}:
-            # A random delay, so that each failure meets the job at another point of a step.
+        elif fault in {Fault.NOTICE, Fault.NO_NOTICE}:
+            # A random delay, so that each fault meets the job at another point of a step.
             self._clock.wait(self._chance.uniform(0, 1.0))
-        self._preempt(node, notice=kill is Kill.NOTICE)
-        injection = self._injection(kill, beat)
-        if kill is Kill.TWICE:
+        self._preempt(node, notice=fault is Fault.NOTICE)
+        injected = self._injected(fault, beat)
+        if fault is Fault.TWICE:
             steps = bool(self._evidence.steps)
             again, _ = self._running(Moment(LifeSign.STEP) if steps else AGAIN, other_than=node)
             self._preempt(again, notice=False)
-        if kill is Kill.RESTORE:
+        if fault is Fault.RESTORE:
             self._preempt(self._restoring(node), notice=False)
-        return injection
+        return injected
 
     def until_over(self) -> int:
         """Wait for the end of `watch` while observing the job; return its exit status."""
@@ -97,8 +97,8 @@ class Injector:
         self._stage.say(f"$ tpuctl {' '.join(words)}", style="command")
         control.call("preempt", {"name": node, "notice": notice})
 
-    def _injection(self, kill: Kill, beat: Heartbeat) -> Injection:
-        return Injection(kill, beat.incarnation, self._clock.now(), beat.step, beat.committed_step)
+    def _injected(self, fault: Fault, beat: Heartbeat) -> InjectedFault:
+        return InjectedFault(fault, beat.incarnation, self._clock.now(), beat.step, beat.committed_step)
 
     def _running(self, moment: Moment, other_than: str = "") -> tuple[str, Heartbeat]:
         """Wait until the job trains on a READY node and *moment* has come."""
