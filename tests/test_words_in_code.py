@@ -122,7 +122,7 @@ WHERE = {
         "orchestrator/emulator/state/kernel.py",
     },
     # A SavedPlace, as heartbeats have it.
-    "place": {"orchestrator/agent/checkpoints/leftovers.py", "orchestrator/agent/attempt/rescue.py"},
+    "place": {"orchestrator/agent/checkpoints/unclaimed.py", "orchestrator/agent/attempt/rescue.py"},
     "sweep": {"orchestrator/report/sweep_plots.py"},
     # A key of a cache's manifest, and the folders that it is written from.
     "places": {"orchestrator/agent/caches/places.py", "orchestrator/agent/caches/cache_manifest.py"},

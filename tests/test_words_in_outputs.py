@@ -17,7 +17,7 @@ NAMES = {
     "several_hosts": "multi_host",
 }
 """A whole name of a key or an option that has another name now."""
-LATER = {"alone", "left", "loop", "seen"}
+LATER = {"alone", "loop", "seen"}
 STORED = {
     # Values in the record, the journal, the events and the heartbeats of deployments that exist.
     "orchestrator/domain/first_seen.py": {"left", "stranger"},

@@ -54,7 +54,7 @@ class Down:
     def as_dict(self) -> dict[str, object]:
         """Return the result as `--json` prints it."""
         return {
-            "left": [asdict(item) for item in self.leftovers],
+            "leftovers": [asdict(item) for item in self.leftovers],
             "data_remains": bool(self.remaining_bucket),
             "saved_usd_hour": self.saved_usd_hour,
             "usd": self.spent.usd if self.spent else None,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent.checkpoints.leftovers import leftovers, stray_in
+from orchestrator.agent.checkpoints.unclaimed import find_unclaimed, stray_in
 from orchestrator.contract.bucket.unclaimed_manifest import (
     Unclaimed,
     UnclaimedFile,
@@ -330,7 +330,7 @@ def test_outputs_come_back_from_the_newest_whole_rescue_and_what_came_after(
     assert sorted(retained.object for retained in found.values()) == objects
 
 
-def test_what_a_commit_contains_is_no_leftover(lab: AgentLab) -> None:
+def test_what_a_commit_contains_is_not_unclaimed(lab: AgentLab) -> None:
     """Steps up to the newest commit are in the bucket or were removed as old; a later or torn one is brought."""
     machine = lab.machine()
     parts = machine.parts()
@@ -341,7 +341,7 @@ def test_what_a_commit_contains_is_no_leftover(lab: AgentLab) -> None:
     (parts.local.folder / "notes.txt").write_text("x")
 
     def remaining(committed: int | None) -> set[str]:
-        return {one.relative for one in leftovers(parts.settings, parts.local, committed, 0.0, "")[0]}
+        return {one.relative for one in find_unclaimed(parts.settings, parts.local, committed, 0.0, "")[0]}
 
     both = {"notes.txt", "step-25/shard"}
     assert remaining(20) == both | {"step-30/COMPLETE"}

@@ -245,7 +245,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert "Deleting TPU other-tpu-g1" in err
     assert cloud("down", "--yes", "--delete-data", *reported)[0] == 0
     code, out, err = cloud("down", "--yes", "--delete-data", "--json")
-    assert (code, document(out)["left"]) == (0, []), err
+    assert (code, document(out)["leftovers"]) == (0, []), err
     assert not document(cloud("down", "--yes", "--json")[1])["data_remains"], "there is no bucket any more"
     assert process.wait(120) == 6
     assert "requested the lease (tpuctl down)" in read_until(terminal, "see what it leaves: tpuctl status")

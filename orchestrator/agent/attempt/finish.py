@@ -11,7 +11,7 @@ from orchestrator.agent.attempt.peers import all_ended, first_ended
 from orchestrator.agent.attempt.rescue import Rescue
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.catalogue import retain
-from orchestrator.agent.checkpoints.leftovers import BUCKET, stray_in
+from orchestrator.agent.checkpoints.unclaimed import BUCKET, stray_in
 from orchestrator.agent.cloud.storage import SECONDS
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome

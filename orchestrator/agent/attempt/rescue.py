@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.checkpoints.leftovers import BUCKET, FoundFile, Leftovers, leftovers, stray_in
+from orchestrator.agent.checkpoints.unclaimed import BUCKET, FoundFile, FoundFiles, find_unclaimed, stray_in
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.parts import PAUSES, Parts
 from orchestrator.agent.side_threads import say
@@ -53,7 +53,7 @@ class OutOfTimeError(AgentError):
 
 class Rescue:
     """
-    Uploads what `leftovers` finds, writes the manifest last, and reports it in the heartbeat.
+    Uploads what `find_unclaimed` finds, writes the manifest last, and reports it in the heartbeat.
 
     After a kill the next one continues from the partial manifest. Contents that the bucket already has, also
     from earlier machines, are not sent again.
@@ -66,12 +66,12 @@ class Rescue:
         self._until: Optional[float] = None
         self._written = 0.0
 
-    def found(self, committed: Optional[int], since: float) -> Leftovers:
+    def found(self, committed: Optional[int], since: float) -> FoundFiles:
         """Return what no commit up to step *committed* contains. Raises OSError."""
         home = self._parts.environ.get("HOME", "")
-        return leftovers(self._settings, self._parts.local, committed, since, home)
+        return find_unclaimed(self._settings, self._parts.local, committed, since, home)
 
-    def after_the_end(self, attempt: Attempt, committed: Optional[int], files: Leftovers) -> Unclaimed:
+    def after_the_end(self, attempt: Attempt, committed: Optional[int], files: FoundFiles) -> Unclaimed:
         """
         Upload *files* of a job that has ended, and wait for the bucket as long as it takes.
 

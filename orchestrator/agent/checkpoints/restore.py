@@ -102,9 +102,9 @@ class Restorer:
         return self._catalogue.part_of(step, incarnation, self._settings.worker)
 
     def _put_doubtful_aside(self, step: Optional[int]) -> List[str]:
-        for leftover in self._local.folder.glob(f"{RESTORING}*"):
+        for partial in self._local.folder.glob(f"{RESTORING}*"):
             # Downloads of a restore that was killed: never renamed, so no checkpoint.
-            shutil.rmtree(str(leftover), ignore_errors=True)
+            shutil.rmtree(str(partial), ignore_errors=True)
         notes = []
         for one in self._local.steps():
             # The framework itself skips it, and the user may want its weights.

@@ -75,12 +75,12 @@ def fleet_down(
             Deletion(fleet.head.deployment).begin()
     nowhere = Controller("", fleet.port, "")
     ends = for_each({name: partial(end_node, fleet, name, nowhere) for name in names})
-    leftovers |= {name: why for name, end in ends.items() if (why := remaining(end))}
+    leftovers |= {name: why for name, end in ends.items() if (why := leftovers_of(end))}
     if leftovers:
         # VM and bucket stay while a node still needs them; the next `down` finds all of it again.
         return FleetDown(fleet.spec.name, len(names), leftovers, fleet.bucket)
     head = take_down(choice, reporter, lambda *_: None, delete_data=delete_data, session=fleet.head)
-    why = remaining(head)
+    why = leftovers_of(head)
     if not why and delete_data:
         for name in names:
             shutil.rmtree(fleet.head.folder.parent / name, ignore_errors=True)
@@ -99,7 +99,7 @@ def _end_loop(fleet: Fleet) -> None:
             fleet.reporter.say(f"the loop on the VM was not asked to end: {error.message}", style="warning")
 
 
-def remaining(end: object) -> str:
+def leftovers_of(end: object) -> str:
     """Return what is left of a node or the VM, or why that is not known; empty when it is gone."""
     if isinstance(end, TpuctlError):
         return end.message

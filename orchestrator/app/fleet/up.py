@@ -7,7 +7,7 @@ from functools import partial
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.fleet.account import Accounts, reckon
-from orchestrator.app.fleet.down import end_node, remaining
+from orchestrator.app.fleet.down import end_node, leftovers_of
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
 from orchestrator.app.up import bring_up
 from orchestrator.engine.fleet import job_store, team_store
@@ -21,14 +21,14 @@ from orchestrator.planning.fleet.team import team_of
 
 @dataclass(frozen=True)
 class FleetUp:
-    """Which nodes are up, of the others why they are not, and why nodes are *remaining* that are too many."""
+    """Which nodes are up, of the others why they are not, and why the *leftovers* stay that are too many."""
 
     name: str
     bucket: str
     up: tuple[str, ...]
     missing: dict[str, TpuctlError]
     on_vm: bool
-    remaining: dict[str, str] = field(default_factory=dict)
+    leftovers: dict[str, str] = field(default_factory=dict)
 
 
 def fleet_up(
@@ -77,7 +77,7 @@ def _end_others(fleet: Fleet, names: tuple[str, ...], controller: Controller) ->
     many = [name for name in others if name not in names]
     # One that another computer watches stays, and is named: the rest of `up` does not wait for it.
     ends = for_each({name: partial(end_node, fleet, name, controller) for name in many})
-    return {name: why for name, end in ends.items() if (why := remaining(end))}
+    return {name: why for name, end in ends.items() if (why := leftovers_of(end))}
 
 
 def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:

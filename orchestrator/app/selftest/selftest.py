@@ -66,7 +66,7 @@ class SelfTested:
         """Return the result as in `--json`."""
         differ = self.differences
         found = None if differ is None else [{**asdict(one), "topic": one.topic.value} for one in differ]
-        body = {"name": self.run.name, "cloud": self.run.cloud, "left": list(self.leftovers)}
+        body = {"name": self.run.name, "cloud": self.run.cloud, "leftovers": list(self.leftovers)}
         steps = self.run.recording.steps
         return {**body, "interrupted": self.interrupted, "steps": steps, "differences": found}
 

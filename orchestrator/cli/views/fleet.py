@@ -77,13 +77,13 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
         missing = {name: error.message for name, error in done.missing.items()}
         body = {
             "name": done.name, "bucket": done.bucket, "up": list(done.up), "missing": missing,
-            "left": done.remaining,
+            "leftovers": done.leftovers,
         }  # fmt: skip
         print_json("fleet-up", body)
         return
     for name, error in done.missing.items():
         say(f"{name} is not up: {error.message}", style="yellow")
-    for name, why in done.remaining.items():
+    for name, why in done.leftovers.items():
         say(f"{name} is too many, and stays: {why}; run: tpuctl fleet up", style="yellow")
     total = len(done.up) + len(done.missing)
     if not total:
@@ -166,7 +166,7 @@ def show_down(down: FleetDown, *, as_json: bool) -> None:
     """Print that nothing is left; leftovers are in the error and in the JSON document."""
     if as_json:
         print_json(
-            "fleet-down", {"name": down.name, "left": down.leftovers, "data_remains": bool(down.bucket)}
+            "fleet-down", {"name": down.name, "leftovers": down.leftovers, "data_remains": bool(down.bucket)}
         )
     elif not down.leftovers:
         where = f"; data is kept in gs://{down.bucket}" if down.bucket else ""

@@ -118,7 +118,7 @@ KINDS: Mapping[str, Any] = {
     "check": {"name": str, "python": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes": int, "outcome": str},
     "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
-    "fleet-up": {"name": str, "bucket": str, "up": [str], "missing": table(str), "left?": table(str)},
+    "fleet-up": {"name": str, "bucket": str, "up": [str], "missing": table(str), "leftovers?": table(str)},
     "fleet-status": {
         "name": str, "vm": str,
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
@@ -133,7 +133,7 @@ KINDS: Mapping[str, Any] = {
         "name": str, "nodes": int, "node_usd_hour": maybe(float), "vm_usd_hour": maybe(float), "ttl_s": float,
         "budget_usd": maybe(float), "quota": str, "unknown": str, "room": maybe(int), "missing": maybe(int),
     },
-    "fleet-down": {"name": str, "left": table(str), "data_remains": bool},
+    "fleet-down": {"name": str, "leftovers": table(str), "data_remains": bool},
     "fleet-submit": {
         "job": str, "tasks": int, "ended": int,
         "dry_run?": bool, "files?": int, "bytes?": int, "usd?": maybe(float),
@@ -269,7 +269,7 @@ KINDS: Mapping[str, Any] = {
         ),
     },
     "down": {
-        "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_remains": bool,
+        "leftovers": [{"kind": str, "name": str, "zone": str, "state": str}], "data_remains": bool,
         "saved_usd_hour": float, "usd": maybe(float), "on_demand_usd": maybe(float), "saved_usd": maybe(float),
         "least_saved_usd": maybe(float), "unknown": [str],
     },
@@ -289,7 +289,7 @@ KINDS: Mapping[str, Any] = {
         }],
     },
     "selftest": {
-        "name": str, "cloud": str, "left": [str], "interrupted": bool,
+        "name": str, "cloud": str, "leftovers": [str], "interrupted": bool,
         "steps": table({"outcome": str, "seconds": float, "proves": str}),
         "differences": maybe([{"topic": str, "where": str, "recorded": str, "here": str}]),
     },

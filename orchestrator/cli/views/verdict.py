@@ -105,7 +105,11 @@ def _crash(crash: Crash) -> list[str]:
     lines = [] if crash.exit_code else [f"  cause      {crash.reason}"]
     if not crash.log:
         return [*lines, "  log        the job printed nothing"]
-    return [*lines, f"  log        its last {len(crash.log)} lines:", *(f"    | {line}" for line in crash.log)]
+    return [
+        *lines,
+        f"  log        its last {len(crash.log)} lines:",
+        *(f"    | {line}" for line in crash.log),
+    ]
 
 
 def _story(recovery: RecoveryVerdict) -> str:

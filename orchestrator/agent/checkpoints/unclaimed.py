@@ -63,12 +63,12 @@ class FoundFile:
         return self.save_like or belongs or (not apart and (checkpoint_like(name) or maybe_save(name, size)))
 
 
-Leftovers = Tuple[List[FoundFile], List[Skipped]]
+FoundFiles = Tuple[List[FoundFile], List[Skipped]]
 
 
-def leftovers(
+def find_unclaimed(
     settings: Settings, local: LocalCheckpoints, committed: Optional[int], since: float, home: str
-) -> Leftovers:
+) -> FoundFiles:
     """
     Return the files that no commit contains, newest first, and those that cannot be uploaded. Raise OSError.
 
