@@ -74,6 +74,8 @@ TWINS = {
     "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",
     "beats_of": "heartbeats_of",
     "alone": "holding_lease, under_lease, auto_delete_text, only_node",
+    "claim_record": "take_record; a claim is a race's or a fleet task's",
+    "claimed": "assigned, committed; a claim is a race's or a fleet task's",
     "dead": "process_ended",
     "Gang": "AttemptStore, SaveAgreement; a gang is its workers",
     "gone": "process_ended, all_gone, lost",
@@ -114,6 +116,8 @@ TWINS = {
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 WHERE = {
+    # Of a race.
+    "claimed": {"orchestrator/domain/record.py", "orchestrator/engine/reconcile/observe.py"},
     "adopt": {"orchestrator/app/adopt.py", "orchestrator/domain/spec.py"},
     # Sequences: the order of a list, the number of an event.
     "order": {

@@ -214,7 +214,7 @@ class Record:
     serial: int = 0
     """The larger one is newer; decides between two copies."""
     fence: int = 0
-    """Fencing token of the lease under which the record was last claimed."""
+    """Fencing token of the lease under which the record was last taken."""
     started_at: float = 0.0
     expires_at: float = 0.0
     """When TPUs may delete themselves; 0 for never."""

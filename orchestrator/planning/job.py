@@ -310,9 +310,9 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreac
 
 
 def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Step:
-    claims = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
-    if claims:
-        why = f"worker {claims[0]} says that it is done and has committed nothing"
+    finished = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
+    if finished:
+        why = f"worker {finished[0]} says that it is done and has committed nothing"
         text = f"{why}; its machine is kept: inspect it with tpuctl ssh, then tpuctl push"
         return Step(wait=Wait(text), rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]

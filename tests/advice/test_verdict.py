@@ -285,7 +285,7 @@ def test_a_job_that_ends_with_0_before_its_target_hears_why():
     assert "delete_checkpoint=False" in found.advice[0]
 
 
-def test_a_job_whose_saves_no_format_claims_is_reported_at_once():
+def test_a_job_whose_saves_no_format_reads_is_reported_at_once():
     """It ended with status 0, and nothing that a TPU could resume from is in the bucket."""
     ended = replace(beat(1, 20, timings={}), phase=Phase.UNCLAIMED, exit_code=0)
     found = judge_crash(

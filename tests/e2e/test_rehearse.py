@@ -117,7 +117,7 @@ def test_a_job_that_fails_by_itself_runs_once_and_its_cloud_is_retained(stage):
     Path(found["folder"]).parent.rmdir()
 
 
-def test_a_job_whose_saves_no_format_claims_ends_the_rehearsal_at_once(stage):
+def test_a_job_whose_saves_no_format_reads_ends_the_rehearsal_at_once(stage):
     """Files straight into the folder: one run, the file's name, and no wait for a step that never comes."""
     lines = "import os, time\ntime.sleep(3)\nopen(os.environ['TPUCTL_CHECKPOINT_DIR'] + '/latest.npz', 'w')\n"
     (stage.work / "train.py").write_text(lines)

@@ -24,7 +24,7 @@ from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_outcome
-from orchestrator.engine.lease.lease_object import Lease, claim_record
+from orchestrator.engine.lease.lease_object import Lease, take_record
 from orchestrator.engine.loop.loop import Watcher, run
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
@@ -193,7 +193,7 @@ class Controller:
         if forgiving:
             self.records.load(forgiving=True)
         else:
-            claim_record(self.lease, self.records)
+            take_record(self.lease, self.records)
         self.journal = Journal(folder / "journal.jsonl", self.cloud.store, self.clock)
         self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.record.bucket.observed)
         catalog = load_catalog()

@@ -118,8 +118,8 @@ def test_what_a_pass_brought_about_is_in_the_bucket_before_a_long_pause(lab):
     assert other.record.node.accepted
 
 
-def test_new_code_goes_to_the_machine_without_waiting_for_the_claim(lab, monkeypatch):
-    """The next command claims the record with its first intent: nobody is left who could write behind its back."""
+def test_new_code_goes_to_the_machine_without_waiting_for_the_record(lab, monkeypatch):
+    """The next command takes the record with its first intent: nobody is left who could write behind its back."""
     gone(lab, lab.up())
     refused = refusals(lab, monkeypatch)
     controller = lab.controller()
@@ -132,7 +132,7 @@ def test_new_code_goes_to_the_machine_without_waiting_for_the_claim(lab, monkeyp
     assert decode(lab.get(RECORD), "demo").fence == controller.lease.token
 
 
-def test_a_lease_that_was_taken_over_is_claimed_at_once(lab, written):
+def test_a_lease_that_was_taken_over_takes_the_record_at_once(lab, written):
     """A holder that has not given it back may still have a write under way, which has to be refused."""
     first = lab.up()
     lab.wait(120)

@@ -117,7 +117,7 @@ class Role:
         lease = self.lease()
         lease.acquire()
         records = self.record()
-        records.claim(lease.token)
+        records.take(lease.token)
         append(self.folder, "enter", lease.token)
         note(self.folder, "held", pid=os.getpid(), token=lease.token, who=self.me.who)
         until((self.folder / "go").exists, "the holder is told to go on", PATIENCE, 0.005)
@@ -135,7 +135,7 @@ class Role:
         held = until(lambda: read(self.folder, "held"), "somebody holds the lease", PATIENCE, 0.005)
         with self.taken() as lease:
             records = self.record()
-            records.claim(lease.token)
+            records.take(lease.token)
             records.update(lambda record: changed(record, preemptions=record.node.preemptions + 1))
             note(self.folder, f"took-{self.name}", token=lease.token, before=held["token"])
             until((self.folder / "end").exists, "the taker is told to end", PATIENCE, 0.005)

@@ -72,7 +72,7 @@ def test_a_record_under_another_key_or_none_is_asked_about(lab, known, key):
     with pytest.raises(ConflictError, match="not by this computer"):
         records.update(lambda record: changed(record, preemptions=9))
     with pytest.raises(ConflictError):
-        records.claim(1)
+        records.take(1)
     assert lab.get(RECORD) == before
     records.believe()
     records.update(lambda record: changed(record, preemptions=9))

@@ -13,7 +13,7 @@ from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.endings import raise_bucket_gone, raise_hopeless
-from orchestrator.engine.lease.lease_object import Lease, claim_record
+from orchestrator.engine.lease.lease_object import Lease, take_record
 from orchestrator.engine.loop.loop import BLIND_PASSES, Watcher
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.records.journal import Journal
@@ -68,7 +68,7 @@ class Loop:
         try:
             with self.world.acts(self):
                 self.lease.acquire()
-                claim_record(self.lease, self.records)
+                take_record(self.lease, self.records)
                 if not self.records.current.job.bundle:
                     now = self.world.now()
                     digest = job_digest(self.spec)

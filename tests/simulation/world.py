@@ -31,7 +31,7 @@ from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.lease import lease_object
-from orchestrator.engine.lease.lease_object import Lease, claim_record
+from orchestrator.engine.lease.lease_object import Lease, take_record
 from orchestrator.engine.loop import loop
 from orchestrator.engine.loop.loop import Watcher
 from orchestrator.engine.publish.event_log import EventLog
@@ -308,7 +308,7 @@ class Controller:
             if self.forgiving:
                 self.records.load(forgiving=True)
             else:
-                claim_record(self.lease, self.records)
+                take_record(self.lease, self.records)
             yield
 
     def watcher(self, began):

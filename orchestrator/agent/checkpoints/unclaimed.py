@@ -100,8 +100,8 @@ def _roots(
     ours = {layout.bundles, layout.quarantine, layout.log.parent, layout.status.parent}
     barred: Set[Path] = set()
     if not settings.checkpoints.in_bucket:
-        claimed = _claimed(local, committed)
-        yield SavedPlace.CHECKPOINTS, local.folder, lambda name, _: not claimed(name), set()
+        in_commit = _committed(local, committed)
+        yield SavedPlace.CHECKPOINTS, local.folder, lambda name, _: not in_commit(name), set()
         barred.add(_real(local.folder))
     if committed is None:
         yield SavedPlace.QUARANTINE, layout.quarantine, lambda _name, _state: True, set()
@@ -129,7 +129,7 @@ def _is_model(name: str, size: int) -> bool:
     return size > LARGE and name.lower().endswith((".json", ".txt")) and maybe_save(name, size)
 
 
-def _claimed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str], bool]:
+def _committed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str], bool]:
     """Return a test for paths below the checkpoint folder: whether they belong to a committed or older step."""
     if committed is None:
         return lambda name: name.startswith(RESTORING)

@@ -32,7 +32,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.emulator.address import Address, address_on_machine, local_folder, read_address
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.deployment import Deployment, any_plan
-from orchestrator.engine.lease.lease_object import Lease, claim_record
+from orchestrator.engine.lease.lease_object import Lease, take_record
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.records.create_budget_file import CreateBudgetFile
 from orchestrator.engine.records.journal import Journal
@@ -362,10 +362,10 @@ class Session:
             yield
             return
         with self.lease.renewing():
-            # `down` must work with a damaged record too, so it claims none and pins no agent.
+            # `down` must work with a damaged record too, so it takes none and pins no agent.
             if not self._forgiving:
                 fresh = not older or self.lease.token is None
-                claim_record(self.lease, self.records, self._check_record, fresh=fresh)
+                take_record(self.lease, self.records, self._check_record, fresh=fresh)
                 own_agent(self.records, self.bundles)
             yield
 

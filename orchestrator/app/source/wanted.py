@@ -87,7 +87,7 @@ def with_reported_end(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record
     found = beats.value if isinstance(beats, Present) else ()
     if record.outcome or not found:
         return record
-    # "Done" without a committed step is only a claim; what is saved decides.
+    # "Done" without a committed step is no proof; what is saved decides.
     saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
     if saved and len(found) == found[0].workers:
         return replace(record, outcome=Outcome.DONE, reason="all workers report that the job is done")

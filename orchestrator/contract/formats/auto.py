@@ -50,9 +50,9 @@ class Auto(Format):
             TensorFlow(), Fairseq(), Torch(),
         )  # fmt: skip
         self._strong: Dict[str, Format] = {one.name: one for one in strong}
-        self._files = Files(lambda folder: folder in self._claimed)
+        self._files = Files(lambda folder: folder in self._assigned)
         self._chosen: Optional[Format] = None
-        self._claimed: AbstractSet[str] = frozenset()
+        self._assigned: AbstractSet[str] = frozenset()
         self._bases: Tuple[str, ...] = ()
         self._units: Dict[str, Tuple[Unit, Format, str, Unit]] = {}
         self._adopted: Optional[str] = None
@@ -90,7 +90,7 @@ class Auto(Format):
         """Return the units of the chosen format from all folders; before the choice, those of every format."""
         surveyed = survey(root, self._marker)
         # Surveyed each time, because the job may have started to save in another format.
-        self._claimed, self._units = surveyed.claimed, {}
+        self._assigned, self._units = surveyed.assigned, {}
         # Single files are the weakest evidence: a framework's format may still replace them.
         for format_ in (self._chosen,) if self._is_strong() else self._strong.values():
             self._add(root, format_, surveyed)

@@ -50,14 +50,14 @@ class Files(Format):
     """
     Judge a file by its own structure (checksums of a zip, lengths in a header, opcodes of a pickle).
 
-    *claimed* returns the folders that belong to another format.
+    *assigned* returns the folders that belong to another format.
     """
 
     name = "files"
     wants = "a whole file that looks like a save: .pt, .pth, .ckpt, .npz, .npy, .safetensors, .h5 or the like"
 
-    def __init__(self, claimed: Callable[[str], bool] = lambda _folder: False) -> None:
-        self._claimed = claimed
+    def __init__(self, assigned: Callable[[str], bool] = lambda _folder: False) -> None:
+        self._assigned = assigned
         self._saves: Dict[Tuple[str, ...], Saves] = {}
         self._several = False
         self._finished: Set[str] = set()
@@ -130,7 +130,7 @@ class Files(Format):
         # A link may lead out of the folder, or upwards into an endless walk.
         if folder.is_symlink() or not folder.is_dir():
             return False
-        return not self._claimed(folder.relative_to(root).as_posix())
+        return not self._assigned(folder.relative_to(root).as_posix())
 
     def _walk(self, root: Path, folder: Path, depth: int) -> Iterator[Path]:
         count = 0

@@ -37,7 +37,7 @@ class FolderSurvey:
     """The folders with saves of each format, the folders that are saves, and the files."""
 
     bases: Dict[str, Set[str]]
-    claimed: AbstractSet[str]
+    assigned: AbstractSet[str]
     files: Tuple[str, ...] = ()
 
 
@@ -76,7 +76,7 @@ def beside(names: AbstractSet[str]) -> List[str]:
 def survey(root: Path, marker: str) -> FolderSurvey:
     """Survey the folder of all checkpoints and a few levels below it; the inside of a save is skipped."""
     bases: Dict[str, Set[str]] = {}
-    claimed: Set[str] = set()
+    assigned: Set[str] = set()
     owner = owner_of("", names_in(root), marker)
     if owner:
         bases[owner] = {ROOT}
@@ -97,10 +97,10 @@ def survey(root: Path, marker: str) -> FolderSurvey:
             owner = owner_of(path.name, names_in(path), marker) or _old_orbax(path)
             if owner:
                 bases.setdefault(owner, set()).add(base)
-                claimed.add(inside)
+                assigned.add(inside)
             elif depth < DEEPEST:
                 ahead.append((inside, depth + 1))
-    return FolderSurvey(bases, claimed)
+    return FolderSurvey(bases, assigned)
 
 
 def survey_bucket(listing: Listing, marker: str) -> FolderSurvey:

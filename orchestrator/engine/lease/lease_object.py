@@ -294,7 +294,7 @@ class Lease:
                 self.keep()
 
 
-def claim_record(
+def take_record(
     lease: Lease, records: RecordStore, check: Callable[[], None] = lambda: None, *, fresh: bool = False
 ) -> None:
     """
@@ -306,7 +306,7 @@ def claim_record(
         # The previous holder may have written it until the moment in which it released the lease.
         records.load()
     check()
-    records.claim(lease.token, over=lease.taken_over)
+    records.take(lease.token, over=lease.taken_over)
 
 
 def _in_doubt(message: str, cause: TpuctlError | None = None) -> TpuctlError:

@@ -26,8 +26,8 @@ from orchestrator.errors import (
     TpuctlError,
 )
 
-# Tries to claim the record. An earlier holder has at most one write under way; more mean that it still acts.
-CLAIM_TRIES = 3
+# Tries to take the record. An earlier holder has at most one write under way; more mean that it still acts.
+TAKE_TRIES = 3
 SPACING = 1.1
 """Shortest time between two deferrable writes in seconds: one object takes one a second (docs/facts.md 3.2)."""
 SERIALS_A_SECOND = 1000
@@ -145,13 +145,13 @@ class RecordStore:
         except AuthError as error:
             raise bucket_refused(error) from error
 
-    def claim(self, token: int | None, *, over: bool = True) -> None:
+    def take(self, token: int | None, *, over: bool = True) -> None:
         """
         Write the lease's token into the bucket's record, so that later writes of an earlier holder are refused.
 
         Call it only while holding the lease, after loading the record under it. If an earlier holder writes
         meanwhile, its record is read first. If the lease was not taken *over*, no late write can come, so the
-        token waits for the next write. Raise LeaseHeldError after CLAIM_TRIES.
+        token waits for the next write. Raise LeaseHeldError after TAKE_TRIES.
         """
         if token is None:
             return
@@ -165,7 +165,7 @@ class RecordStore:
             self._store.write(f"{RECORD}.damaged-{self._generation}", self._damaged_copy)
             self._damaged_copy = b""
         # The last write of the earlier holder may arrive between our read and our write; then read again.
-        for attempts_remaining in reversed(range(CLAIM_TRIES)):
+        for attempts_remaining in reversed(range(TAKE_TRIES)):
             try:
                 if self.current.bucket.observed:
                     self.update(lambda record: replace(record, fence=token))
