@@ -291,7 +291,6 @@ def test_the_rules_that_explain_prints_have_no_old_word():
 
 
 OTHERS = {
-    "tests/cli/test_status_view.py",  # the key of `status --json`
     "tests/cli/test_update.py",  # the key of a stored file
     "tests/conformance/ports_kit.py",
     "tests/formats/table.py",  # the column of docs/formats.md

@@ -17,7 +17,6 @@ NAMES = {
     "several_hosts": "multi_host",
 }
 """A whole name of a key or an option that has another name now."""
-LATER = {"alone", "loop", "seen"}
 STORED = {
     # Values in the record, the journal, the events and the heartbeats of deployments that exist.
     "orchestrator/domain/first_seen.py": {"left", "stranger"},
@@ -44,7 +43,7 @@ def keys_in(schema: object, where: str) -> Iterator[tuple[str, str]]:
 
 def old_words(name: str) -> dict[str, str]:
     """Return the words of *name* that have another word now, with that word."""
-    if name in FINE_HERE or name in LATER:
+    if name in FINE_HERE:
         return {}
     if name in NAMES:
         return {name: NAMES[name]}

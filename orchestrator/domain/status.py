@@ -12,13 +12,6 @@ from typing import Any
 
 from orchestrator.domain.wait import Wait
 
-_KEYS = {
-    "auto_delete": "alone",
-    "source": "seen",
-    "watcher": "loop",
-}
-"""Fields that have another key in JSON, which programs read."""
-
 
 class DeploymentState(Enum):
     """
@@ -233,17 +226,17 @@ class DeploymentStatus:
             "unused_numbers": tuple(body.get("unused_numbers", ())),
             "next_steps": tuple(body["next_steps"]),
             "waits_for": tuple(Wait(**_fields_of(Wait, row)) for row in body.get("waits_for", ())),
-            "watcher": _parsed(WatcherStatus, body["loop"]),
+            "watcher": _parsed(WatcherStatus, body["watcher"]),
             "deadline": _parsed(DeadlineStatus, body.get("deadline")),
             "saves": _parsed(SavesStatus, body.get("saves")),
             "sidecars": tuple(SidecarStatus(**_fields_of(SidecarStatus, row)) for row in body["sidecars"]),
-            "source": StatusSource(**_fields_of(StatusSource, body["seen"])),
+            "source": StatusSource(**_fields_of(StatusSource, body["source"])),
         }
         return cls(**known)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the document of `status --json`."""
-        return {_KEYS.get(one.name, one.name): _plain(getattr(self, one.name)) for one in fields(self)}
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
 
 
 def _state(value: Any) -> DeploymentState:
@@ -259,8 +252,7 @@ def _least_checkpoint(workers: Sequence[WorkerStatus]) -> int | None:
 
 
 def _fields_of(shape: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    keys = {one.name: _KEYS.get(one.name, one.name) for one in fields(shape)}
-    return {name: row[key] for name, key in keys.items() if key in row}
+    return {one.name: row[one.name] for one in fields(shape) if one.name in row}
 
 
 def _parsed(shape: type[Any], row: Mapping[str, Any] | None) -> Any:

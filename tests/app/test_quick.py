@@ -38,9 +38,10 @@ job: {{source: src, command: sleep 600}}
 BODY = {
     "name": "mine", "project": "one", "outcome": None, "incarnation": 1, "preemptions": 0, "cost_usd": 0.5,
     "resources": [{"kind": "TPU", "name": "mine-tpu-g1", "zone": "europe-west4-b", "state": "READY"}],
-    "workers": [], "alone": "", "next_steps": [], "next_pass_in_s": 15.0, "target_steps": None, "budget_usd": None,
-    "ttl_remaining_s": 600.0, "deadline": None, "sidecars": [], "seen": {"by": "cloud", "age_s": 0.0},
-    "loop": {"where": "elsewhere", "who": "me@here", "command": "watch", "since": 0.0, "renewed_age_s": 0.0,
+    "workers": [], "auto_delete": "", "next_steps": [], "next_pass_in_s": 15.0, "target_steps": None,
+    "budget_usd": None,
+    "ttl_remaining_s": 600.0, "deadline": None, "sidecars": [], "source": {"by": "cloud", "age_s": 0.0},
+    "watcher": {"where": "elsewhere", "who": "me@here", "command": "watch", "since": 0.0, "renewed_age_s": 0.0,
              "alive": True},
 }  # fmt: skip
 PROGRAM = """\
@@ -110,7 +111,7 @@ def test_the_quick_status_answers_for_a_file_a_name_and_a_folder_below(watched, 
     monkeypatch.chdir("src")
     assert published_on("gcp", None, None).status == DeploymentStatus.from_dict(BODY)
     code, out, err = here(capsys, "status", "--json")
-    assert (code, err, json.loads(out)["seen"]["by"]) == (0, "", "the watcher")
+    assert (code, err, json.loads(out)["source"]["by"]) == (0, "", "the watcher")
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,9 @@ def test_a_look_at_what_is_published_asks_nothing_of_compute_engine_or_tpu(cloud
         return said
 
     body = while_watching(cloud, user, read).document
-    assert body["seen"]["by"] == "the watcher"
-    assert 0 <= body["seen"]["age_s"] < 75
-    assert body["workers"][0]["heartbeat_age_s"] >= body["seen"]["age_s"]
+    assert body["source"]["by"] == "the watcher"
+    assert 0 <= body["source"]["age_s"] < 75
+    assert body["workers"][0]["heartbeat_age_s"] >= body["source"]["age_s"]
 
 
 @pytest.mark.parametrize("how", ["killed", "torn", "a stranger's"])

@@ -46,10 +46,10 @@ def body(**more):
         "resources": [
             BUCKET, {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
         ],
-        "workers": [worker()], "alone": "", "next_steps": [], "next_pass_in_s": 9.0,
-        "loop": {"where": "vm", "who": "root@vm", "command": "watch", "renewed_age_s": 2.0, "alive": True},
+        "workers": [worker()], "auto_delete": "", "next_steps": [], "next_pass_in_s": 9.0,
+        "watcher": {"where": "vm", "who": "root@vm", "command": "watch", "renewed_age_s": 2.0, "alive": True},
         "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
-        "seen": {"by": "the loop on the VM", "age_s": 4.0},
+        "source": {"by": "the loop on the VM", "age_s": 4.0},
     }  # fmt: skip
     return DeploymentStatus.from_dict({**known, **more})
 
@@ -60,8 +60,8 @@ DONE = body(
         {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "TERMINATED"},
         {"kind": "TPU", "zone": "", "name": "-", "state": "absent"},
     ],
-    workers=[worker(phase="done", step=400)], loop=None, state="done", outcome="done", next_pass_in_s=None,
-    ttl_remaining_s=None, sidecars=[], seen={"by": "cloud", "age_s": 0.0},
+    workers=[worker(phase="done", step=400)], watcher=None, state="done", outcome="done", next_pass_in_s=None,
+    ttl_remaining_s=None, sidecars=[], source={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip
 LOST = body(
     resources=[
@@ -69,10 +69,10 @@ LOST = body(
         {"kind": "TPU", "zone": "", "name": "?", "state": "unknown: the list of europe-west4-b was cut off"},
     ],
     workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
-    loop=None, state="tpu-lost", alone="off (watch.self_delete)", next_pass_in_s=None,
+    watcher=None, state="tpu-lost", auto_delete="off (watch.self_delete)", next_pass_in_s=None,
     next_steps=["delete TPU numpy-lm-tpu-g3: it is PREEMPTED", "create TPU numpy-lm-tpu-g4: it is PREEMPTED"],
     budget_usd=None,
-    sidecars=[], seen={"by": "cloud", "age_s": 0.0},
+    sidecars=[], source={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip
 NEXT_TRY = {"waits": True, "waits_for": [{"what": "TPU: next try", "in_s": 45.0}]}
 
@@ -112,7 +112,7 @@ def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
         "where": loop, "who": "root@vm", "command": "watch", "renewed_age_s": 900.0, "alive": False
     }  # fmt: skip
     rows = [{**row, "state": vm} if row["kind"] == "VM" else row for row in body().as_dict()["resources"]]
-    lines = status_lines(body(loop=holder, next_pass_in_s=None, resources=rows), unbilled=False, width=0)
+    lines = status_lines(body(watcher=holder, next_pass_in_s=None, resources=rows), unbilled=False, width=0)
     assert [line.split("  ")[-1].strip() for line in lines if line.startswith("next ")] == [
         f"run: {next_step}"
     ]
@@ -165,14 +165,14 @@ def test_a_last_report_without_a_step_says_so():
 
 def test_the_reason_of_an_end_is_with_the_state():
     """A failure without its reason sends people to the log."""
-    found = body(state="failed", outcome="failed", reason="worker 0: it left with status 1", loop=None)
+    found = body(state="failed", outcome="failed", reason="worker 0: it left with status 1", watcher=None)
     assert "state        failed: worker 0: it left with status 1" in status_lines(
         found, unbilled=False, width=0
     )
 
 
 @pytest.mark.parametrize(
-    ("states", "seen"),
+    ("states", "count"),
     [
         (["running", "deleted"], 2),
         (["deleted"], 1),
@@ -180,9 +180,9 @@ def test_the_reason_of_an_end_is_with_the_state():
         (["down", "running", "done"], 3),
     ],
 )
-def test_a_watch_of_the_status_ends_with_the_deployment(capsys, states, seen):
+def test_a_watch_of_the_status_ends_with_the_deployment(capsys, states, count):
     """It says that the deployment is deleted, and does not go on for ever; one that is down may be awaited."""
-    gone = {"up": False, "workers": [], "loop": None}
+    gone = {"up": False, "workers": [], "watcher": None}
     looks = [
         body(
             state=one, outcome=one if one == "done" else None, **(gone if one in {"deleted", "down"} else {})
@@ -191,7 +191,7 @@ def test_a_watch_of_the_status_ends_with_the_deployment(capsys, states, seen):
     ]
     follow(Choice(None, (), "gcp"), VirtualClock(), lambda: looks.pop(0), wide=False)
     out = capsys.readouterr().out.splitlines()
-    assert (len(out), looks) == (seen, [])
+    assert (len(out), looks) == (count, [])
     assert f"numpy-lm: {DeploymentState(states[-1]).phrase}, " in out[-1]
 
 
@@ -241,7 +241,7 @@ def test_ages_go_on_while_a_published_status_lies_there():
     assert aged(body(**NEXT_TRY), 30.0, "the watcher").next_steps == ("TPU: next try in 15 s",)
     assert found.ttl_remaining_s == 79970.0
     assert found.source == StatusSource(by="the watcher", age_s=30.0)
-    assert aged(body(loop=None, ttl_remaining_s=None), 30.0, "x").ttl_remaining_s is None
+    assert aged(body(watcher=None, ttl_remaining_s=None), 30.0, "x").ttl_remaining_s is None
 
 
 def test_a_log_gets_a_line_for_each_piece_of_news(capsys):

@@ -26,16 +26,16 @@ BODY = {
     "cost_most_usd": 0.0661, "unpriced": ["disk"],
     "resources": [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
     "checkpoint": 110, "resumes_from": None,
-    "loop": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
+    "watcher": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
-    "alone": "off", "next_steps": ["TPU: CREATING"], "waits": True,
+    "auto_delete": "off", "next_steps": ["TPU: CREATING"], "waits": True,
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "note": ""}], "next_pass_in_s": 9.0, "target_steps": 400,
     "eta_s": 65.0,
     "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "runs_on": "spot"},
     "saves": {"every_s": 60.0, "cost_s": 5.0, "cost_from": "measured", "life_s": None, "apart_s": None,
               "text": "every 60 s"},
     "ttl_remaining_s": 80000.0, "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
-    "seen": {"by": "cloud", "age_s": 0.0},
+    "source": {"by": "cloud", "age_s": 0.0},
 }  # fmt: skip
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
@@ -53,7 +53,7 @@ def test_the_json_of_a_status_has_each_key_in_its_order():
 
 def test_a_status_without_deadline_watcher_and_saves_has_their_keys():
     """They are null."""
-    body = BODY | {"deadline": None, "loop": None, "saves": None, "workers": [], "checkpoint": None}
+    body = BODY | {"deadline": None, "watcher": None, "saves": None, "workers": [], "checkpoint": None}
     assert json.dumps(DeploymentStatus.from_dict(body).as_dict()) == json.dumps(body)
 
 
@@ -77,12 +77,12 @@ def test_what_an_earlier_release_published_is_read():
 
 def test_keys_of_a_later_release_are_dropped():
     """This release does not know what they mean."""
-    more = {"news": 1, "workers": [WORKER | {"news": 2}], "seen": BODY["seen"] | {"news": 3}}
+    more = {"news": 1, "workers": [WORKER | {"news": 2}], "source": BODY["source"] | {"news": 3}}
     assert DeploymentStatus.from_dict(BODY | more) == DeploymentStatus.from_dict(BODY)
 
 
 @pytest.mark.parametrize(
-    "body", [{}, BODY | {"workers": [{}]}, BODY | {"loop": ["x"]}, BODY | {"seen": None}]
+    "body", [{}, BODY | {"workers": [{}]}, BODY | {"watcher": ["x"]}, BODY | {"source": None}]
 )
 def test_what_is_no_status_is_refused(body):
     """The reader of a published status then asks the cloud."""
