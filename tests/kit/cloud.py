@@ -149,11 +149,16 @@ class Cloud:
         """Renew the lease of a waiting command, as its thread does, unless the command is suspended."""
         if not process.leases or process.frozen or process.dead:
             return
+        foreground = self.acting[-1]
         self.acting.append(process)
         try:
             for lease in list(process.leases):
                 with suppress(TpuctlError):
                     lease.keep()
+        except Kill:
+            # A command that another one waits in ends at its own next step: the other one goes on.
+            if process is foreground:
+                raise
         finally:
             self.acting.pop()
 

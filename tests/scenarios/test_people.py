@@ -323,3 +323,21 @@ def test_a_command_in_another_terminal_names_the_local_cloud(cloud, user, monkey
         assert (said.code, "demo is up on the local cloud" in said.err) == (3, True)
     user.edit(name="other")
     assert "local cloud" not in user.run("status").err
+
+
+def test_a_watch_that_is_killed_while_another_command_runs_ends_alone(cloud, user):
+    """It dies at the renewal of its lease, in the middle of an `up` of another deployment, which succeeds."""
+    user.up()
+    other, running, ends = User(cloud, "elsewhere", name="other"), [], []
+
+    def bring_up():
+        running.append(other)
+        ends.append(other.up())
+        running.clear()
+
+    cloud.later(100, bring_up)
+    killed = user.watch(3600, kill=lambda what, _: bool(running) and what.endswith(".tpuctl/lease"))
+    assert killed.code is None
+    assert [said.code for said in ends] == [0]
+    user.watch(600)
+    assert set(cloud.nodes()) == {"demo-tpu-g1", "other-tpu-g1"}
