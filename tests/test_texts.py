@@ -31,10 +31,10 @@ EDITS = {
 MATCHES = {"search", "match", "fullmatch", "findall", "finditer", "sub", "split"}
 READS_TEXT = {
     # A line of the user's code, whose attribute is called text.
-    "advice/preflight/exposure.py": 2,
-    "advice/preflight/findings.py": 1,
-    "advice/preflight/installs.py": 1,
-    "advice/preflight/program.py": 2,
+    "advice/check/exposure.py": 2,
+    "advice/check/findings.py": 1,
+    "advice/check/installs.py": 1,
+    "advice/check/program.py": 2,
     # An answer of the metadata server, the same.
     "agent/machine/expire.py": 2,
     "engine/publish/receivers.py": 1,  # mentions are broken in whatever is sent

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from orchestrator.advice.preflight.findings import Finding, Level, SourceFacts
-from orchestrator.advice.preflight.rules import preflight
+from orchestrator.advice.check.findings import Finding, Level, SourceFacts
+from orchestrator.advice.check.rules import run_rules
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.source.local_data import size_of
@@ -34,5 +34,5 @@ def check(choice: Choice) -> Checked:
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=size_of(spec.job.data, path.absolute().parent))
     catalog = load_catalog()
-    findings = tuple(preflight(spec, catalog, facts))
+    findings = tuple(run_rules(spec, catalog, facts))
     return Checked(spec.name, findings, facts, python_text(spec, catalog, local=choice.cloud == "local"))

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.advice.preflight.findings import SourceFacts
-from orchestrator.advice.preflight.needs import FOR_TPU, missing_packages
+from orchestrator.advice.check.findings import SourceFacts
+from orchestrator.advice.check.needs import FOR_TPU, missing_packages
 from orchestrator.app.source.source_facts import gather
 from orchestrator.config.document import LARGEST_BYTES
 from orchestrator.config.load import FILE_NAME, read

@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.advice.preflight.rules import preflight
+from orchestrator.advice.check.rules import run_rules
 from orchestrator.advice.preview import Preview, preview
 from orchestrator.app.check import Checked
 from orchestrator.app.context.choice import Choice
@@ -97,7 +97,7 @@ def _from_file(choice: Choice, path: Path, spec: Spec, reporter: Reporter, *, sc
     )
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=sum(one.size for one in sets))
-    checked = Checked(spec.name, tuple(preflight(spec, catalog, facts)), facts)
+    checked = Checked(spec.name, tuple(run_rules(spec, catalog, facts)), facts)
     return Foreseen(shown, _sent(path, spec, sets, shown), from_cloud=False, checked=checked)
 
 

@@ -156,7 +156,7 @@ def test_the_plan_tells_of_data_and_of_what_stays_at_home(sets, capsys, tmp_path
     flat = " ".join(out.split())
     assert "Data: data: 512 B in 3 files from ./data, 0.00 USD a month in the bucket" in flat
     assert "Data: c4: from gs://other/c4" in flat
-    assert "At home: 1 file by ignore rules: big.log 5 kB (.gitignore line 2)." in flat
+    assert "At home: 1 file by ignore patterns: big.log 5 kB (.gitignore line 2)." in flat
     assert "Code: 3 files" in flat
     assert "train.py 9 B" in flat
     found = document(here(capsys, "plan", "--offline", "--json")[1])

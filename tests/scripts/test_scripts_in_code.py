@@ -61,7 +61,7 @@ QUOTING = {
 }
 """The only files that quote for a shell, and what."""
 READING = {
-    "advice/preflight/findings.py": "the user's setup",
+    "advice/check/findings.py": "the user's setup",
     "agent/machine/apt.py": "the answer of apt-config",
     "config/others/scripts.py": "scripts of other tools",
     "config/rules/notify.py": "the user's program for notifications",

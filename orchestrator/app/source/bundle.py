@@ -50,9 +50,9 @@ def build(
     """
     Pack *source* into `out_dir/<sha256>.tar.gz`; reuse the last bundle if nothing has changed.
 
-    *more* maps names to the content of files that tpuctl adds. *written* are rules as in `survey`. Raise
+    *more* maps names to the content of files that tpuctl adds. *written* are patterns as in `survey`. Raise
     UsageError as `survey` does, for a file that changes while it is read, and for a file that holds a key
-    unless a `!` rule of the user includes it.
+    unless a `!` pattern of the user includes it.
     """
     started = time.time()
     entries = survey(source, limit, written)
@@ -163,7 +163,7 @@ def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mappi
 
 
 def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[KeyFound]:
-    """Add one entry without owner or time; return the key found in it, if no `!` rule includes the file."""
+    """Add one entry without owner or time; return the key found in it, if no `!` pattern includes the file."""
     info, found = tarfile.TarInfo(entry.path), list[str]()
     info.mode = entry.mode & 0o777
     if entry.link:

@@ -17,12 +17,12 @@ WRITTEN = ("/tpuctl.yaml", "/tpuctl.schema.json", "/*-report.html", "/tpuctl-sup
 """
 Files that tpuctl itself reads or writes: a change of them is no change of the code.
 
-The user's rules override these and those of `KEY_FILES`.
+The user's patterns override these and those of `KEY_FILES`.
 """
 
 
 class IgnoreReason(Enum):
-    """Whose rule excluded a path: no rule, the user's, tpuctl's for keys, tpuctl's for everything else."""
+    """Whose pattern excluded a path: no pattern, the user's, tpuctl's for keys, tpuctl's for everything else."""
 
     NONE = "none"
     USER = "user"
@@ -31,8 +31,8 @@ class IgnoreReason(Enum):
 
 
 @dataclass(frozen=True)
-class RuleLine:
-    """Where a rule of the user stands: the file, relative to the source, and its line, from 1."""
+class PatternLine:
+    """Where a pattern of the user stands: the file, relative to the source, and its line, from 1."""
 
     file: str
     number: int
@@ -43,63 +43,63 @@ class RuleLine:
 
 @dataclass(frozen=True)
 class IgnoreVerdict:
-    """Whether a path is excluded, why, and by which line, for rules of the user."""
+    """Whether a path is excluded, why, and by which line, for patterns of the user."""
 
     home: bool
     why: IgnoreReason = IgnoreReason.NONE
-    line: RuleLine | None = None
+    line: PatternLine | None = None
 
     @property
     def allowed(self) -> bool:
-        """Return whether a `!` rule of the user includes the path."""
+        """Return whether a `!` pattern of the user includes the path."""
         return not self.home and self.why is IgnoreReason.USER
 
 
 @dataclass(frozen=True)
-class _Level:
-    """The rules of one folder ("" or ending in "/", relative to the source), and their *lines*."""
+class _FolderPatterns:
+    """The patterns of one folder ("" or ending in "/", relative to the source), and their *lines*."""
 
     prefix: str
     spec: GitIgnoreSpec
     why: IgnoreReason = IgnoreReason.USER
-    lines: tuple[RuleLine, ...] = ()
+    lines: tuple[PatternLine, ...] = ()
 
 
 @dataclass(frozen=True)
-class Rules:
-    """The rules that apply in a folder: its own first, then those of its parents."""
+class Patterns:
+    """The patterns that apply in a folder: its own first, then those of its parents."""
 
-    levels: tuple[_Level, ...] = ()
+    levels: tuple[_FolderPatterns, ...] = ()
 
-    def entering(self, folder: Path, prefix: str) -> "Rules":
+    def entering(self, folder: Path, prefix: str) -> "Patterns":
         """
-        Return the rules that apply in *folder*, whose path relative to the source is *prefix*.
+        Return the patterns that apply in *folder*, whose path relative to the source is *prefix*.
 
-        Raise UsageError for a rule that cannot be parsed.
+        Raise UsageError for a pattern that cannot be parsed.
         """
-        rules: list[tuple[str, RuleLine]] = []
+        patterns: list[tuple[str, PatternLine]] = []
         for name in FILES:
             file = folder / name
             if file.is_file():
                 # pathspec drops empty lines, so the list of places must drop them too.
-                rules += [
-                    (line, RuleLine(prefix + name, n)) for n, line in enumerate(_lines(file), 1) if line
+                patterns += [
+                    (line, PatternLine(prefix + name, n)) for n, line in enumerate(_lines(file), 1) if line
                 ]
-        if not rules:
+        if not patterns:
             return self
         try:
-            spec = _compiled([line for line, _ in rules])
+            spec = _compiled([line for line, _ in patterns])
         except ValueError as error:
             raise UsageError(
-                f"{folder / FILES[1]} or {FILES[0]}: a rule is not valid: {error}",
+                f"{folder / FILES[1]} or {FILES[0]}: a pattern is not valid: {error}",
                 changed="nothing was sent",
                 hint="correct the line; the syntax is that of .gitignore",
             ) from error
-        places = tuple(place for _, place in rules)
-        return Rules((_Level(prefix, spec, lines=places), *self.levels))
+        places = tuple(place for _, place in patterns)
+        return Patterns((_FolderPatterns(prefix, spec, lines=places), *self.levels))
 
     def judge(self, path: str, name: str, folder: bool) -> IgnoreVerdict:
-        """Decide whether *path* (relative to the source) is excluded; the nearest rule wins."""
+        """Decide whether *path* (relative to the source) is excluded; the nearest pattern wins."""
         if name in ALWAYS:
             return IgnoreVerdict(home=True, why=IgnoreReason.OURS)
         for level in self.levels:
@@ -111,14 +111,14 @@ class Rules:
         return IgnoreVerdict(home=False)
 
 
-def first_rules(written: Sequence[str] = ()) -> Rules:
-    """Return the rules that apply before any file of the user; *written* adds to WRITTEN."""
+def first_patterns(written: Sequence[str] = ()) -> Patterns:
+    """Return the patterns that apply before any file of the user; *written* adds to WRITTEN."""
     ours = {IgnoreReason.KEY: KEY_FILES, IgnoreReason.OURS: (*WRITTEN, *written)}
-    return Rules(tuple(_Level("", _compiled(lines), why) for why, lines in ours.items()))
+    return Patterns(tuple(_FolderPatterns("", _compiled(lines), why) for why, lines in ours.items()))
 
 
 def named_like_a_key(path: str) -> bool:
-    """Return whether tpuctl's own rules exclude the path as a key."""
+    """Return whether tpuctl's own patterns exclude the path as a key."""
     return bool(_compiled(KEY_FILES).match_file(path))
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from orchestrator.advice.preflight.lost_writes import checkpoint_dir_unused
-from orchestrator.advice.preflight.needs import program_missing
+from orchestrator.advice.check.lost_writes import checkpoint_dir_unused
+from orchestrator.advice.check.needs import program_missing
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.local_data import DataFile, DataSet, listing, missing, scan, send
@@ -52,7 +52,7 @@ def with_code(sets: tuple[DataSet, ...]) -> dict[str, bytes]:
 
 
 def say_what_is_sent(session: Session, sets: tuple[DataSet, ...]) -> None:
-    """Report what will leave this computer, and what ignore rules exclude."""
+    """Report what will leave this computer, and what ignore patterns exclude."""
     source = source_folder(session.path, session.spec)
     for line in what_is_sent(session.path, session.spec, source, sets).lines():
         session.reporter.say(line)

@@ -56,14 +56,14 @@ class Sent:
                 for one in self.data
             ],
             "at_home": [
-                {"path": h.path, "rule": str(h.verdict.line or ""), "files": h.files, "bytes": h.size}
+                {"path": h.path, "pattern": str(h.verdict.line or ""), "files": h.files, "bytes": h.size}
                 for h in self.at_home
             ],
             "hooks": dict(self.hooks),
         }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
-        """Yield the text: the code, each data set, and the excluded paths with their rules."""
+        """Yield the text: the code, each data set, and the excluded paths with their patterns."""
         total = sum(entry.size for entry in self.code)
         largest = ", ".join(f"{entry.path} {size_text(entry.size)}" for entry in self.code[:LARGEST])
         yield f"Code: {_files(len(self.code))}, {size_text(total)}; largest: {largest or 'none'}"
@@ -86,7 +86,7 @@ class Sent:
             more = "more than " if any(home.more for home in self.at_home) else ""
             names = ", ".join(_home(home) for home in self.at_home[:LARGEST])
             yield (
-                f"At home: {more}{_files(count)} by ignore rules: {names}"
+                f"At home: {more}{_files(count)} by ignore patterns: {names}"
                 f"{', ...' if len(self.at_home) > LARGEST else ''}. What the job reads of it: job.data"
             )
 
@@ -101,7 +101,7 @@ def what_is_sent(
     found = survey_all(source)
     code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
     base, root = path.absolute().parent, source.resolve()
-    # Such files are sent as data, although an ignore rule excludes them from the code.
+    # Such files are sent as data, although an ignore pattern excludes them from the code.
     sent_as_data = [
         (base / Path(place).expanduser()).resolve()
         for place in spec.job.data.values() if not place.startswith("gs://")

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
-from orchestrator.advice.preflight.code import Code, read_code
-from orchestrator.advice.preflight.findings import AtHome, KeyFile, Line, Requirement, SourceFacts
-from orchestrator.advice.preflight.installs import requirement
+from orchestrator.advice.check.code import Code, read_code
+from orchestrator.advice.check.findings import AtHome, KeyFile, Line, Requirement, SourceFacts
+from orchestrator.advice.check.installs import requirement
 from orchestrator.app.source.ignore import IgnoreReason, named_like_a_key
 from orchestrator.app.source.source_files import SourceEntry, survey_all
 from orchestrator.domain.source.exposed_services import JUPYTER

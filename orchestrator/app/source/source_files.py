@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.app.source.ignore import IgnoreReason, IgnoreVerdict, Rules, first_rules
+from orchestrator.app.source.ignore import IgnoreReason, IgnoreVerdict, Patterns, first_patterns
 from orchestrator.contract.bucket.object_names import FETCHED
 from orchestrator.domain.source.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
@@ -31,7 +31,7 @@ class SourceEntry:
     One path to send: *mode* has its type, *size* is in bytes, *link* is the target of a symlink.
 
     *stamp* changes whenever the content may have changed (inode, times in nanoseconds). *allowed* means
-    that a `!` rule of the user includes it.
+    that a `!` pattern of the user includes it.
     """
 
     path: str
@@ -45,7 +45,7 @@ class SourceEntry:
 @dataclass(frozen=True)
 class NotSent:
     """
-    A file or a whole folder (path ends in "/") that is excluded, and by which rule.
+    A file or a whole folder (path ends in "/") that is excluded, and by which pattern.
 
     *more* means that the folder has more files than were counted.
     """
@@ -59,7 +59,7 @@ class NotSent:
 
 @dataclass(frozen=True)
 class SourceSurvey:
-    """What is sent, sorted by path, what is excluded by the user's rules or as a key, and what is refused."""
+    """What is sent, sorted by path, what is excluded by the user's patterns or as a key, and what is refused."""
 
     entries: list[SourceEntry] = field(default_factory=list)
     at_home: list[NotSent] = field(default_factory=list)
@@ -68,7 +68,7 @@ class SourceSurvey:
 
 def survey(source: Path, limit: int = LIMIT, written: Sequence[str] = ()) -> list[SourceEntry]:
     """
-    Return what would be sent, sorted by path; *written* adds rules for files that tpuctl itself uses.
+    Return what would be sent, sorted by path; *written* adds patterns for files that tpuctl itself uses.
 
     Raise UsageError for a folder that is missing or over *limit* bytes, and for all in it that is unreadable, a
     special file or a symlink that leads out of it.
@@ -84,7 +84,7 @@ def survey_all(source: Path, limit: int = LIMIT) -> SourceSurvey:
 def _surveyed(source: Path, limit: int, written: Sequence[str], *, homes: bool) -> SourceSurvey:
     root = _folder(source)
     found = SourceSurvey()
-    _walk(root, root, "", first_rules(written), found, homes=homes)
+    _walk(root, root, "", first_patterns(written), found, homes=homes)
     total = sum(entry.size for entry in found.entries)
     if total > limit:
         found.refused.append(_too_large(source, found.entries, total, limit))
@@ -164,9 +164,9 @@ def _folder(source: Path) -> Path:
 
 
 def _walk(
-    root: Path, folder: Path, prefix: str, rules: Rules, into: SourceSurvey, *, homes: bool = False
+    root: Path, folder: Path, prefix: str, patterns: Patterns, into: SourceSurvey, *, homes: bool = False
 ) -> None:
-    inner = rules.entering(folder, prefix)
+    inner = patterns.entering(folder, prefix)
     try:
         found = list(os.scandir(folder))
     except OSError as error:

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.advice.preflight.findings import Finding, Level, SourceFacts
+from orchestrator.advice.check.findings import Finding, Level, SourceFacts
 from orchestrator.app.check import Checked
 from orchestrator.cli.console import page, print_json
 

@@ -111,7 +111,7 @@ KINDS: Mapping[str, Any] = {
             "name": str, "source": str, "bytes": maybe(int), "files": maybe(int), "usd_month": maybe(float),
             "leads_to?": str,
         }],
-        "at_home?": [{"path": str, "rule": str, "files": int, "bytes": int}],
+        "at_home?": [{"path": str, "pattern": str, "files": int, "bytes": int}],
         "hooks?": table(str),
     },
     "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},

@@ -6,13 +6,13 @@ from typing import Final
 from orchestrator.contract.secrets.redaction import shapes_in
 
 KEY_FILES: Final = (
-    # The order counts, as in .gitignore: exceptions follow the rule that they except.
+    # The order counts, as in .gitignore: exceptions follow the pattern that they except.
     ".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", ".envrc", ".netrc", ".pypirc",
     ".git-credentials", ".ssh/", ".aws/", ".azure/", ".kube/", ".gnupg/", ".config/gcloud/",
     "application_default_credentials.json", "*.pem", "*.p12", "*.pfx", "id_rsa*", "id_dsa*", "id_ecdsa*",
     "id_ed25519*",
 )  # fmt: skip
-"""Rules, in .gitignore syntax, for files that are never sent unless a rule of the user includes them."""
+"""Patterns, in .gitignore syntax, for files that are never sent unless a pattern of the user includes them."""
 
 SMALL: Final = 1 << 20
 """Largest file, in bytes, that is searched for keys."""

@@ -1,4 +1,4 @@
-"""A bundle depends on the content of the source only, holds what the rules allow, and refuses what cannot work."""
+"""A bundle depends on the content of its source only, holds what patterns allow, refuses what cannot work."""
 
 import hashlib
 import os
@@ -85,7 +85,7 @@ def test_a_folder_changed_a_moment_ago_is_not_remembered(source, tmp_path):
 
 
 def test_ignore_files_are_respected_also_nested_ones(source, tmp_path):
-    """The nearest rule decides, .tpuctlignore after .gitignore; some folders never travel."""
+    """The nearest pattern decides, .tpuctlignore after .gitignore; some folders never travel."""
     files = [
         "data/big.bin", "pkg/a.log", "pkg/keep.log", "pkg/out/x", "b.log", ".git/HEAD", "pkg/__pycache__/m",
         ".venv/bin/python", "secrets.env", "only/root.txt", "pkg/only/root.txt", ".tpuctl-bundle",
@@ -104,7 +104,7 @@ def test_ignore_files_are_respected_also_nested_ones(source, tmp_path):
 
 
 def test_what_tpuctl_writes_beside_the_file_is_no_new_code(source, tmp_path):
-    """A report, or an archive for a bug report, restarts no job; a rule of the user wins, and deeper it is his."""
+    """A report, or an archive for a bug report, restarts no job; a pattern of the user wins; deeper it is sent."""
     before = build(source, tmp_path / "out").digest
     for name in ("mine-report.html", "tpuctl-support-20260101-000000.zip"):
         (source / name).write_text("x")
@@ -122,7 +122,7 @@ KEYS = (
 )  # fmt: skip
 
 
-def test_keys_stay_at_home_unless_a_rule_of_the_user_asks_for_them(source, tmp_path):
+def test_keys_stay_at_home_unless_a_pattern_of_the_user_asks_for_them(source, tmp_path):
     """By their names, at any depth; a look names them. What only has a similar name is code."""
     for name in (*KEYS, ".env.example", "id_map.json", "environment.py"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def test_keys_stay_at_home_unless_a_rule_of_the_user_asks_for_them(source, tmp_p
 
 
 def test_a_file_that_holds_a_key_is_refused_by_name(source, tmp_path):
-    """Nothing is packed; a rule of the user sends it all the same."""
+    """Nothing is packed; a pattern of the user sends it all the same."""
     (source / "pkg" / "login.py").write_text("login('hf_" + "aB3" * 11 + "')")
     with pytest.raises(UsageError) as caught:
         build(source, tmp_path / "out")
@@ -152,7 +152,7 @@ def test_a_file_that_holds_a_key_is_refused_by_name(source, tmp_path):
 
 
 def test_a_comment_in_the_deployment_file_is_no_new_code(source, tmp_path):
-    """Its settings reach the machines by themselves; one that a job reads is sent by a rule of the user."""
+    """Its settings reach the machines by themselves; one that a job reads is sent by a pattern of the user."""
     (source / "tpuctl.yaml").write_text("name: x\n")
     before = build(source, tmp_path / "out").digest
     (source / "tpuctl.yaml").write_text("name: x  # mine\n")
@@ -162,18 +162,18 @@ def test_a_comment_in_the_deployment_file_is_no_new_code(source, tmp_path):
 
 
 def test_the_hint_about_a_key_allows_a_file_with_a_bracket_in_its_name(source, tmp_path):
-    """The rule that it offers sends the file."""
+    """The pattern that it offers sends the file."""
     (source / "a (b).txt").write_text("login('hf_" + "aB3" * 11 + "')")
     with pytest.raises(UsageError) as caught:
         build(source, tmp_path / "out")
     assert "a (b).txt (a Hugging Face token)" in caught.value.message
-    rule = caught.value.hint.partition("with a line ")[2]
-    assert rule == "!a (b).txt"
-    (source / ".tpuctlignore").write_text(f"{rule}\n")
+    pattern = caught.value.hint.partition("with a line ")[2]
+    assert pattern == "!a (b).txt"
+    (source / ".tpuctlignore").write_text(f"{pattern}\n")
     assert "a (b).txt" in names(build(source, tmp_path / "out"))
 
 
-def test_what_stays_at_home_is_named_with_its_rule_and_size(source, tmp_path):
+def test_what_stays_at_home_is_named_with_its_pattern_and_size(source, tmp_path):
     """A whole folder counts as one; empty lines and comments in front do not move the line's number."""
     (source / "data").mkdir()
     for name in ("a.bin", "b.bin"):

@@ -47,7 +47,7 @@ def test_folders_files_and_buckets(base):
     assert listed["data"]["source"] == ""
 
 
-def test_ignore_rules_of_the_code_do_not_hold_for_data(base):
+def test_ignore_patterns_of_the_code_do_not_hold_for_data(base):
     """What .gitignore keeps at home is what job.data is for."""
     (base / ".gitignore").write_text("*.bin\n")
     (base / "data" / ".gitignore").write_text("*\n")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.preflight.findings import (
+from orchestrator.advice.check.findings import (
     Level,
     RawFinding,
     Requirement,

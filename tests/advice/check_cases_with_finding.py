@@ -1,6 +1,6 @@
 """For each rule and each of its levels: folders and settings on which it must speak."""
 
-from tests.advice.preflight_cases import (
+from tests.advice.check_cases import (
     FAIRSEQ,
     HEX,
     HF,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.advice.preflight.python_values import UNKNOWN, Values
+from orchestrator.advice.check.python_values import UNKNOWN, Values
 
 _SHORT: Final = 200
 _STEPS: Final = frozenset({"backward", "optimizer_step", "mark_step"})

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.preflight.findings import Level
-from orchestrator.advice.preflight.rules import RULES, preflight
+from orchestrator.advice.check.findings import Level
+from orchestrator.advice.check.rules import RULES, run_rules
 from orchestrator.app.source.local_data import size_of
 from orchestrator.app.source.source_facts import gather
 from orchestrator.config.load import load
 from orchestrator.config.shipped_catalog import load_catalog
-from tests.advice.preflight_cases import SAVES, SECRET
-from tests.advice.preflight_silent import SILENT
-from tests.advice.preflight_speak import SPEAK
+from tests.advice.check_cases import SAVES, SECRET
+from tests.advice.check_cases_with_finding import SPEAK
+from tests.advice.check_cases_without_finding import SILENT
 from tests.planning.planning_kit import make_spec
 
 ELSEWHERE = SAVES.replace("train.py", "/opt/train.py")
@@ -32,7 +32,7 @@ def find(folder, files, spec):
         else:
             (folder / name).write_text(text)
     facts = replace(gather(folder), data_bytes=size_of(spec.job.data, folder))
-    return preflight(spec, load_catalog(), facts)
+    return run_rules(spec, load_catalog(), facts)
 
 
 @pytest.mark.parametrize("case", SPEAK, ids=str)
@@ -146,7 +146,7 @@ def test_a_closed_notebook_is_fine(name, text, tmp_path):
 def test_the_examples_give_no_reason_to_speak(path):
     """What we ship is what we recommend."""
     spec = load(path, environ={})
-    assert preflight(spec, load_catalog(), gather(path.parent / spec.job.source, skip=path)) == ()
+    assert run_rules(spec, load_catalog(), gather(path.parent / spec.job.source, skip=path)) == ()
 
 
 def test_ordinary_python_gives_no_reason_to_speak(tmp_path):
@@ -158,4 +158,4 @@ def test_ordinary_python_gives_no_reason_to_speak(tmp_path):
     facts = gather(tmp_path)
     assert facts.unread == ()
     assert len(facts.code) > 80
-    assert preflight(make_spec(job__command=ELSEWHERE), load_catalog(), facts) == ()
+    assert run_rules(make_spec(job__command=ELSEWHERE), load_catalog(), facts) == ()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.preflight.findings import Level, RawFinding, SourceFacts, rule
+from orchestrator.advice.check.findings import Level, RawFinding, SourceFacts, rule
 from orchestrator.config.setting_types import dotted
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.machines.scopes import SELF_DELETE_ROLE

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.preflight.code import Call
-from orchestrator.advice.preflight.findings import (
+from orchestrator.advice.check.code import Call
+from orchestrator.advice.check.findings import (
     Level,
     RawFinding,
     SourceFacts,

@@ -6,10 +6,10 @@ from math import exp
 from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.advice.preflight.code import Call
-from orchestrator.advice.preflight.findings import Level, RawFinding, SourceFacts, commands, rule
-from orchestrator.advice.preflight.needs import is_unknown
-from orchestrator.advice.preflight.program import Program, program
+from orchestrator.advice.check.code import Call
+from orchestrator.advice.check.findings import Level, RawFinding, SourceFacts, commands, rule
+from orchestrator.advice.check.needs import is_unknown
+from orchestrator.advice.check.program import Program, program
 from orchestrator.contract.interval import best_interval
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.advice.preflight.findings import (
+from orchestrator.advice.check.findings import (
     Level,
     RawFinding,
     SourceFacts,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.advice.preflight.code import read_code
-from orchestrator.advice.preflight.python_values import UNKNOWN
-from orchestrator.advice.preflight.rules import manual
-from orchestrator.advice.preflight.saves import best_interval, lost_share
+from orchestrator.advice.check.code import read_code
+from orchestrator.advice.check.python_values import UNKNOWN
+from orchestrator.advice.check.rules import manual
+from orchestrator.advice.check.saves import best_interval, lost_share
 from orchestrator.app.source import source_facts
 from orchestrator.app.source.source_facts import gather
 

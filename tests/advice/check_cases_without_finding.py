@@ -1,6 +1,6 @@
 """For each rule: what only looks like its mistake, so that it must be silent."""
 
-from tests.advice.preflight_cases import FAIRSEQ, HEX, HF, LOADER, LOOP, SAVES, TF, V3, XLA, Case, py
+from tests.advice.check_cases import FAIRSEQ, HEX, HF, LOADER, LOOP, SAVES, TF, V3, XLA, Case, py
 
 SILENT = (
     Case("program-missing", files=py("x = 1\n")),

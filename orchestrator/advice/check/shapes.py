@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.preflight.code import Call, Code
-from orchestrator.advice.preflight.findings import Level, RawFinding, SourceFacts, rule
-from orchestrator.advice.preflight.python_values import UNKNOWN
+from orchestrator.advice.check.code import Call, Code
+from orchestrator.advice.check.findings import Level, RawFinding, SourceFacts, rule
+from orchestrator.advice.check.python_values import UNKNOWN
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 

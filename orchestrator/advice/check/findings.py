@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from orchestrator.advice.preflight.code import Call, Code
+from orchestrator.advice.check.code import Call, Code
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.source.exposed_services import joined
 from orchestrator.domain.spec import Spec
@@ -54,11 +54,11 @@ class AtHome:
     """
     A file, or a *folder* (its path ends in "/"), that is not sent.
 
-    *is_key* says that its name is that of a key; otherwise *rule* is the place of the user's rule, for people.
+    *is_key* says that its name is that of a key; otherwise *pattern* is the place of the user's one, for people.
     """
 
     path: str
-    rule: str
+    pattern: str
     is_key: bool
     folder: bool
 

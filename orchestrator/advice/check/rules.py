@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from orchestrator.advice.preflight import device, exposure, installs, lost_writes, needs, room, saves, shapes
-from orchestrator.advice.preflight.findings import Finding, Level, Rule, SourceFacts
+from orchestrator.advice.check import device, exposure, installs, lost_writes, needs, room, saves, shapes
+from orchestrator.advice.check.findings import Finding, Level, Rule, SourceFacts
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -52,7 +52,7 @@ RULES: Final[tuple[Rule, ...]] = (
 _ORDER: Final = (Level.STOP, Level.WARN, Level.NOTE)
 
 
-def preflight(spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
+def run_rules(spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
     """Return everything that the rules find, the worst first."""
     found = [finding for each in RULES for finding in each(spec, catalog, facts)]
     # A stable sort: within a level the order of the rules stays.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.advice.preflight.code import Code, Import
-from orchestrator.advice.preflight.findings import SourceFacts
+from orchestrator.advice.check.code import Code, Import
+from orchestrator.advice.check.findings import SourceFacts
 from orchestrator.domain.source.exposed_services import joined
 from orchestrator.domain.spec import Spec
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.advice.preflight.code import Call, Code, Import
-from orchestrator.advice.preflight.findings import AtHome, Level, RawFinding, SourceFacts, installs, rule
-from orchestrator.advice.preflight.installs import requirement
-from orchestrator.advice.preflight.program import is_local, not_there, program, shell_texts
+from orchestrator.advice.check.code import Call, Code, Import
+from orchestrator.advice.check.findings import AtHome, Level, RawFinding, SourceFacts, installs, rule
+from orchestrator.advice.check.installs import requirement
+from orchestrator.advice.check.program import is_local, not_there, program, shell_texts
 from orchestrator.config.rules.every_rule import check
 from orchestrator.contract.job_variables import unknown
 from orchestrator.domain.catalog import Catalog
@@ -158,7 +158,7 @@ def hollow_resume(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFin
 @rule("data-at-home", Level.WARN)
 def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
-    Look for files that the program opens, or its command names, and that ignore rules keep at home.
+    Look for files that the program opens, or its command names, and that ignore patterns keep at home.
 
     Literal paths, also with a part that only a run would show (`os.path.join(data_dir, "train.bin")`).
     Files that are opened for writing, and what `job.data` brings, do not count.
@@ -171,14 +171,14 @@ def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFind
         home = _home_of(word, word, homes) if "/" in word or "." in word else None
         if home is not None and home.path not in reported:
             reported.add(home.path)
-            yield _hit("job.command", home)
+            yield _finding("job.command", home)
     for code in program(spec, facts).code:
         for call in code.calls:
             head, tail = _read_path(call, code)
             home = _home_of(head, tail, homes) if head else None
             if home is not None and home.path not in reported:
                 reported.add(home.path)
-                yield _hit(code.where(call.line), home)
+                yield _finding(code.where(call.line), home)
 
 
 def is_unknown(one: Import, code: Code, facts: SourceFacts) -> bool:
@@ -201,8 +201,8 @@ def _provided(asked: set[str], spec: Spec) -> set[str]:
     return found
 
 
-def _hit(where: str, home: AtHome) -> RawFinding:
-    message = f"{home.path} stays at home ({home.rule} ignores it), so the job does not find it"
+def _finding(where: str, home: AtHome) -> RawFinding:
+    message = f"{home.path} stays at home ({home.pattern} ignores it), so the job does not find it"
     top = home.path.rstrip("/").partition("/")[0]
     hint = f"bring it with job.data ({top}: ./{top}), or send it with the code: !{home.path} in .tpuctlignore"
     return RawFinding(where, message, hint)
