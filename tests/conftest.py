@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.kit.source import forget
 from tests.memory_disk import PLACE, ROOM_FOR_ALL, has_room
 
 LONG = ("e2e", "gcloud", "slow_cron")
@@ -140,6 +141,15 @@ def _quick():
         for change in ((os, "fsync", lambda _: None), *QUICK):
             stack.enter_context(patch.object(*change))
         yield
+
+
+@pytest.fixture(scope="module")
+def code_read_once():
+    """Let the tests of a module share the syntax trees of tests.kit.source, which are no garbage before its end."""
+    gc.disable()
+    yield
+    forget()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -13,7 +13,9 @@ from orchestrator.app.help import page_text
 from orchestrator.contract import machine_errors
 from orchestrator.error_codes import CODES, error_table
 from orchestrator.errors import Retry, TpuctlError
+from tests.kit.source import nodes, tree
 
+pytestmark = pytest.mark.usefixtures("code_read_once")
 PACKAGE = Path(orchestrator.__file__).parent
 EXITS = {
     "MissingPermissionError": 3,
@@ -70,8 +72,7 @@ def uses():
     for path in sorted(PACKAGE.rglob("*.py")):
         if path.name in {"errors.py", "error_codes.py"} and path.parent == PACKAGE:
             continue
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 for line in node.body:
                     if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant):
@@ -119,14 +120,14 @@ def test_each_code_has_its_part_of_the_page_in_order():
     assert [part for part in parts if len(part) < 90] == []
 
 
-def states_of(tree):
+def states_of(path):
     """Yield what errors of a module say was or was not changed: texts, also those of its constants."""
     constants = {
         node.targets[0].id: node.value
-        for node in tree.body
+        for node in tree(path).body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.keyword) and node.arg == "changed":
             value = constants.get(node.value.id) if isinstance(node.value, ast.Name) else node.value
             if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value:
@@ -138,7 +139,7 @@ def test_what_was_changed_is_said_in_one_form():
     found = {
         f"{path.relative_to(PACKAGE)}:{line}": text
         for path in PACKAGE.rglob("*.py")
-        for line, text in states_of(ast.parse(path.read_text()))
+        for line, text in states_of(path)
         if (text[0].isupper() and text.split()[0] not in {"TPU", "VM", "TPUs", "Slurm"}) or text.endswith(".")
     }
     assert found == {}
@@ -180,7 +181,7 @@ def without_state():
     for path in sorted(PACKAGE.rglob("*.py")):
         file = path.relative_to(PACKAGE)
         if file.parts[0] not in KNOWS_ITS_CALL_ONLY:
-            yield from (f"{file} {name}" for name in visit(ast.parse(path.read_text()), ""))
+            yield from (f"{file} {name}" for name in visit(tree(path), ""))
 
 
 def test_every_error_says_what_was_and_was_not_changed():
@@ -192,7 +193,7 @@ def without_next_step():
     """Yield the place of each error that is made without a hint, and whose class has no usual step."""
     need_one = {c.__name__ for c in CLASSES if not c.usual_step}
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in need_one:
                 given = {word.arg: word.value for word in node.keywords}
                 hint = given.get("hint")

@@ -13,6 +13,9 @@ from pathlib import Path
 import grimp
 import pytest
 
+from tests.kit.source import nodes, tree
+
+pytestmark = pytest.mark.usefixtures("code_read_once")
 ROOT = Path(__file__).parents[1]
 PYTHON = sorted(
     path
@@ -134,7 +137,7 @@ def test_a_file_is_one_job():
     texts = {path: path.read_text() for path in PYTHON}
     most = {path: 450 if path.is_relative_to(ROOT / "tests") else 400 for path in PYTHON}
     assert [path for path, text in texts.items() if text.count("\n") > most[path]] == []
-    assert [path for path, text in texts.items() if not ast.get_docstring(ast.parse(text))] == []
+    assert [path for path in PYTHON if not ast.get_docstring(tree(path))] == []
 
 
 @pytest.mark.parametrize("pattern", FORBIDDEN, ids=list(FORBIDDEN.values()))
@@ -148,9 +151,9 @@ def test_every_folder_of_the_package_states_its_rule():
     """Its __init__.py holds that docstring and nothing else (the root has the version, too)."""
     folders = {path.parent for path in PACKAGE}
     for folder in folders:
-        tree = ast.parse((folder / "__init__.py").read_text())
-        assert ast.get_docstring(tree)
-        assert len(tree.body) == 1 or folder == ROOT / "orchestrator", folder
+        code = tree(folder / "__init__.py")
+        assert ast.get_docstring(code)
+        assert len(code.body) == 1 or folder == ROOT / "orchestrator", folder
 
 
 def test_no_room_is_skipped_where_the_local_cloud_may_not_go():
@@ -248,7 +251,7 @@ def late_imports(path):
             else:
                 yield from visit(child, inside=inside)
 
-    yield from visit(ast.parse(path.read_text()), inside=False)
+    yield from visit(tree(path), inside=False)
 
 
 def test_imports_inside_functions_stand_only_where_they_save_time():
@@ -291,8 +294,7 @@ def test_what_runs_on_machines_runs_on_an_old_python():
     """Machines may have 3.8: the grammar is that of 3.8, and nothing but the standard library is imported."""
     ours = ("orchestrator.agent", "orchestrator.contract")
     for path in (one for name in ours for one in (ROOT / name.replace(".", "/")).rglob("*.py")):
-        tree = ast.parse(path.read_text(), feature_version=(3, 8))
-        for node in ast.walk(tree):
+        for node in ast.walk(ast.parse(path.read_text(), feature_version=(3, 8))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [node.module]
@@ -382,9 +384,7 @@ def test_a_class_name_stands_for_one_thing():
     found = {}
     for path in PACKAGE:
         if "emulator" not in path.parts:
-            classes = [
-                node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
-            ]
+            classes = [node for node in nodes(path) if isinstance(node, ast.ClassDef)]
             for name in {one.name for one in classes if not one.name.startswith("_")}:
                 found.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in found.items() if len(paths) > 1 and name not in TWINS} == {}

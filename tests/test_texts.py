@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import orchestrator
+from tests.kit.source import nodes, tree
 
+pytestmark = pytest.mark.usefixtures("code_read_once")
 PACKAGE = Path(orchestrator.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 SENTENCES = {
@@ -66,10 +68,10 @@ def is_words(node):
     )
 
 
-def read_back(text):
-    """Return the lines on which a module takes a text for people apart, or compares one."""
+def read_back(parts):
+    """Return the lines on which a module, given as its nodes, takes a text for people apart, or compares one."""
     lines = []
-    for node in ast.walk(ast.parse(text)):
+    for node in parts:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             edits = node.func.attr in EDITS and node.args and is_sentence(node.func.value)
             found = edits or (node.func.attr in MATCHES and any(map(is_sentence, node.args)))
@@ -101,12 +103,12 @@ def read_back(text):
 )  # fmt: skip
 def test_a_sentence_that_is_read_back_is_found(text, found):
     """Also by way of a regular expression, and of the exception itself."""
-    assert bool(read_back(text)) is found
+    assert bool(read_back(ast.walk(ast.parse(text)))) is found
 
 
 def test_no_sentence_is_read_back():
     """Text never steers anything: values carry the parts, and sentences are made once, from them."""
-    found = {path.relative_to(PACKAGE).as_posix(): read_back(path.read_text()) for path in MODULES}
+    found = {path.relative_to(PACKAGE).as_posix(): read_back(nodes(path)) for path in MODULES}
     assert {file: len(lines) for file, lines in found.items() if lines} == READS_TEXT
 
 
@@ -130,10 +132,10 @@ def words_of(node, constants):
         yield constants.get(node.id if isinstance(node, ast.Name) else node.attr, "")
 
 
-def takes_advice(tree):
+def takes_advice(path):
     """Return the names of functions and value classes whose parameter is a hint, with its position."""
     found = {}
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef):
             names = [one.arg for one in node.args.args if one.arg != "self"]
         elif isinstance(node, ast.ClassDef):
@@ -145,9 +147,9 @@ def takes_advice(tree):
     return found
 
 
-def advice_in(tree, constants, takers):
+def advice_in(path, constants, takers):
     """Yield (line, text) for each hint: arguments, variables, and what google/hints.py returns."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         values = []
         if isinstance(node, ast.keyword) and node.arg in ADVICE:
             values = [node.value]
@@ -190,20 +192,18 @@ def test_a_hint_in_another_style_is_found(text, off):
 
 def test_hints_have_one_style():
     """They begin with a small letter or a command, have no full stop, and join their parts with a semicolon."""
-    trees = {path: ast.parse(path.read_text()) for path in MODULES}
     constants = {
         node.targets[0].id: "".join(words_of(node.value, {}))
-        for tree in trees.values()
-        for node in tree.body
+        for path in MODULES
+        for node in tree(path).body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
     }
-    everywhere = {
-        name: n for tree in trees.values() for name, n in takes_advice(tree).items() if name[0] != "_"
-    }
+    own = {path: takes_advice(path) for path in MODULES}
+    everywhere = {name: n for takers in own.values() for name, n in takers.items() if name[0] != "_"}
     found, count = {}, 0
-    for path, tree in trees.items():
+    for path in MODULES:
         known = constants | ({"hints": ""} if path.name == "hints.py" else {})
-        for line, text in advice_in(tree, known, everywhere | takes_advice(tree)):
+        for line, text in advice_in(path, known, everywhere | own[path]):
             count += 1
             if off_style(text):
                 found[f"{path.relative_to(PACKAGE)}:{line}"] = text

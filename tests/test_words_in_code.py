@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.plan import LoopRule
+from tests.kit.source import nodes
 
+pytestmark = pytest.mark.usefixtures("code_read_once")
 ROOT = Path(__file__).parents[1]
 INSTEAD = {
     "beacon": "heartbeat",
@@ -140,9 +142,9 @@ STORED = {"sightings", "mute", "beacons", "bucket_seen", "remote_failed_since", 
 PACKAGES = sorted(path.name for path in (ROOT / "orchestrator").iterdir() if (path / "__init__.py").exists())
 
 
-def names_in(tree: ast.AST) -> Iterator[str]:
+def names_in(path: Path) -> Iterator[str]:
     """Yield each name that a module defines: functions, classes, arguments, variables, fields."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef) and (node.name, ast.unparse(node.args)) == ("tell", "self"):
             continue  # a method of Python's files
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -166,8 +168,7 @@ def found_in(package: str) -> dict[str, set[str]]:
     """Return the names with old words, by file."""
     files = {str(path.relative_to(ROOT)): path for path in (ROOT / "orchestrator" / package).rglob("*.py")}
     found = {
-        file: {name for name in names_in(ast.parse(path.read_text())) if old_words(name, IN_PACKAGE)}
-        for file, path in files.items()
+        file: {name for name in names_in(path) if old_words(name, IN_PACKAGE)} for file, path in files.items()
     }
     return {file: names for file, names in found.items() if names}
 
@@ -178,9 +179,9 @@ def test_a_package_has_one_word_for_one_thing(package: str) -> None:
     assert found_in(package) == {}
 
 
-def defined_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def defined_in(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the name of each class, function, argument and field, and the type that it is annotated with."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             yield from [(node.targets[0].id, "")] if node.targets[0].id[0].isupper() else []
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -198,7 +199,7 @@ def test_a_definition_has_the_name_that_the_others_have(package: str) -> None:
         f"{file}: {name}: {TWINS.get(name) or TYPED.get(annotation)}"
         for path in (ROOT / "orchestrator" / package).rglob("*.py")
         for file in (str(path.relative_to(ROOT)),)
-        for name, annotation in defined_in(ast.parse(path.read_text()))
+        for name, annotation in defined_in(path)
         if (name in TWINS and file not in WHERE.get(name, set()))
         or (annotation in TYPED and name != TYPED[annotation])
     ]
@@ -211,7 +212,7 @@ def test_a_kind_is_a_kind_of_resource_and_never_a_tpu_type(package: str) -> None
     found = [
         f"{path.name}:{node.lineno}"
         for path in (ROOT / "orchestrator" / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.arg) and node.arg == "kind" and node.annotation
         if ast.unparse(node.annotation) == "str"
     ]
@@ -223,7 +224,7 @@ def test_tests_call_the_fields_of_the_record_by_their_names() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {word.arg}"
         for path in (ROOT / "tests").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         for word in node.keywords
         if word.arg in STORED
@@ -248,7 +249,7 @@ def riddles_in(name: str) -> set[str]:
 def names_for_tests(path: Path) -> Iterator[str]:
     """Yield the names of a file of tests and of the tests in it."""
     yield path.stem
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             yield node.name
 
@@ -303,15 +304,14 @@ def test_names_in_tests_have_the_words_of_the_glossary():
         str(path.relative_to(ROOT)): sorted(bad)
         for path in (ROOT / "tests").rglob("*.py")
         if str(path.relative_to(ROOT)) not in OTHERS
-        for tree in (ast.parse(path.read_text()),)
-        if (bad := {name for name in (*plain_names(tree), *names_in(tree)) if old_words(name)})
+        if (bad := {name for name in {*plain_names(path), *names_in(path)} if old_words(name)})
     }
     assert found == {}
 
 
-def plain_names(tree: ast.AST) -> Iterator[str]:
+def plain_names(path: Path) -> Iterator[str]:
     """Yield the names of variables, arguments, keywords and functions of a module."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Name):
             yield node.id
         elif isinstance(node, ast.arg | ast.keyword):

@@ -4,11 +4,14 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.kit.source import nodes
+
+pytestmark = pytest.mark.usefixtures("code_read_once")
 ROOT = Path(__file__).parents[1] / "orchestrator"
 ROOMS = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
 RIDDLES = re.compile(r"\b([Nn]obody|[Ss]omebody|[Ww]hoever|[Aa]new|two looks|next look|that many looks)\b")
@@ -25,23 +28,22 @@ FILLERS = frozenset(
 """Words that say nothing about the thing itself."""
 
 
-def named_docstrings(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def named_docstrings(path: Path) -> Iterator[tuple[str, str]]:
     """Yield name and docstring of each class and function."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
             yield node.name, text
 
 
-def prose(code: str) -> Iterator[str]:
+def prose(code: str, parts: Sequence[ast.AST]) -> Iterator[str]:
     """Yield each comment, docstring and text under a field, but those that a page prints."""
-    tree = ast.parse(code)
     printed = {
         id(node.body[0])
-        for node in ast.walk(tree)
+        for node in parts
         if isinstance(node, ast.FunctionDef)
         if any(ast.unparse(one).partition("(")[0] in ON_PAGES for one in node.decorator_list)
     }
-    for node in ast.walk(tree):
+    for node in parts:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and id(node) not in printed:
             yield str(node.value.value)
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
@@ -60,16 +62,21 @@ def is_echo(name: str, docstring: str) -> bool:
     return said <= words_of(name)
 
 
-def files(room: str) -> Iterator[tuple[str, str]]:
-    """Yield path and code of each module of a room."""
+def files(room: str) -> Iterator[tuple[str, Path]]:
+    """Yield each module of a room, by its name in the package and as a file."""
     for path in sorted((ROOT / room).rglob("*.py")):
-        yield str(path.relative_to(ROOT)), path.read_text()
+        yield str(path.relative_to(ROOT)), path
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_docstring_and_no_comment_hides_who_acts(room: str) -> None:
     """A reader must know whether a user, a machine or another process is meant."""
-    found = [f"{file}: {text}" for file, code in files(room) for text in prose(code) if RIDDLES.search(text)]
+    found = [
+        f"{file}: {text}"
+        for file, path in files(room)
+        for text in prose(path.read_text(), nodes(path))
+        if RIDDLES.search(text)
+    ]
     assert found == []
 
 
@@ -78,8 +85,8 @@ def test_what_returns_yes_or_no_says_so_in_one_form(room: str) -> None:
     """Two forms for one thing make a reader look for two things."""
     named = (
         f"{file}: {name}"
-        for file, code in files(room)
-        for name, text in named_docstrings(ast.parse(code))
+        for file, path in files(room)
+        for name, text in named_docstrings(path)
         if text.startswith("Say whether")
     )
     assert list(named) == []
@@ -90,8 +97,8 @@ def test_the_docstring_of_a_value_names_it(room: str) -> None:
     """A class that holds something is that thing; only what acts has a verb."""
     found = [
         f"{file}: {node.name}"
-        for file, code in files(room)
-        for node in ast.walk(ast.parse(code))
+        for file, path in files(room)
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
         and re.match("(Hold|Describe|Name|Remember)s? ", ast.get_docstring(node) or "")
     ]
@@ -103,8 +110,8 @@ def test_no_docstring_only_repeats_its_name(room: str) -> None:
     """It says a promise, a unit, an error or a source, or it is left out."""
     found = [
         f"{file}: {name}: {text}"
-        for file, code in files(room)
-        for name, text in named_docstrings(ast.parse(code))
+        for file, path in files(room)
+        for name, text in named_docstrings(path)
         if is_echo(name, text)
     ]
     assert found == []
@@ -135,4 +142,4 @@ def test_an_echo_is_found(name: str, docstring: str, *, echo: bool) -> None:
 )
 def test_a_riddle_is_found(code: str, count: int) -> None:
     """In docstrings, comments and texts under fields; what a page prints has tests of its own."""
-    assert sum(bool(RIDDLES.search(text)) for text in prose(code)) == count
+    assert sum(bool(RIDDLES.search(text)) for text in prose(code, list(ast.walk(ast.parse(code))))) == count

@@ -10,8 +10,10 @@ import pytest
 
 from orchestrator.cli.views.json_shapes import KINDS, schema_of
 from tests.cli.reference import commands
+from tests.kit.source import nodes
 from tests.test_words_in_code import FINE, IN_PACKAGE
 
+pytestmark = pytest.mark.usefixtures("code_read_once")
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "several_hosts": "multi_host",
@@ -76,7 +78,7 @@ def test_an_option_has_the_word_that_the_pages_have() -> None:
 
 def values_of_enums(path: Path) -> Iterator[str]:
     """Yield the texts that are values of the enums of a module."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Enum") for base in node.bases):
             for line in node.body:
                 if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant):

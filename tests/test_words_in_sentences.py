@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.source import nodes
+
+pytestmark = pytest.mark.usefixtures("code_read_once")
 ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(path.name for path in (ROOT / "orchestrator").iterdir() if (path / "__init__.py").exists())
 SAY_INSTEAD = {
@@ -54,6 +57,7 @@ SAY_INSTEAD = {
     r"\bnot told (of|yet)\b": "no notification was sent",
 }
 """Sentences that people read and that need explaining, and what is said instead."""
+ANY_OLD = re.compile("|".join(f"(?:{old})" for old in SAY_INSTEAD))
 PRINTED = sorted(
     path
     for folder, kind in (("templates", "*"), ("tests/golden", "*"), ("docs", "*.md"), (".", "README.md"))
@@ -64,13 +68,12 @@ PRINTED = sorted(
 
 def texts_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yield what a module may print: its texts, and the docstrings of commands, which are their help."""
-    tree = ast.parse(path.read_text())
     silent = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef) and any(
             "command" in ast.unparse(d) for d in node.decorator_list
         ):
@@ -84,6 +87,8 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
 def old_sentences(text: str) -> dict[str, str]:
     """Return the old sentences that *text* holds, and what is said instead."""
     flat = " ".join(text.split())
+    if not ANY_OLD.search(flat):
+        return {}
     return {found[0]: instead for old, instead in SAY_INSTEAD.items() if (found := re.search(old, flat))}
 
 
@@ -129,7 +134,7 @@ VAGUE = re.compile(r"\b(nobody|somebody|everybody|anybody|strangers?)\b", re.IGN
 
 def documented(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and the docstring of a module and of what it defines."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield getattr(node, "lineno", 1), ast.get_docstring(node) or ""
 
