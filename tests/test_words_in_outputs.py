@@ -16,7 +16,11 @@ from tests.test_words_in_code import FINE, IN_PACKAGE
 pytestmark = pytest.mark.usefixtures("code_read_once")
 ROOT = Path(__file__).parents[1]
 NAMES = {
+    "cost_most_usd": "cost_upper_usd",
+    "most_usd": "upper_usd",
     "several_hosts": "multi_host",
+    "spot_most_usd_chip_hour": "spot_upper_usd_chip_hour",
+    "to_ttl_most_usd": "to_ttl_upper_usd",
 }
 """A whole name of a key or an option that has another name now."""
 STORED = {

@@ -29,7 +29,7 @@ from orchestrator.domain.spec import Spec, TpuSpec
 from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.save_interval import SaveInterval, foreseen_interval
 from orchestrator.planning.sidecars import sidecars
-from orchestrator.pricing.cost import Hourly, most_to_ttl, to_budget, to_ttl
+from orchestrator.pricing.cost import Hourly, to_budget, to_ttl, upper_to_ttl
 from orchestrator.pricing.cost_so_far import hourly_of
 
 DEFAULT_ACCOUNT = "PROJECT_NUMBER-compute@developer.gserviceaccount.com"
@@ -148,7 +148,7 @@ class Preview:
                 "unknown": list(price.unknown),
                 "ttl_seconds": float(spec.watch.ttl),
                 "to_ttl_usd": _rounded(to_ttl(price, spec.watch.ttl)),
-                "to_ttl_most_usd": _rounded(most_to_ttl(price, spec.watch.ttl)),
+                "to_ttl_upper_usd": _rounded(upper_to_ttl(price, spec.watch.ttl)),
                 "budget_usd": budget,
                 "to_budget_seconds": None if budget is None else _rounded(to_budget(price, budget)),
                 "dates": dict(price.dates),

@@ -271,7 +271,7 @@ class _Screen:
         self._target = target
         self._stop: Callable[[], None] = lambda: None
 
-    def show(self, result: Pass, usd: float, most_usd: float) -> None:
+    def show(self, result: Pass, usd: float, upper_usd: float) -> None:
         """Call *on_progress* with the progress of the slowest worker, once a worker has reported."""
         beats = result.world.known_heartbeats
         if beats and self._on_progress is not None:

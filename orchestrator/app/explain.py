@@ -39,7 +39,7 @@ def explained(session: Session) -> Explanation:
             now.plan,
             state_of(session, now, held),
             now.usd,
-            now.most_usd,
+            now.upper_usd,
             watching or None,
             journal,
             bill.deleted_text if bill else "",

@@ -144,7 +144,7 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
     _can_take(session.spec, now.world, now.record)
     before = with_digest_of_today(session.spec, now.record)
     record = with_wanted(before, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
-    changes = decide(session.spec, now.world, record, now.most_usd).changes
+    changes = decide(session.spec, now.world, record, now.upper_usd).changes
     if not wanted.new(before) and not any(c.kind is Kind.JOB for c in changes):
         return []
     lines = []

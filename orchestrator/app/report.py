@@ -156,7 +156,7 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
         preemptions=record.node.preemptions,
         wall=sum(until - since for since, until in lives(record, ended)),
         cost_usd=paid.known_usd,
-        most_usd=paid.most_usd,
+        upper_usd=paid.upper_usd,
         on_demand_usd=spent(on_demand, session.catalog, record, ended).known_usd,
         unpriced=paid.unknown,
         begun=first_incarnations(record),

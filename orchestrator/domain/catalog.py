@@ -197,11 +197,11 @@ class Catalog:
         """Return the generations that have a separate rate for several hosts."""
         return frozenset(name for name, _, several in self.tpu_prices if several)
 
-    def tpu_price(self, accelerator_type: str, zone: str, spot: bool, *, most: bool = False) -> float | None:
+    def tpu_price(self, accelerator_type: str, zone: str, spot: bool, *, upper: bool = False) -> float | None:
         """
         Return USD per hour for the whole slice, or None if the price is unknown.
 
-        If the sources differ, the billing catalogue's price counts, or with *most* the highest. Prices of a
+        If the sources differ, the billing catalogue's price counts, or with *upper* the highest. Prices of a
         generation scale with the chips; v2 and v3 have a separate rate for several hosts.
         """
         found = self.accelerators.get(accelerator_type)
@@ -213,7 +213,7 @@ class Catalog:
             return None
         other = self.published.get((found.generation, region_of(zone), several), UNKNOWN_PRICE).of(spot)
         # Budgets use the highest price: the cheaper source must not cause an overrun.
-        return (max(price, other or 0.0) if most else price) * found.chips
+        return (max(price, other or 0.0) if upper else price) * found.chips
 
     def with_prices(self, found: Mapping[tuple[str, str, bool], Price], date: str) -> "Catalog":
         """

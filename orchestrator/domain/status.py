@@ -179,7 +179,7 @@ class DeploymentStatus:
     up: bool = True
     deleted_at: float | None = None
     cost_usd: float
-    cost_most_usd: float
+    cost_upper_usd: float
     unpriced: tuple[str, ...] = ()
     resources: tuple[ResourceStatus, ...]
     workers: tuple[WorkerStatus, ...]
@@ -221,7 +221,7 @@ class DeploymentStatus:
             ),
             "workers": workers,
             "checkpoint": body.get("checkpoint", _least_checkpoint(workers)),
-            "cost_most_usd": body.get("cost_most_usd", body["cost_usd"]),
+            "cost_upper_usd": body.get("cost_upper_usd", body["cost_usd"]),
             "unpriced": tuple(body.get("unpriced", ())),
             "unused_numbers": tuple(body.get("unused_numbers", ())),
             "next_steps": tuple(body["next_steps"]),

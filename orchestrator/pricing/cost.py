@@ -30,7 +30,7 @@ class PriceLine:
     """
     One priced item in USD per hour; *billed_usd* is the price for the requested capacity.
 
-    A disk or an address is *minor*: one price, for spot and on demand alike, of cents a day. *most_usd* is
+    A disk or an address is *minor*: one price, for spot and on demand alike, of cents a day. *upper_usd* is
     the highest price in any source for the requested capacity.
     """
 
@@ -40,7 +40,7 @@ class PriceLine:
     on_demand_usd: float | None
     billed_usd: float | None
     minor: bool = False
-    most_usd: float | None = None
+    upper_usd: float | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the line as `--json` prints it."""
@@ -50,7 +50,7 @@ class PriceLine:
             "spot_usd": _cents(self.spot_usd),
             "on_demand_usd": _cents(self.on_demand_usd),
             "billed_usd": _cents(self.billed_usd),
-            "most_usd": _cents(self.most_usd),
+            "upper_usd": _cents(self.upper_usd),
         }
 
 
@@ -83,9 +83,9 @@ class Hourly:
         return _sum(line.billed_usd for line in self.lines)
 
     @property
-    def most_usd(self) -> float | None:
+    def upper_usd(self) -> float | None:
         """Return the sum of the highest price of each line in any source, in USD per hour, or None."""
-        return _sum(line.most_usd for line in self.lines)
+        return _sum(line.upper_usd for line in self.lines)
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Hourly:
     def date_text(self) -> str:
         """Return the age of the prices, in words."""
         text = f"TPU prices of {self.dates['tpu_prices']}, VM prices of {self.dates['vm_prices']}"
-        return text if self.most_usd == self.billed_usd else f"{text}; budgets use the upper end"
+        return text if self.upper_usd == self.billed_usd else f"{text}; budgets use the upper end"
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ class Estimate:
     """
     The cost of a stretch of time; *usd* is None if a part that ran has no known price.
 
-    *known_usd* is the sum of the known parts, *unknown* names the others. *most_usd* is that sum at the
+    *known_usd* is the sum of the known parts, *unknown* names the others. *upper_usd* is that sum at the
     highest prices of any source.
     """
 
     usd: float | None
     known_usd: float
     unknown: tuple[str, ...] = ()
-    most_usd: float = 0.0
+    upper_usd: float = 0.0
 
 
 def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
@@ -120,8 +120,8 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
     node = Price(
         catalog.tpu_price(spec.tpu.type, zone, spot=False), catalog.tpu_price(spec.tpu.type, zone, spot=True)
     )
-    most = catalog.tpu_price(spec.tpu.type, zone, spot=spec.tpu.spot, most=True)
-    lines = [replace(_line(f"TPU {spec.tpu.type}", Meter.NODE, node, spec.tpu.spot), most_usd=most)]
+    most = catalog.tpu_price(spec.tpu.type, zone, spot=spec.tpu.spot, upper=True)
+    lines = [replace(_line(f"TPU {spec.tpu.type}", Meter.NODE, node, spec.tpu.spot), upper_usd=most)]
     accelerator = catalog.accelerator(spec.tpu.type)
     address = catalog.address_price(region)
     # The bucket stays in its home region, wherever the TPU is (docs/decisions/0009).
@@ -154,11 +154,11 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
 
 def _line(what: str, meter: Meter, price: Price, spot: bool) -> PriceLine:
     # Only TPUs have a second source of prices; `hourly` replaces their upper end.
-    return PriceLine(what, meter, price.spot, price.on_demand, price.of(spot), most_usd=price.of(spot))
+    return PriceLine(what, meter, price.spot, price.on_demand, price.of(spot), upper_usd=price.of(spot))
 
 
 def _flat(what: str, meter: Meter, usd: float | None) -> PriceLine:
-    return PriceLine(what, meter, usd, usd, usd, minor=True, most_usd=usd)
+    return PriceLine(what, meter, usd, usd, usd, minor=True, upper_usd=usd)
 
 
 def estimate(hourly: Hourly, seconds: Mapping[Meter, float]) -> Estimate:
@@ -166,7 +166,7 @@ def estimate(hourly: Hourly, seconds: Mapping[Meter, float]) -> Estimate:
     ran = [(line, seconds.get(line.meter, 0.0)) for line in hourly.lines if seconds.get(line.meter, 0.0) > 0]
     known = sum(line.billed_usd * length / 3600 for line, length in ran if line.billed_usd is not None)
     unknown = tuple(line.what for line, _ in ran if line.billed_usd is None)
-    most = sum(line.most_usd * length / 3600 for line, length in ran if line.most_usd is not None)
+    most = sum(line.upper_usd * length / 3600 for line, length in ran if line.upper_usd is not None)
     return Estimate(None if unknown else known, known, unknown, most)
 
 
@@ -179,10 +179,10 @@ def to_ttl(hourly: Hourly, ttl: float) -> float | None:
     return None if hourly.billed_usd is None else hourly.billed_usd * ttl / 3600
 
 
-def most_to_ttl(hourly: Hourly, ttl: float) -> float | None:
+def upper_to_ttl(hourly: Hourly, ttl: float) -> float | None:
     """Return the USD for *ttl* seconds with everything running at the highest prices, None if one is unknown."""
     whole = to_ttl(hourly, ttl)
-    return None if whole is None else max(whole, (hourly.most_usd or 0.0) * ttl / 3600)
+    return None if whole is None else max(whole, (hourly.upper_usd or 0.0) * ttl / 3600)
 
 
 def to_budget(hourly: Hourly, budget_usd: float) -> float | None:
@@ -191,7 +191,7 @@ def to_budget(hourly: Hourly, budget_usd: float) -> float | None:
 
     It uses the highest prices, like the budget itself.
     """
-    return budget_usd / hourly.most_usd * 3600 if hourly.most_usd else None
+    return budget_usd / hourly.upper_usd * 3600 if hourly.upper_usd else None
 
 
 def _sum(parts: Iterable[float | None]) -> float | None:

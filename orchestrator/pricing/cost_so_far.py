@@ -80,7 +80,7 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
     ]
     unknown = tuple(dict.fromkeys(name for part in parts for name in part.unknown))
     known = sum(part.known_usd for part in parts)
-    return Estimate(None if unknown else known, known, unknown, sum(part.most_usd for part in parts))
+    return Estimate(None if unknown else known, known, unknown, sum(part.upper_usd for part in parts))
 
 
 def billed_since(node: Node, record: "Record", now: float) -> float:

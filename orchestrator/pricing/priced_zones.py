@@ -13,7 +13,7 @@ class PricedZones:
     """
     The zones of one region that offer types of one generation at the same price.
 
-    Prices are in USD per chip and hour, those of the smallest of the *types*; *spot_most* is the highest of any
+    Prices are in USD per chip and hour, those of the smallest of the *types*; *spot_upper* is the highest of any
     source. Zones in *unlisted* are not in Google's public list, so some projects cannot use them.
     """
 
@@ -22,13 +22,13 @@ class PricedZones:
     zones: tuple[str, ...]
     unlisted: tuple[str, ...]
     spot: float | None
-    spot_most: float | None
+    spot_upper: float | None
     on_demand: float | None
 
     def as_dict(self) -> dict[str, object]:
         """Return zones and prices as `--json` prints it."""
         body = asdict(self)
-        prices = {f"{name}_usd_chip_hour": body.pop(name) for name in ("spot", "spot_most", "on_demand")}
+        prices = {f"{name}_usd_chip_hour": body.pop(name) for name in ("spot", "spot_upper", "on_demand")}
         return {**body, **prices}
 
 
@@ -53,8 +53,8 @@ def _priced(catalog: Catalog, generation: str, kinds: Iterable[Accelerator], zon
     # One zone of the region stands for all: the tables have a price for each region.
     zone = min(zones.intersection(catalog.zones_of(first.type)))
 
-    def of(*, spot: bool, most: bool = False) -> float | None:
-        usd = catalog.tpu_price(first.type, zone, spot=spot, most=most)
+    def of(*, spot: bool, upper: bool = False) -> float | None:
+        usd = catalog.tpu_price(first.type, zone, spot=spot, upper=upper)
         return None if usd is None else round(usd / first.chips, 6)
 
     return PricedZones(
@@ -63,6 +63,6 @@ def _priced(catalog: Catalog, generation: str, kinds: Iterable[Accelerator], zon
         tuple(sorted(zones)),
         tuple(sorted(one for one in zones if not catalog.is_documented(first.type, one))),
         of(spot=True),
-        of(spot=True, most=True),
+        of(spot=True, upper=True),
         of(spot=False),
     )

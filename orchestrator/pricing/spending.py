@@ -19,7 +19,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
-from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly, most_to_ttl
+from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly, upper_to_ttl
 from orchestrator.pricing.cost_so_far import metered, priced_as, spent
 
 
@@ -81,14 +81,14 @@ class Spending:
     """
     The spending so far.
 
-    *unknown* names items without a known price, which the sums leave out. *most_usd* is the machines' sum at
-    the highest prices, at which a budget stops. *rate_usd* is per hour of what exists now. *to_ttl_usd* is
-    the sum at the end of ttl if everything runs all the time, *to_ttl_most_usd* at the highest prices.
-    *budget_lasts* is the number of seconds until the budget is used up at those.
+    *unknown* names items without a known price, which the sums leave out. *machines_upper_usd* is the sum of
+    the machines alone at the highest prices, which a budget counts. *rate_usd* is per hour of what exists now.
+    *to_ttl_usd* is the sum at the end of ttl if everything runs all the time, *to_ttl_upper_usd* at the highest
+    prices. *budget_lasts* is the number of seconds until the budget is used up at those.
     """
 
     usd: float
-    most_usd: float
+    machines_upper_usd: float
     on_demand_usd: float
     items: tuple[Item, ...]
     zones: Mapping[str, float]
@@ -103,7 +103,7 @@ class Spending:
     prices: Hourly
     storage_gib: float = 0.0
     caches_gib: float = 0.0
-    to_ttl_most_usd: float | None = None
+    to_ttl_upper_usd: float | None = None
 
     @property
     def wasted_usd(self) -> float:
@@ -113,7 +113,7 @@ class Spending:
     @property
     def upper_usd(self) -> float:
         """Return the whole sum in USD, with storage, at the highest prices of any source."""
-        return max(self.usd, self.most_usd + self.uses.get(Use.STORAGE.value, 0.0))
+        return max(self.usd, self.machines_upper_usd + self.uses.get(Use.STORAGE.value, 0.0))
 
     @property
     def least_saved_usd(self) -> float | None:
@@ -150,16 +150,16 @@ def spending(
     items = (*_items(bill, on_demand, billed), *_storage(spec, catalog, stored, now, zones, days, uses))
     usd = sum(item.usd for item in items if item.usd is not None)
     # As the budget counts: machines only. So the sum above, which has storage, may be the larger one.
-    most = spent(spec, catalog, record, now).most_usd
+    most = spent(spec, catalog, record, now).upper_usd
     whole = hourly(spec, catalog, record.node.zone or spec.tpu.zones[0])
     goes_on = record.started_at and not record.outcome
     remaining = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else None
     hour, budget = whole.billed_usd, spec.watch.budget_usd
     to_ttl = None if remaining is None or hour is None else usd + hour * remaining / 3600
-    rest = None if remaining is None else most_to_ttl(whole, remaining)
+    rest = None if remaining is None else upper_to_ttl(whole, remaining)
     return Spending(
         usd=usd,
-        most_usd=most,
+        machines_upper_usd=most,
         on_demand_usd=sum(item.on_demand_usd for item in items if item.on_demand_usd is not None),
         items=items,
         zones=zones,
@@ -170,13 +170,13 @@ def spending(
         ttl_left=remaining,
         to_ttl_usd=to_ttl,
         budget_usd=budget,
-        budget_lasts=max(0.0, budget - most) / whole.most_usd * 3600
-        if goes_on and budget and whole.most_usd
+        budget_lasts=max(0.0, budget - most) / whole.upper_usd * 3600
+        if goes_on and budget and whole.upper_usd
         else None,
         prices=whole,
         storage_gib=sum(one.gib for one in stored),
         caches_gib=sum(one.gib for one in stored if one.cache),
-        to_ttl_most_usd=None if rest is None else max(usd, most) + rest,
+        to_ttl_upper_usd=None if rest is None else max(usd, most) + rest,
     )
 
 

@@ -75,7 +75,7 @@ def _head(account: Account) -> dict[str, Any]:
         (f"{account.preemptions or 'no'}", f"preemption{'' if account.preemptions == 1 else 's'}"),
         (f"{least}{usd_shown(bill.usd)}", "at spot prices" if account.unbilled else "spent"),
     ]
-    saved = saved_text(bill.usd, bill.most_usd, bill.on_demand_usd)
+    saved = saved_text(bill.usd, bill.upper_usd, bill.on_demand_usd)
     if saved and not account.incomplete:
         hero.append((saved, f"saved ({usd_shown(bill.on_demand_usd)} on demand)"))
     restarts = sum(job.restarts(task) for job in account.jobs for task in job.starts)
@@ -231,7 +231,7 @@ def _money(account: Account, kinds: Mapping[str, str]) -> dict[str, Any]:
         at += 100 * share
     notes = ["In brackets: what no task had."]
     if account.budget_usd is not None:
-        spent = f"{bill.most_usd / account.budget_usd:.0%} spent at the upper prices"
+        spent = f"{bill.upper_usd / account.budget_usd:.0%} spent at the upper prices"
         notes.append(f"Budget: {usd_shown(account.budget_usd)}, {spent}.")
     if account.incomplete:
         notes.append("At least: a price or the record of a node is not known, and left out.")

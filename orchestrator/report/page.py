@@ -298,7 +298,7 @@ def _money(facts: PageFacts) -> dict[str, Any]:
     if spent.rate_usd:
         notes.append(f"What exists now costs {usd_shown(spent.rate_usd)} per hour.")
     if spent.budget_usd is not None:
-        share = f"{spent.most_usd / spent.budget_usd:.0%} spent at the upper prices"
+        share = f"{spent.machines_upper_usd / spent.budget_usd:.0%} spent at the upper prices"
         notes.append(f"Budget: {usd_shown(spent.budget_usd)}, {share}.")
     if spent.upper_usd > 1.01 * spent.usd:
         notes.append(f"Public price lists differ: by the highest it is {usd_shown(spent.upper_usd)}.")

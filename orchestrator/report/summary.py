@@ -61,7 +61,7 @@ class Summary:
     *redone_at_least* says that a machine was lost without a last report, so more steps may have been
     repeated: up to *redone_at_most* in all, an estimate. None means unknown: for a job whose steps are known
     from its saves only, repeated steps are not counted. *unpriced* names items without a known price, which
-    are in no sum. *most_usd* is the cost at the highest prices of any source. *saves_stopped* is for how many
+    are in no sum. *upper_usd* is the cost at the highest prices of any source. *saves_stopped* is for how many
     seconds saves have stopped the training of worker 0, as far as measured.
     """
 
@@ -78,7 +78,7 @@ class Summary:
     unpriced: tuple[str, ...] = ()
     saves_stopped: float | None = None
     redone_at_most: int | None = None
-    most_usd: float = 0.0
+    upper_usd: float = 0.0
 
     def as_dict(self) -> dict[str, object]:
         """Return the summary as `--json` prints it."""
@@ -87,7 +87,7 @@ class Summary:
 
 def summarise(
     beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
-    cost_usd: float, on_demand_usd: float, most_usd: float = 0.0, unpriced: tuple[str, ...] = (),
+    cost_usd: float, on_demand_usd: float, upper_usd: float = 0.0, unpriced: tuple[str, ...] = (),
     begun: Collection[int] = (), heartbeat: float = inf,
 ) -> Summary:  # fmt: skip
     """
@@ -126,7 +126,7 @@ def summarise(
         wall_seconds=wall,
         cost_usd=cost_usd,
         on_demand_usd=on_demand_usd,
-        most_usd=most_usd,
+        upper_usd=upper_usd,
         unpriced=unpriced,
         saves_stopped=sum(stopped) if stopped else None,
         redone_at_most=None if known is None or None in untold else known + sum(n or 0 for n in untold),

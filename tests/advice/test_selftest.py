@@ -174,11 +174,11 @@ def test_the_time_to_live_keeps_all_machines_within_the_budget():
     """Even when nobody is left to stop them: the price per hour times the time is no more than the budget."""
     price = hourly(make_spec(tpu__type="v5litepod-4"), load_catalog(), "us-west1-c")
     found = limits(price, 1.0, 4 * 3600, tpu=True)
-    assert found.most_usd <= 1.0
+    assert found.upper_usd <= 1.0
     assert found.ttl < 4 * 3600
     assert limits(price, 0.01, 4 * 3600, tpu=True) is None
     small = limits(price, 3.0, 4 * 3600, tpu=False)
-    assert (small.ttl, small.most_usd < 0.03) == (NO_TPU, True)
+    assert (small.ttl, small.upper_usd < 0.03) == (NO_TPU, True)
 
 
 def test_the_smallest_type_beyond_a_limit_is_of_the_same_quota():

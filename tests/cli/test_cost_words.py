@@ -48,7 +48,7 @@ def test_cost_tells_both_ends_of_what_was_saved():
 
 def test_a_fleet_tells_both_ends_too_and_counts_its_budget_as_it_ends():
     """A budget ends a fleet by the upper prices."""
-    paid = Bill({"sweep": Amount(HOUR, 2.4, 9.6, most_usd=4.8)}, {}, {})
+    paid = Bill({"sweep": Amount(HOUR, 2.4, 9.6, upper_usd=4.8)}, {}, {})
     account = Account("demo", 0.0, (), (), paid, frozenset(), {}, 10.0, unbilled=False)
     lines = cost_sentences(account)
     assert lines[:2] == [

@@ -41,7 +41,7 @@ def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
     """The sums are those of `plan`; without a terminal nobody is asked, and a second `up` shows no price."""
     price = user.run("plan", "--json").document["price"]
     said = user.up()
-    hour, ttl = price["billed_usd_hour"], price["to_ttl_most_usd"]
+    hour, ttl = price["billed_usd_hour"], price["to_ttl_upper_usd"]
     assert said.err.count("Price:") == 1
     assert f"Price: {hour:.2f} " in said.err
     reported = f"If it runs until watch.ttl (2d): at most {ttl:.2f} USD"

@@ -46,7 +46,7 @@ def table():
             None if usd is None else usd / first.chips
             for usd in (
                 catalog.tpu_price(first.type, zone, spot=True),
-                catalog.tpu_price(first.type, zone, spot=True, most=True),
+                catalog.tpu_price(first.type, zone, spot=True, upper=True),
                 catalog.tpu_price(first.type, zone, spot=False),
             )
         )

@@ -23,7 +23,7 @@ BODY = {
     "name": "demo", "project": "p", "state": "running", "outcome": None, "reason": "", "uncommitted": "",
     "unclaimed": "",
     "incarnation": 3, "unused_numbers": [2], "preemptions": 2, "up": True, "deleted_at": None, "cost_usd": 0.0438,
-    "cost_most_usd": 0.0661, "unpriced": ["disk"],
+    "cost_upper_usd": 0.0661, "unpriced": ["disk"],
     "resources": [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
     "checkpoint": 110, "resumes_from": None,
     "watcher": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
@@ -39,7 +39,7 @@ BODY = {
 }  # fmt: skip
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
-    "reason", "uncommitted", "unclaimed", "up", "deleted_at", "cost_most_usd", "unpriced", "checkpoint",
+    "reason", "uncommitted", "unclaimed", "up", "deleted_at", "cost_upper_usd", "unpriced", "checkpoint",
     "eta_s", "deadline", "saves", "state", "resumes_from", "waits", "waits_for",
     "unused_numbers",
 )  # fmt: skip
@@ -68,7 +68,7 @@ def test_what_an_earlier_release_published_is_read():
     workers = [WORKER | {"checkpoint": 60}, WORKER | {"worker": 1, "checkpoint": 50}]
     body = {key: value for key, value in BODY.items() if key not in LATER_KEYS}
     found = DeploymentStatus.from_dict(body | {"workers": workers})
-    assert (found.cost_most_usd, found.checkpoint, found.up, found.unpriced) == (0.0438, 50, True, ())
+    assert (found.cost_upper_usd, found.checkpoint, found.up, found.unpriced) == (0.0438, 50, True, ())
     assert (
         DeploymentStatus.from_dict(body | {"workers": [*workers, WORKER | {"checkpoint": None}]}).checkpoint
         is None

@@ -91,22 +91,22 @@ def test_budget_and_ttl_are_two_views_of_one_rate():
     """What the budget lasts for costs the budget, at the upper end of the prices."""
     found = price()
     seconds = to_budget(found, 40)
-    assert found.most_usd * seconds / 3600 == pytest.approx(40)
+    assert found.upper_usd * seconds / 3600 == pytest.approx(40)
     assert to_ttl(found, seconds) < 40
 
 
 def test_where_sources_differ_a_price_is_a_range():
     """Spot of v5e in europe-west4 is 0.51 in one and 0.78 in the other: a budget counts 0.78."""
     line = price().lines[0]
-    assert (line.billed_usd, line.most_usd) == pytest.approx((16 * 0.51011, 16 * 0.78))
+    assert (line.billed_usd, line.upper_usd) == pytest.approx((16 * 0.51011, 16 * 0.78))
     alike = price(zone="us-east5-a", tpu__zones=["us-east5-a"]).lines[0]
-    assert alike.billed_usd == alike.most_usd
+    assert alike.billed_usd == alike.upper_usd
 
 
 def test_an_estimate_tells_the_upper_end_too():
     """It is what a budget stops by."""
     cost = estimate(price(), {Meter.NODE: 3600.0})
-    assert cost.most_usd - cost.usd == pytest.approx(16 * (0.78 - 0.51011))
+    assert cost.upper_usd - cost.usd == pytest.approx(16 * (0.78 - 0.51011))
 
 
 def test_the_age_of_the_prices_is_printed():

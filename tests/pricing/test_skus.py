@@ -62,11 +62,11 @@ def test_fresh_prices_end_the_doubt_and_what_is_missing_keeps_what_it_had():
     shipped = shipped_catalog()
     fresh = shipped.with_prices({("v5e", "europe-west4", False): Price(None, 0.7)}, "2026-11-23")
     low, high = (
-        fresh.tpu_price("v5litepod-4", "europe-west4-b", spot=True, most=most) for most in (False, True)
+        fresh.tpu_price("v5litepod-4", "europe-west4-b", spot=True, upper=upper) for upper in (False, True)
     )
     assert low == high == pytest.approx(2.8)
     before = shipped.tpu_price("v5litepod-4", "europe-west4-b", spot=False)
     assert fresh.tpu_price("v5litepod-4", "europe-west4-b", spot=False) == before
     assert fresh.dates["tpu_prices"] == "2026-11-23"
     other = ("v5litepod-4", "us-central1-a")
-    assert fresh.tpu_price(*other, spot=True, most=True) == shipped.tpu_price(*other, spot=True, most=True)
+    assert fresh.tpu_price(*other, spot=True, upper=True) == shipped.tpu_price(*other, spot=True, upper=True)

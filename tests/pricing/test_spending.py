@@ -174,10 +174,10 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
     assert found.rate_usd == pytest.approx(hour)
     assert found.ttl_left == 47 * 3600
     assert found.to_ttl_usd == pytest.approx(48 * hour)
-    assert found.most_usd >= found.usd
-    assert found.budget_lasts == pytest.approx((10 / found.most_usd - 1) * 3600)
+    assert found.machines_upper_usd >= found.usd
+    assert found.budget_lasts == pytest.approx((10 / found.machines_upper_usd - 1) * 3600)
     assert found.on_demand_usd > found.usd
-    assert found.least_saved_usd == pytest.approx(found.on_demand_usd - found.most_usd)
+    assert found.least_saved_usd == pytest.approx(found.on_demand_usd - found.machines_upper_usd)
     over = spending(
         SPEC, CATALOG, record(**existed((running, VM)), outcome=Outcome.DONE, **here), [], T0 + 3600
     )
@@ -209,7 +209,7 @@ def test_storage_is_what_the_bucket_holds_since_it_was_written():
     assert found.uses == pytest.approx({"storage": usd})
     assert sum(found.days.values()) == pytest.approx(usd)
     assert list(found.days) == sorted(found.days)
-    assert (found.storage_gib, found.most_usd, found.upper_usd) == (10.0, 0.0, found.usd)
+    assert (found.storage_gib, found.machines_upper_usd, found.upper_usd) == (10.0, 0.0, found.usd)
 
 
 def test_a_tpu_that_had_saved_its_last_step_has_lost_none():

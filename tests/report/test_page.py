@@ -202,7 +202,7 @@ def test_a_saving_that_is_not_known_is_not_claimed():
     """A price that is missing makes each share of the whole wrong."""
     found = facts()
     assert "% saved" in Reader(page(found)).words
-    dearer = replace(found.spending, most_usd=found.spending.on_demand_usd / 2)
+    dearer = replace(found.spending, machines_upper_usd=found.spending.on_demand_usd / 2)
     assert "50 to" in Reader(page(replace(found, spending=dearer))).words, "by the dearer price list"
     missing = replace(found, spending=replace(found.spending, unknown=("TPU in x",)))
     assert "% saved" not in Reader(page(missing)).words

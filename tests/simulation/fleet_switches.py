@@ -62,7 +62,7 @@ SWITCHES = {
         ((sessions, "unfinished", _whatever_was_cancelled),),
         (f"{FLEET}what_was_cancelled_ends_in_slurm_too_when_the_command_was_killed_half_way",)),
     "F9 the budget is that of all nodes": Switch(
-        ((Session, "cost_at_most", Session.cost),),
+        ((Session, "upper_cost", Session.cost),),
         (f"{FLEET}the_budget_is_that_of_the_whole_fleet",)),
     "F10 nodes that are too many are deleted": Switch(
         ((up, "end_node", lambda *_: None),),

@@ -163,7 +163,7 @@ def _limits(facts: DeploymentFacts) -> tuple[Evidence, ...]:
     limit = (
         f"the budget of {budget:g} USD counts the higher sum" if budget is not None else "no budget is set"
     )
-    spent = f"about {usd_range_text(facts.usd, facts.most_usd)} spent (an estimate); {limit}"
+    spent = f"about {usd_range_text(facts.usd, facts.upper_usd)} spent (an estimate); {limit}"
     more = f", {record.node.preemptions} preemption{'' if record.node.preemptions == 1 else 's'} so far"
     return (*_ran(record), Evidence("record", now, spent + more))
 

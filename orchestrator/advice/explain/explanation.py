@@ -43,7 +43,7 @@ class DeploymentFacts:
     """
     Everything that an explanation uses: what `status` reads, and this computer's journal.
 
-    *usd* is the cost so far, *most_usd* that by the highest prices, by which a budget ends. *deleted* says in
+    *usd* is the cost so far, *upper_usd* that by the highest prices, by which a budget ends. *deleted* says in
     words that its data was deleted on purpose, "" if it was not.
     """
 
@@ -53,7 +53,7 @@ class DeploymentFacts:
     plan: Plan
     state: DeploymentState = DeploymentState.RUNNING
     usd: float = 0.0
-    most_usd: float = 0.0
+    upper_usd: float = 0.0
     watching: Watching | None = None
     journal: tuple[Entry, ...] = ()
     deleted: str = ""

@@ -23,9 +23,11 @@ BILLS = ".bills.json"
 """Suffix of the file beside a deployment's folder that keeps its bills when the folder is deleted."""
 MOST_BILLS = 50
 SCHEMA = 1
-_SUMS = {"on_demand_usd": "ondemand_usd"}
+_SUMS = {
+    "machines_upper_usd": "most_usd", "on_demand_usd": "ondemand_usd", "to_ttl_upper_usd": "to_ttl_most_usd",
+}  # fmt: skip
 _ITEM = {"on_demand_usd": "ondemand_usd"}
-_LINE = {"on_demand_usd": "ondemand_usd"}
+_LINE = {"on_demand_usd": "ondemand_usd", "upper_usd": "most_usd"}
 """Fields of a bill, of its items and of its prices that have another key in the file."""
 
 
@@ -64,6 +66,7 @@ class Cost:
             "state": self.state.value,
             "preemptions": self.preemptions,
             **body,
+            "upper_usd": self.spending.upper_usd,
             "wasted_usd": self.spending.wasted_usd,
             "saved_usd": self.spending.saved_usd,
             "least_saved_usd": self.spending.least_saved_usd,
@@ -148,7 +151,7 @@ def last_bill(session: Session, record: Record) -> Cost | None:
 def _deleted(spent: Spending) -> Spending:
     """Return what was spent, with nothing that exists or goes on: the sum is from before the deletion."""
     return replace(
-        spent, rate_usd=0.0, ttl_left=None, to_ttl_usd=None, to_ttl_most_usd=None, budget_lasts=None
+        spent, rate_usd=0.0, ttl_left=None, to_ttl_usd=None, to_ttl_upper_usd=None, budget_lasts=None
     )
 
 

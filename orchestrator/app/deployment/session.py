@@ -259,19 +259,19 @@ class Session:
 
     def costs(self, record: Record, now: float) -> tuple[float, float]:
         """Return the estimated cost up to *now* in USD, and that at the highest prices, by which budgets end."""
-        return self.cost(record, now), self.cost_at_most(record, now)
+        return self.cost(record, now), self.upper_cost(record, now)
 
     def unpriced(self, record: Record, now: float) -> tuple[str, ...]:
         """Return what has been billed up to *now* without a known price, and is missing in all sums."""
         return spent(self.spec, self.catalog, record, now).unknown
 
-    def cost_at_most(self, record: Record, now: float) -> float:
+    def upper_cost(self, record: Record, now: float) -> float:
         """
         Return the estimated cost up to *now* in USD at the highest prices, as budgets count it.
 
         For a fleet it is the sum over all nodes, as they share one budget.
         """
-        own = spent(self.spec, self.catalog, record, now).most_usd
+        own = spent(self.spec, self.catalog, record, now).upper_usd
         return own if self._together is None else self._together.with_others(self.spec.name, own)
 
     @cached_property
@@ -287,7 +287,7 @@ class Session:
             lease=self.lease,
             clock=self.clock,
             sink=self.sink,
-            spent=self.cost_at_most,
+            spent=self.upper_cost,
             # Shared by all deployments of the project, since its quota of writes a minute is.
             create_budget=CreateBudgetFile(self.folder.parent / "creates.json"),
             store_events=self.sink.flush,

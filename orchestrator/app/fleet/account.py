@@ -141,4 +141,4 @@ def _vm(head: Session, now: float) -> Amount:
     record: Record = head.records.current
     one = spending(head.spec, head.catalog, record, (), now)
     seconds = sum((span.until or now) - span.since for span in record.spans if span.kind is Kind.VM)
-    return Amount(seconds, one.usd, one.on_demand_usd, most_usd=one.upper_usd)
+    return Amount(seconds, one.usd, one.on_demand_usd, upper_usd=one.upper_usd)

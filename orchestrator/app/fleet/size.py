@@ -175,7 +175,7 @@ class Sizing:
             # Once it has begun, the record says so; what is left then the next pass deletes.
             end_node(self._fleet, name, Controller("", 0, ""))
             session = self._fleet.node(name, Controller("", 0, ""))
-            session.cost_at_most(session.records.current, session.clock.now())
+            session.upper_cost(session.records.current, session.clock.now())
             return self._fleet.life(name) is NodeLife.NONE
         finally:
             if self._fleet.life(name) is NodeLife.UP:

@@ -119,7 +119,7 @@ class _NodeScreen:
     def __init__(self, node: str, losses: Losses) -> None:
         self._node, self._losses = node, losses
 
-    def show(self, result: Pass, usd: float, most_usd: float) -> None:
+    def show(self, result: Pass, usd: float, upper_usd: float) -> None:
         self._losses.take(self._node, result)
 
     def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
@@ -176,7 +176,7 @@ class FleetWatch(WatchAll[Reporter]):
 
     def _count(self, name: str) -> None:
         session = self._fleet.node(name, Controller("", 0, ""))
-        session.cost_at_most(session.records.current, session.clock.now())
+        session.upper_cost(session.records.current, session.clock.now())
 
     def _note(self, member: Member, end: Pass | TpuctlError) -> None:
         super()._note(member, end)

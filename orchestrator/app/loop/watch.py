@@ -34,7 +34,7 @@ QUIET_POLLS = 4
 class Screen(Protocol):
     """A display of the job's progress that turns the first Ctrl-C into a graceful stop."""
 
-    def show(self, result: Pass, usd: float, most_usd: float) -> None:
+    def show(self, result: Pass, usd: float, upper_usd: float) -> None:
         """Show what a pass has observed of the job, and its cost so far, also by the highest prices."""
 
     def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:

@@ -29,7 +29,7 @@ class Limits:
 
     ttl: float
     usual_usd: float
-    most_usd: float
+    upper_usd: float
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def limits(price: Hourly, budget_usd: float, seconds: float, *, tpu: bool) -> Li
     # An unknown price is not zero; no sum can be promised with it.
     if found.usd is None:
         return None
-    hour = found.most_usd
+    hour = found.upper_usd
     longest = seconds if tpu else min(seconds, NO_TPU)
     ttl = min(longest, budget_usd / hour * 3600 if hour else longest)
     shortest, usual = (SHORTEST, USUAL) if tpu else (USUAL_NO_TPU, USUAL_NO_TPU)

@@ -48,13 +48,13 @@ class JudgedDeployment:
     """
     The observation of a deployment at one moment, and what a pass would do about it.
 
-    *usd* is the cost so far; *most_usd* is that at the highest prices, by which a budget ends.
+    *usd* is the cost so far; *upper_usd* is that at the highest prices, by which a budget ends.
     """
 
     world: World
     record: Record
     usd: float
-    most_usd: float
+    upper_usd: float
     plan: Plan
 
 
@@ -155,7 +155,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         up=bool(record.job.bundle),
         deleted_at=bill.deleted_at if bill else None,
         cost_usd=round(bill.spending.usd if bill else found.usd, 4),
-        cost_most_usd=round(bill.spending.upper_usd if bill else found.most_usd, 4),
+        cost_upper_usd=round(bill.spending.upper_usd if bill else found.upper_usd, 4),
         unpriced=tuple(bill.spending.unknown if bill else session.unpriced(record, world.observed_at)),
         resources=_resources(session, world, record),
         workers=_workers(world),

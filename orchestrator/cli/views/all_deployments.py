@@ -254,7 +254,7 @@ def _cells(row: DeploymentRow) -> tuple[str, ...]:
         return row.name, row.word or "-", "-", "-", "-", "-"
     return (
         row.name, row.word or "-", _brief(body), checkpoint_text(body, step="") or "-",
-        str(body.preemptions), usd_range(body.cost_usd, body.cost_most_usd),
+        str(body.preemptions), usd_range(body.cost_usd, body.cost_upper_usd),
     )  # fmt: skip
 
 

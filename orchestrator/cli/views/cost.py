@@ -109,12 +109,14 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
         lines.append(f"What exists now costs {usd_text(found.rate_usd)} an hour.")
     elif found.items:
         lines.append("Nothing exists now that is billed by the hour.")
-    if found.to_ttl_most_usd is not None and found.ttl_left is not None:
+    if found.to_ttl_upper_usd is not None and found.ttl_left is not None:
         remaining = f"{span_text(found.ttl_left)} left"
-        lines.append(f"{ttl_text(remaining, found.to_ttl_most_usd)} in all.")
+        lines.append(f"{ttl_text(remaining, found.to_ttl_upper_usd)} in all.")
     if found.budget_usd is not None:
         lasts = "" if found.budget_lasts is None else f", and lasts for {span_text(found.budget_lasts)} more"
-        spent = f"{found.most_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"
+        spent = (
+            f"{found.machines_upper_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"
+        )
         lines.append(f"The budget of {found.budget_usd:g} USD is {spent}{lasts}.")
     if found.upper_usd > 1.01 * found.usd:
         highest = usd_text(found.upper_usd)

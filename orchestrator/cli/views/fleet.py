@@ -24,7 +24,7 @@ def show_price(price: FleetPrice) -> None:
     where = " (nothing is billed on the local cloud)" if price.unbilled else ""
     least = "at least " if unknown else ""
     total = head + price.nodes * node
-    most = max(total, _hour(price.head, most=True) + price.nodes * _hour(price.node, most=True))
+    most = max(total, _hour(price.head, upper=True) + price.nodes * _hour(price.node, upper=True))
     say(f"Price: {least}{usd_range_text(total, most)} an hour{where}", style="bold")
     kind = f"{spec.tpu.type} {'spot' if spec.tpu.spot else 'on demand'}"
     say(
@@ -67,8 +67,8 @@ def show_plan(plan: FleetPlan, *, as_json: bool) -> None:
         )
 
 
-def _hour(price: Hourly, *, most: bool = False) -> float:
-    return sum((line.most_usd if most else line.billed_usd) or 0.0 for line in price.lines)
+def _hour(price: Hourly, *, upper: bool = False) -> float:
+    return sum((line.upper_usd if upper else line.billed_usd) or 0.0 for line in price.lines)
 
 
 def show_up(done: FleetUp, *, as_json: bool) -> None:

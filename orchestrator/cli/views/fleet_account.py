@@ -235,7 +235,7 @@ def show_cost(account: Account, *, as_json: bool, by_login: bool = False) -> Non
     ]
     if as_json:
         print_json("fleet-cost", {
-            "name": account.name, "usd": round(whole, 6), "most_usd": round(found.most_usd, 6),
+            "name": account.name, "usd": round(whole, 6), "upper_usd": round(found.upper_usd, 6),
             "on_demand_usd": round(found.on_demand_usd, 6),
             "budget_usd": account.budget_usd, "complete": not account.incomplete,
             "rows": [
@@ -267,10 +267,10 @@ def cost_sentences(account: Account) -> list[str]:
         )
     if account.incomplete:
         lines.append("At least: what has an unknown price or an unreadable record is left out.")
-    elif found.usd and (saved := saved_text(found.usd, found.most_usd, found.on_demand_usd)):
+    elif found.usd and (saved := saved_text(found.usd, found.upper_usd, found.on_demand_usd)):
         lines.append(f"On demand: {usd_text(found.on_demand_usd)}, so {saved} saved.")
     if account.budget_usd is not None:
-        share = f"{found.most_usd / account.budget_usd:.0%} spent at the upper prices"
+        share = f"{found.upper_usd / account.budget_usd:.0%} spent at the upper prices"
         lines.append(f"The budget of {account.budget_usd:g} USD: {share}.")
     free = "Nothing is billed on the local cloud; prices are Google's. " if account.unbilled else ""
     return [*lines, f"{free}An estimate, not a bill; without storage and traffic."]

@@ -59,12 +59,12 @@ class ProgressLine:
 
         return graceful_stop(leave)
 
-    def show(self, result: Pass, usd: float, most_usd: float) -> None:
+    def show(self, result: Pass, usd: float, upper_usd: float) -> None:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
         self._printer.waiting(result.plan.waits, result.world.observed_at)
-        self.show_job(result, usd, most_usd)
+        self.show_job(result, usd, upper_usd)
 
-    def show_job(self, result: Pass, usd: float, most_usd: float) -> None:
+    def show_job(self, result: Pass, usd: float, upper_usd: float) -> None:
         """Show the step, checkpoint, loss and cost of one pass, without what is waited for."""
         at = result.world.observed_at
         beats = result.world.known_heartbeats
@@ -80,7 +80,7 @@ class ProgressLine:
         if lost:
             slowest = replace(slowest, rate=None)  # Nothing runs at it any more, so no time is left either.
         text = progress_text(slowest, self._spec, usd, lost=lost)
-        text_now, *shorter = live_texts(slowest, self._spec, usd, most_usd, lost=lost)
+        text_now, *shorter = live_texts(slowest, self._spec, usd, upper_usd, lost=lost)
         self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec), shorter)
         found = uncommitted(beats)
         lying = "" if found is None else uncommitted_text(self._spec.job.checkpoint, found)
@@ -124,17 +124,17 @@ def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False
 
 
 def live_texts(
-    beat: Heartbeat, spec: Spec, usd: float, most_usd: float, *, lost: bool = False
+    beat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, lost: bool = False
 ) -> tuple[str, ...]:
     """
     Return a line for the live line, then ever shorter ones for want of room; the bar shows the rest.
 
-    Beside a budget stands *most_usd*, the cost by the highest prices, by which the budget ends.
+    Beside a budget stands *upper_usd*, the cost by the highest prices, by which the budget ends.
     """
     figures = _figures(beat, spec, of_bar=bar_of(beat, spec) is None)
     runs = beat.phase is Phase.RUN and not lost and beat.step is not None
     budget = spec.watch.budget_usd
-    cost = usd_text(usd) if budget is None else f"{most_usd:.2f} of {budget:g} USD"
+    cost = usd_text(usd) if budget is None else f"{upper_usd:.2f} of {budget:g} USD"
     parts = {**({} if runs else {"phase": _phase(beat, lost=lost)}), **figures, "cost": cost}
     fewer = [
         {name: text for name, text in parts.items() if name not in LESS[:n]} for n in range(len(LESS) + 1)

@@ -50,7 +50,7 @@ _CHANGE = {
 }  # fmt: skip
 _PRICE_LINE = {
     "what": str, "meter": str, "spot_usd": maybe(float), "on_demand_usd": maybe(float),
-    "billed_usd": maybe(float), "most_usd": maybe(float),
+    "billed_usd": maybe(float), "upper_usd": maybe(float),
 }  # fmt: skip
 _FINDINGS = {
     "ok": bool, "counts": table(int), "files_not_read": [str],
@@ -67,7 +67,7 @@ _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
     "redone_at_least": bool, "redone_at_most": maybe(int), "recoveries": [_RECOVERY],
     "goodput": maybe(float), "wall_seconds": float, "cost_usd": float, "on_demand_usd": float, "unpriced": [str],
-    "saves_stopped?": maybe(float), "most_usd": float,
+    "saves_stopped?": maybe(float), "upper_usd": float,
 }  # fmt: skip
 _RECOVERY_VERDICT = {
     "fault": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
@@ -100,7 +100,7 @@ KINDS: Mapping[str, Any] = {
             "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": maybe(float),
             "on_demand_usd_hour": maybe(float), "billed_usd_hour": maybe(float),
             "storage_usd_gib_month": maybe(float), "unknown": [str], "ttl_seconds": float,
-            "to_ttl_usd": maybe(float), "to_ttl_most_usd": maybe(float), "budget_usd": maybe(float),
+            "to_ttl_usd": maybe(float), "to_ttl_upper_usd": maybe(float), "budget_usd": maybe(float),
             "to_budget_seconds": maybe(float),
             "dates": table(str),
         },
@@ -156,7 +156,7 @@ KINDS: Mapping[str, Any] = {
     "fleet-report": {"name": str, "file": str, "usd": float},
     "fleet-results": {"job": str, "columns": [str], "rows": [table(object)], "file": maybe(str)},
     "fleet-cost": {
-        "name": str, "usd": float, "most_usd": float, "on_demand_usd": float, "budget_usd": maybe(float),
+        "name": str, "usd": float, "upper_usd": float, "on_demand_usd": float, "budget_usd": maybe(float),
         "complete": bool,
         "rows": [
             {
@@ -177,7 +177,7 @@ KINDS: Mapping[str, Any] = {
     "status": {
         "name": str, "project": str, "state?": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
         "unclaimed?": str, "incarnation": int, "unused_numbers?": [int], "preemptions": int, "cost_usd": float,
-        "cost_most_usd?": float, "up?": bool, "deleted_at?": maybe(float),
+        "cost_upper_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{
@@ -216,7 +216,7 @@ KINDS: Mapping[str, Any] = {
     },
     "cost": {
         "name": str, "state": str, "preemptions": int, "storage_gib": float, "caches_gib": float,
-        "usd": float, "most_usd": float, "on_demand_usd": float,
+        "usd": float, "upper_usd": float, "machines_upper_usd": float, "on_demand_usd": float,
         "items": [{
             "what": str, "zone": str, "machines": int, "seconds": float, "usd": maybe(float),
             "on_demand_usd": maybe(float),
@@ -224,7 +224,7 @@ KINDS: Mapping[str, Any] = {
         "zones": table(float), "days": table(float), "uses": table(float), "unknown": [str],
         "rate_usd": float, "ttl_left": maybe(float), "to_ttl_usd": maybe(float), "budget_usd": maybe(float),
         "budget_lasts": maybe(float), "wasted_usd": float, "saved_usd": maybe(float),
-        "least_saved_usd": maybe(float), "to_ttl_most_usd": maybe(float),
+        "least_saved_usd": maybe(float), "to_ttl_upper_usd": maybe(float),
         "deleted_at": maybe(float), "earlier": [{"usd": float, "deleted_at": float}],
         "price_dates": table(str), "hourly": [_PRICE_LINE],
     },
@@ -284,7 +284,7 @@ KINDS: Mapping[str, Any] = {
         "type": maybe(str), "generation": maybe(str), "date": str,
         "offers": [{
             "generation": str, "types": [str], "zones": [str], "unlisted": [str],
-            "spot_usd_chip_hour": maybe(float), "spot_most_usd_chip_hour": maybe(float),
+            "spot_usd_chip_hour": maybe(float), "spot_upper_usd_chip_hour": maybe(float),
             "on_demand_usd_chip_hour": maybe(float),
         }],
     },

@@ -15,7 +15,7 @@ from orchestrator.domain.status import DeploymentState
 from orchestrator.domain.text.amounts import ttl_text
 from orchestrator.domain.text.suggest import join
 from orchestrator.planning.safety_nets import safety_nets
-from orchestrator.pricing.cost import most_to_ttl, to_budget
+from orchestrator.pricing.cost import to_budget, upper_to_ttl
 
 WIDTH = 80
 NOTHING, CLOUD = "nothing", "cloud"
@@ -182,7 +182,7 @@ def _price_line(preview: Preview, unbilled: bool) -> str:
     """Return the first question's answer: the price per hour and until ttl."""
     price = preview.hourly
     known = sum(line.billed_usd or 0.0 for line in price.lines)
-    most = max(known, sum(line.most_usd or line.billed_usd or 0.0 for line in price.lines))
+    most = max(known, sum(line.upper_usd or line.billed_usd or 0.0 for line in price.lines))
     hour = f"{known:.2f}" if most - known < 0.005 else f"{known:.2f} to {most:.2f}"
     least = f"at least {hour}" if price.unknown else hour
     where = " (nothing is billed on the local cloud)" if unbilled else ""
@@ -192,7 +192,7 @@ def _price_line(preview: Preview, unbilled: bool) -> str:
 def _ttl_line(preview: Preview) -> str:
     """Return the most that it can cost: not what a job costs that ends by itself."""
     ttl = preview.spec.watch.ttl
-    whole = most_to_ttl(preview.hourly, ttl)
+    whole = upper_to_ttl(preview.hourly, ttl)
     return "" if whole is None else f"  {ttl_text(str(ttl), whole)}"
 
 
@@ -207,13 +207,13 @@ def _prices(preview: Preview) -> Table:
             Text(f"  {line.what}"),
             _usd(line.spot_usd),
             _usd(line.on_demand_usd),
-            _range(line.billed_usd, line.most_usd),
+            _range(line.billed_usd, line.upper_usd),
         )
     table.add_row(
         "  sum",
         _usd(price.spot_usd),
         _usd(price.on_demand_usd),
-        _range(price.billed_usd, price.most_usd),
+        _range(price.billed_usd, price.upper_usd),
         style="bold",
     )
     return table
@@ -224,7 +224,7 @@ def _sums(preview: Preview) -> list[str]:
     lines = []
     if price.unknown:
         lines.append(f"Unknown prices: {', '.join(price.unknown)}. The sum is not known either.")
-    elif (price.most_usd or 0.0) > (price.billed_usd or 0.0):
+    elif (price.upper_usd or 0.0) > (price.billed_usd or 0.0):
         lines.append("Two prices are shown where public price lists differ; either may be current.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:

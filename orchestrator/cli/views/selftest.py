@@ -15,7 +15,7 @@ def announce(prepared: Prepared) -> None:
     """Print what will be created and the maximum cost."""
     run, limits = prepared.run, prepared.limits
     things = f"a VM and a TPU {run.tpu_type} (spot)" if run.tpu else "a VM"
-    cost = f"about {limits.usual_usd:.2f} USD, at most {limits.most_usd:.2f} USD"
+    cost = f"about {limits.usual_usd:.2f} USD, at most {limits.upper_usd:.2f} USD"
     say(f"This creates a bucket, {things} in {run.zone}, and deletes all of it at the end.", style="bold")
     say(f"  project  {run.session.project}, deployment {run.name}")
     say(f"  cost     {cost} ({prepared.prices})")

@@ -225,7 +225,7 @@ def _cost(status: DeploymentStatus, *, unbilled: bool) -> list[Field]:
         missing = ", ".join(status.unpriced)
         least = f"at least {usd_text(status.cost_usd)} so far"
         return [Field("cost", f"{least}{limit}; no price is known for: {missing}")]
-    sum_text = usd_range_text(status.cost_usd, status.cost_most_usd)
+    sum_text = usd_range_text(status.cost_usd, status.cost_upper_usd)
     return [Field("cost", f"about {sum_text} so far (an estimate, {billed}){limit}")]
 
 

@@ -44,8 +44,8 @@ def _cost_rows(summary: Summary, title: str) -> list[tuple[str, str]]:
     if summary.unpriced:
         least = f"at least {usd_text(summary.cost_usd)}; no price is known for: {', '.join(summary.unpriced)}"
         return [(title, least)]
-    rows = [(title, f"{usd_range_text(summary.cost_usd, summary.most_usd)} (an estimate)")]
-    share = saved_text(summary.cost_usd, summary.most_usd, summary.on_demand_usd)
+    rows = [(title, f"{usd_range_text(summary.cost_usd, summary.upper_usd)} (an estimate)")]
+    share = saved_text(summary.cost_usd, summary.upper_usd, summary.on_demand_usd)
     return [*rows, ("saved", f"{share} of {usd_text(summary.on_demand_usd)} on demand")] if share else rows
 
 

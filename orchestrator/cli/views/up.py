@@ -5,7 +5,7 @@ from collections.abc import Callable
 from orchestrator.app.up import Goal, Up, UpPrice
 from orchestrator.cli.console import print_json, say
 from orchestrator.domain.text.amounts import span_text, ttl_text, usd_text
-from orchestrator.pricing.cost import most_to_ttl, to_budget
+from orchestrator.pricing.cost import to_budget, upper_to_ttl
 
 
 def show(done: Up, goal: Goal, *, as_json: bool) -> None:
@@ -30,14 +30,14 @@ def show_price(price: UpPrice, write: Callable[..., None]) -> None:
     """Print the price per hour, and the maximum cost until ttl ends the machines."""
     spec, hourly, unknown = price.spec, price.hourly, price.hourly.unknown
     hour = sum(line.billed_usd for line in hourly.lines if line.billed_usd is not None)
-    most = max(hour, sum(line.most_usd for line in hourly.lines if line.most_usd is not None))
+    most = max(hour, sum(line.upper_usd for line in hourly.lines if line.upper_usd is not None))
     least = "at least " if unknown else ""
     where = " (nothing is billed on the local cloud)" if price.unbilled else ""
     write(f"Price: {least}{_range(hour, most)} an hour{where}", style="bold")
     write(f"  {_what(price)}")
     if unknown:
         write(f"  no price is known for: {', '.join(unknown)}")
-    whole = most_to_ttl(hourly, price.seconds)
+    whole = upper_to_ttl(hourly, price.seconds)
     ttl = str(spec.watch.ttl)
     # Started earlier: the rest of its time counts.
     ttl += "" if price.seconds == spec.watch.ttl else f", {span_text(price.seconds)} left"

@@ -78,7 +78,7 @@ def _table(found: tuple[PricedZones, ...], chips: int, *, of_chip: bool) -> Tabl
     table.add_column("on demand", justify="right")
     for one in found:
         zones = ", ".join(f"{zone}{'*' if zone in one.unlisted else ''}" for zone in one.zones)
-        prices = (_usd(one.spot, one.spot_most, chips), _usd(one.on_demand, one.on_demand, chips))
+        prices = (_usd(one.spot, one.spot_upper, chips), _usd(one.on_demand, one.on_demand, chips))
         table.add_row(*([one.generation] if of_chip else []), zones, *prices)
     return table
 

@@ -20,14 +20,14 @@ class Amount:
     """
     Node seconds and their cost in USD; *lost_usd* is the part whose work was lost with its machine.
 
-    *most_usd* is the cost at the highest prices of any source.
+    *upper_usd* is the cost at the highest prices of any source.
     """
 
     seconds: float = 0.0
     usd: float = 0.0
     on_demand_usd: float = 0.0
     lost_usd: float = 0.0
-    most_usd: float = 0.0
+    upper_usd: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Bill:
         return sum(one.usd for one in (*self.jobs.values(), *self.others.values()))
 
     @property
-    def most_usd(self) -> float:
+    def upper_usd(self) -> float:
         """Return the total in USD at the highest prices of any source."""
-        return sum(one.most_usd for one in (*self.jobs.values(), *self.others.values()))
+        return sum(one.upper_usd for one in (*self.jobs.values(), *self.others.values()))
 
     @property
     def on_demand_usd(self) -> float:
@@ -84,7 +84,7 @@ def _more(amount: Amount, part: NodeStretch) -> Amount:
     usd, full = part.usd or 0.0, part.on_demand_usd or 0.0
     return Amount(
         amount.seconds + part.until - part.since, amount.usd + usd, amount.on_demand_usd + full,
-        amount.lost_usd + (usd if part.use is NodeUse.LOST else 0.0), amount.most_usd + (part.most_usd or 0.0),
+        amount.lost_usd + (usd if part.use is NodeUse.LOST else 0.0), amount.upper_usd + (part.upper_usd or 0.0),
     )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def by_user(jobs: Iterable[JobHistory], costs: Bill) -> dict[str, Amount]:
         sum_ = found.get(login, Amount())
         found[login] = Amount(
             sum_.seconds + one.seconds, sum_.usd + one.usd, sum_.on_demand_usd + one.on_demand_usd,
-            sum_.lost_usd + one.lost_usd, sum_.most_usd + one.most_usd,
+            sum_.lost_usd + one.lost_usd, sum_.upper_usd + one.upper_usd,
         )  # fmt: skip
     return found
 

@@ -110,7 +110,7 @@ class NodeStretch:
     job: str = ""
     task: int = -1
     usd: float | None = 0.0
-    most_usd: float | None = 0.0
+    upper_usd: float | None = 0.0
     on_demand_usd: float | None = 0.0
 
 
@@ -166,7 +166,7 @@ def _lane(node: NodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None
         for part in _within(span, end, mine, node.ready.get(span.name)):
             hours = (part.until - part.since) / 3600
             usd, most, full = (None if price is None else price * hours for price in rates)
-            found.append(replace(part, usd=usd, most_usd=most, on_demand_usd=full))
+            found.append(replace(part, usd=usd, upper_usd=most, on_demand_usd=full))
     return NodeLane(node.name, tuple(found), any(span.until is None for span in spans))
 
 
