@@ -225,7 +225,10 @@ MAY_IMPORT_LATE = {
         "orchestrator.engine.publish.outbox",
         "orchestrator.engine.loop.loop",
     ),
-    "app/deployment/expired.py": ("orchestrator.engine.endings", "orchestrator.engine.reconcile.reconciler"),
+    "app/deployment/expired.py": (
+        "orchestrator.engine.outcome_errors",
+        "orchestrator.engine.reconcile.reconciler",
+    ),
     "app/loop/dashboard.py": ("uvicorn", "orchestrator.report.live_page"),  # an extra
     "app/loop/metrics.py": ("prometheus_client",),  # an extra
     "emulator/control.py": ("orchestrator.emulator.machines",),  # it first says which extra is missing

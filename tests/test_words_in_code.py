@@ -47,6 +47,11 @@ INSTEAD = {
 }
 """A word that names no longer hold, and what it is called."""
 IN_PACKAGE = INSTEAD | {
+    "complain": "add_finding, report",
+    "complaint": "finding",
+    "complaints": "findings",
+    "judgement": "verdict",
+    "preflight": "check",
     "anew": "again, started_over",
     "bring": "restore, download, pull, install",
     "brought": "restored, downloaded, unclaimed",

@@ -24,7 +24,7 @@ from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted, ob
 from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
 from orchestrator.agent.machine.processes import clear, start_time
-from orchestrator.agent.outcome import JobOutcome, JobVerdict
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.pace import HEARTBEATS
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import Pause, Repeater, say
@@ -137,12 +137,12 @@ class Agent:
         while True:
             over = self._runner.record.over(attempt.attempt, self._settings.bundle)
             outcome = self._runner.conclude_finished(attempt) if over else self._runner.run(attempt)
-            if outcome.verdict in (JobVerdict.DONE, JobVerdict.ENDED):
+            if outcome.kind in (JobOutcomeKind.DONE, JobOutcomeKind.ENDED):
                 ending = self._finish.ending(attempt, outcome)
                 if ending is not None:
                     return ending
-            if outcome.verdict in (JobVerdict.FAILED, JobVerdict.EXCUSED):
-                parts.log.say(f"attempt {attempt.attempt} {outcome.verdict.value}: {outcome.reason}")
+            if outcome.kind in (JobOutcomeKind.FAILED, JobOutcomeKind.EXCUSED):
+                parts.log.say(f"attempt {attempt.attempt} {outcome.kind.value}: {outcome.reason}")
                 attempt = self._restarts.attempt_after(attempt, outcome, counted=True)
             else:
                 attempt = parts.patiently("read the gang's attempt", partial(self._later_attempt, attempt))
@@ -220,7 +220,7 @@ class Agent:
         last_commit(parts)
         killed = record.killed_on_this_boot()
         why = "the agent was killed" if killed else "started again"
-        return self._restarts.attempt_after(latest, JobOutcome(JobVerdict.FAILED, why), counted=killed)
+        return self._restarts.attempt_after(latest, JobOutcome(JobOutcomeKind.FAILED, why), counted=killed)
 
     def _report_again(self, attempt: Attempt) -> None:
         """Report again the finished attempt and what it saved: other workers may still wait for it."""

@@ -24,7 +24,7 @@ from orchestrator.agent.cloud.metadata import Metadata, Tokens
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.machine.docker import LABEL, docker, mark_of
 from orchestrator.agent.machine.emulator_guard import FILES, for_setup, is_local_machine
-from orchestrator.agent.outcome import JobOutcome, JobVerdict
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.object_names import IMAGES
@@ -124,7 +124,7 @@ class Container:
         try:
             docker(["commit", self.name, self.after_setup], self._environ, PULL_SECONDS)
         except AgentError as error:
-            return JobOutcome(JobVerdict.FAILED, str(error))
+            return JobOutcome(JobOutcomeKind.FAILED, str(error))
         return None
 
     def _mounts(self, environ: Mapping[str, str]) -> List[Tuple[str, str]]:

@@ -23,7 +23,7 @@ FROM_SIGNAL = 128
 """From this status on a shell reports a signal, which says nothing about the last line printed."""
 
 
-class JobVerdict(enum.Enum):
+class JobOutcomeKind(enum.Enum):
     """
     The meaning of a job's end.
 
@@ -50,7 +50,7 @@ class UserCommand(enum.Enum):
 class JobOutcome:
     """The meaning of a job's end and the reason; *code* is the exit status, if there was one."""
 
-    verdict: JobVerdict
+    kind: JobOutcomeKind
     reason: str
     code: Optional[int] = None
 
@@ -73,20 +73,22 @@ def outcome_of(
     # Before the status: many programs are killed while they clean up after their last save.
     if target is not None and committed is not None and committed >= target:
         return JobOutcome(
-            JobVerdict.DONE, f"step {committed} is committed, the target is {target}", exit_code
+            JobOutcomeKind.DONE, f"step {committed} is committed, the target is {target}", exit_code
         )
     stopped = framework is not None and exit_code in framework.stopped_codes
-    ended = JobVerdict.STOPPED if stopped else JobVerdict.FAILED
+    ended = JobOutcomeKind.STOPPED if stopped else JobOutcomeKind.FAILED
     if exit_code != 0:
         early = ", which may be an early stop in good order" if stopped else ""
         return JobOutcome(ended, f"{command.value} {describe(exit_code)}{early}", exit_code)
     if target is None:
         if framework is None or framework.zero_proves:
-            return JobOutcome(JobVerdict.DONE, f"{command.value} exited with status 0", exit_code)
+            return JobOutcome(JobOutcomeKind.DONE, f"{command.value} exited with status 0", exit_code)
         why = f"the job exited with status 0, which format {framework.name} uses for an early stop too"
         return JobOutcome(ended, why, exit_code)
     if reported is not None and reported >= target:
-        return JobOutcome(JobVerdict.DONE, f"step {reported} is reached, the target is {target}", exit_code)
+        return JobOutcome(
+            JobOutcomeKind.DONE, f"step {reported} is reached, the target is {target}", exit_code
+        )
     at = "no step" if reported is None else f"step {reported}"
     return JobOutcome(ended, f"the job exited with status 0 at {at}, before the target {target}", exit_code)
 
@@ -95,19 +97,21 @@ def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output
     """Refine an outcome by what is *committed*, whether anything new was *saved*, and the output."""
     if outcome.code == 0 and committed is None:
         # A restart from step 0 would repeat all of the training and end in the same way.
-        return JobOutcome(JobVerdict.ENDED, outcome.reason, outcome.code)
-    if outcome.verdict is JobVerdict.STOPPED:
+        return JobOutcome(JobOutcomeKind.ENDED, outcome.reason, outcome.code)
+    if outcome.kind is JobOutcomeKind.STOPPED:
         if saved:
-            return JobOutcome(JobVerdict.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)
-        outcome = JobOutcome(JobVerdict.FAILED, f"{outcome.reason}; nothing new is saved", outcome.code)
+            return JobOutcome(JobOutcomeKind.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)
+        outcome = JobOutcome(JobOutcomeKind.FAILED, f"{outcome.reason}; nothing new is saved", outcome.code)
     # For failures only, because a job may print such a line and recover.
-    if outcome.verdict is not JobVerdict.FAILED or not outcome.code:
+    if outcome.kind is not JobOutcomeKind.FAILED or not outcome.code:
         return outcome
     found = _INFRASTRUCTURE.search(output)
     if found is None:
         return replace(outcome, reason=with_last_line(outcome.reason, outcome.code, output))
     text = found[0].decode("utf-8", "replace")
-    return JobOutcome(JobVerdict.EXCUSED, f"{outcome.reason}; the machine's fault: {text!r}", outcome.code)
+    return JobOutcome(
+        JobOutcomeKind.EXCUSED, f"{outcome.reason}; the machine's fault: {text!r}", outcome.code
+    )
 
 
 def with_last_line(reason: str, exit_code: int, output: bytes) -> str:

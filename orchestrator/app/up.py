@@ -32,8 +32,8 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.deployment import Deployment, any_plan
-from orchestrator.engine.endings import raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.engine.loop.loop import OUTAGE, Watcher
+from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
 from orchestrator.planning.deployment_state import resuming_command

@@ -33,8 +33,8 @@ from orchestrator.errors import (
     TpuctlError,
     TransientError,
 )
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.lifecycle import DELETE_AGAIN, DELETE_SETTLES
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
 
 M = TypeVar("M", Node, Vm)
 

@@ -12,9 +12,9 @@ from orchestrator.domain.plan import Change, Kind, LoopRule, Outcome, Plan, Step
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
+from orchestrator.planning.deployment_outcome import judge_end, wind_down
 from orchestrator.planning.job import decide_job
 from orchestrator.planning.sidecars import decide_sidecars
-from orchestrator.planning.termination import judge_end, wind_down
 from orchestrator.planning.tpu.lifecycle import decide_node
 from orchestrator.planning.tpu.next_zone import held_back
 from orchestrator.planning.tpu.race import undecided

@@ -14,8 +14,8 @@ from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.next_zone import held_back
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
 
 COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})
 

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.agent.agreement.attempts import EXCUSES, Attempt, next_attempt
 from orchestrator.agent.attempt.crash_loop import ALIKE
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, outcome_of, settle
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, outcome_of, settle
 from orchestrator.contract.bucket.completeness import Checkpoint
 from orchestrator.contract.formats.choose import format_of
 from tests.agent import format_trees as trees
@@ -180,49 +180,49 @@ def test_busy_device_is_not_the_job_s_failure(lab: AgentLab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "code", "target", "committed", "verdict"),
+    ("kind", "code", "target", "committed", "expected"),
     [
-        ("hf", 0, None, 40, JobVerdict.STOPPED),
-        ("hf", 0, 60, 40, JobVerdict.STOPPED),
-        ("hf", 0, 60, 60, JobVerdict.DONE),
-        ("hf", 1, None, 40, JobVerdict.FAILED),
-        ("tf", 42, 60, 40, JobVerdict.STOPPED),
-        ("tf", 42, 60, 60, JobVerdict.DONE),
-        ("torch", 1, 60, 40, JobVerdict.STOPPED),
-        ("torch", -15, 60, 40, JobVerdict.FAILED),
-        ("fairseq", 0, None, 40, JobVerdict.DONE),
-        ("fairseq", 0, 60, 40, JobVerdict.FAILED),
+        ("hf", 0, None, 40, JobOutcomeKind.STOPPED),
+        ("hf", 0, 60, 40, JobOutcomeKind.STOPPED),
+        ("hf", 0, 60, 60, JobOutcomeKind.DONE),
+        ("hf", 1, None, 40, JobOutcomeKind.FAILED),
+        ("tf", 42, 60, 40, JobOutcomeKind.STOPPED),
+        ("tf", 42, 60, 60, JobOutcomeKind.DONE),
+        ("torch", 1, 60, 40, JobOutcomeKind.STOPPED),
+        ("torch", -15, 60, 40, JobOutcomeKind.FAILED),
+        ("fairseq", 0, None, 40, JobOutcomeKind.DONE),
+        ("fairseq", 0, 60, 40, JobOutcomeKind.FAILED),
     ],
 )
 def test_each_framework_s_statuses(
-    kind: str, code: int, target: int | None, committed: int, verdict: JobVerdict
+    kind: str, code: int, target: int | None, committed: int, expected: JobOutcomeKind
 ) -> None:
     """HF says 0 on preemption, TensorFlow's handler 42, torchrun 1; none of them alone is done."""
-    assert outcome_of(code, target, None, committed, format_of(kind, "")).verdict is verdict
+    assert outcome_of(code, target, None, committed, format_of(kind, "")).kind is expected
 
 
 def test_a_stop_in_good_order_is_believed_when_something_was_saved() -> None:
     """Status 1 of torchrun is a crash as well as a stop: only a new checkpoint tells them apart."""
     stopped = outcome_of(1, 60, None, 40, format_of("torch", ""))
-    assert settle(stopped, committed=40, saved=True, output=b"").verdict is JobVerdict.EXCUSED
-    assert settle(stopped, committed=40, saved=False, output=b"").verdict is JobVerdict.FAILED
+    assert settle(stopped, committed=40, saved=True, output=b"").kind is JobOutcomeKind.EXCUSED
+    assert settle(stopped, committed=40, saved=False, output=b"").kind is JobOutcomeKind.FAILED
 
 
 @pytest.mark.parametrize(
-    ("output", "verdict"),
+    ("output", "expected"),
     [
-        (b"The TPU is already in use by process with pid 1\n", JobVerdict.EXCUSED),
-        (b"open /dev/vfio/0: Device or resource busy\n", JobVerdict.EXCUSED),
-        (b"Couldn't open iommu group /dev/vfio/0\n", JobVerdict.EXCUSED),
-        (b"INTERNAL: No accelerator found.\n", JobVerdict.EXCUSED),
-        (b"/dev/vfio/0 opened\nbusy\n", JobVerdict.FAILED),
-        (b"ValueError: shapes\n", JobVerdict.FAILED),
+        (b"The TPU is already in use by process with pid 1\n", JobOutcomeKind.EXCUSED),
+        (b"open /dev/vfio/0: Device or resource busy\n", JobOutcomeKind.EXCUSED),
+        (b"Couldn't open iommu group /dev/vfio/0\n", JobOutcomeKind.EXCUSED),
+        (b"INTERNAL: No accelerator found.\n", JobOutcomeKind.EXCUSED),
+        (b"/dev/vfio/0 opened\nbusy\n", JobOutcomeKind.FAILED),
+        (b"ValueError: shapes\n", JobOutcomeKind.FAILED),
     ],
 )
-def test_signatures_of_a_busy_device(output: bytes, verdict: JobVerdict) -> None:
+def test_signatures_of_a_busy_device(output: bytes, expected: JobOutcomeKind) -> None:
     """The words stand in one line of the job's last output."""
-    failed = JobOutcome(JobVerdict.FAILED, "the job exited with status 1", 1)
-    assert settle(failed, committed=None, saved=False, output=output).verdict is verdict
+    failed = JobOutcome(JobOutcomeKind.FAILED, "the job exited with status 1", 1)
+    assert settle(failed, committed=None, saved=False, output=output).kind is expected
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_signatures_of_a_busy_device(output: bytes, verdict: JobVerdict) -> None
 )
 def test_a_failure_names_the_last_line(code: int, output: bytes, reason: str) -> None:
     """Without the log one knows why; of a job that a signal ended, the last line says nothing."""
-    failed = JobOutcome(JobVerdict.FAILED, "r", code)
+    failed = JobOutcome(JobOutcomeKind.FAILED, "r", code)
     assert settle(failed, committed=None, saved=False, output=output).reason == reason
 
 

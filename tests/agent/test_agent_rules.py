@@ -12,7 +12,7 @@ from orchestrator import agent, contract
 from orchestrator.agent import outcome
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.attempt.install_bundle import unpack
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, UserCommand, outcome_of
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, UserCommand, outcome_of
 from orchestrator.agent.telemetry.progress import ProgressReader, read_progress
 from orchestrator.contract.bucket.completeness import Checkpoint, completed_by, disposable, made_progress
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, parse
@@ -70,24 +70,24 @@ def test_failures_count_only_without_progress() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "target", "reported", "committed", "verdict"),
+    ("code", "target", "reported", "committed", "expected"),
     [
-        (0, None, None, None, JobVerdict.DONE),
-        (1, None, 99, 99, JobVerdict.FAILED),
-        (-9, None, None, None, JobVerdict.FAILED),
-        (0, 40, 40, None, JobVerdict.DONE),
-        (0, 40, 39, None, JobVerdict.FAILED),
-        (0, 40, None, None, JobVerdict.FAILED),
-        (-15, 40, 40, None, JobVerdict.FAILED),
-        (-15, 40, 40, 40, JobVerdict.DONE),
-        (42, 40, None, 30, JobVerdict.FAILED),
+        (0, None, None, None, JobOutcomeKind.DONE),
+        (1, None, 99, 99, JobOutcomeKind.FAILED),
+        (-9, None, None, None, JobOutcomeKind.FAILED),
+        (0, 40, 40, None, JobOutcomeKind.DONE),
+        (0, 40, 39, None, JobOutcomeKind.FAILED),
+        (0, 40, None, None, JobOutcomeKind.FAILED),
+        (-15, 40, 40, None, JobOutcomeKind.FAILED),
+        (-15, 40, 40, 40, JobOutcomeKind.DONE),
+        (42, 40, None, 30, JobOutcomeKind.FAILED),
     ],
 )
 def test_exit_code_alone_proves_nothing(
-    code: int, target: int | None, reported: int | None, committed: int | None, verdict: JobVerdict
+    code: int, target: int | None, reported: int | None, committed: int | None, expected: JobOutcomeKind
 ) -> None:
     """Done is a committed target, or status 0 with the target reached or none declared; a signal never is."""
-    assert outcome_of(code, target, reported, committed).verdict is verdict
+    assert outcome_of(code, target, reported, committed).kind is expected
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,12 @@ def test_cut_archive_is_torn(tmp_path: Path) -> None:
         unpack(tmp_path / "b.tar.gz", tmp_path / "target")
 
 
-@pytest.mark.parametrize("verdict", [JobVerdict.DONE, JobVerdict.STOPPED, JobVerdict.FAILED])
-def test_status_zero_with_nothing_committed_is_followed_by_no_start(verdict: JobVerdict) -> None:
+@pytest.mark.parametrize("expected", [JobOutcomeKind.DONE, JobOutcomeKind.STOPPED, JobOutcomeKind.FAILED])
+def test_status_zero_with_nothing_committed_is_followed_by_no_start(expected: JobOutcomeKind) -> None:
     """Another start from step 0 would do all of it once more; whether it counts as done is not the job's to say."""
-    ended = outcome.settle(JobOutcome(verdict, "r", 0), committed=None, saved=False, output=b"")
-    assert ended.verdict is JobVerdict.ENDED
-    crashed = outcome.settle(JobOutcome(JobVerdict.FAILED, "r", 1), committed=None, saved=False, output=b"")
-    assert crashed.verdict is JobVerdict.FAILED
+    ended = outcome.settle(JobOutcome(expected, "r", 0), committed=None, saved=False, output=b"")
+    assert ended.kind is JobOutcomeKind.ENDED
+    crashed = outcome.settle(
+        JobOutcome(JobOutcomeKind.FAILED, "r", 1), committed=None, saved=False, output=b""
+    )
+    assert crashed.kind is JobOutcomeKind.FAILED

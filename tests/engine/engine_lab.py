@@ -23,9 +23,9 @@ from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.lease.lease_object import Lease, take_record
 from orchestrator.engine.loop.loop import Watcher, run
+from orchestrator.engine.outcome_errors import raise_outcome
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.engine.reconcile.reconciler import Reconciler

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.domain.observation import Absent, NodeState
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record, Refusal
-from orchestrator.engine.endings import raise_hopeless
+from orchestrator.engine.outcome_errors import raise_hopeless
 from orchestrator.error_codes import CODES
 from orchestrator.errors import (
     AuthError,

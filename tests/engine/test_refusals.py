@@ -7,8 +7,8 @@ import pytest
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlError
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.next_zone import quota_wait
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
 from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, EngineLab, a_spec
 
 BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])

@@ -21,8 +21,8 @@ from orchestrator.domain.spec import BucketSpec, JobSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT, REPAIR_LIMIT
 from orchestrator.planning.tpu.next_zone import create_gate
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT, REPAIR_LIMIT
 from tests.kit.records import record_of
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, vm, world
 

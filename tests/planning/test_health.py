@@ -10,7 +10,7 @@ from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.planning.decide import decide
-from orchestrator.planning.tpu.judgement import UNHEALTHY_LIMIT
+from orchestrator.planning.tpu.node_verdict import UNHEALTHY_LIMIT
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
 SILENT = Present((beat(updated=NOW - 200),))

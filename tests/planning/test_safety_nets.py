@@ -10,8 +10,8 @@ from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.spec import VmSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.engine.blueprint import Blueprint
+from orchestrator.planning.deployment_outcome import expiry
 from orchestrator.planning.safety_nets import auto_delete_text, safety_nets
-from orchestrator.planning.termination import expiry
 from tests.planning.worlds import NOW, ZONE, record, spec
 
 ARMED = spec(watch=WatchSpec(ttl=Duration(7200), self_delete=True))

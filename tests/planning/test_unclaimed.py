@@ -10,7 +10,7 @@ from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import CheckpointSpec
-from orchestrator.engine.endings import raise_outcome
+from orchestrator.engine.outcome_errors import raise_outcome
 from orchestrator.errors import UnclaimedError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.news import preemption

@@ -4,8 +4,8 @@ import pytest
 
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown, VmState
 from orchestrator.domain.plan import Kind, Outcome, Verb
-from orchestrator.planning.termination import wind_down
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT
+from orchestrator.planning.deployment_outcome import wind_down
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
 from orchestrator.planning.update_record import update_record
 from orchestrator.planning.vm import decide_vm
 from tests.kit.records import changed, record_of

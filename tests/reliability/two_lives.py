@@ -23,7 +23,7 @@ from orchestrator.agent.attempt.prepare import restore_checkpoint
 from orchestrator.agent.checkpoints import commit, restore
 from orchestrator.agent.cloud.transport import Reply
 from orchestrator.agent.interrupts import JobInterrupted
-from orchestrator.agent.outcome import JobOutcome, JobVerdict
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.clock import VirtualClock
@@ -150,7 +150,7 @@ class Machine:
         """Go on from an attempt whose job has crashed again, as the agent does; return the step."""
         return self.start(
             self.agent._restarts.attempt_after(
-                attempt, JobOutcome(JobVerdict.FAILED, "crash", 1), counted=True
+                attempt, JobOutcome(JobOutcomeKind.FAILED, "crash", 1), counted=True
             )
         )
 

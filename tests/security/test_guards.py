@@ -18,7 +18,7 @@ from orchestrator.domain.observation import Absent
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.records.record_format import encode
 from orchestrator.errors import UsageError
-from orchestrator.planning.termination import judge_end
+from orchestrator.planning.deployment_outcome import judge_end
 from tests.kit.records import record_of
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import world

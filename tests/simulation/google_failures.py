@@ -33,8 +33,8 @@ from orchestrator.google import (
     project_probe,
 )
 from orchestrator.google.refusal import Failure
-from orchestrator.planning import news, termination
-from orchestrator.planning.tpu import judgement, lifecycle, never_reported, next_zone
+from orchestrator.planning import deployment_outcome, news
+from orchestrator.planning.tpu import lifecycle, never_reported, next_zone, node_verdict
 from orchestrator.scripts import render
 from tests.simulation.switch import Switch
 
@@ -110,13 +110,13 @@ GOOGLE_FAILURES = {
         ((venv, "install_command", lambda layout, agent: None),),
         (f"{AGENT}agent_venv.py::test_one_of_many_starts_makes_the_environment_and_a_killed_install_is_made_again",)),
     "U2 a report counts for more than the health": Switch(
-        ((judgement, "is_reporting", lambda *_: False),),
+        ((node_verdict, "is_reporting", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_reports_is_not_replaced",)),
     "U2 born sick and silent": Switch(
-        ((judgement, "nothing_reported", lambda world: False),),
+        ((node_verdict, "nothing_reported", lambda world: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 three times in a zone": Switch(
-        ((judgement, "often_silent", lambda *_: False),),
+        ((node_verdict, "often_silent", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 a maintenance is told": Switch(
         ((news, "maintenance_text", lambda *_: ""),),
@@ -164,10 +164,10 @@ GOOGLE_FAILURES = {
         ((apply.Actor, "_first_vm", lambda self, changes: []),),
         (f"{REFUSALS}test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed",)),
     "U12 a report counts for more than the state": Switch(
-        ((judgement, "is_reporting", lambda *_: False),),
+        ((node_verdict, "is_reporting", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_works_while_the_api_says_creating_is_not_replaced",)),
     "U13 the loop asks again for a deletion that had no effect": Switch(
-        ((lifecycle, "deleting", _asked_is_gone), (termination, "deleting", _asked_is_gone)),
+        ((lifecycle, "deleting", _asked_is_gone), (deployment_outcome, "deleting", _asked_is_gone)),
         ("tests/engine/test_down.py::test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made",)),
     "U13 down asks again for a deletion that had no effect": Switch(
         ((Deletion, "_delete", _asked_once),),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from orchestrator.domain.plan import Outcome
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
 from tests.simulation import invariants
 from tests.simulation.checks import Checks
 from tests.simulation.draw import HOUR, draw

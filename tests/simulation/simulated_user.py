@@ -8,8 +8,8 @@ from orchestrator.app.down import delete_all
 from orchestrator.app.loop.watch import passes_to_the_end
 from orchestrator.app.up import Goal, pass_until, record_wanted
 from orchestrator.domain.plan import Outcome
-from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.loop.loop import run
+from orchestrator.engine.outcome_errors import raise_outcome
 from orchestrator.errors import (
     JobFailedError,
     LeaseHeldError,

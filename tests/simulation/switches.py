@@ -18,8 +18,8 @@ from orchestrator.engine.reconcile import apply, observe, reconciler
 from orchestrator.engine.records import journal, record_store
 from orchestrator.errors import TransientError
 from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, unknown_on_error
-from orchestrator.planning import calm, decide, termination, vm
-from orchestrator.planning.tpu import judgement, lifecycle, next_zone
+from orchestrator.planning import calm, decide, deployment_outcome, vm
+from orchestrator.planning.tpu import lifecycle, next_zone, node_verdict
 from orchestrator.ssh.connect import watchdog
 from tests.kit.records import changed
 from tests.simulation import machines
@@ -188,7 +188,7 @@ MECHANISMS = {
         ((delete.Deletion, "_on_their_way", lambda self: ()),),
         (f"{ENGINE}down.py::test_down_waits_for_a_create_whose_answer_was_lost",)),
     "I6 TPUs that never report are not paid for without end": Switch(
-        ((termination, "all_silent", lambda *_: None),),
+        ((deployment_outcome, "all_silent", lambda *_: None),),
         ("tests/planning/test_never_reported.py::test_the_deployment_ends_after_three_of_them_and_an_hour",)),
     "M7 errors are no absence": Switch(
         ((unknown_on_error, "listed", _errors_are_absence),), invariant="I7", seed=1,
@@ -207,7 +207,7 @@ MECHANISMS = {
         ("tests/ssh/test_run.py::test_a_command_that_takes_too_long_is_cut_at_its_deadline",),
         patience=20.0),
     "M8 a create has a limit": Switch(
-        ((judgement, "CREATE_LIMIT", NEVER), (lifecycle, "CREATE_LIMIT", NEVER)),
+        ((node_verdict, "CREATE_LIMIT", NEVER), (lifecycle, "CREATE_LIMIT", NEVER)),
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
     "M9 the TPU's own timer": Switch(
         ((expire, "stays", lambda observed: "never"),),
@@ -239,10 +239,10 @@ MECHANISMS = {
         ((decide, "judge_end", lambda *observed, judge=decide.judge_end: judge(*observed[:3], 0.0)),),
         (f"{PLANNING}decide.py::test_the_budget_stops_spending_and_keeps_the_bucket",)),
     "I8 signals are no success": Switch(
-        ((record, "finished", _any_end), (termination, "finished", _any_end)),
+        ((record, "finished", _any_end), (deployment_outcome, "finished", _any_end)),
         (f"{ENGINE}end.py::test_signals_and_silence_are_not_an_end",)),
     "I8 done needs a checkpoint": Switch(
-        ((record, "finished", _any_done), (termination, "finished", _any_done)),
+        ((record, "finished", _any_done), (deployment_outcome, "finished", _any_done)),
         (f"{PLANNING}unclaimed.py::test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine",)),
     "I8 status 0 alone is no end": Switch(
         ((outcome, "settle", lambda found, **_: found),),

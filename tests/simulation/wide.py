@@ -21,7 +21,7 @@ from random import Random
 from types import SimpleNamespace
 
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
 from tests.kit.figures import commit, record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY

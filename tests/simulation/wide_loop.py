@@ -12,9 +12,9 @@ from orchestrator.domain.lease import Holder
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.endings import raise_bucket_gone, raise_hopeless
 from orchestrator.engine.lease.lease_object import Lease, take_record
 from orchestrator.engine.loop.loop import BLIND_PASSES, Watcher
+from orchestrator.engine.outcome_errors import raise_bucket_gone, raise_hopeless
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore

@@ -28,7 +28,6 @@ from orchestrator.domain.plan import Kind, LoopRule, Step
 from orchestrator.domain.record import Record, Refusal, current_node
 from orchestrator.planning.decide import decide_bucket
 from orchestrator.planning.drift import drift_notes
-from orchestrator.planning.tpu.judgement import judge_node
 from orchestrator.planning.tpu.lifecycle import decide_node
 from orchestrator.planning.tpu.next_zone import (
     create_gate,
@@ -39,6 +38,7 @@ from orchestrator.planning.tpu.next_zone import (
     quota_wait,
     remembered,
 )
+from orchestrator.planning.tpu.node_verdict import judge_node
 from orchestrator.planning.vm import decide_vm
 
 LAST_REFUSALS = 3
@@ -101,7 +101,7 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
     if isinstance(observed, Unknown):
         return not_visible("TPU", observed, facts)
     node = current_node(facts.world, facts.record)
-    judgement = judge_node(facts.spec, node, facts.world, facts.record)
+    verdict = judge_node(facts.spec, node, facts.world, facts.record)
     step = decide_node(facts.spec, facts.world, facts.record)
     evidence = (*_node_evidence(facts, node), *journal_of(facts, "node"))
     state = "absent" if node is None else node.state.name
@@ -112,7 +112,7 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
         return ExplainedPart(
             "TPU", state, f"its workers report, so {shown} alone changes nothing", step.rule, evidence
         )
-    return _explained_request("TPU", state, step, facts, Kind.NODE, evidence, judgement.why)
+    return _explained_request("TPU", state, step, facts, Kind.NODE, evidence, verdict.why)
 
 
 def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence, ...]:

@@ -8,9 +8,9 @@ from orchestrator.domain.plan import LoopRule
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.errors import Retry
 from orchestrator.planning.job import BOOT_GRACE, SILENCE
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT, REPAIR_LIMIT, UNHEALTHY_LIMIT
 from orchestrator.planning.tpu.never_reported import SILENT_LIMIT, START_LIMIT
 from orchestrator.planning.tpu.next_zone import BACKOFF, QUOTA_TRIES
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT, REPAIR_LIMIT, UNHEALTHY_LIMIT
 from orchestrator.planning.tpu.queued_tpu import PROVISIONING_LIMIT
 
 

@@ -23,7 +23,7 @@ from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.cloud.transport import retrying
 from orchestrator.agent.interrupts import JobInterrupted
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.outcome import JobOutcome, JobVerdict
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import Task, each
 from orchestrator.contract.bucket.object_names import DATA, DATA_LIST
@@ -286,7 +286,7 @@ def download_data(parts: Parts) -> Optional[JobOutcome]:
         raise
     parts.status.set(message="")
     if isinstance(task.failed, FinalError):
-        return JobOutcome(JobVerdict.FAILED, f"data: {task.failed}")
+        return JobOutcome(JobOutcomeKind.FAILED, f"data: {task.failed}")
     task.result()
     parts.status.time("data_done")
     return None

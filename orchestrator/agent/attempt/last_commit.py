@@ -6,7 +6,7 @@ import threading
 from typing import Optional
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, settle
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, settle
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.machine_errors import AgentError, FencedError, FinalError
@@ -63,13 +63,13 @@ def conclude(parts: Parts, attempt: Attempt, outcome: JobOutcome) -> JobOutcome:
     """Commit what the job has finished; return the outcome in view of what is committed. Raise JobInterrupted."""
     if outcome.code == 0:
         parts.local.rest(in_order=True)
-    trouble = last_commit(parts, at_end=outcome.verdict is JobVerdict.DONE)
+    trouble = last_commit(parts, at_end=outcome.kind is JobOutcomeKind.DONE)
     committed, target = parts.status.get("committed_step"), _target(parts)
     if trouble and not (outcome.code == 0 and committed is None):
-        return JobOutcome(JobVerdict.FAILED, f"the last checkpoint cannot be committed: {trouble}")
+        return JobOutcome(JobOutcomeKind.FAILED, f"the last checkpoint cannot be committed: {trouble}")
     proven = parts.committer.proven
     if target is not None and proven is not None and proven >= target:
-        return JobOutcome(JobVerdict.DONE, f"step {proven} is committed, the target is {target}")
+        return JobOutcome(JobOutcomeKind.DONE, f"step {proven} is committed, the target is {target}")
     saved = committed is not None and (attempt.resume_step is None or committed > attempt.resume_step)
     return settle(outcome, committed=committed, saved=saved, output=parts.log.tail())
 

@@ -13,7 +13,7 @@ from orchestrator.agent.attempt.rescue import read_manifests
 from orchestrator.agent.checkpoints.on_disk import RESTORING
 from orchestrator.agent.checkpoints.restore import NOTHING, Restored
 from orchestrator.agent.machine.venv import own_python
-from orchestrator.agent.outcome import JobOutcome, JobVerdict
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import is_plain
@@ -41,11 +41,11 @@ def pull_image(parts: Parts) -> Optional[JobOutcome]:
         parts.patiently("read which image it is", parts.container.known)
         parts.container.pull()
     except TransientError as error:
-        return JobOutcome(JobVerdict.EXCUSED, str(error))
+        return JobOutcome(JobOutcomeKind.EXCUSED, str(error))
     except (AgentError, OSError) as error:
         # If a machine has pulled this image before, name and permissions are right: the registry is at fault.
         known = parts.patiently("read which image it is", parts.container.known)
-        return JobOutcome(JobVerdict.EXCUSED if known else JobVerdict.FAILED, str(error))
+        return JobOutcome(JobOutcomeKind.EXCUSED if known else JobOutcomeKind.FAILED, str(error))
     parts.status.time("image_ready")
     parts.status.set(image=parts.container.pinned)
     return None
@@ -56,7 +56,7 @@ def install_wanted_python(parts: Parts) -> Optional[JobOutcome]:
     try:
         own_python(parts.environ, parts.settings.layout, lambda: parts.bucket)
     except (AgentError, OSError) as error:
-        return JobOutcome(JobVerdict.FAILED, str(error))
+        return JobOutcome(JobOutcomeKind.FAILED, str(error))
     return None
 
 
@@ -77,9 +77,9 @@ def restore_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Option
             restored = parts.patiently("restore", restore)
     except TornError as error:
         parts.patiently("put the torn checkpoint aside", partial(parts.restorer.discard, attempt))
-        return NOTHING, JobOutcome(JobVerdict.FAILED, f"restore: {error}")
+        return NOTHING, JobOutcome(JobOutcomeKind.FAILED, f"restore: {error}")
     except SliceSizeError as error:
-        return NOTHING, JobOutcome(JobVerdict.FAILED, f"restore: {error}")
+        return NOTHING, JobOutcome(JobOutcomeKind.FAILED, f"restore: {error}")
     if parts.format.at_end and not parts.settings.checkpoints.in_bucket:
         parts.patiently("restore outputs", partial(restore_outputs, parts))
     parts.status.time("restored")

@@ -8,7 +8,7 @@ from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.attempt.crash_loop import acquit, go_back, newest_but, should_go_back
 from orchestrator.agent.attempt.peers import silent_peer
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
-from orchestrator.agent.outcome import JobOutcome, JobVerdict
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.bucket.completeness import Checkpoint, made_progress
@@ -51,7 +51,7 @@ class Restarts:
         """Return the next attempt according to the bucket's present state."""
         newest, why = self._newest(attempt if counted else None)
         reason = f"{why}; before: {outcome.reason}" if why else outcome.reason
-        excused = outcome.verdict is JobVerdict.EXCUSED
+        excused = outcome.kind is JobOutcomeKind.EXCUSED
         return next_attempt(attempt, newest, reason, self._settings.worker, counted, excused, outcome.code)
 
     def _newest(self, attempt: Optional[Attempt]) -> Tuple[Optional[Checkpoint], str]:

@@ -26,7 +26,7 @@ from orchestrator.agent.machine.accelerator import obstacles
 from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.emulator_guard import for_job, for_setup
 from orchestrator.agent.machine.processes import boot_id
-from orchestrator.agent.outcome import JobOutcome, JobVerdict, UserCommand, outcome_of, with_last_line
+from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, UserCommand, outcome_of, with_last_line
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import Task, say
 from orchestrator.contract.agent_lines import attempt_text
@@ -85,7 +85,7 @@ class AttemptRunner:
             prove = partial(parts.catalogue.proven, attempt.resume_step, attempt.resume_incarnation)
             if parts.patiently("read the manifest", prove):
                 return JobOutcome(
-                    JobVerdict.DONE, f"step {attempt.resume_step} is committed, the target is {target}"
+                    JobOutcomeKind.DONE, f"step {attempt.resume_step} is committed, the target is {target}"
                 )
         return self._prepare(attempt) or self._train(attempt)
 
@@ -127,7 +127,7 @@ class AttemptRunner:
         failed = install_wanted_python(self._parts) or self._set_up(attempt)
         if (
             failed is None
-            or failed.verdict is not JobVerdict.FAILED
+            or failed.kind is not JobOutcomeKind.FAILED
             or not self._parts.caches.has_restored_packages()
         ):
             return failed
@@ -162,14 +162,14 @@ class AttemptRunner:
         outcome = self._run_command(
             attempt, settings.setup, for_setup(job_environ(self._parts, attempt, self._restored.path))
         )
-        if outcome.verdict is JobVerdict.DONE:
+        if outcome.kind is JobOutcomeKind.DONE:
             self._parts.status.time("setup_done")
             # Written after the setup: a kill in between runs the setup again, which it must tolerate.
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
         reason = with_last_line(outcome.reason, outcome.code or 0, self._parts.log.tail())
         # Without the code: only a job that ran can have failed for want of another worker.
-        return JobOutcome(outcome.verdict, reason)
+        return JobOutcome(outcome.kind, reason)
 
     def _train(self, attempt: Attempt) -> JobOutcome:
         parts, settings = self._parts, self._settings
@@ -206,7 +206,7 @@ class AttemptRunner:
             outcome = self._run_command(attempt, settings.command, environ, settings.target, parts.format)
         finally:
             parts.pace.end(lost=(parts.status.get("step") or 0) > (parts.status.get("committed_step") or 0))
-        if outcome.verdict is JobVerdict.OVERTAKEN:
+        if outcome.kind is JobOutcomeKind.OVERTAKEN:
             return outcome
         if outcome.code == 0:
             # Before the commit, which may take long: an agent killed in it must not run the finished job again.
@@ -257,7 +257,7 @@ class AttemptRunner:
                 argv = parts.container.argv(command, environ, setup=framework is None)
             job = Job(layout.root, argv, layout.current, environ, self._progress.take_output)
         except OSError as error:
-            return JobOutcome(JobVerdict.FAILED, f"{what.value} cannot be started: {error}")
+            return JobOutcome(JobOutcomeKind.FAILED, f"{what.value} cannot be started: {error}")
         try:
             # If this fails, the mark in their environment still identifies the processes.
             with contextlib.suppress(OSError):
@@ -265,7 +265,7 @@ class AttemptRunner:
             if framework is not None:
                 parts.status.time("spawned")
             outcome = self._wait_for_end(job, attempt, target, framework, what)
-            is_set_up = framework is None and outcome.verdict is JobVerdict.DONE
+            is_set_up = framework is None and outcome.kind is JobOutcomeKind.DONE
             return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
         except JobInterrupted as interrupted:
             parts.status.set(phase=Phase.STOPPING, message=interrupted.ending.reason)
@@ -311,10 +311,12 @@ class AttemptRunner:
                     self._parts.local.steps()
                 return outcome_of(code, target, self._progress.reached, committed, framework, what)
             if self._parts.interrupts.overtaken(attempt.attempt):
-                return JobOutcome(JobVerdict.OVERTAKEN, "the gang has gone on")
+                return JobOutcome(JobOutcomeKind.OVERTAKEN, "the gang has gone on")
             if self._stalled():
                 job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, self._settings.grace))
-                return JobOutcome(JobVerdict.FAILED, f"stalled: nothing new for {self._settings.stall:g} s")
+                return JobOutcome(
+                    JobOutcomeKind.FAILED, f"stalled: nothing new for {self._settings.stall:g} s"
+                )
             if target is not None and committed is not None and committed >= target:
                 reached_at = reached_at or self._clock.monotonic()
                 if self._clock.monotonic() - reached_at > self._settings.grace:

@@ -19,8 +19,8 @@ from orchestrator.contract.formats.base import (
     PATIENT,
     QUIET,
     Format,
-    Judgement,
     SavedState,
+    SaveVerdict,
     Unit,
     unfinished,
 )
@@ -74,14 +74,14 @@ States = Tuple[Tuple[FileState, ...], Tuple[FileState, ...]]
 @dataclass(frozen=True)
 class Held:
     """
-    The judgement of a unit when its files were *states*, since when, and its consecutive changes.
+    The verdict of a unit when its files were *states*, since when, and its consecutive changes.
 
     *alike* counts consecutive changes that left names and sizes the same; *renewed* means that a file was
     replaced by another one. *counted* is when a change was counted last.
     """
 
     states: States
-    judged: Judgement
+    judged: SaveVerdict
     since: float
     changes: int
     alike: int = 0
@@ -300,8 +300,8 @@ class LocalCheckpoints:
             judged = unfinished(f"{error.filename} vanished")
         return _judged_step(unit, judged)
 
-    def _changed(self, held: Optional[Held], states: States, judged: Judgement) -> Held:
-        """Return the judgement of files that have changed since *held*."""
+    def _changed(self, held: Optional[Held], states: States, judged: SaveVerdict) -> Held:
+        """Return the verdict of files that have changed since *held*."""
         now = self._clock.monotonic()
         if held is None:
             return Held(states, judged, now, 0, counted=now)
@@ -313,8 +313,8 @@ class LocalCheckpoints:
         counted = now if counts else held.counted
         return Held(states, judged, now, held.changes + counts, alike, held.renewed or replaced, counted)
 
-    def _rested(self, unit: Unit, held: Held) -> Judgement:
-        """Return the judgement, or that the save is unfinished until its files have been unchanged for a while."""
+    def _rested(self, unit: Unit, held: Held) -> SaveVerdict:
+        """Return the verdict, or that the save is unfinished until its files have been unchanged for a while."""
         judged = held.judged
         if judged.state is not SavedState.COMPLETE or not judged.rest:
             return judged
@@ -354,7 +354,7 @@ def lost_files(folder: Path) -> bool:
     return False
 
 
-def _judged_step(unit: Unit, judged: Judgement) -> LocalStep:
+def _judged_step(unit: Unit, judged: SaveVerdict) -> LocalStep:
     return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.why)
 
 

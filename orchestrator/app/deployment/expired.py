@@ -88,7 +88,7 @@ class IndentedReporter(Reporter):
 
 def _one_try(session: Session) -> Pass:
     """Make one pass, without a retry, since the user's command waits. Raise the error of a broken pass."""
-    from orchestrator.engine.endings import raise_bucket_gone
+    from orchestrator.engine.outcome_errors import raise_bucket_gone
     from orchestrator.engine.reconcile.reconciler import Reconciler
 
     try:

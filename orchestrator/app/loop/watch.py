@@ -20,9 +20,9 @@ from orchestrator.domain.observation import Present
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.endings import raise_hopeless, raise_outcome
 from orchestrator.engine.lease.held import current
 from orchestrator.engine.loop.loop import Passes, Pause, Watcher, run
+from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome
 from orchestrator.engine.publish.published_status import Publisher
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
 from orchestrator.report.summary import Summary

@@ -15,9 +15,9 @@ from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.clock import SystemClock
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.loop.loop import Passes
 from orchestrator.engine.loop.many_loops import Chore, ManyLoops, Member
+from orchestrator.engine.outcome_errors import raise_outcome
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.shared_lists import ZoneLists
@@ -32,7 +32,7 @@ FRESH = 3.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class WatchResult:
     """The end of one deployment's watch: an *outcome* or an *error*."""
 
     name: str
@@ -58,7 +58,7 @@ class WatchAll(Generic[R]):
         clock = SystemClock()
         self._lists = ZoneLists(FRESH, clock.monotonic)
         self._together: dict[str, SharedBudget] = {}
-        self.ended: list[Ended] = []
+        self.ended: list[WatchResult] = []
         members = [Member(path.parent.name, self._life(path)) for path in self._open()]
         if not members and not self.ended:
             raise UsageError(
@@ -108,7 +108,7 @@ class WatchAll(Generic[R]):
             except OSError as error:
                 hint = f"it is not watched; correct this, then run: tpuctl watch {path.parent.name}"
                 unread = UsageError(f"its record: {error}", hint=hint, changed="it was not touched")
-                self.ended.append(Ended(path.parent.name, error=unread))
+                self.ended.append(WatchResult(path.parent.name, error=unread))
             except TpuctlError:
                 found.append(path)  # The bucket's copy may be readable.
             else:
@@ -135,6 +135,6 @@ class WatchAll(Generic[R]):
 
     def _note(self, member: Member, end: Pass | TpuctlError) -> None:
         if isinstance(end, TpuctlError):
-            self.ended.append(Ended(member.name, error=end))
+            self.ended.append(WatchResult(member.name, error=end))
         else:
-            self.ended.append(Ended(member.name, end.plan.outcome, end.plan.reason))
+            self.ended.append(WatchResult(member.name, end.plan.outcome, end.plan.reason))

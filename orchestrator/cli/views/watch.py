@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from orchestrator.app.loop.hand_over import Moved
 from orchestrator.app.loop.watch import Watched
-from orchestrator.app.loop.watch_all import Ended
+from orchestrator.app.loop.watch_all import WatchResult
 from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.views.summary import show_summary
 
@@ -33,7 +33,7 @@ def say_names(names: Sequence[str]) -> None:
     talk(f"watching {len(names)}: {shown}")
 
 
-def show_all(ended: Sequence[Ended], *, stopped: bool, as_json: bool, again: str) -> int:
+def show_all(ended: Sequence[WatchResult], *, stopped: bool, as_json: bool, again: str) -> int:
     """Print how each watch ended; return the exit code of the worst end, or that of an interrupt."""
     rows = [
         {"name": one.name, "outcome": one.outcome.value if one.outcome else None, "reason": one.reason,

@@ -14,9 +14,9 @@ from typing import AbstractSet, Dict, FrozenSet, Iterator, List, Optional, Tuple
 from orchestrator.contract.formats.base import (
     UNKNOWN,
     Format,
-    Judgement,
     Listing,
     SavedState,
+    SaveVerdict,
     StoredStep,
     Unit,
 )
@@ -100,8 +100,8 @@ class Auto(Format):
                 self._units.setdefault(unit.name, (unit, self._files, "", unit))
         return [one[0] for one in self._units.values()]
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Return the judgement of the unit's format; the first format with a complete save is chosen."""
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
+        """Return the verdict of the unit's format; the first format with a complete save is chosen."""
         format_, base, inner = self._lower(unit)
         judged = format_.judge(_folder(root, base), inner)
         # Only a complete save decides: by name alone, files may be weights that the job starts from.

@@ -69,7 +69,7 @@ LONG = 24
 
 
 @dataclass(frozen=True)
-class Judgement:
+class SaveVerdict:
     """
     Judge a unit and say why; *step* is set only if the content tells it.
 
@@ -117,19 +117,19 @@ def nothing() -> Listing:
     return Listing((), (), lambda _name: False, lambda _name: None)
 
 
-def complete(step: Optional[int] = None, rest: int = 0) -> Judgement:
-    """Return the judgement COMPLETE."""
-    return Judgement(SavedState.COMPLETE, "", step, rest)
+def complete(step: Optional[int] = None, rest: int = 0) -> SaveVerdict:
+    """Return the verdict COMPLETE."""
+    return SaveVerdict(SavedState.COMPLETE, "", step, rest)
 
 
-def torn(why: str) -> Judgement:
-    """Return the judgement on a unit with a damaged file."""
-    return Judgement(SavedState.TORN, why)
+def torn(why: str) -> SaveVerdict:
+    """Return the verdict on a unit with a damaged file."""
+    return SaveVerdict(SavedState.TORN, why)
 
 
-def unfinished(why: str) -> Judgement:
-    """Return the judgement on a unit whose last file is missing."""
-    return Judgement(SavedState.UNFINISHED, why)
+def unfinished(why: str) -> SaveVerdict:
+    """Return the verdict on a unit whose last file is missing."""
+    return SaveVerdict(SavedState.UNFINISHED, why)
 
 
 class Format:
@@ -147,7 +147,7 @@ class Format:
     zero_proves = True
     """Exit status 0 means finished, if no target step is known."""
     pointers: Tuple[str, ...] = ()
-    """Files that affect every judgement."""
+    """Files that affect every verdict."""
     at_end = False
     """Nothing is complete before the job has ended with status 0, so nothing is resumed from."""
 
@@ -167,7 +167,7 @@ class Format:
         """Return the units by their names alone, without reading them. Raise OSError."""
         raise NotImplementedError
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         """Read and judge the files of a unit. Raise OSError if one vanishes."""
         raise NotImplementedError
 

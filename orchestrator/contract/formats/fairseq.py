@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import List
 
-from orchestrator.contract.formats.base import Format, Judgement, Unit, complete, entries, torn, unfinished
+from orchestrator.contract.formats.base import Format, SaveVerdict, Unit, complete, entries, torn, unfinished
 from orchestrator.contract.formats.reading.pickled import updates_in
 from orchestrator.contract.formats.reading.whole import copy_over, zip_fault
 
@@ -46,7 +46,7 @@ class Fairseq(Format):
             found.append(Unit(step, path.name, ".", (path.name,), rank))
         return found
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         """Check the whole archive, and read the number of updates if the name does not show it."""
         path = root / unit.name
         if unit.name.endswith(_STAGING):

@@ -19,8 +19,8 @@ from orchestrator.contract.formats.base import (
     QUIET,
     UNKNOWN,
     Format,
-    Judgement,
     Listing,
+    SaveVerdict,
     StoredStep,
     Unit,
     complete,
@@ -85,7 +85,7 @@ class Files(Format):
             units.append(Unit(UNKNOWN, main_of(saves), ".", files, rank=1, live=True))
         return units
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         """Read every file to its end; for the newest save also find its step in the content."""
         unknown = False
         saves = self._saves.get(unit.files or ())

@@ -10,8 +10,8 @@ from orchestrator.contract.formats.base import (
     QUIET,
     UNKNOWN,
     Format,
-    Judgement,
     Listing,
+    SaveVerdict,
     StoredStep,
     Unit,
     complete,
@@ -63,7 +63,7 @@ class Distributed(StepFolders):
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
         return self.last in names or any(one.endswith(".distcp") for one in names)
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
@@ -88,7 +88,7 @@ class Accelerate(StepFolders):
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
         return self.last in names or ("optimizer.bin" in names and "trainer_state.json" not in names)
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
@@ -112,7 +112,7 @@ class Levanter(StepFolders):
         arrays = bool({"model", "opt_state", "training_key", "model_averaging"} & names)
         return self._folder.fullmatch(name) is not None and (arrays or self.last in names)
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         path = root / unit.folder / self.last
         if not path.is_file():
             return unfinished(f"no {self.last} in it")

@@ -13,8 +13,8 @@ from typing import List, Optional
 
 from orchestrator.contract.formats.base import (
     Format,
-    Judgement,
     SavedState,
+    SaveVerdict,
     Unit,
     complete,
     entries,
@@ -52,7 +52,7 @@ class HuggingFace(Format):
         named = [(_FOLDER.fullmatch(path.name), path) for path in entries(root)]
         return [Unit(int(match[1]), path.name, path.name) for match, path in named if match and path.is_dir()]
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         """Check the state file first: it is written last, so without it the save never ended."""
         folder = root / unit.folder
         # The Trainer creates it before a save at a stop signal, and removes it when the save is whole.
@@ -68,7 +68,7 @@ class HuggingFace(Format):
         fault = _model_fault(folder)
         if not fault and not any(any(folder.glob(name)) for name in _RESUME):
             # The state file comes last, so a file that is absent now was never going to be written.
-            return Judgement(
+            return SaveVerdict(
                 SavedState.NOT_RESUMABLE, "no optimizer, schedule or random state (save_only_model)"
             )
         fault = fault or _resume_fault(folder)

@@ -12,8 +12,8 @@ from typing import Iterator, List
 
 from orchestrator.contract.formats.base import (
     Format,
-    Judgement,
     Listing,
+    SaveVerdict,
     StoredStep,
     Unit,
     complete,
@@ -43,7 +43,7 @@ class Keras(Format):
                 found.append(Unit(0, WEIGHTS + suffix, ".", there, rank))
         return found
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         suffix = BACKUP if unit.name.endswith(BACKUP) else ""
         weights, metadata = root / (WEIGHTS + suffix), root / (METADATA + suffix)
         for path in (weights, metadata):

@@ -8,8 +8,8 @@ from typing import Iterator, List, Optional
 
 from orchestrator.contract.formats.base import (
     Format,
-    Judgement,
     Listing,
+    SaveVerdict,
     StoredStep,
     Unit,
     complete,
@@ -43,7 +43,7 @@ class Marker(Format):
                 found.append(Unit(step, path.name, path.name))
         return found
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         there = (root / unit.folder / self._marker).is_file()
         return complete() if there else unfinished(f"no {self._marker} in it")
 

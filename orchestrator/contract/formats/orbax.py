@@ -20,9 +20,9 @@ from orchestrator.contract.formats.base import (
     QUIET,
     UNKNOWN,
     Format,
-    Judgement,
     Listing,
     SavedState,
+    SaveVerdict,
     StoredStep,
     Unit,
     complete,
@@ -61,7 +61,7 @@ class Orbax(Format):
             return [Unit(UNKNOWN, alone[0].name, ".", names, live=True)]
         return [Unit(step_of(name.split(STAGING)[0]) or 0, name, name) for name in named]
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         """Look for the commit file, then for the time of the commit, then for the layout before 0.6."""
         folder = root / unit.folder
         if unit.live:
@@ -130,7 +130,7 @@ def _is_orbax(folder: Path) -> bool:
     return STAGING in folder.name or any((folder / sign).exists() for sign in _SIGNS)
 
 
-def _before_metadata(folder: Path) -> Judgement:
+def _before_metadata(folder: Path) -> SaveVerdict:
     """Judge a folder without `_CHECKPOINT_METADATA`: a save of Orbax up to 0.5, or one that has just begun."""
     items = [folder, *(path for path in entries(folder) if path.is_dir())]
     if any(STAGING in path.name for path in items):

@@ -12,8 +12,8 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 
 from orchestrator.contract.formats.base import (
     Format,
-    Judgement,
     Listing,
+    SaveVerdict,
     StoredStep,
     Unit,
     complete,
@@ -57,7 +57,7 @@ class TensorFlow(Format):
         units = [Unit(step_of(name) or 0, name, ".", tuple(files)) for name, files in found.items()]
         return [*staging, *units]
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         if unit.files is None:
             return unfinished("a staging folder that was never merged")
         fault = missing_part(unit.name, unit.files)

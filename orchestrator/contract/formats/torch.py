@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import List, Optional
 
-from orchestrator.contract.formats.base import Format, Judgement, Unit, complete, entries, torn, unfinished
+from orchestrator.contract.formats.base import Format, SaveVerdict, Unit, complete, entries, torn, unfinished
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.formats.reading.whole import zip_fault
 from orchestrator.contract.json_values import json_object
@@ -37,7 +37,7 @@ class Torch(Format):
         named = [(_FILE.fullmatch(path.name), path) for path in entries(root) if path.is_file()]
         return [Unit(step_of(path.name) or 0, path.name, ".", (path.name,)) for match, path in named if match]
 
-    def judge(self, root: Path, unit: Unit) -> Judgement:
+    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         if unit.name.endswith(".tmp"):
             return unfinished("it was never renamed")
         fault = zip_fault(root / unit.name)

@@ -14,8 +14,8 @@ from orchestrator.domain.observation import Node, NodeState, Present
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.record import current_node
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.endings import raise_blind, raise_bucket_gone
 from orchestrator.engine.loop.wake_object import SHORT, WakeObject
+from orchestrator.engine.outcome_errors import raise_blind, raise_bucket_gone
 from orchestrator.engine.reconcile.observe import unforeseen
 from orchestrator.engine.reconcile.reconciler import Reconciler
 from orchestrator.engine.records.record_store import SPACING

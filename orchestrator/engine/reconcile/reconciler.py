@@ -19,9 +19,9 @@ from orchestrator.engine.reconcile.shared_creates import share_stockouts, with_c
 from orchestrator.engine.records.capacity_memory import CapacityMemory
 from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.decide import decide
+from orchestrator.planning.deployment_outcome import expiry
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.news import news, preemption, start_from_zero, with_loss
-from orchestrator.planning.termination import expiry
 from orchestrator.planning.update_record import not_older, update_record
 
 

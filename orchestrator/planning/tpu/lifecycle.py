@@ -21,7 +21,6 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
 from orchestrator.errors import Retry
 from orchestrator.planning.tpu.deadline import Mode
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT, NodeJudgement, NodeVerdict, judge_node
 from orchestrator.planning.tpu.never_reported import (
     as_never_reported,
     with_silent_tpu,
@@ -34,6 +33,7 @@ from orchestrator.planning.tpu.next_zone import (
     waits_for_quota,
     why_there,
 )
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT, NodeAction, NodeVerdict, judge_node
 from orchestrator.planning.tpu.on_demand import (
     as_on_demand,
     of_mode,
@@ -78,30 +78,30 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     unknown = unrecorded_nodes(world, record)
     # Losers and leftovers are billed: delete them even while nothing else is decided.
     removals = [delete_node(n, _why_old(n, record)) for n in _superseded(world, record)]
-    judgement = _for_deadline(spec, world, record, judge_node(spec, current, world, record))
-    rule = LoopRule.TPU_RACE if undecided(record) and current_candidates(record) else judgement.rule
-    if judgement.verdict is NodeVerdict.OVERLAP and not unknown:
-        removals += _overlap(spec, world, record, judgement.why)
-    if judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.OVERLAP}:
+    verdict = _for_deadline(spec, world, record, judge_node(spec, current, world, record))
+    rule = LoopRule.TPU_RACE if undecided(record) and current_candidates(record) else verdict.rule
+    if verdict.action is NodeAction.OVERLAP and not unknown:
+        removals += _overlap(spec, world, record, verdict.why)
+    if verdict.action in {NodeAction.KEEP, NodeAction.OVERLAP}:
         return replace(_keep(world, record, rule), changes=tuple(removals))
-    if judgement.verdict is NodeVerdict.WAIT:
+    if verdict.action is NodeAction.WAIT:
         age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
-        return Step(changes, Wait(f"TPU: {judgement.why}"), wake_in=growing(5.0, age), rule=rule)
+        return Step(changes, Wait(f"TPU: {verdict.why}"), wake_in=growing(5.0, age), rule=rule)
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; checking once more before it counts as ours"
         return Step(tuple(removals), Wait(text), wake_in=5.0, rule=rule)
     # A TPU under deletion is not deleted again, and the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING
-    if judgement.verdict is NodeVerdict.REPLACE and current is not None and not going:
-        gone = delete_node(current, judgement.why_deleted or judgement.why)
-        gone = as_never_reported(gone, world) if judgement.silent else gone
+    if verdict.action is NodeAction.REPLACE and current is not None and not going:
+        gone = delete_node(current, verdict.why_deleted or verdict.why)
+        gone = as_never_reported(gone, world) if verdict.silent else gone
         removals.append(gone)
         # Recorded before the next request is planned, which must not go to the zone of a silent TPU.
         record = with_silent_tpu(record, gone, world.observed_at)
     if has_successors(record) and current_candidates(record):
         return Step(tuple(removals), Wait(NEXT_COMES), wake_in=NOTICE_POLL, rule=LoopRule.TPU_NEXT)
-    creation = _create(spec, world, record, judgement)
+    creation = _create(spec, world, record, verdict)
     changes = (*removals, *creation.changes)
     # If nothing can be done now, the rule that holds the request back has decided.
     return replace(creation, changes=changes, rule=rule if changes else creation.rule)
@@ -146,25 +146,25 @@ def _why_old(node: Node, record: Record) -> str:
     return f"TPU #{node.incarnation} is not the newest"
 
 
-def _for_deadline(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> NodeJudgement:
-    """Return the judgement; OVERLAP or REPLACE if a TPU that could stay is left for the deadline or for money."""
+def _for_deadline(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> NodeVerdict:
+    """Return the verdict; OVERLAP or REPLACE if a TPU that could stay is left for the deadline or for money."""
     # Not during a race, because it is not known yet which TPU is ours.
-    stays = judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.WAIT} and not undecided(record)
+    stays = verdict.action in {NodeAction.KEEP, NodeAction.WAIT} and not undecided(record)
     choice = to_leave(spec, world, record) if stays else None
     if choice is None:
-        return judgement
+        return verdict
     # Time on demand is the most expensive, so it is used until spot is READY.
-    works = judgement.verdict is NodeVerdict.KEEP and choice.mode is Mode.SPOT and may_overlap(spec)
-    verdict = NodeVerdict.OVERLAP if works else NodeVerdict.REPLACE
-    return NodeJudgement(verdict, LoopRule.TPU_NEXT, f"{choice.why} (deadline)")
+    works = verdict.action is NodeAction.KEEP and choice.mode is Mode.SPOT and may_overlap(spec)
+    action = NodeAction.OVERLAP if works else NodeAction.REPLACE
+    return NodeVerdict(action, LoopRule.TPU_NEXT, f"{choice.why} (deadline)")
 
 
-def _create(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
+def _create(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> Step:
     """Request the next TPU, spot or on demand; repeat a request without an answer as it was."""
-    again = judgement.verdict is NodeVerdict.CREATE and record.node.incarnation > 0
+    again = verdict.action is NodeAction.CREATE and record.node.incarnation > 0
     was = record.node.incarnation in record.deadline.on_demand
     on_demand = was if again else wants_on_demand(spec, world, record)
-    request = _request(spec, world, of_mode(record, on_demand=on_demand), judgement)
+    request = _request(spec, world, of_mode(record, on_demand=on_demand), verdict)
     flex = record.node.incarnation in record.deadline.flex_start if again else wants_flex_start(spec, record)
     return as_on_demand(request, flex=flex) if on_demand else request
 
@@ -212,18 +212,18 @@ def _request_blocked(spec: Spec, world: World, record: Record) -> Step | None:
     return None
 
 
-def _request(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
+def _request(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> Step:
     """Return the request of the next TPU with its type and zone, or what holds it back."""
     blocked = _request_blocked(spec, world, record)
     if blocked is not None:
         return blocked
     # Zones that the file no longer names are not used; a new name keeps the two creates apart.
     moved = record.node.zone not in spec.tpu.zones
-    fresh = moved or judgement.verdict is NodeVerdict.REPLACE or record.node.incarnation == 0
+    fresh = moved or verdict.action is NodeAction.REPLACE or record.node.incarnation == 0
     kind = next_type(spec, record, world.observed_at) if fresh else current_type(spec, record)
     record = replace(record, node=replace(record.node, type=kind))
     if fresh and races(spec):
-        return new_round(spec, world, record, judgement.why)
+        return new_round(spec, world, record, verdict.why)
     # The same name for a create whose answer was lost: at worst it is refused as taken, never created twice.
     full = full_zones(spec, world, record)
     zone = next_zone(spec, record, world.observed_at, world.prices, full) if fresh else record.node.zone
@@ -234,7 +234,7 @@ def _request(spec: Spec, world: World, record: Record, judgement: NodeJudgement)
     incarnation = next_incarnation(record) if fresh and not free else record.node.incarnation
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else race_to_win(record, incarnation)
-    why = judgement.why + (why_there(spec, record, world.observed_at, zone, world.prices) if fresh else "")
+    why = verdict.why + (why_there(spec, record, world.observed_at, zone, world.prices) if fresh else "")
     change = Change(
         Kind.NODE, Verb.CREATE, name, why, zone, incarnation, race, kind, substitute=kind != spec.tpu.type
     )

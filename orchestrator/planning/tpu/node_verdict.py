@@ -40,7 +40,7 @@ UNHEALTHY_LIMIT = 480.0
 """Seconds that a node which has reported before may be unhealthy and silent before it is replaced."""
 
 
-class NodeVerdict(Enum):
+class NodeAction(Enum):
     """
     What happens to the current node.
 
@@ -57,22 +57,22 @@ class NodeVerdict(Enum):
 
 
 @dataclass(frozen=True)
-class NodeJudgement:
+class NodeVerdict:
     """
     A verdict on the current node, the rule that has reached it, and its reason in words.
 
     *why_deleted* is the reason beside the node's own name, which it does not repeat.
     """
 
-    verdict: NodeVerdict
+    action: NodeAction
     rule: LoopRule
     why: str = ""
     why_deleted: str = ""
 
     @classmethod
-    def of_state(cls, verdict: NodeVerdict, rule: LoopRule, node: Node, state: str) -> "NodeJudgement":
-        """Return a judgement whose reason is what the node itself is."""
-        return cls(verdict, rule, f"{node.name} is {state}", f"it is {state}")
+    def of_state(cls, action: NodeAction, rule: LoopRule, node: Node, state: str) -> "NodeVerdict":
+        """Return a verdict whose reason is what the node itself is."""
+        return cls(action, rule, f"{node.name} is {state}", f"it is {state}")
 
     @property
     def silent(self) -> bool:
@@ -84,7 +84,7 @@ class NodeJudgement:
         }
 
 
-def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> NodeJudgement:
+def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> NodeVerdict:
     """Return the verdict on the current node, from its state and the time it has been in it."""
     if node is None:
         return _judge_missing(world, record)
@@ -97,19 +97,19 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     if stopped_for_good(spec, world, node):
         # What that means for the job's work is told by the event of the preemption (`planning/news.py`).
         rule = LoopRule.TPU_PREEMPTED
-        return NodeJudgement.of_state(NodeVerdict.REPLACE, rule, node, "being preempted")
+        return NodeVerdict.of_state(NodeAction.REPLACE, rule, node, "being preempted")
     if unwanted(record):
         why = f"tpuctl.yaml wants another TPU: {record.node.shape}"
-        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_UNWANTED, why)
+        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_UNWANTED, why)
     # Compare with the last `up`: editing the file alone must not cost a running job its TPU.
     if narrow(spec, "tpu", node.scopes) and record.job.settings == job_digest(spec):
-        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_UNWANTED, NARROW)
+        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_UNWANTED, NARROW)
     # Waiting in the queue is no fault, however long it takes.
     if place is not None:
-        return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_QUEUED, place.why)
+        return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_QUEUED, place.why)
     if state is NodeState.STOPPED:
         why = "it is STOPPED; a spot node cannot be started again"
-        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_LOST, why)
+        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_LOST, why)
     if is_reporting(spec, world, node) or (state is NodeState.READY and node.healthy):
         # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
         return _judge_ready(spec, node, world, record)
@@ -118,28 +118,28 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     return _judge_transient(state, world, record)
 
 
-def _judge_lost(node: Node, queued: InQueue | None) -> NodeJudgement:
+def _judge_lost(node: Node, queued: InQueue | None) -> NodeVerdict:
     """Judge a node that has ended, is being deleted, or whose queued resource is lost."""
     if queued is None or not queued.lost:
-        return NodeJudgement.of_state(NodeVerdict.REPLACE, LoopRule.TPU_LOST, node, node.state.name)
+        return NodeVerdict.of_state(NodeAction.REPLACE, LoopRule.TPU_LOST, node, node.state.name)
     # A request that leaves the queue in time has no machine to lose.
     rule = LoopRule.TPU_QUEUED if node.state is NodeState.CREATING else LoopRule.TPU_LOST
-    return NodeJudgement(NodeVerdict.REPLACE, rule, queued.why)
+    return NodeVerdict(NodeAction.REPLACE, rule, queued.why)
 
 
-def _judge_transient(state: NodeState, world: World, record: Record) -> NodeJudgement:
+def _judge_transient(state: NodeState, world: World, record: Record) -> NodeVerdict:
     """Judge a node that is not READY and whose machines do not report."""
     key = of_node(record.node.incarnation, state)
     if state is NodeState.CREATING:
         late = lasted(record, world, key, CREATE_LIMIT)
         why = f"still CREATING after {CREATE_LIMIT / 60:.0f} min" if late else "CREATING"
-        return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_CREATING, why)
+        return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_CREATING, why)
     late = lasted(record, world, key, REPAIR_LIMIT)
     why = f"{state.name} for more than {REPAIR_LIMIT / 60:.0f} min" if late else state.name
-    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_TRANSIENT_STATE, why)
+    return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_TRANSIENT_STATE, why)
 
 
-def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
+def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> NodeVerdict:
     """
     Judge a READY node that the API calls unhealthy and whose machines do not report.
 
@@ -150,38 +150,38 @@ def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> No
     why = f"unhealthy: {node.health}"
     # Heartbeats could not be read: Unknown is not silent.
     if isinstance(world.heartbeats, Unknown):
-        return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
+        return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, why)
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost is not None:
-        return NodeJudgement(NodeVerdict.REPLACE, _rule_of(lost), f"{why}, and {lost.text}")
+        return NodeVerdict(NodeAction.REPLACE, _rule_of(lost), f"{why}, and {lost.text}")
     born = spec.job.run_on == "tpu" and nothing_reported(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
-        return NodeJudgement(NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
+        return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, why)
     patience = CONFIRMED_AFTER if born else UNHEALTHY_LIMIT
     late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
-    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, LoopRule.TPU_UNHEALTHY, why)
+    return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, why)
 
 
 def _rule_of(lost: Unreachable | LateReport) -> LoopRule:
     return LoopRule.TPU_UNREACHABLE if isinstance(lost, Unreachable) else LoopRule.TPU_NEVER_REPORTED
 
 
-def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
+def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeVerdict:
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost is not None:
-        return NodeJudgement(NodeVerdict.REPLACE, _rule_of(lost), f"READY, but {lost.text}")
+        return NodeVerdict(NodeAction.REPLACE, _rule_of(lost), f"READY, but {lost.text}")
     # Its end is certain, so the next one is created while this one saves.
     if may_overlap(spec) and being_taken(world, node) and not undecided(record):
         saves = "being preempted and still saves"
-        return NodeJudgement.of_state(NodeVerdict.OVERLAP, LoopRule.TPU_NEXT, node, saves)
+        return NodeVerdict.of_state(NodeAction.OVERLAP, LoopRule.TPU_NEXT, node, saves)
     well = node.state is NodeState.READY and node.healthy
-    return NodeJudgement(NodeVerdict.KEEP, LoopRule.TPU_READY if well else LoopRule.TPU_REPORTS)
+    return NodeVerdict(NodeAction.KEEP, LoopRule.TPU_READY if well else LoopRule.TPU_REPORTS)
 
 
-def _judge_missing(world: World, record: Record) -> NodeJudgement:
+def _judge_missing(world: World, record: Record) -> NodeVerdict:
     number = record.node.incarnation
     if number == 0:
-        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_CREATE, "there is none yet")
+        return NodeVerdict(NodeAction.CREATE, LoopRule.TPU_CREATE, "there is none yet")
     refused = [r for r in record.refusals if r.kind is Kind.NODE]
     if record.race.round:
         refused = [r for r in refused if r.zone == record.node.zone]
@@ -191,25 +191,25 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         why = f"TPU #{number} was refused ({refused[-1].retry.value})"
         if refused[-1].full:
             why = f"{_quota_holder(record, refused[-1].zone)} held the quota"
-        return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, LoopRule.TPU_CREATE, why)
+        return NodeVerdict(NodeAction.CREATE if unsure else NodeAction.REPLACE, LoopRule.TPU_CREATE, why)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
-        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_CREATE, "there is none now")
+        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_CREATE, "there is none now")
     if not record.node.accepted:
         # A process that was killed before its create has asked under a number; earlier TPUs have spans.
         why = "there is none now" if _had_one(record) else "there is none yet"
-        return NodeJudgement(NodeVerdict.CREATE, LoopRule.TPU_CREATE, why)
+        return NodeVerdict(NodeAction.CREATE, LoopRule.TPU_CREATE, why)
     # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
         late = world.observed_at - record.node.requested_at >= CREATE_LIMIT
-        verdict, why = (
-            NodeVerdict.REPLACE if late else NodeVerdict.WAIT,
+        action, why = (
+            NodeAction.REPLACE if late else NodeAction.WAIT,
             "create accepted, nothing to see yet",
         )
-        return NodeJudgement(verdict, LoopRule.TPU_CREATING, why)
+        return NodeVerdict(action, LoopRule.TPU_CREATING, why)
     if surely_absent(record, world, number):
-        return NodeJudgement(NodeVerdict.REPLACE, LoopRule.TPU_CREATE, "it has vanished")
+        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_CREATE, "it has vanished")
     why = "not listed; checking once more before it counts as gone"
-    return NodeJudgement(NodeVerdict.WAIT, LoopRule.ABSENCE_UNCONFIRMED, why)
+    return NodeVerdict(NodeAction.WAIT, LoopRule.ABSENCE_UNCONFIRMED, why)
 
 
 def _had_one(record: Record) -> bool:

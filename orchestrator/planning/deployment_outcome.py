@@ -10,9 +10,9 @@ from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
 from orchestrator.planning.job import SILENCE, heartbeat_interval
-from orchestrator.planning.tpu.judgement import CREATE_LIMIT
 from orchestrator.planning.tpu.lifecycle import delete_node, deleting
 from orchestrator.planning.tpu.never_reported import all_silent
+from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
 from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.planning.vm import give_up_start
 
