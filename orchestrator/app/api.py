@@ -19,12 +19,12 @@ from orchestrator.app.cost import cost_of
 from orchestrator.app.down import take_down
 from orchestrator.app.fetch import WantedFiles, fetch_files
 from orchestrator.app.fleet import jobs
-from orchestrator.app.fleet.account import account
 from orchestrator.app.fleet.down import fleet_down
 from orchestrator.app.fleet.queue import fleet_to_read, submitted_job
 from orchestrator.app.fleet.report import results
 from orchestrator.app.fleet.results import fetch_results
 from orchestrator.app.fleet.up import fleet_up
+from orchestrator.app.fleet.usage import fleet_usage
 from orchestrator.app.fleet.watch import FleetWatch
 from orchestrator.app.init import write_first_files
 from orchestrator.app.local import preempt
@@ -39,7 +39,7 @@ from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.domain.one_pass import Pass
 from orchestrator.engine.fleet import job_store
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet.fleet_bill import by_user
+from orchestrator.planning.fleet.fleet_cost import by_user
 from orchestrator.planning.fleet.tasks import unfinished
 
 __all__ = ["Event", "JobProgress", "PlannedUp", "TpuFleet", "Tpuctl", "TpuctlError", "new_project"]
@@ -227,9 +227,9 @@ class TpuFleet(_OfFile):
 
     def cost(self, *, by: Literal["job", "user"] = "job") -> dict[str, float]:
         """Return an estimate in USD for each job or login; what no task had is in parentheses, as `(idle)`."""
-        found = account(self._choice, self._reporter)
-        whose = by_user(found.jobs, found.bill) if by == "user" else found.bill.jobs
-        others = {f"({name})": amount for name, amount in found.bill.others.items()}
+        found = fleet_usage(self._choice, self._reporter)
+        whose = by_user(found.jobs, found.cost) if by == "user" else found.cost.jobs
+        others = {f"({name})": amount for name, amount in found.cost.others.items()}
         return {name: amount.usd for name, amount in {**whose, **others}.items()}
 
     def down(self, *, delete_data: bool = False) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator import __version__
 from orchestrator.domain.text.amounts import saved_text, span_text
-from orchestrator.planning.fleet.fleet_bill import Account, Amount, lost_steps, queue_curve, state_of
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, lost_steps, queue_curve, state_of
 from orchestrator.planning.fleet.tasks import OPEN, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 from orchestrator.report import charts
@@ -26,15 +26,15 @@ _KINDS = {
 }  # fmt: skip
 
 
-def fleet_page(account: Account, tables: Sequence[ResultsTable]) -> str:
+def fleet_page(usage: FleetUsage, tables: Sequence[ResultsTable]) -> str:
     """Return the page; *tables* are the results of the jobs that have parameters or collected files."""
     style = asset("style.css")
-    kinds = {job.submission.name: f"job{min(n, COLOURS - 1)}" for n, job in enumerate(account.jobs)}
-    since, until = _time(account)
+    kinds = {job.submission.name: f"job{min(n, COLOURS - 1)}" for n, job in enumerate(usage.jobs)}
+    since, until = _time(usage)
     values = {
-        **_head(account), **_rows(account.lanes, kinds, since, until), **_money(account, kinds),
-        "times": charts.time_ticks(since, until), "queue": _queue(account, since, until),
-        "jobs": [_job(account, job, kinds) for job in account.jobs],
+        **_head(usage), **_rows(usage.lanes, kinds, since, until), **_money(usage, kinds),
+        "times": charts.time_ticks(since, until), "queue": _queue(usage, since, until),
+        "jobs": [_job(usage, job, kinds) for job in usage.jobs],
         "sweeps": [sweep(table) for table in tables],
         # The only text that is not escaped, because it is our own file.
         "style": environment().filters["as_is"](style), "style_hash": style_hash(style),
@@ -42,66 +42,66 @@ def fleet_page(account: Account, tables: Sequence[ResultsTable]) -> str:
     return environment().get_template("fleet.html.j2").render(values)
 
 
-def _time(account: Account) -> tuple[float, float]:
-    begins = [part.since for lane in account.lanes for part in lane.stretches[:1]]
-    begins += [job.submission.submitted_at for job in account.jobs]
-    ends = [lane.stretches[-1].until for lane in account.lanes if lane.stretches]
-    ends += [end.at for job in account.jobs for end in job.ends.values()]
-    goes_on = any(lane.lives for lane in account.lanes)
-    since = min(begins, default=account.now)
-    return since, max(since + 1.0, account.now if goes_on or not ends else max(ends))
+def _time(usage: FleetUsage) -> tuple[float, float]:
+    begins = [part.since for lane in usage.lanes for part in lane.stretches[:1]]
+    begins += [job.submission.submitted_at for job in usage.jobs]
+    ends = [lane.stretches[-1].until for lane in usage.lanes if lane.stretches]
+    ends += [end.at for job in usage.jobs for end in job.ends.values()]
+    goes_on = any(lane.lives for lane in usage.lanes)
+    since = min(begins, default=usage.now)
+    return since, max(since + 1.0, usage.now if goes_on or not ends else max(ends))
 
 
-def _counts(account: Account, job: JobHistory) -> Counter[TaskState]:
+def _counts(usage: FleetUsage, job: JobHistory) -> Counter[TaskState]:
     tasks = range(len(job.submission.parameters))
-    return Counter(state_of(job, task, account.at_work) for task in tasks)
+    return Counter(state_of(job, task, usage.at_work) for task in tasks)
 
 
-def _head(account: Account) -> dict[str, Any]:
-    counts = [_counts(account, job) for job in account.jobs]
-    tasks = sum(len(job.submission.parameters) for job in account.jobs)
+def _head(usage: FleetUsage) -> dict[str, Any]:
+    counts = [_counts(usage, job) for job in usage.jobs]
+    tasks = sum(len(job.submission.parameters) for job in usage.jobs)
     done = sum(one[TaskState.DONE] for one in counts)
     open_ = sum(one[state] for one in counts for state in OPEN)
-    live, bill = sum(lane.lives for lane in account.lanes), account.bill
-    state = "done" if tasks and not open_ else "at work" if account.at_work else "idle"
+    live, cost = sum(lane.lives for lane in usage.lanes), usage.cost
+    state = "done" if tasks and not open_ else "at work" if usage.at_work else "idle"
     uses = {
-        use: sum(p.until - p.since for lane in account.lanes for p in lane.stretches if p.use is use)
+        use: sum(p.until - p.since for lane in usage.lanes for p in lane.stretches if p.use is use)
         for use in NodeUse
     }
     whole = sum(uses.values())
-    least = "at least " if account.incomplete else ""
+    least = "at least " if usage.incomplete else ""
     hero = [
         (f"{done:,}", f"of {tasks:,} tasks done"),
-        (f"{account.preemptions or 'no'}", f"preemption{'' if account.preemptions == 1 else 's'}"),
-        (f"{least}{usd_shown(bill.usd)}", "at spot prices" if account.unbilled else "spent"),
+        (f"{usage.preemptions or 'no'}", f"preemption{'' if usage.preemptions == 1 else 's'}"),
+        (f"{least}{usd_shown(cost.usd)}", "at spot prices" if usage.unbilled else "spent"),
     ]
-    saved = saved_text(bill.usd, bill.upper_usd, bill.on_demand_usd)
-    if saved and not account.incomplete:
-        hero.append((saved, f"saved ({usd_shown(bill.on_demand_usd)} on demand)"))
-    restarts = sum(job.restarts(task) for job in account.jobs for task in job.starts)
+    saved = saved_text(cost.usd, cost.upper_usd, cost.on_demand_usd)
+    if saved and not usage.incomplete:
+        hero.append((saved, f"saved ({usd_shown(cost.on_demand_usd)} on demand)"))
+    restarts = sum(job.restarts(task) for job in usage.jobs for task in job.starts)
     tiles = [
-        ("nodes now", f"{live}", f"of {len(account.lanes)} that the fleet had"),
+        ("nodes now", f"{live}", f"of {len(usage.lanes)} that the fleet had"),
         ("working", f"{uses[NodeUse.WORK] / whole:.1%}" if whole else "-", "of the time of all nodes"),
         ("lost", f"{uses[NodeUse.LOST] / whole:.1%}" if whole else "-", "work redone, machines gone"),
         ("restarts", f"{restarts:,}", "of tasks"),
-        ("time left", _remaining_text(account, counts) if open_ else "-", ""),
+        ("time left", _remaining_text(usage, counts) if open_ else "-", ""),
     ]  # fmt: skip
     text = f"{done:,} of {tasks:,} tasks done, {done / max(1, tasks):.0%}"
     bar = {"share": round(100 * done / tasks, 2), "text": text} if tasks else None
     return {
-        "name": account.name, "state": state, "hero": hero, "tiles": tiles, "bar": bar, "now": account.now,
-        "unbilled": account.unbilled, "unread": account.unread,
+        "name": usage.name, "state": state, "hero": hero, "tiles": tiles, "bar": bar, "now": usage.now,
+        "unbilled": usage.unbilled, "unread": usage.unread,
         "foot": f"tpuctl {__version__}. Costs are estimates, not a bill; storage and traffic are not in them.",
     }  # fmt: skip
 
 
-def _remaining_text(account: Account, counts: Sequence[Counter[TaskState]]) -> str:
+def _remaining_text(usage: FleetUsage, counts: Sequence[Counter[TaskState]]) -> str:
     """Return when all jobs will end, if that is known for each."""
-    both = zip(account.jobs, counts, strict=True)
+    both = zip(usage.jobs, counts, strict=True)
     going = [job.submission.name for job, one in both if any(one[state] for state in OPEN)]
-    if any(name not in account.eta for name in going):
+    if any(name not in usage.eta for name in going):
         return UNKNOWN
-    return f"about {span_text(max(account.eta[name] for name in going))}"
+    return f"about {span_text(max(usage.eta[name] for name in going))}"
 
 
 def _rows(lanes: Sequence[NodeLane], kinds: Mapping[str, str], since: float, until: float) -> dict[str, Any]:
@@ -171,8 +171,8 @@ def _add(bars: list[dict[str, Any]], part: NodeStretch, kinds: Mapping[str, str]
     })  # fmt: skip
 
 
-def _queue(account: Account, since: float, until: float) -> dict[str, Any] | None:
-    curve, unknown = queue_curve(account.jobs, account.lanes)
+def _queue(usage: FleetUsage, since: float, until: float) -> dict[str, Any] | None:
+    curve, unknown = queue_curve(usage.jobs, usage.lanes)
     if not curve:
         return None
     across = charts.Axis(since, until, (), 1)
@@ -199,11 +199,11 @@ def _steps(
     return " ".join(f"{x * charts.WIDE / 100:.1f},{y * charts.LOW / 100:.1f}" for x, y in corners)
 
 
-def _job(account: Account, job: JobHistory, kinds: Mapping[str, str]) -> dict[str, Any]:
-    name, counts = job.submission.name, _counts(account, job)
+def _job(usage: FleetUsage, job: JobHistory, kinds: Mapping[str, str]) -> dict[str, Any]:
+    name, counts = job.submission.name, _counts(usage, job)
     lost = [lost_steps(job, task) for task in job.starts]
     known = sum(one for one in lost if one is not None)
-    amount, eta = account.bill.jobs.get(name, Amount()), account.eta.get(name)
+    amount, eta = usage.cost.jobs.get(name, Amount()), usage.eta.get(name)
     over = not any(counts[state] for state in OPEN)
     return {
         "name": name, "kind": kinds[name], "tasks": len(job.submission.parameters),
@@ -216,23 +216,23 @@ def _job(account: Account, job: JobHistory, kinds: Mapping[str, str]) -> dict[st
     }  # fmt: skip
 
 
-def _money(account: Account, kinds: Mapping[str, str]) -> dict[str, Any]:
-    bill, at = account.bill, 0.0
+def _money(usage: FleetUsage, kinds: Mapping[str, str]) -> dict[str, Any]:
+    cost, at = usage.cost, 0.0
     words = {use.value: kind for use, kind in _KINDS.items()}
-    every = [(name, kinds[name], one) for name, one in bill.jobs.items() if name in kinds]
-    every += [(f"({name})", words.get(name, "vm"), one) for name, one in bill.others.items()]
+    every = [(name, kinds[name], one) for name, one in cost.jobs.items() if name in kinds]
+    every += [(f"({name})", words.get(name, "vm"), one) for name, one in cost.others.items()]
     rows = []
     for name, kind, one in every:
-        share = one.usd / bill.usd if bill.usd else 0.0
+        share = one.usd / cost.usd if cost.usd else 0.0
         rows.append(
             {"name": name, "kind": kind, "seconds": one.seconds, "usd": one.usd, "on_demand_usd": one.on_demand_usd,
              "lost_usd": one.lost_usd, "share": share, "x": round(at, 3), "width": round(100 * share, 3)}
         )  # fmt: skip
         at += 100 * share
     notes = ["In brackets: what no task had."]
-    if account.budget_usd is not None:
-        spent = f"{bill.upper_usd / account.budget_usd:.0%} spent at the upper prices"
-        notes.append(f"Budget: {usd_shown(account.budget_usd)}, {spent}.")
-    if account.incomplete:
+    if usage.budget_usd is not None:
+        spent = f"{cost.upper_usd / usage.budget_usd:.0%} spent at the upper prices"
+        notes.append(f"Budget: {usd_shown(usage.budget_usd)}, {spent}.")
+    if usage.incomplete:
         notes.append("At least: a price or the record of a node is not known, and left out.")
-    return {"money": rows, "usd": bill.usd, "on_demand_usd": bill.on_demand_usd, "cost_notes": notes}
+    return {"money": rows, "usd": cost.usd, "on_demand_usd": cost.on_demand_usd, "cost_notes": notes}

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.contract.bucket.limits import LARGEST_INT
 from orchestrator.domain.text.clean_text import cut
-from orchestrator.planning.fleet.fleet_bill import Amount, Bill, lost_steps, state_of
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost, lost_steps, state_of
 from orchestrator.planning.fleet.use import JobHistory
 
 MOST_COLUMNS = 64
@@ -42,7 +42,7 @@ class ResultsTable:
 
 
 def results_table(
-    job: JobHistory, costs: Bill, at_work: frozenset[tuple[str, int]],
+    job: JobHistory, costs: FleetCost, at_work: frozenset[tuple[str, int]],
     files: Mapping[int, Mapping[str, bytes]],
 ) -> ResultsTable:  # fmt: skip
     """Return the table of all tasks; *files* are what each has left, by task and name."""

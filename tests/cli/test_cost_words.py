@@ -1,4 +1,4 @@
-"""What `cost`, `down`, the report and a fleet's bill say was saved, where the price lists differ."""
+"""What `cost`, `down`, the report and a fleet's cost say was saved, where the price lists differ."""
 
 from io import StringIO
 from types import SimpleNamespace
@@ -9,12 +9,12 @@ from rich.console import Console
 from orchestrator.app.deployment.bills import Cost
 from orchestrator.app.up import _price as price_of
 from orchestrator.cli.views.cost import render, spent_text
-from orchestrator.cli.views.fleet_account import cost_sentences
+from orchestrator.cli.views.fleet_usage import cost_sentences
 from orchestrator.cli.views.local import show_status
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Span
-from orchestrator.planning.fleet.fleet_bill import Account, Amount, Bill
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost, FleetUsage
 from orchestrator.pricing.spending import spending
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import record
@@ -48,9 +48,9 @@ def test_cost_tells_both_ends_of_what_was_saved():
 
 def test_a_fleet_tells_both_ends_too_and_counts_its_budget_as_it_ends():
     """A budget ends a fleet by the upper prices."""
-    paid = Bill({"sweep": Amount(HOUR, 2.4, 9.6, upper_usd=4.8)}, {}, {})
-    account = Account("demo", 0.0, (), (), paid, frozenset(), {}, 10.0, unbilled=False)
-    lines = cost_sentences(account)
+    paid = FleetCost({"sweep": Amount(HOUR, 2.4, 9.6, upper_usd=4.8)}, {}, {})
+    usage = FleetUsage("demo", 0.0, (), (), paid, frozenset(), {}, 10.0, unbilled=False)
+    lines = cost_sentences(usage)
     assert lines[:2] == [
         "On demand: 9.60 USD, so 50 to 75% saved.",
         "The budget of 10 USD: 48% spent at the upper prices.",

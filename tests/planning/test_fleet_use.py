@@ -9,11 +9,11 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.fleet_bill import (
+from orchestrator.planning.fleet.fleet_cost import (
     VM,
     Amount,
-    bill,
     by_user,
+    fleet_cost,
     jobs_remaining,
     lost_steps,
     queue_curve,
@@ -97,7 +97,7 @@ def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_i
     )
     found = lanes([a_node((0, None), ready=60), a_node((0, None), name="n-2", ready=60)], [job], T + 300)
     assert [reported(lane)[2] for lane in found] == [(WORK, 100, 200, 0)] * 2
-    costs = bill(found, Amount())
+    costs = fleet_cost(found, Amount())
     assert (costs.jobs["wide"].seconds, costs.tasks["wide", 0].usd) == (200, pytest.approx(0.2))
     assert by_user([job, a_job([])], costs) == {"alice": costs.jobs["wide"], "shared": Amount()}
     assert [change[1:] for change in queue_curve([job], found)[0]] == [(0, 1), (1, 0), (0, 0)]
@@ -111,7 +111,7 @@ def test_the_remaining_time_of_wide_tasks_counts_all_their_nodes():
         submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd(TaskState.DONE, T + 200)}
     )
     nodes = [a_node((0, None), name=f"n-{n}", ready=60) for n in (1, 2, 3, 4)]
-    costs = bill(lanes(nodes, [job], T + 200), Amount())
+    costs = fleet_cost(lanes(nodes, [job], T + 200), Amount())
     assert jobs_remaining([job], costs, frozenset(), 4) == {"wide": pytest.approx(100)}
 
 
@@ -155,12 +155,12 @@ def test_a_node_without_a_task_is_idle_and_one_without_a_machine_has_no_time():
     )
 
 
-def test_the_bill_adds_up_and_idle_time_has_a_row_of_its_own():
+def test_the_cost_adds_up_and_idle_time_has_a_row_of_its_own():
     """Every second of every machine is in it once."""
     last = beat(180, step=18, committed_step=15, committed_at=T + 150)
     job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, beat(290))], [(0, "done", 290)])
     found = lanes([a_node((0, 200)), a_node((0, None), name="n-2")], [job], T + 300)
-    costs = bill(found, Amount(300, 0.5, 0.5, upper_usd=0.6))
+    costs = fleet_cost(found, Amount(300, 0.5, 0.5, upper_usd=0.6))
     assert costs.usd == pytest.approx((200 + 300) * 3.6 / 3600 + 0.5)
     assert costs.upper_usd == pytest.approx((200 + 300) * 7.2 / 3600 + 0.6)
     assert costs.on_demand_usd == pytest.approx((200 + 300) * 36 / 3600 + 0.5)
@@ -172,10 +172,10 @@ def test_the_bill_adds_up_and_idle_time_has_a_row_of_its_own():
     assert not costs.unpriced
 
 
-def test_an_unknown_price_makes_the_bill_incomplete():
+def test_an_unknown_price_makes_the_cost_incomplete():
     """And no sum of zeros."""
     node = NodeFacts("n-1", a_node((0, None)).spans, {}, lambda _: (None, None, None))
-    assert bill(lanes([node], [], T + 10), Amount()).unpriced
+    assert fleet_cost(lanes([node], [], T + 10), Amount()).unpriced
 
 
 def test_the_state_of_a_task_follows_from_mark_cancellation_and_reports():
@@ -205,16 +205,16 @@ def test_the_remaining_time_is_known_when_a_task_is_done_and_is_shared_by_the_no
     """Four tasks of 100 s on two nodes; before anything is known nothing is said."""
     done = a_job([(0, "n-1", 0, None)], [(0, "done", 100)], tasks=5)
     found = lanes([a_node((0, None))], [done], T + 100)
-    assert jobs_remaining([done], bill(found, Amount()), frozenset(), 2) == {"sweep": 200.0}
+    assert jobs_remaining([done], fleet_cost(found, Amount()), frozenset(), 2) == {"sweep": 200.0}
     fresh = a_job([])
-    assert jobs_remaining([fresh], bill([], Amount()), frozenset(), 2) == {}
+    assert jobs_remaining([fresh], fleet_cost([], Amount()), frozenset(), 2) == {}
 
 
 def test_the_remaining_time_of_a_running_task_comes_from_its_own_steps():
     """And its length serves for those that wait."""
     job = a_job([(0, "n-1", 0, beat(100, step=50, rate=0.5))], tasks=2, target=100)
     found = lanes([a_node((0, None))], [job], T + 100)
-    remaining = jobs_remaining([job], bill(found, Amount()), running(found, T + 100), 1)
+    remaining = jobs_remaining([job], fleet_cost(found, Amount()), running(found, T + 100), 1)
     # 50 steps at 0.5 a second, and another task of 100 + 100 seconds.
     assert remaining == {"sweep": pytest.approx(300.0)}
 

@@ -8,7 +8,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.fleet_bill import Account, Amount, bill, jobs_remaining, running
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, fleet_cost, jobs_remaining, running
 from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeFacts, Start, TaskEnd, lanes
 from orchestrator.report.results_table import results_table
@@ -102,7 +102,7 @@ class Afternoon:
         )
         self.files[job, task] = {"m.json": json.dumps({"eval_loss": loss, "accuracy": 1 / loss}).encode()}
 
-    def account(self, **more):
+    def usage(self, **more):
         """Return what the report gets."""
         jobs = tuple(
             JobHistory(
@@ -114,9 +114,9 @@ class Afternoon:
         )
         facts = [self._node(name, spans) for name, spans in self.spans.items()]
         found = lanes(facts, jobs, self.now)
-        costs, at_work = bill(found, Amount(self.now - T, 0.12, 0.12)), running(found, self.now)
+        costs, at_work = fleet_cost(found, Amount(self.now - T, 0.12, 0.12)), running(found, self.now)
         eta = jobs_remaining(jobs, costs, at_work, len(facts))
-        return Account(
+        return FleetUsage(
             "grant",
             self.now,
             jobs,
@@ -135,14 +135,14 @@ class Afternoon:
         ready = {span.name: span.since + 90 for span in found if span.since + 90 < self.now}
         return NodeFacts(name, found, ready, lambda _: (1.35, 1.8, 4.5))
 
-    def tables(self, account):
+    def tables(self, usage):
         """Return the results of all jobs."""
         return [
             results_table(
-                job, account.bill, account.at_work,
+                job, usage.cost, usage.at_work,
                 {n: files for (name, n), files in self.files.items() if name == job.submission.name},
             )
-            for job in account.jobs
+            for job in usage.jobs
             if job.submission.name != "tokenize"
         ]  # fmt: skip
 

@@ -93,8 +93,8 @@ def sent_to_another_port(browser):
 def a_fleet(browser, path):
     """Look at the page of a hundred nodes: all of it inside, readable, and asking for nothing."""
     afternoon = Afternoon(hours=2)
-    account = afternoon.account()
-    path.write_text(fleet_page(account, afternoon.tables(account)))
+    usage = afternoon.usage()
+    path.write_text(fleet_page(usage, afternoon.tables(usage)))
     for width, dark in ((1280, True), (400, False)):
         browser.open(path.as_uri(), width=width, dark=dark)
         look = browser.value(LOOK)

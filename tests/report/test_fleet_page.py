@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.planning.fleet.fleet_bill import Account, Amount, Bill
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost, FleetUsage
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable
 from tests.report.fleet_kit import Afternoon
@@ -25,8 +25,8 @@ def words(page):
 
 def test_the_fleet_page_shows_nodes_jobs_results_and_money(afternoon):
     """Each job with its colour, each node with a row, all money with its share."""
-    account = afternoon.account()
-    page = fleet_page(account, afternoon.tables(account))
+    usage = afternoon.usage()
+    page = fleet_page(usage, afternoon.tables(usage))
     said = words(page)
     assert page.count('class="track" x="0" y=') == 40
     assert all(one in said for one in ("lr-sweep", "tokenize", "(idle)", "(VM)", "eval_loss by lr"))
@@ -37,13 +37,13 @@ def test_the_fleet_page_shows_nodes_jobs_results_and_money(afternoon):
 
 def test_two_runs_of_the_same_facts_give_the_same_page(afternoon):
     """Nothing of it comes from the moment."""
-    account = afternoon.account()
-    assert fleet_page(account, ()) == fleet_page(account, ())
+    usage = afternoon.usage()
+    assert fleet_page(usage, ()) == fleet_page(usage, ())
 
 
 def test_an_empty_fleet_has_a_page():
     """Nothing was asked for yet."""
-    none = Account("grant", 5.0, (), (), Bill({}, {}, {}), frozenset(), {}, None, unbilled=True)
+    none = FleetUsage("grant", 5.0, (), (), FleetCost({}, {}, {}), frozenset(), {}, None, unbilled=True)
     said = words(fleet_page(none, ()))
     assert "No node has been requested yet." in said
     assert "No job was submitted yet." in said
@@ -51,8 +51,8 @@ def test_an_empty_fleet_has_a_page():
 
 def test_what_is_missing_is_said_and_no_sum_hides_it(afternoon):
     """A record that could not be read, a price and an end that nobody knows."""
-    account = replace(afternoon.account(), unread=("grant-007",), eta={})
-    said = words(fleet_page(account, ()))
+    usage = replace(afternoon.usage(), unread=("grant-007",), eta={})
+    said = words(fleet_page(usage, ()))
     assert "grant-007" in said
     assert "at least $" in said
     assert "saved" not in said
@@ -67,7 +67,7 @@ def test_no_text_of_others_is_taken_for_a_part_of_the_page(afternoon):
         ({"task": 0, "lr": "1", "state": "done", evil: 1.0}, {"task": 1, "lr": evil, "state": evil, evil: 2.0}),
         ("lr",), (evil,),
     )  # fmt: skip
-    page = fleet_page(afternoon.account(), [table])
+    page = fleet_page(afternoon.usage(), [table])
     assert "<script" not in page
     assert "&lt;script&gt;" in page
 
@@ -79,7 +79,9 @@ def test_results_are_drawn_over_numbers_and_words_and_the_best_is_named():
         for n, (lr, kind, loss) in enumerate([("1e-5", "a", 3.0), ("1e-3", "b", 1.5), ("1e-1", "a", None)])
     )
     table = ResultsTable("s", ("task", "lr", "kind", "same", "loss"), rows, ("lr", "kind", "same"), ())
-    none = Account("grant", 5.0, (), (), Bill({}, {}, {"VM": Amount()}), frozenset(), {}, None, unbilled=True)
+    none = FleetUsage(
+        "grant", 5.0, (), (), FleetCost({}, {}, {"VM": Amount()}), frozenset(), {}, None, unbilled=True
+    )
     page = fleet_page(none, [table])
     assert "loss by lr (logarithmic)" in page
     assert "loss by kind" in page

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.fleet_bill import Amount, Bill
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost
 from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.planning.fleet.use import JobHistory, Start, TaskEnd
 from orchestrator.report.results_table import MOST_COLUMNS, numbers, results_table, values_in
@@ -20,7 +20,7 @@ def a_table(parameters=({"lr": "0.1"}, {"lr": "0.2"}), files=None):
     submission = Submission("sweep", tuple(parameters), JobSpec("x"), "b", "s", 1.0)
     beat = Heartbeat(1, 0, Phase.DONE, 5.0, step=9, loss=0.25)
     job = JobHistory(submission, {0: (Start(0, 1, "n", 1.0, beat),)}, {0: TaskEnd(TaskState.DONE, 5.0)})
-    costs = Bill({}, {("sweep", 0): Amount(60, 0.5)}, {})
+    costs = FleetCost({}, {("sweep", 0): Amount(60, 0.5)}, {})
     return results_table(job, costs, frozenset(), files or {})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from orchestrator.app.deployment import session
-from orchestrator.app.fleet import account
+from orchestrator.app.fleet import usage
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.google.clients import Clients
@@ -28,10 +28,10 @@ def test_nothing_is_loaded_of_what_sends_jobs_and_makes_pages():
     """The command reads."""
     program = (
         "import json, sys\n"
-        "import orchestrator.app.fleet.account, orchestrator.cli.views.fleet_account\n"
+        "import orchestrator.app.fleet.usage, orchestrator.cli.views.fleet_usage\n"
         "print(json.dumps(sorted(sys.modules)))\n"
     )
-    root = str(Path(account.__file__).parents[3])
+    root = str(Path(usage.__file__).parents[3])
     done = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True,
         check=True, timeout=120,
@@ -61,12 +61,12 @@ def test_the_bucket_is_read_while_slurm_answers(monkeypatch):
     """Its answer comes over SSH and takes longest."""
     reads = threading.Event()
     fleet = SimpleNamespace(head=SimpleNamespace(store=None, clock=None))
-    monkeypatch.setattr(account, "fleet_to_read", lambda choice, reporter: fleet)
-    monkeypatch.setattr(account.job_store, "read_all", lambda store: ReadSubmissions(()))
-    monkeypatch.setattr(account.Accounts, "observe", lambda self, submissions: reads.set())
-    monkeypatch.setattr(account, "ask_slurm", lambda fleet, jobs: reads.wait(20))
-    monkeypatch.setattr(account, "queue", lambda store, read, name, answer: answer)
-    assert account.QueueObserver(None, None, None).observe() == (True, None)
+    monkeypatch.setattr(usage, "fleet_to_read", lambda choice, reporter: fleet)
+    monkeypatch.setattr(usage.job_store, "read_all", lambda store: ReadSubmissions(()))
+    monkeypatch.setattr(usage.UsageReader, "observe", lambda self, submissions: reads.set())
+    monkeypatch.setattr(usage, "ask_slurm", lambda fleet, jobs: reads.wait(20))
+    monkeypatch.setattr(usage, "queue", lambda store, read, name, answer: answer)
+    assert usage.QueueObserver(None, None, None).observe() == (True, None)
 
 
 def test_all_of_a_fleet_is_read_over_one_set_of_connections(cloud, monkeypatch):

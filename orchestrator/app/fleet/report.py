@@ -4,12 +4,12 @@ from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.fleet.account import Accounts
 from orchestrator.app.fleet.queue import submitted_job
 from orchestrator.app.fleet.sessions import Fleet
+from orchestrator.app.fleet.usage import UsageReader
 from orchestrator.engine.fleet.history import read_collected
 from orchestrator.engine.records.atomic_files import write_private
-from orchestrator.planning.fleet.fleet_bill import Account
+from orchestrator.planning.fleet.fleet_cost import FleetUsage
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable, results_table
 
@@ -40,24 +40,24 @@ def write_results(
 
 def _results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable, str]:
     """Return the table of one job's results, and the file for it in the job's settings ("" if none)."""
-    accounts = Accounts(choice, reporter)
-    submission = submitted_job(accounts.fleet.head.store, name)
-    found = accounts.observe()
-    return table_of(accounts.fleet, found, name), submission.into
+    reader = UsageReader(choice, reporter)
+    submission = submitted_job(reader.fleet.head.store, name)
+    found = reader.observe()
+    return table_of(reader.fleet, found, name), submission.into
 
 
-def table_of(fleet: Fleet, found: Account, name: str) -> ResultsTable:
+def table_of(fleet: Fleet, found: FleetUsage, name: str) -> ResultsTable:
     """Return the table of one job: parameters, state, cost, and the values from its tasks' result files."""
     job = found.job(name)
-    return results_table(job, found.bill, found.at_work, read_collected(fleet.head.store, job.submission))
+    return results_table(job, found.cost, found.at_work, read_collected(fleet.head.store, job.submission))
 
 
-def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) -> tuple[Path, Account]:
-    """Write the page to *output*, by default NAME-report.html; return its path and the account."""
-    accounts = Accounts(choice, reporter)
-    found = accounts.observe()
+def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) -> tuple[Path, FleetUsage]:
+    """Write the page to *output*, by default NAME-report.html; return its path and the usage."""
+    reader = UsageReader(choice, reporter)
+    found = reader.observe()
     shown = [job for job in found.jobs if any(job.submission.parameters) or job.submission.collect]
-    tables = [table_of(accounts.fleet, found, job.submission.name) for job in shown[-MOST_TABLES:]]
+    tables = [table_of(reader.fleet, found, job.submission.name) for job in shown[-MOST_TABLES:]]
     path = output or Path(f"{found.name}-report.html")
     # Atomically, since a browser may reload the page at any moment.
     write_private(path, fleet_page(found, tables).encode())

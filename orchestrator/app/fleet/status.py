@@ -7,9 +7,9 @@ from functools import partial
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.fleet.account import account
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import load_of
+from orchestrator.app.fleet.usage import fleet_usage
 from orchestrator.app.machines.workers import observe
 from orchestrator.app.status.status import holder_of
 from orchestrator.contract.node_list import node_list
@@ -18,7 +18,7 @@ from orchestrator.domain.spec import FleetSpec
 from orchestrator.engine.fleet import team_store
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.deployments import Controller, node_names
-from orchestrator.planning.fleet.fleet_bill import Amount
+from orchestrator.planning.fleet.fleet_cost import Amount
 from orchestrator.planning.fleet.size import NodeLife, wanted_nodes
 from orchestrator.planning.fleet.tasks import Queued
 
@@ -124,11 +124,11 @@ def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Rep
     team = team_store.read_team(fleet.head.store)
     if not team.users:
         return
-    found, held = account(choice, reporter), team_store.over_budget(fleet.head.store)
+    found, held = fleet_usage(choice, reporter), team_store.over_budget(fleet.head.store)
     for login, user in team.users.items():
         mine = [one for one in queued if one.account == login]
         costs = [
-            found.bill.jobs.get(job.submission.name, Amount())
+            found.cost.jobs.get(job.submission.name, Amount())
             for job in found.jobs
             if job.submission.user == login
         ]

@@ -6,9 +6,9 @@ from functools import partial
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.fleet.account import Accounts, reckon
 from orchestrator.app.fleet.down import end_node, leftovers_of
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
+from orchestrator.app.fleet.usage import UsageReader, reckon
 from orchestrator.app.up import bring_up
 from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.errors import (
@@ -57,7 +57,7 @@ def fleet_up(
     found = for_each(
         {name: partial(bring_up, choice, one.reporter, session=one) for name, one in sessions.items()}
     )
-    reckon(Accounts(choice, reporter))
+    reckon(UsageReader(choice, reporter))
     slurm = fleet.slurm()
     for name, held in slurm.node_states().items():
         # A killed watch had started to drain it.

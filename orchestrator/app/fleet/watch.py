@@ -8,9 +8,9 @@ from functools import partial
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, Style
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.fleet.account import Accounts, reckon
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import Sizing
+from orchestrator.app.fleet.usage import UsageReader, reckon
 from orchestrator.app.loop.hand_over import over
 from orchestrator.app.loop.watch import turn
 from orchestrator.app.loop.watch_all import WatchAll
@@ -143,7 +143,7 @@ class FleetWatch(WatchAll[Reporter]):
         self._fleet, self._reporter, losses = Fleet(choice, reporter, reporter_of), reporter, Losses()
         self._losses, self._said, self._wrong = losses, "", dict[str, str]()
         self._choice, self._reckon_at = choice, 0.0
-        self._accounts: Accounts | None = None
+        self._reader: UsageReader | None = None
 
         def screen(_: Reporter, session: Session) -> _NodeScreen:
             return _NodeScreen(session.spec.name, losses)
@@ -190,8 +190,8 @@ class FleetWatch(WatchAll[Reporter]):
             self._losses.report(slurm)
             slurm.tend()
             if self._fleet.head.clock.monotonic() >= self._reckon_at:
-                self._accounts = self._accounts or Accounts(self._choice, Reporter())
-                reckon(self._accounts)
+                self._reader = self._reader or UsageReader(self._choice, Reporter())
+                reckon(self._reader)
                 self._reckon_at = self._fleet.head.clock.monotonic() + RECKON_SECONDS
             self._report_errors(self._fleet.submit_missing(slurm))
             if self._sizing is not None:

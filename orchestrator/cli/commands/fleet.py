@@ -162,8 +162,8 @@ def queue(choice: Choice, follow: bool, job: str | None) -> None:
 
     The time left is known when a task is done, or when running ones report steps and have a target.
     """
-    from orchestrator.app.fleet.account import QueueObserver
-    from orchestrator.cli.views import fleet_account as view
+    from orchestrator.app.fleet.usage import QueueObserver
+    from orchestrator.cli.views import fleet_usage as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
     view.show_queue(QueueObserver(choice, EventPrinter(), job), choice, tasks=job is not None, watch=follow)
@@ -180,7 +180,7 @@ def results(choice: Choice, output: Path | None, job: str) -> None:
     A task leaves the values of the files that `collect.files` of the job's file names.
     """
     from orchestrator.app.fleet.report import write_results
-    from orchestrator.cli.views import fleet_account as view
+    from orchestrator.cli.views import fleet_usage as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
     found, path = write_results(choice, job, output, EventPrinter())
@@ -192,11 +192,11 @@ def results(choice: Choice, output: Path | None, job: str) -> None:
 @click.option("--by", type=click.Choice(["job", "user"]), default="job", help="Whose shares to show.")
 def cost(choice: Choice, by: str) -> None:
     """Show what the fleet has cost: each job's share, idle time, and the VM. The shares add up to 100 %."""
-    from orchestrator.app.fleet.account import account
-    from orchestrator.cli.views import fleet_account as view
+    from orchestrator.app.fleet.usage import fleet_usage
+    from orchestrator.cli.views import fleet_usage as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    view.show_cost(account(choice, EventPrinter()), by_login=by == "user", as_json=choice.as_json)
+    view.show_cost(fleet_usage(choice, EventPrinter()), by_login=by == "user", as_json=choice.as_json)
 
 
 @command.command("report", cls=Command)
@@ -209,11 +209,11 @@ def report(choice: Choice, output: Path | None) -> None:
     The page holds everything itself and needs no network.
     """
     from orchestrator.app.fleet.report import write_fleet_report
-    from orchestrator.cli.views import fleet_account as view
+    from orchestrator.cli.views import fleet_usage as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    path, account = write_fleet_report(choice, output, EventPrinter())
-    view.show_report(path, account, as_json=choice.as_json)
+    path, usage = write_fleet_report(choice, output, EventPrinter())
+    view.show_report(path, usage, as_json=choice.as_json)
 
 
 @command.command("cancel", cls=Command)

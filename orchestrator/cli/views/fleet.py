@@ -11,7 +11,7 @@ from orchestrator.app.fleet.sessions import FleetPrice
 from orchestrator.app.fleet.status import FleetStatus, UserRow
 from orchestrator.app.fleet.up import FleetUp
 from orchestrator.cli.console import print_json, put, say, talk
-from orchestrator.cli.views.fleet_account import put_table
+from orchestrator.cli.views.fleet_usage import put_table
 from orchestrator.domain.text.amounts import size_text, span_text, ttl_text, usd_range_text, usd_text
 from orchestrator.pricing.cost import Hourly
 

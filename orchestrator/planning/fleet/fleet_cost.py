@@ -1,7 +1,7 @@
 """
 Compute what a fleet has cost and how far its jobs are, from what its nodes did.
 
-Pure. The parts of a bill add up to the total; time without a task has rows of its own.
+Pure. The parts of a cost add up to the total; time without a task has rows of its own.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Bill:
+class FleetCost:
     """
     What a fleet has cost: by job, by task, by use for time without a task, and for the VM.
 
@@ -62,8 +62,8 @@ class Bill:
 VM = "VM"
 
 
-def bill(found: Iterable[NodeLane], vm: Amount) -> Bill:
-    """Return the bill for the time in *found*, plus the VM's."""
+def fleet_cost(found: Iterable[NodeLane], vm: Amount) -> FleetCost:
+    """Return the cost of the time in *found*, plus the VM's."""
     jobs: dict[str, Amount] = defaultdict(Amount)
     tasks: dict[tuple[str, int], Amount] = defaultdict(Amount)
     others: dict[str, Amount] = defaultdict(Amount)
@@ -77,7 +77,7 @@ def bill(found: Iterable[NodeLane], vm: Amount) -> Bill:
             else:
                 others[part.use.value] = _more(others[part.use.value], part)
     order = [use.value for use in NodeUse if use.value in others]
-    return Bill(dict(jobs), dict(tasks), {**{use: others[use] for use in order}, VM: vm}, unpriced)
+    return FleetCost(dict(jobs), dict(tasks), {**{use: others[use] for use in order}, VM: vm}, unpriced)
 
 
 def _more(amount: Amount, part: NodeStretch) -> Amount:
@@ -116,7 +116,7 @@ def lost_steps(job: JobHistory, task: int) -> int | None:
 
 
 def jobs_remaining(
-    jobs: Sequence[JobHistory], costs: Bill, at_work: frozenset[tuple[str, int]], nodes: int
+    jobs: Sequence[JobHistory], costs: FleetCost, at_work: frozenset[tuple[str, int]], nodes: int
 ) -> dict[str, float]:
     """
     Return the seconds until each job ends, in the order of submission, at *nodes* nodes.
@@ -168,7 +168,7 @@ def _width(job: JobHistory, task: int) -> int:
     return 1 + len(starts[-1].beside) if starts else job.submission.slices[1]
 
 
-def by_user(jobs: Iterable[JobHistory], costs: Bill) -> dict[str, Amount]:
+def by_user(jobs: Iterable[JobHistory], costs: FleetCost) -> dict[str, Amount]:
     """Return what the jobs of each login have cost; jobs that were submitted without one are SHARED's."""
     found: dict[str, Amount] = {}
     for job in jobs:
@@ -238,7 +238,7 @@ def _changes(
 
 
 @dataclass(frozen=True)
-class Account:
+class FleetUsage:
     """
     What is known of a fleet at *now*. *unread* names nodes whose record could not be read and counts nowhere.
 
@@ -250,7 +250,7 @@ class Account:
     now: float
     jobs: tuple[JobHistory, ...]
     lanes: tuple[NodeLane, ...]
-    bill: Bill
+    cost: FleetCost
     at_work: frozenset[tuple[str, int]]
     eta: Mapping[str, float]
     budget_usd: float | None
@@ -266,4 +266,4 @@ class Account:
     @property
     def incomplete(self) -> bool:
         """Return whether a price or a node's record is missing, so that sums are lower bounds."""
-        return self.bill.unpriced or bool(self.unread)
+        return self.cost.unpriced or bool(self.unread)

@@ -20,7 +20,7 @@ from orchestrator.engine.fleet.history import FleetHistory
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.deployments import Controller, node_names
-from orchestrator.planning.fleet.fleet_bill import Account, Amount, bill, jobs_remaining, running
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, fleet_cost, jobs_remaining, running
 from orchestrator.planning.fleet.team import over_budget, spending_of
 from orchestrator.planning.fleet.use import NodeFacts, Rates, lanes
 from orchestrator.pricing.spending import spending
@@ -29,16 +29,16 @@ NODES_SECONDS = 30.0
 """Seconds for which the records of nodes are reused; each is a read."""
 
 
-class Accounts:
-    """Reads a fleet's account repeatedly; what cannot have changed is not read again."""
+class UsageReader:
+    """Reads a fleet's usage repeatedly; what cannot have changed is not read again."""
 
     def __init__(self, choice: Choice, reporter: Reporter) -> None:
         self.fleet = fleet_to_read(choice, reporter)
         self._history = FleetHistory(self.fleet.head.store)
         self._facts: tuple[float, list[NodeFacts], tuple[str, ...], int] = (0.0, [], (), 0)
 
-    def observe(self, submissions: ReadSubmissions | None = None) -> Account:
-        """Return the present account, of *submissions* if they have just been read."""
+    def observe(self, submissions: ReadSubmissions | None = None) -> FleetUsage:
+        """Return the present usage, of *submissions* if they have just been read."""
         head = self.fleet.head
         now = head.clock.now()
         if not self._facts[0] or now - self._facts[0] >= NODES_SECONDS:
@@ -48,9 +48,9 @@ class Accounts:
         jobs = self._history.read(submissions.jobs, {one.name for one in facts})
         jobs = tuple(sorted(jobs, key=lambda one: (one.submission.submitted_at, one.submission.name)))
         found = lanes(facts, jobs, now)
-        costs, at_work = bill(found, _vm(head, now)), running(found, now)
+        costs, at_work = fleet_cost(found, _vm(head, now)), running(found, now)
         eta = jobs_remaining(jobs, costs, at_work, sum(lane.lives for lane in found))
-        return Account(
+        return FleetUsage(
             self.fleet.spec.name, now, jobs, found, costs, at_work, eta, self.fleet.spec.watch.budget_usd,
             self.fleet.choice.cloud == "local", unread, preemptions, tuple(submissions.unread),
         )  # fmt: skip
@@ -60,29 +60,29 @@ class QueueObserver:
     """Reads the queue repeatedly: all jobs, or the one of a name."""
 
     def __init__(self, choice: Choice, reporter: Reporter, name: str | None) -> None:
-        self._accounts, self._name = Accounts(choice, reporter), name
-        self.clock = self._accounts.fleet.head.clock
+        self._reader, self._name = UsageReader(choice, reporter), name
+        self.clock = self._reader.fleet.head.clock
 
-    def observe(self) -> tuple[Queue, Account]:
-        """Return the queue and the account from Slurm and the bucket."""
-        fleet, name = self._accounts.fleet, self._name
+    def observe(self) -> tuple[Queue, FleetUsage]:
+        """Return the queue and the usage from Slurm and the bucket."""
+        fleet, name = self._reader.fleet, self._name
         store = fleet.head.store
         read = job_store.read_all(store)
         wanted = read if name is None else narrowed(store, read, name)
         with threads.pool(1) as pool:
             # Slurm's answer comes over SSH, and takes as long as reading all the rest from the bucket.
             asked = pool.submit(ask_slurm, fleet, wanted.jobs)
-            account = self._accounts.observe(read)
-            return queue(store, wanted, name, asked.result()), account
+            usage = self._reader.observe(read)
+            return queue(store, wanted, name, asked.result()), usage
 
 
-def reckon(accounts: Accounts) -> None:
+def reckon(reader: UsageReader) -> None:
     """Record which users' budgets are used up, so that no more of their tasks start."""
-    store = accounts.fleet.head.cloud.store
+    store = reader.fleet.head.cloud.store
     team = team_store.read_team(store)
     if any(one.budget_usd is not None for one in team.users.values()):
-        found = accounts.observe()
-        usd = {name: amount.usd for name, amount in found.bill.jobs.items()}
+        found = reader.observe()
+        usd = {name: amount.usd for name, amount in found.cost.jobs.items()}
         team_store.write_over_budget(
             store, over_budget(team, spending_of((j.submission for j in found.jobs), usd))
         )
@@ -90,9 +90,9 @@ def reckon(accounts: Accounts) -> None:
         team_store.write_over_budget(store, frozenset())
 
 
-def account(choice: Choice, reporter: Reporter) -> Account:
+def fleet_usage(choice: Choice, reporter: Reporter) -> FleetUsage:
     """Return what a fleet has done and cost so far, without changes."""
-    return Accounts(choice, reporter).observe()
+    return UsageReader(choice, reporter).observe()
 
 
 def _nodes(fleet: Fleet) -> tuple[list[NodeFacts], tuple[str, ...], int]:
@@ -123,7 +123,7 @@ def _facts(session: Session) -> tuple[NodeFacts, int]:
             ready[span.name] = beat.timings["spawned"]
 
     def rate(span: Span) -> Rates:
-        # Price exactly one hour of this span, with the same tables and rules as any bill.
+        # Price exactly one hour of this span, with the same tables and rules as any cost.
         hour = replace(record, spans=(replace(span, since=0.0, until=3600.0),), disks=())
         one, other = (spending(spec, session.catalog, hour, (), 3600.0) for spec in (session.spec, full))
         paid = (None, None) if one.unknown else (one.usd, one.upper_usd)

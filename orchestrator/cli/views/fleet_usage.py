@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.app.fleet.account import QueueObserver
 from orchestrator.app.fleet.queue import Queue
+from orchestrator.app.fleet.usage import QueueObserver
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
 from orchestrator.domain.text.amounts import saved_text, span_text, usd_text
-from orchestrator.planning.fleet.fleet_bill import Account, Amount, by_user, lost_steps
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, by_user, lost_steps
 from orchestrator.planning.fleet.gate import Gate, Hold
 from orchestrator.planning.fleet.tasks import OPEN, JobRow, TaskRow, TaskState
 from orchestrator.planning.fleet.team import NORMAL
@@ -54,20 +54,20 @@ def _cut(text: str, size: int) -> str:
 def show_queue(observer: QueueObserver, choice: Choice, *, tasks: bool, watch: bool) -> None:
     """Print a row for each job or, with *tasks*, for each task; with *watch* until all are over."""
     if not watch:
-        found, account = observer.observe()
+        found, usage = observer.observe()
         if choice.as_json:
-            print_json("fleet-queue", queue_body(found, account))
+            print_json("fleet-queue", queue_body(found, usage))
             return
-        for line in _queue_lines(found, account, columns(), tasks=tasks):
+        for line in _queue_lines(found, usage, columns(), tasks=tasks):
             put(line)
         return
 
     def observe() -> tuple[Any, bool]:
-        found, account = observer.observe()
+        found, usage = observer.observe()
         states = [task.state for job in found.jobs for task in job.tasks]
         # Without an answer of Slurm, a task that seems to wait may be running.
         over = bool(states) and all(state not in OPEN for state in states)
-        return (queue_body(found, account) if choice.as_json else (found, account)), over
+        return (queue_body(found, usage) if choice.as_json else (found, usage)), over
 
     def draw(body: Any) -> str:
         lines = _queue_lines(body[0], body[1], columns(), tasks=tasks)
@@ -80,37 +80,37 @@ def show_queue(observer: QueueObserver, choice: Choice, *, tasks: bool, watch: b
         return "\n".join([*lines, f"as of {time.strftime('%H:%M:%S')}; Ctrl-C ends this display, no task"])
 
     def news(body: Any) -> list[tuple[Any, str]]:
-        found, account = body
+        found, usage = body
         return [
             (tuple((job.name, *(job.count(state) for state in TaskState)) for job in found.jobs), line)
-            for line in [_sum_line(found, account)]
+            for line in [_sum_line(found, usage)]
         ]
 
     repeat(choice, observer.clock, "fleet-queue", observe, draw, news)
 
 
-def queue_body(found: Queue, account: Account) -> dict[str, Any]:
+def queue_body(found: Queue, usage: FleetUsage) -> dict[str, Any]:
     """Return the queue as in `--json`."""
     jobs = []
     for job in found.jobs:
-        history, amount = account.job(job.name), account.bill.jobs.get(job.name, Amount())
+        history, amount = usage.job(job.name), usage.cost.jobs.get(job.name, Amount())
         tasks = []
         for task in job.tasks:
             step, loss = history.progress(task.number)
             tasks.append(
                 {
                     "number": task.number, "state": task.state.value, "node": task.node,
-                    "restarts": _restarts(account, job, task), "parameters": dict(task.parameters),
+                    "restarts": _restarts(usage, job, task), "parameters": dict(task.parameters),
                     "step": step, "loss": loss,
                     "lost_steps": lost_steps(history, task.number),
-                    "usd": round(account.bill.tasks.get((job.name, task.number), Amount()).usd, 6),
+                    "usd": round(usage.cost.tasks.get((job.name, task.number), Amount()).usd, 6),
                 }
             )  # fmt: skip
         jobs.append(
             {"name": job.name, "submitted_at": job.submitted_at, "user": found.submissions[job.name].user,
              "priority": found.submissions[job.name].priority or NORMAL, "hold": found.gates[job.name].hold.value,
              "waits_for": list(found.gates[job.name].waits), "tasks": tasks, "usd": round(amount.usd, 6),
-             "node_seconds": round(amount.seconds, 1), "eta_s": account.eta.get(job.name),
+             "node_seconds": round(amount.seconds, 1), "eta_s": usage.eta.get(job.name),
              "shortage": found.lacks[job.name].text if job.name in found.lacks else ""}
         )  # fmt: skip
     unread = {name: error.message for name, error in found.unread.items()}
@@ -130,20 +130,20 @@ def _note(gate: Gate) -> str:
     return f"waits for {', '.join(gate.waits)}" if gate.waits else ""
 
 
-def _restarts(account: Account, job: JobRow, task: TaskRow) -> int:
+def _restarts(usage: FleetUsage, job: JobRow, task: TaskRow) -> int:
     # Slurm forgets ended tasks, and the bucket is slightly behind Slurm; so take the larger number.
-    return max(task.restarts, account.job(job.name).restarts(task.number))
+    return max(task.restarts, usage.job(job.name).restarts(task.number))
 
 
-def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> list[str]:
+def _queue_lines(found: Queue, usage: FleetUsage, width: int, *, tasks: bool) -> list[str]:
     unread = [f"{error.message}; {error.next_step}" for error in found.unread.values()]
     if not found.jobs and not unread:
         return ["no job was submitted yet; next: tpuctl fleet submit JOB.yaml"]
-    lines = [_sum_line(found, account)]
+    lines = [_sum_line(found, usage)]
     if found.trouble:
         lines.append(f"Slurm does not answer, so what runs is not known: {found.trouble}")
     lines += table_lines(
-        _task_rows(found, account) if tasks else _job_rows(found, account), width, elastic=-1 if tasks else 0
+        _task_rows(found, usage) if tasks else _job_rows(found, usage), width, elastic=-1 if tasks else 0
     )
     lines += [
         f"{job.name} {note}"
@@ -159,22 +159,20 @@ def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> 
     return lines + unread
 
 
-def _sum_line(found: Queue, account: Account) -> str:
-    live = sum(lane.lives for lane in account.lanes)
+def _sum_line(found: Queue, usage: FleetUsage) -> str:
+    live = sum(lane.lives for lane in usage.lanes)
     counts = {state: sum(job.count(state) for job in found.jobs) for state in TaskState}
     summary = ", ".join(
         f"{counts[state]} {state.value}" for state in TaskState if counts[state] or state not in RARE
     )
-    return (
-        f"{account.name}: {live} node{'' if live == 1 else 's'}; {summary}; {_usd(account, account.bill.usd)}"
-    )
+    return f"{usage.name}: {live} node{'' if live == 1 else 's'}; {summary}; {_usd(usage, usage.cost.usd)}"
 
 
-def _usd(account: Account, usd: float) -> str:
-    return f"{'at least ' if account.incomplete else ''}{usd_text(usd)}"
+def _usd(usage: FleetUsage, usd: float) -> str:
+    return f"{'at least ' if usage.incomplete else ''}{usd_text(usd)}"
 
 
-def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
+def _job_rows(found: Queue, usage: FleetUsage) -> list[Sequence[str]]:
     team = found.team.needs_database
     shown = [state for state in TaskState if state not in RARE or any(job.count(state) for job in found.jobs)]
     rows: list[Sequence[str]] = [
@@ -190,10 +188,10 @@ def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
     ]
     for job in found.jobs:
         counts = (str(job.count(state) or "-") for state in shown)
-        restarts = sum(_restarts(account, job, task) for task in job.tasks)
-        usd = account.bill.jobs.get(job.name, Amount()).usd
+        restarts = sum(_restarts(usage, job, task) for task in job.tasks)
+        usd = usage.cost.jobs.get(job.name, Amount()).usd
         over = all(task.state not in OPEN for task in job.tasks)
-        eta = account.eta.get(job.name)
+        eta = usage.eta.get(job.name)
         remaining = "-" if over else "not known" if eta is None else span_text(eta)
         submission = found.submissions[job.name]
         whose = (submission.user or "-", submission.priority or NORMAL) if team else ()
@@ -202,15 +200,15 @@ def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
     return rows
 
 
-def _task_rows(found: Queue, account: Account) -> list[Sequence[str]]:
+def _task_rows(found: Queue, usage: FleetUsage) -> list[Sequence[str]]:
     rows: list[Sequence[str]] = [("TASK", "STATE", "NODE", "RESTARTS", "STEP", "LOSS", "PARAMETERS")]
     for job in found.jobs:
-        history = account.job(job.name)
+        history = usage.job(job.name)
         for task in job.tasks:
             at, value = history.progress(task.number)
             step, loss = "-" if at is None else str(at), "-" if value is None else f"{value:.4g}"
             values = " ".join(f"{key}={value}" for key, value in task.parameters.items())
-            restarts = str(_restarts(account, job, task) or "-")
+            restarts = str(_restarts(usage, job, task) or "-")
             rows.append(
                 (
                     f"{job.name}/{task.number}",
@@ -225,19 +223,19 @@ def _task_rows(found: Queue, account: Account) -> list[Sequence[str]]:
     return rows
 
 
-def show_cost(account: Account, *, as_json: bool, by_login: bool = False) -> None:
+def show_cost(usage: FleetUsage, *, as_json: bool, by_login: bool = False) -> None:
     """Print the cost of the fleet: by job or *by_login*, of idle time, and of the VM."""
-    found, whole = account.bill, account.bill.usd
-    whose = by_user(account.jobs, found) if by_login else found.jobs
+    found, whole = usage.cost, usage.cost.usd
+    whose = by_user(usage.jobs, found) if by_login else found.jobs
     rows: list[tuple[str, str, Amount]] = [
         *(("user" if by_login else "job", name, amount) for name, amount in whose.items()),
         *(("other", name, amount) for name, amount in found.others.items()),
     ]
     if as_json:
         print_json("fleet-cost", {
-            "name": account.name, "usd": round(whole, 6), "upper_usd": round(found.upper_usd, 6),
+            "name": usage.name, "usd": round(whole, 6), "upper_usd": round(found.upper_usd, 6),
             "on_demand_usd": round(found.on_demand_usd, 6),
-            "budget_usd": account.budget_usd, "complete": not account.incomplete,
+            "budget_usd": usage.budget_usd, "complete": not usage.incomplete,
             "rows": [
                 {"kind": kind, "name": name, "node_seconds": round(one.seconds, 1), "usd": round(one.usd, 6),
                  "on_demand_usd": round(one.on_demand_usd, 6), "lost_usd": round(one.lost_usd, 6),
@@ -254,34 +252,30 @@ def show_cost(account: Account, *, as_json: bool, by_login: bool = False) -> Non
             f"{one.usd / whole:.1%}" if whole else "-", lost,
         ))  # fmt: skip
     put_table([*shown, ("sum", "", f"${whole:.4f}", "100.0%" if whole else "-", "")])
-    for line in cost_sentences(account):
+    for line in cost_sentences(usage):
         put(line)
 
 
-def cost_sentences(account: Account) -> list[str]:
+def cost_sentences(usage: FleetUsage) -> list[str]:
     """Return notes on the sums: what is missing, saved compared with on demand, and the budget."""
-    found, lines = account.bill, list[str]()
-    if account.unread_jobs:
-        lines.append(
-            f"Not read, so counted as idle: {', '.join(account.unread_jobs)}. See: tpuctl fleet queue"
-        )
-    if account.incomplete:
+    found, lines = usage.cost, list[str]()
+    if usage.unread_jobs:
+        lines.append(f"Not read, so counted as idle: {', '.join(usage.unread_jobs)}. See: tpuctl fleet queue")
+    if usage.incomplete:
         lines.append("At least: what has an unknown price or an unreadable record is left out.")
     elif found.usd and (saved := saved_text(found.usd, found.upper_usd, found.on_demand_usd)):
         lines.append(f"On demand: {usd_text(found.on_demand_usd)}, so {saved} saved.")
-    if account.budget_usd is not None:
-        share = f"{found.upper_usd / account.budget_usd:.0%} spent at the upper prices"
-        lines.append(f"The budget of {account.budget_usd:g} USD: {share}.")
-    free = "Nothing is billed on the local cloud; prices are Google's. " if account.unbilled else ""
+    if usage.budget_usd is not None:
+        share = f"{found.upper_usd / usage.budget_usd:.0%} spent at the upper prices"
+        lines.append(f"The budget of {usage.budget_usd:g} USD: {share}.")
+    free = "Nothing is billed on the local cloud; prices are Google's. " if usage.unbilled else ""
     return [*lines, f"{free}An estimate, not a bill; without storage and traffic."]
 
 
-def show_report(path: Path, account: Account, *, as_json: bool) -> None:
+def show_report(path: Path, usage: FleetUsage, *, as_json: bool) -> None:
     """Print the path of the page."""
     if as_json:
-        print_json(
-            "fleet-report", {"name": account.name, "file": str(path), "usd": round(account.bill.usd, 6)}
-        )
+        print_json("fleet-report", {"name": usage.name, "file": str(path), "usd": round(usage.cost.usd, 6)})
     else:
         say(f"{path}: open it in a browser; it needs no network", style="green")
 
