@@ -54,8 +54,8 @@ class Pace:
         self._zone = UNKNOWN_ZONE
         self._here: List[Life] = []
         self._reported: List[float] = []
-        self._stalls: List[float] = []
-        self._stalled = 0.0
+        self._pauses: List[float] = []
+        self._paused = 0.0
         self._came: List[float] = []
         self._began: Optional[float] = None
         self._written = 0.0
@@ -84,10 +84,10 @@ class Pace:
         declared = self._settings.checkpoints.save_seconds
         with self._lock:
             reported = max(RESOLUTION, median(self._reported)) if self._reported else None
-            stall = max(RESOLUTION, median(self._stalls)) if self._stalls else None
+            pause = max(RESOLUTION, median(self._pauses)) if self._pauses else None
         # A job may report the time of a write that ran in a thread beside the training, so the shorter one counts.
-        if stall is not None and (reported is None or stall < reported):
-            return stall, "measured"
+        if pause is not None and (reported is None or pause < reported):
+            return pause, "measured"
         if reported is not None:
             return reported, "reported"
         if self._before is not None:
@@ -116,9 +116,9 @@ class Pace:
     def take_measured(self, seconds: float) -> None:
         """Add a pause for a save as measured by the agent, in seconds."""
         with self._lock:
-            self._stalls = [*self._stalls, seconds][-SAVES:]
-            self._stalled += seconds
-        self._status.set(save_stalled=round(self._stalled, 3))
+            self._pauses = [*self._pauses, seconds][-SAVES:]
+            self._paused += seconds
+        self._status.set(save_stalled=round(self._paused, 3))
         self._report()
 
     def take_save(self, now: float) -> None:

@@ -269,8 +269,8 @@ class Heartbeat:
     """Expected time between two losses of work."""
     save_apart: float | None = None
     """Measured time between the last saves."""
-    save_stalled: float | None = None
-    """Sum of the measured save times on this machine."""
+    save_pauses: float | None = None
+    """Sum of the measured pauses for saves on this machine."""
     commit_seconds: float | None = None
     """How long the last commit to the bucket took."""
     uncommitted: str = ""

@@ -61,7 +61,7 @@ class Summary:
     *redone_at_least* says that a machine was lost without a last report, so more steps may have been
     repeated: up to *redone_at_most* in all, an estimate. None means unknown: for a job whose steps are known
     from its saves only, repeated steps are not counted. *unpriced* names items without a known price, which
-    are in no sum. *upper_usd* is the cost at the highest prices of any source. *saves_stopped* is for how many
+    are in no sum. *upper_usd* is the cost at the highest prices of any source. *save_pauses_s* is for how many
     seconds saves have stopped the training of worker 0, as far as measured.
     """
 
@@ -76,7 +76,7 @@ class Summary:
     cost_usd: float
     on_demand_usd: float
     unpriced: tuple[str, ...] = ()
-    saves_stopped: float | None = None
+    save_pauses_s: float | None = None
     redone_at_most: int | None = None
     upper_usd: float = 0.0
 
@@ -114,7 +114,7 @@ def summarise(
     useful = sum(_useful_seconds(beat, before, followed.get(beat.incarnation)) for before, beat in earlier)
     untold = [_untold(before, after, events, heartbeat) for before, after in ways if _trained_on(before)]
     known = redone if counted or not _lost(started) else None
-    stopped = [beat.save_stalled for beat in chain if beat.save_stalled is not None]
+    stopped = [beat.save_pauses for beat in chain if beat.save_pauses is not None]
     return Summary(
         steps=_last_step(chain[-1]) if chain else None,
         loss=chain[-1].loss if chain else None,
@@ -128,7 +128,7 @@ def summarise(
         on_demand_usd=on_demand_usd,
         upper_usd=upper_usd,
         unpriced=unpriced,
-        saves_stopped=sum(stopped) if stopped else None,
+        save_pauses_s=sum(stopped) if stopped else None,
         redone_at_most=None if known is None or None in untold else known + sum(n or 0 for n in untold),
     )
 

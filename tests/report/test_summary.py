@@ -222,6 +222,6 @@ def test_a_deployment_that_was_opened_again_came_back_from_nothing():
 
 def test_what_saves_have_stopped_is_added_up_over_the_machines():
     """Of one that could not measure it nothing is added; where none could, nothing is known."""
-    beats = [beat(1, 57, save_stalled=12.0), beat(2, 100, 50), beat(3, 160, 100, save_stalled=6.5)]
-    assert summary(beats, []).saves_stopped == 18.5
-    assert summary([beat(1, 57), beat(2, 100, 50)], []).saves_stopped is None
+    beats = [beat(1, 57, save_pauses=12.0), beat(2, 100, 50), beat(3, 160, 100, save_pauses=6.5)]
+    assert summary(beats, []).save_pauses_s == 18.5
+    assert summary([beat(1, 57), beat(2, 100, 50)], []).save_pauses_s is None

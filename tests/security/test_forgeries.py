@@ -20,7 +20,13 @@ from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.record import Candidate
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine.bucket.heartbeats import Heartbeats, _readers, parse_heartbeat, worker_of
+from orchestrator.engine.bucket.heartbeats import (
+    STORED_KEYS,
+    Heartbeats,
+    _readers,
+    parse_heartbeat,
+    worker_of,
+)
 from orchestrator.engine.bucket.race_claim import read_claim
 from orchestrator.engine.loop.wake_object import WakeObject
 from orchestrator.engine.publish.published_status import read_curve
@@ -64,7 +70,7 @@ def stored(body, name=NAME, updated=1.0e9):
 
 def forgeries():
     """Yield every field of a report with every value, alone and two at a time, and without the field."""
-    names = sorted({*WHOLE, *(f.name for f in fields(Heartbeat))} - {"updated"})
+    names = sorted({*WHOLE, *(STORED_KEYS.get(f.name, f.name) for f in fields(Heartbeat))} - {"updated"})
     for number, name in enumerate(names):
         yield {key: value for key, value in WHOLE.items() if key != name}
         for value in EVIL:
@@ -118,6 +124,14 @@ def test_every_field_times_every_type(lab):
 def test_each_type_of_a_field_has_its_model():
     """A field that is added to the report is held to its type, or this fails."""
     assert set(_readers()) == {f.name for f in fields(Heartbeat)} - {"updated"}
+
+
+def test_a_field_with_another_name_than_its_key_is_read_from_what_agents_write():
+    """Machines of an earlier release are still at work, and those of this one write the same keys."""
+    written = {key: number for number, key in enumerate(STORED_KEYS.values(), start=1)}
+    beat = parse_heartbeat(stored({**WHOLE, **written}))
+    assert {key: getattr(beat, name) for name, key in STORED_KEYS.items()} == written
+    assert written.keys() == {"save_stalled"}
 
 
 @pytest.mark.parametrize(

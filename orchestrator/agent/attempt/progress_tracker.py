@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from orchestrator.agent.attempt.save_stalls import SaveStalls
+from orchestrator.agent.attempt.save_pauses import SavePauses
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.telemetry.progress import (
     COMMITS,
@@ -35,7 +35,7 @@ class ProgressTracker:
         self._reported = ProgressReader()
         self._known = Known()
         self._rate = StepRate()
-        self._stalls = SaveStalls()
+        self._pauses = SavePauses()
         self._save: Optional[int] = None
         self._began = False
         self.moved_at = self._clock.monotonic()
@@ -85,16 +85,16 @@ class ProgressTracker:
     def _measure(self, now: Known, saved: Optional[int], resumed: Optional[int]) -> None:
         """Measure how long saves stop the training, from when steps and saves are first seen."""
         if now.source != self._known.source:
-            self._stalls.forget()
+            self._pauses.forget()
         found: List[float] = []
         if now.step is not None and now.step != self._known.step and now.source not in (EVENTS, COMMITS):
-            found += self._stalls.step(self._clock.monotonic(), now.step)
+            found += self._pauses.step(self._clock.monotonic(), now.step)
         if saved is not None and saved > max(-1 if n is None else n for n in (self._save, resumed)):
             self._save = saved
             self._parts.pace.take_save(self._clock.monotonic())
             # A count of saves is not a step.
             if not self._parts.status.get("committed_counted"):
-                found += self._stalls.saved(self._clock.monotonic(), saved)
+                found += self._pauses.saved(self._clock.monotonic(), saved)
         for seconds in found:
             self._parts.pace.take_measured(seconds)
 

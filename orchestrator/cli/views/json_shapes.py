@@ -67,7 +67,7 @@ _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
     "redone_at_least": bool, "redone_at_most": maybe(int), "recoveries": [_RECOVERY],
     "goodput": maybe(float), "wall_seconds": float, "cost_usd": float, "on_demand_usd": float, "unpriced": [str],
-    "saves_stopped?": maybe(float), "upper_usd": float,
+    "save_pauses_s?": maybe(float), "upper_usd": float,
 }  # fmt: skip
 _RECOVERY_VERDICT = {
     "fault": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),

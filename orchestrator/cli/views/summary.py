@@ -30,10 +30,10 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
             else f"{summary.goodput:.0%} of {wall} went into steps that count",
         ),
     ]
-    if summary.saves_stopped is not None and summary.saves_stopped >= 0.5 and summary.wall_seconds:
-        share = summary.saves_stopped / summary.wall_seconds
+    if summary.save_pauses_s is not None and summary.save_pauses_s >= 0.5 and summary.wall_seconds:
+        share = summary.save_pauses_s / summary.wall_seconds
         rows.append(
-            ("saves", f"stopped the training for {span_text(summary.saves_stopped)}, {share:.1%} of the time")
+            ("saves", f"stopped the training for {span_text(summary.save_pauses_s)}, {share:.1%} of the time")
         )
     rows += _cost_rows(summary, "would have cost" if unbilled else "cost")
     return [f"  {name:<16}{text}" for name, text in rows] + _recovery_lines(summary)

@@ -36,6 +36,10 @@ MOST_ENTRIES = 64
 """Most entries of a list or a table in a heartbeat."""
 SLOWEST, FASTEST = 1e-7, 1e9
 """Range of believable rates, in steps per second."""
+STORED_KEYS = {
+    "save_pauses": "save_stalled",
+}
+"""Keys of the stored heartbeat whose field has another name; agents of every release write these."""
 SIGNED = frozenset({"loss", "exit_code", "rate"})
 # No leading zeros: two names for one worker would be two reports in an unknown order.
 _NAME = re.compile(rf"{re.escape(HEARTBEAT)}(0|[1-9]\d{{0,8}})/(0|[1-9]\d{{0,3}})")
@@ -61,7 +65,10 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     missing = [name for name in ("incarnation", "worker", "phase") if name not in body]
     if missing:
         raise ValueError(f"it has no {', '.join(missing)}")
-    values = {name: read(name, body[name]) for name, read in _readers().items() if name in body}
+    keys = {name: STORED_KEYS.get(name, name) for name in _readers()}
+    values = {
+        name: read(keys[name], body[keys[name]]) for name, read in _readers().items() if keys[name] in body
+    }
     beat = Heartbeat(updated=stored.updated, **values)
     # Any machine can write any report: one whose content contradicts its name is rejected.
     if (beat.incarnation, beat.worker) != worker_of(stored.name):

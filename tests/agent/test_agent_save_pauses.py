@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.agent.attempt.save_stalls import FEWEST, LATE, SaveStalls
+from orchestrator.agent.attempt.save_pauses import FEWEST, LATE, SavePauses
 from orchestrator.agent.pace import RESOLUTION
 from tests.agent.agent_lab import AgentLab
 
@@ -13,21 +13,21 @@ class Run:
     """A training with a step each half second, observed each *observed* steps, on a clock of its own."""
 
     def __init__(self, observed: int = 1) -> None:
-        self.stalls, self.found = SaveStalls(), list[float]()
+        self.pauses, self.found = SavePauses(), list[float]()
         self.now, self.at, self.every = 100.0, 0, observed
 
     def train(self, steps: int) -> None:
         for _ in range(steps):
             self.now, self.at = self.now + STEP, self.at + 1
             if self.at % self.every == 0:
-                self.found += self.stalls.step(self.now, self.at)
+                self.found += self.pauses.step(self.now, self.at)
 
     def save(self, stops: float = 0.0, *, observed_after: int = 0, counted: int = 0) -> None:
         """Save this step; the training stands still for *stops*, and the save is whole some steps later."""
         step = self.at + counted
         self.now += stops
         self.train(observed_after)
-        self.found += self.stalls.saved(self.now, step)
+        self.found += self.pauses.saved(self.now, step)
 
 
 @pytest.mark.parametrize("observed", [1, 5])
@@ -75,7 +75,7 @@ def test_a_number_that_counts_epochs_is_no_step() -> None:
     """The twelfth save comes long after the twelfth step."""
     run = Run()
     run.train(int(LATE / STEP) + 40)
-    run.found += run.stalls.saved(run.now, 12)
+    run.found += run.pauses.saved(run.now, 12)
     run.train(5)
     assert run.found == []
 

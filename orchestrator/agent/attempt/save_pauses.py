@@ -17,7 +17,7 @@ LATE = 900.0
 PENDING = 8
 
 
-class SaveStalls:
+class SavePauses:
     """
     Measures how much longer than usual the steps around a save took.
 
@@ -37,28 +37,28 @@ class SaveStalls:
         self._saves.clear()
 
     def step(self, now: float, step: int) -> List[float]:
-        """Record that *step* was first seen at *now*; return newly measured stalls, in seconds for each save."""
+        """Record that *step* was first seen at *now*; return newly measured pauses, in seconds for each save."""
         if self._steps and step <= self._steps[-1][1]:
             self.forget()  # The job has restarted its count.
         self._steps.append((now, step))
         return self._settled()
 
     def saved(self, now: float, step: int) -> List[float]:
-        """Record that a save of *step* was first seen at *now*; return newly measured stalls as `step` does."""
+        """Record that a save of *step* was first seen at *now*; return newly measured pauses as `step` does."""
         self._saves.append(step)
         self._pending.append((now, step))
         return self._settled()
 
     def _settled(self) -> List[float]:
-        """Return the stalls of pending saves after which at least two steps were made."""
+        """Return the pauses of pending saves after which at least two steps were made."""
         found: List[float] = []
         while self._pending and self._steps and self._steps[-1][1] > self._pending[0][1] + 1:
             found_at, save = self._pending.popleft()
-            stall = self._stall(save, found_at)
-            found += [] if stall is None else [stall]
+            pause = self._pause(save, found_at)
+            found += [] if pause is None else [pause]
         return found
 
-    def _stall(self, save: int, found_at: float) -> Optional[float]:
+    def _pause(self, save: int, found_at: float) -> Optional[float]:
         # Programs differ: some report a step before its save, some after it; some count from 0, some from 1.
         before = [number for number, (_, step) in enumerate(self._steps) if step < save]
         after = next((number for number, (_, step) in enumerate(self._steps) if step > save + 1), None)
