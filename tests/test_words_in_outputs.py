@@ -21,6 +21,8 @@ NAMES = {
     "several_hosts": "multi_host",
     "spot_most_usd_chip_hour": "spot_upper_usd_chip_hour",
     "to_ttl_most_usd": "to_ttl_upper_usd",
+    "programs_back": "xla_programs_restored",
+    "programs_compiled": "xla_programs_compiled",
     "saves_stopped": "save_pauses_s",
 }
 """A whole name of a key or an option that has another name now."""

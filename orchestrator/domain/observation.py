@@ -285,9 +285,9 @@ class Heartbeat:
     unclaimed_bytes: int = 0
     unclaimed_complete: bool | None = None
     """Whether all unclaimed files are in the bucket; None if there are none."""
-    programs_back: int | None = None
+    xla_programs_restored: int | None = None
     """Compiled programs that were restored from an earlier machine."""
-    programs_compiled: int | None = None
+    xla_programs_compiled: int | None = None
     """Compiled programs that this machine has added."""
     image: str = ""
     """Container image of the job, by digest."""

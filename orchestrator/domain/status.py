@@ -98,8 +98,8 @@ class WorkerStatus:
     heartbeat_age_s: float | None
     starts: int = 0
     image: str = ""
-    programs_back: int | None = None
-    programs_compiled: int | None = None
+    xla_programs_restored: int | None = None
+    xla_programs_compiled: int | None = None
     message: str = ""
 
 

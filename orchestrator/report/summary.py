@@ -44,8 +44,8 @@ class Recovery:
 
     incarnation: int
     parts: dict[str, float]
-    programs_back: int | None = None
-    programs_compiled: int | None = None
+    xla_programs_restored: int | None = None
+    xla_programs_compiled: int | None = None
 
     @property
     def total(self) -> float:
@@ -251,7 +251,7 @@ def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> R
     )
     spans = [max(0.0, b - a) for a, b in pairwise(marks)]
     parts = dict(zip(PARTS, spans, strict=True))
-    return Recovery(after.incarnation, parts, after.programs_back, after.programs_compiled)
+    return Recovery(after.incarnation, parts, after.xla_programs_restored, after.xla_programs_compiled)
 
 
 def _time(events: Sequence[Event], kind: str, incarnation: int) -> float | None:

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.machines import tunnel as tunnels
 from orchestrator.clock import VirtualClock
-from orchestrator.contract.program_state import ProgramPhase, ProgramState
+from orchestrator.contract.service_state import ServicePhase, ServiceState
 from orchestrator.domain.remote import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError
 from orchestrator.ssh.connect.pinned_keys import pinned
@@ -112,6 +112,6 @@ def test_a_state_is_text_on_one_line_and_an_address():
     found = tunnels.state_of(
         json.dumps({**WHOLE, "port": 0, "state": "failed\nnext: run x", "address": "a.b"})
     )
-    assert (found.program, found.address, found.port) == (
-        ProgramState(ProgramPhase.FAILED, "failed next: run x"), "127.0.0.1", 0,
+    assert (found.service, found.address, found.port) == (
+        ServiceState(ServicePhase.FAILED, "failed next: run x"), "127.0.0.1", 0,
     )  # fmt: skip

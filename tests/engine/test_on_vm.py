@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
+from orchestrator.contract.service_state import ServicePhase, ServiceState, service_state
 from orchestrator.domain.machines.scopes import CLOUD_PLATFORM, STORAGE
 from orchestrator.domain.remote import Host, RunResult
 from orchestrator.engine.loop import loop_on_vm
@@ -105,7 +105,7 @@ def test_a_machine_without_the_scope_is_refused_and_keeps_nothing(machine):
 def test_a_life_of_the_loop(machine):
     """Installed, started once, killed, brought back by cron, replaced, stopped, not revived by a boot."""
     first, base = packed(), machine.root / "controller"
-    assert loop_on_vm.observe(machine, HOST) == loop_on_vm.LoopState("", False, ProgramState())
+    assert loop_on_vm.observe(machine, HOST) == loop_on_vm.LoopState("", False, ServiceState())
     (base / ".fresh").mkdir(parents=True)
     (base / ".fresh/torn").write_text("what a cut install left")
     loop_on_vm.install(machine, HOST, first)
@@ -115,7 +115,7 @@ def test_a_life_of_the_loop(machine):
     assert words[:4] == ["watch", "--loop", "--cloud", "local"]
     assert words[-1] == "tpuctl.yaml" or words[-1].endswith(f"controller/{first.digest}/tpuctl.yaml")
     assert loop_on_vm.observe(machine, HOST) == loop_on_vm.LoopState(
-        first.digest, True, program_state("running")
+        first.digest, True, service_state("running")
     )
     key = base / "home/local/it's/demo/id_ed25519"
     assert (key.read_text(), key.stat().st_mode & 0o777) == ("key", 0o600)
@@ -141,7 +141,7 @@ def test_a_life_of_the_loop(machine):
     boot = machine.run([str(base / "current/run-watch"), "boot"])
     assert (boot.returncode, loop_on_vm.observe(machine, HOST)) == (
         0,
-        loop_on_vm.LoopState(second.digest, False, program_state("stopped")),
+        loop_on_vm.LoopState(second.digest, False, service_state("stopped")),
     )
     assert not (machine.cron / "tpuctl-watch").exists()
 
@@ -150,8 +150,8 @@ def test_a_loop_that_ends_says_how(machine):
     """The person who waits for it hears of it."""
     loop_on_vm.install(machine, HOST, packed(loop="import sys\nsys.exit(6)\n"))
     loop_on_vm.start(machine, HOST)
-    ended = program_state("ended with status 6")
-    assert ended.phase is ProgramPhase.ENDED
+    ended = service_state("ended with status 6")
+    assert ended.phase is ServicePhase.ENDED
     until(
         lambda: loop_on_vm.observe(machine, HOST).program == ended,
         "the loop's end",

@@ -164,7 +164,7 @@ def test_what_comes_back_has_a_part_of_its_own():
     }
     times = {**TIMES, **{name: T + at for name, at in marks.items()}}
     events = [Event(T, "node-create", "", {"incarnation": 2})]
-    warm = beat(2, 100, 50, timings=times, programs_back=7, programs_compiled=1)
+    warm = beat(2, 100, 50, timings=times, xla_programs_restored=7, xla_programs_compiled=1)
     (way,) = summary([beat(1, 57), warm], events).recoveries
     assert [way.parts[part] for part in ("fetch", "unpack", "setup", "restore", "compile")] == [
         2,
@@ -173,7 +173,7 @@ def test_what_comes_back_has_a_part_of_its_own():
         1,
         3,
     ]
-    assert (way.programs_back, way.programs_compiled) == (7, 1)
+    assert (way.xla_programs_restored, way.xla_programs_compiled) == (7, 1)
 
 
 UNTOLD = {"boot": T, "fetched": T + 1, "spawned": T + 2}

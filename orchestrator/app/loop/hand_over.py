@@ -13,7 +13,7 @@ from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import RECORD_KEY, SPEC_FILE
 from orchestrator.clock import wait_until
 from orchestrator.config.adapter import document_of
-from orchestrator.contract.program_state import ProgramPhase, ProgramState
+from orchestrator.contract.service_state import ServicePhase, ServiceState
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
 from orchestrator.domain.observation import Present, VmState
 from orchestrator.domain.remote import Host
@@ -175,7 +175,7 @@ def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int
 
 def _wait(session: Session, host: Host) -> None:
     """Wait until the loop holds the lease. Raise RemoteError with the loop's own message if it fails."""
-    end, said, poll_at = session.clock.now() + START_SECONDS, ProgramState(), 0.0
+    end, said, poll_at = session.clock.now() + START_SECONDS, ServiceState(), 0.0
 
     def holds() -> bool:
         nonlocal said, poll_at
@@ -183,9 +183,9 @@ def _wait(session: Session, host: Host) -> None:
             return True
         now = session.clock.now()
         if now >= poll_at:
-            state, poll_at = loop_on_vm.observe(session.cloud.remote, host).program, now + POLL_SECONDS
+            state, poll_at = loop_on_vm.observe(session.cloud.remote, host).service, now + POLL_SECONDS
             # It stays installed: cron retries, and removing it could collide with a loop that is starting.
-            if state.phase is ProgramPhase.FAILED or now > end:
+            if state.phase is ServicePhase.FAILED or now > end:
                 raise RemoteError(
                     f"the loop on {host.name} does not run: {state.text or 'it says nothing'}",
                     hint=f"see: tpuctl ssh --vm -- sudo tail -n 30 {LOG}",
@@ -193,7 +193,7 @@ def _wait(session: Session, host: Host) -> None:
                 )
             if state != said:
                 said = state
-                installing = state.phase is ProgramPhase.INSTALLING
+                installing = state.phase is ServicePhase.INSTALLING
                 more = "; the first time takes a minute" if installing else ""
                 session.reporter.say(f"{host.name}: {state.text}{more}")
         return False

@@ -18,7 +18,7 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, worker_host_of
 from orchestrator.clock import wait_until
 from orchestrator.contract.backoff import Backoff, retried
-from orchestrator.contract.program_state import ProgramPhase, ProgramState, program_state
+from orchestrator.contract.service_state import ServicePhase, ServiceState, service_state
 from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.clean_text import cut
@@ -66,7 +66,7 @@ class Opened:
 class TunnelState:
     """The state of a sidecar, where it listens, and its token."""
 
-    program: ProgramState
+    service: ServiceState
     address: str
     port: int
     token: str
@@ -248,11 +248,11 @@ def _reach(
     def answering() -> tuple[ForwardTarget, str]:
         state = _state(connection, service)
         target = ForwardTarget(connection, state.address, state.port)
-        if state.program.phase is ProgramPhase.RUNNING and _answers(target, service):
+        if state.service.phase is ServicePhase.RUNNING and _answers(target, service):
             return target, state.token
-        if state.program.phase is ProgramPhase.FAILED:
-            raise _failed(host, service, state.program.text)
-        raise _StartingError(f"{service.name} on {host.name}: {_words(state.program.phase)}")
+        if state.service.phase is ServicePhase.FAILED:
+            raise _failed(host, service, state.service.text)
+        raise _StartingError(f"{service.name} on {host.name}: {_words(state.service.phase)}")
 
     return retried(
         answering, (_StartingError,), Backoff(PAUSE, PAUSE), now=session.clock.monotonic,
@@ -268,8 +268,8 @@ def _gone(connection: "Connection", service: Service, tunnel: Tunnel) -> bool:
     return not connection.alive or (service.sidecar and tunnel.refused.is_set())
 
 
-def _words(phase: ProgramPhase) -> str:
-    installing = phase is ProgramPhase.INSTALLING
+def _words(phase: ServicePhase) -> str:
+    installing = phase is ServicePhase.INSTALLING
     return "installing; the first time takes a minute or two" if installing else "starting"
 
 
@@ -309,7 +309,7 @@ def state_of(text: str) -> TunnelState:
     port, words = body["port"], (body["state"], body["address"], body["token"])
     if type(port) is not int or not 0 <= port < 65536 or not all(isinstance(one, str) for one in words):
         raise ValueError("no state of a sidecar")
-    return TunnelState(program_state(cut(body["state"], 300)), _address(body["address"]), port, body["token"])
+    return TunnelState(service_state(cut(body["state"], 300)), _address(body["address"]), port, body["token"])
 
 
 def _address(text: str) -> str:

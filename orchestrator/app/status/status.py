@@ -277,8 +277,8 @@ def _workers(world: World) -> tuple[WorkerStatus, ...]:
             heartbeat_age_s=_age(world.observed_at, b.updated),
             starts=b.starts,
             image=b.image,
-            programs_back=b.programs_back,
-            programs_compiled=b.programs_compiled,
+            xla_programs_restored=b.xla_programs_restored,
+            xla_programs_compiled=b.xla_programs_compiled,
             message=b.message,
         )
         for b in sorted(beats, key=lambda b: b.worker)

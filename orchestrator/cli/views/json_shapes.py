@@ -60,8 +60,8 @@ _RECOVERY = {
     "incarnation": int,
     "parts": table(float),
     "total": float,
-    "programs_back": maybe(int),
-    "programs_compiled": maybe(int),
+    "xla_programs_restored": maybe(int),
+    "xla_programs_compiled": maybe(int),
 }
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
@@ -186,7 +186,7 @@ KINDS: Mapping[str, Any] = {
             "image?": str,
             "progress_from": str,
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
-            "programs_back": maybe(int), "programs_compiled": maybe(int),
+            "xla_programs_restored": maybe(int), "xla_programs_compiled": maybe(int),
         }],
         "checkpoint?": maybe(int), "resumes_from?": maybe(int),
         "watcher": object, "auto_delete": str, "next_steps": [str], "waits?": bool,

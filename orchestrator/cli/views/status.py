@@ -276,8 +276,8 @@ def _worker(worker: WorkerStatus, *, lost: bool = False) -> Field:
             f"checkpoint at {'save' if worker.checkpoint_counted else 'step'} {worker.checkpoint}"
             + ("" if age is None else f" ({span_text(age)} old)")
         )
-    if worker.programs_back and worker.programs_compiled:
-        parts.append(f"{worker.programs_compiled} XLA programs compiled again")
+    if worker.xla_programs_restored and worker.xla_programs_compiled:
+        parts.append(f"{worker.xla_programs_compiled} XLA programs compiled again")
     parts.append(f"last heartbeat {span_text(worker.heartbeat_age_s or 0.0)} ago")
     if worker.message:
         parts.append(worker.message)

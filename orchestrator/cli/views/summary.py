@@ -67,8 +67,8 @@ def _recovery_lines(summary: Summary) -> list[str]:
         cells = "".join(f"{seconds:{width}.1f}" for seconds, width in zip(figures, widths, strict=True))
         lines.append(f"  {f'TPU #{recovery.incarnation}':<6}{cells}")
     lines += [f"  {line}" for line in LEGEND]
-    back = sum(one.programs_back or 0 for one in summary.recoveries)
+    back = sum(one.xla_programs_restored or 0 for one in summary.recoveries)
     if back:
-        again = sum(one.programs_compiled or 0 for one in summary.recoveries)
+        again = sum(one.xla_programs_compiled or 0 for one in summary.recoveries)
         lines.append(f"  {'XLA programs':<16}{back} came back compiled, {again} compiled after a preemption")
     return lines

@@ -38,6 +38,8 @@ SLOWEST, FASTEST = 1e-7, 1e9
 """Range of believable rates, in steps per second."""
 STORED_KEYS = {
     "save_pauses": "save_stalled",
+    "xla_programs_restored": "programs_back",
+    "xla_programs_compiled": "programs_compiled",
 }
 """Keys of the stored heartbeat whose field has another name; agents of every release write these."""
 SIGNED = frozenset({"loss", "exit_code", "rate"})

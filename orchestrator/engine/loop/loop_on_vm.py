@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.contract.program_state import ProgramState, program_state
+from orchestrator.contract.service_state import ServiceState, service_state
 from orchestrator.domain.machines.scopes import CLOUD_PLATFORM
 from orchestrator.domain.remote import Host, Remote
 from orchestrator.errors import RemoteError, UsageError
@@ -41,7 +41,7 @@ class LoopState:
 
     digest: str
     running: bool
-    program: ProgramState
+    service: ServiceState
 
 
 def pack(files: Mapping[str, tuple[bytes, int]]) -> Packed:
@@ -96,7 +96,7 @@ def observe(remote: Remote, host: Host) -> LoopState:
     try:
         # The last line only: shell profiles may print before it.
         body = json.loads(said.splitlines()[-1])
-        return LoopState(str(body["digest"]), bool(body["running"]), program_state(str(body["state"])))
+        return LoopState(str(body["digest"]), bool(body["running"]), service_state(str(body["state"])))
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise RemoteError(
             f"{host.name}: the state of the loop cannot be read: {said[-300:]!r}",

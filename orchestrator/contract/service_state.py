@@ -1,11 +1,11 @@
-"""The state of a program that a machine keeps running, in the words of run-watch.sh and run-sidecars.sh."""
+"""The state of a service (the loop or a sidecar) on a machine, in the words of run-watch.sh and run-sidecars.sh."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
-class ProgramPhase(Enum):
-    """What a program is at; OTHER is any word of a later or a strange machine, and none at all."""
+class ServicePhase(Enum):
+    """What a service is at; OTHER is any word of a later or a strange machine, and none at all."""
 
     STARTING = "starting"
     INSTALLING = "installing"
@@ -17,15 +17,15 @@ class ProgramPhase(Enum):
 
 
 @dataclass(frozen=True)
-class ProgramState:
+class ServiceState:
     """The *phase*, and the *text* of the machine with its reason, for people."""
 
-    phase: ProgramPhase = ProgramPhase.OTHER
+    phase: ServicePhase = ServicePhase.OTHER
     text: str = ""
 
 
-def program_state(text: str) -> ProgramState:
+def service_state(text: str) -> ServiceState:
     """Parse what a machine wrote, for example `failed: no network` or `ended with status 1`."""
     word = text.replace(":", " ").partition(" ")[0]
-    known = {phase.value: phase for phase in ProgramPhase}
-    return ProgramState(known.get(word, ProgramPhase.OTHER), text)
+    known = {phase.value: phase for phase in ServicePhase}
+    return ServiceState(known.get(word, ServicePhase.OTHER), text)
