@@ -115,6 +115,8 @@ TWINS = {
     "ProgramState": "ServiceState; a program is the job's",
     "programs_back": "xla_programs_restored, programs_restored",
     "programs_compiled": "xla_programs_compiled",
+    "Restarts": "NextAttempt; Slurm's word of a fleet's task is restart",
+    "StartRecord": "AttemptRecord",
     "rehearsed": "unbilled; a rehearsal is `tpuctl rehearse`",
     "rivals": "candidates; `rivals` is their key in the stored record",
     "Sweep": "Deletion; a sweep is a fleet's",

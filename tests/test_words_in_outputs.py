@@ -23,6 +23,7 @@ NAMES = {
     "to_ttl_most_usd": "to_ttl_upper_usd",
     "programs_back": "xla_programs_restored",
     "programs_compiled": "xla_programs_compiled",
+    "starts": "attempts",
     "saves_stopped": "save_pauses_s",
 }
 """A whole name of a key or an option that has another name now."""

@@ -12,12 +12,12 @@ from typing import Callable, List, Optional
 
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.agreement.race import still_saving, winner_of
-from orchestrator.agent.attempt import start_record
+from orchestrator.agent.attempt import attempt_record
 from orchestrator.agent.attempt.finish import Finish
 from orchestrator.agent.attempt.last_commit import last_commit
+from orchestrator.agent.attempt.next_attempt import NextAttempt
 from orchestrator.agent.attempt.peers import LAST_LOG
 from orchestrator.agent.attempt.rescue import Uncommitted
-from orchestrator.agent.attempt.restart import Restarts
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.catalogue import retain
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted, obey_signals
@@ -48,8 +48,8 @@ class Agent:
         self._settings = parts.settings
         self._threads: List[Repeater] = []
         self._checked_at = self._reached_at = 0.0
-        self._runner = AttemptRunner(parts, start_record.load(parts.settings.layout))
-        self._restarts = Restarts(parts)
+        self._runner = AttemptRunner(parts, attempt_record.load(parts.settings.layout))
+        self._next_attempt = NextAttempt(parts)
         self._finish = Finish(parts, self._runner)
 
     def run(self) -> int:
@@ -143,7 +143,7 @@ class Agent:
                     return ending
             if outcome.kind in (JobOutcomeKind.FAILED, JobOutcomeKind.EXCUSED):
                 parts.log.say(f"attempt {attempt.attempt} {outcome.kind.value}: {outcome.reason}")
-                attempt = self._restarts.attempt_after(attempt, outcome, counted=True)
+                attempt = self._next_attempt.after(attempt, outcome, counted=True)
             else:
                 attempt = parts.patiently("read the gang's attempt", partial(self._later_attempt, attempt))
 
@@ -192,7 +192,7 @@ class Agent:
         parts, record = self._parts, self._runner.record
         parts.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
-            record = start_record.StartRecord()
+            record = attempt_record.AttemptRecord()
         # A machine that lost its disk has no state/job.json; its last report in the bucket shows how far it was.
         held = parts.patiently("read the heartbeat", parts.heartbeat_writer.before)
         last = max(record.attempt, _count(held.get("attempt")))
@@ -220,7 +220,7 @@ class Agent:
         last_commit(parts)
         killed = record.killed_on_this_boot()
         why = "the agent was killed" if killed else "started again"
-        return self._restarts.attempt_after(latest, JobOutcome(JobOutcomeKind.FAILED, why), counted=killed)
+        return self._next_attempt.after(latest, JobOutcome(JobOutcomeKind.FAILED, why), counted=killed)
 
     def _report_again(self, attempt: Attempt) -> None:
         """Report again the finished attempt and what it saved: other workers may still wait for it."""
@@ -306,7 +306,7 @@ class Agent:
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(OSError):
             # First, so that an agent killed in the lines below does not count as crashed.
-            start_record.save(layout, self._runner.record, ended=ending.kind.value)
+            attempt_record.save(layout, self._runner.record, ended=ending.kind.value)
         if ending.kind is EndingKind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
         self._finish.before(ending)

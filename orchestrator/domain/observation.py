@@ -236,15 +236,16 @@ class Heartbeat:
     committed_step: int | None = None
     committed_at: float | None = None
     committed_steps: tuple[int, ...] = ()
-    """Last commits of this start, newest first; an older agent names none."""
+    """Last commits of this attempt, newest first; an older agent names none."""
     resumed_from: int | None = None
     """Step of the checkpoint that was restored."""
     began_at: int | None = None
     """First step that the job reported after a restore; a smaller one means that it ignores its checkpoint."""
     attempt: int = 0
-    starts: int = 0
+    attempts: int = 0
+    """How often this machine has started the job."""
     failures: int = 0
-    """Starts in a row that brought no progress."""
+    """Attempts in a row that brought no progress."""
     exit_code: int | None = None
     rate: float | None = None
     """Steps per second."""

@@ -242,7 +242,7 @@ class Record:
     reason: str = ""
     disks: tuple[Span, ...] = ()
     """When VMs existed, running or stopped: their disks are billed."""
-    starts: tuple[float, ...] = ()
+    up_times: tuple[float, ...] = ()
     """When `up` started the deployment, or opened it again."""
 
 
@@ -250,13 +250,13 @@ def lives(record: Record, ended: float) -> tuple[tuple[float, float], ...]:
     """
     Return (start, end) of each life of the deployment: from `up` to the end of its last TPU.
 
-    The newest one lasts until *ended*. A record of an earlier version, without starts, has one.
+    The newest one lasts until *ended*. A record of an earlier version, without these times, has one.
     """
     nodes = [span for span in record.spans if span.kind is Kind.NODE]
     first = record.started_at or min((span.since for span in nodes), default=0.0)
-    starts = record.starts or ((first,) if first else ())
+    times = record.up_times or ((first,) if first else ())
     found = []
-    for start, following in zip(starts, (*starts[1:], None), strict=True):
+    for start, following in zip(times, (*times[1:], None), strict=True):
         if following is None:
             found.append((start, max(start, ended)))
             continue
@@ -271,7 +271,7 @@ def first_incarnations(record: Record) -> frozenset[int]:
         (span.since, incarnation_of(span.name, {}) or 0) for span in record.spans if span.kind is Kind.NODE
     ]
     firsts = (
-        min((number for since, number in nodes if since >= start), default=0) for start in record.starts
+        min((number for since, number in nodes if since >= start), default=0) for start in record.up_times
     )
     return frozenset(firsts) - {0}
 

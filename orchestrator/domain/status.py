@@ -96,7 +96,7 @@ class WorkerStatus:
     format: str = ""
     checkpoint_age_s: float | None
     heartbeat_age_s: float | None
-    starts: int = 0
+    attempts: int = 0
     image: str = ""
     xla_programs_restored: int | None = None
     xla_programs_compiled: int | None = None

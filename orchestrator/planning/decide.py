@@ -80,7 +80,7 @@ def decide_bundle(spec: Spec, world: World, record: Record) -> Step:
     if not usable or not record.job.bundle or record.job.uploaded == wanted:
         return Step()
     # `down` forgets what is in the bucket, since people may delete it before the next `up`.
-    before = len(record.starts) > bool(record.started_at) and not record.job.uploaded
+    before = len(record.up_times) > bool(record.started_at) and not record.job.uploaded
     why = "each `up` after a `down` uploads it" if before else "the bucket does not have it yet"
     change = Change(Kind.BUNDLE, Verb.CREATE, record.job.bundle[:12], why)
     return held_back(spec, record, world, Kind.BUNDLE) or Step((change,))

@@ -64,7 +64,7 @@ def _not_up(world: World, record: Record, plan: Plan, *, deleted: bool) -> Deplo
 
 def was_started(record: Record) -> bool:
     """Return whether `up` has ever run; `down` keeps what was billed, and forgets the start."""
-    return bool(record.started_at or record.spans or record.starts)
+    return bool(record.started_at or record.spans or record.up_times)
 
 
 def resuming_command(record: Record) -> str:
@@ -74,7 +74,7 @@ def resuming_command(record: Record) -> str:
 
 def _without_tpu(world: World, record: Record, *, watched: bool) -> DeploymentState:
     # A request that was never fulfilled leaves nothing that could be lost.
-    begun = record.starts[-1] if record.starts else record.started_at
+    begun = record.up_times[-1] if record.up_times else record.started_at
     had_one = any(span.kind is Kind.NODE and span.since >= begun for span in record.spans)
     lost = had_one or bool(world.known_nodes)
     if watched:

@@ -86,7 +86,7 @@ def _up_to(record: Record, now: float) -> Record:
     return updated(
         record,
         started_at=min(record.started_at, now),
-        starts=tuple(min(start, now) for start in record.starts),
+        up_times=tuple(min(start, now) for start in record.up_times),
         node=updated(record.node, requested_at=min(record.node.requested_at, now)),
         bucket=updated(record.bucket, granted_at=min(record.bucket.granted_at, now)),
         ssh=updated(ssh, failed_since=failed_since, next_try_at=next_try_at),

@@ -141,7 +141,7 @@ def spending(
     are not included, and budgets do not count storage.
     """
     bill = _Bill(spec, catalog, now)
-    parts = stretches(record.spans, beats, now, record.starts)
+    parts = stretches(record.spans, beats, now, record.up_times)
     billed = tuple(metered(record))
     uses, days, zones = ({} for _ in range(3)) if not billed else _split(bill, billed, parts)
     # What was saved is measured against the same machines on demand, the VM included.
@@ -205,12 +205,12 @@ def _storage(
 
 
 def stretches(
-    spans: Sequence[Span], beats: Sequence[Heartbeat], now: float, starts: Sequence[float] = ()
+    spans: Sequence[Span], beats: Sequence[Heartbeat], now: float, up_times: Sequence[float] = ()
 ) -> tuple[Stretch, ...]:
     """
     Return what the time was used for, from the first TPU to *now*; time before that is idle.
 
-    *starts* are the times at which `up` started the deployment: the first TPU after such a start does not
+    *up_times* are those at which `up` started the deployment: the first TPU after such a start does not
     recover from the one before.
     """
     every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
@@ -221,8 +221,8 @@ def stretches(
     found: list[Stretch] = []
     for index, span in enumerate(nodes):
         following = nodes[index + 1] if index + 1 < len(nodes) else None
-        fresh = index == 0 or _life(starts, span) != _life(starts, nodes[index - 1])
-        if following is not None and _life(starts, span) != _life(starts, following):
+        fresh = index == 0 or _life(up_times, span) != _life(up_times, nodes[index - 1])
+        if following is not None and _life(up_times, span) != _life(up_times, following):
             # `up` started the deployment again in between: nothing replaced this TPU, so none of its work was lost.
             following = None
         beat = reports.get(incarnation_of(span.name, {}) or 0)
@@ -238,9 +238,9 @@ def stretches(
     return tuple(part for part in found if part.until > part.since)
 
 
-def _life(starts: Sequence[float], span: Span) -> int:
-    """Return the index of the deployment's life in which a TPU was, by the number of starts before it."""
-    return sum(1 for start in starts if start <= span.since)
+def _life(up_times: Sequence[float], span: Span) -> int:
+    """Return the index of the deployment's life in which a TPU was, by the number of `up` before it."""
+    return sum(1 for time in up_times if time <= span.since)
 
 
 def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:

@@ -274,7 +274,7 @@ def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
 
 def _uses(facts: PageFacts) -> list[dict[str, Any]]:
     """Return for each use its time, its share of all time, and its cost."""
-    parts: Sequence[Stretch] = stretches(facts.record.spans, facts.beats, facts.now, facts.record.starts)
+    parts: Sequence[Stretch] = stretches(facts.record.spans, facts.beats, facts.now, facts.record.up_times)
     seconds = {use: sum(p.until - p.since for p in parts if p.use is use) for use in Use}
     whole, at = sum(seconds.values()), 0.0
     rows = []

@@ -7,10 +7,10 @@ from dataclasses import asdict
 import pytest
 
 from orchestrator.agent.agent import Agent
+from orchestrator.agent.attempt.attempt_record import AttemptRecord
 from orchestrator.agent.attempt.peers import PATIENCE, silent_peer
 from orchestrator.agent.attempt.rescue import Rescue
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
-from orchestrator.agent.attempt.start_record import StartRecord
 from orchestrator.agent.caches import keeper
 from orchestrator.agent.caches.keeper import AFTER_START
 from orchestrator.agent.cloud import storage, transport
@@ -47,7 +47,7 @@ def test_a_job_without_news_stalls_and_each_line_and_each_commit_is_news(
 ) -> None:
     """An evaluation prints no steps for long, and a large save is uploaded in silence."""
     parts = agent_on(lab, clock, STALL_SECONDS=60)
-    runner = AttemptRunner(parts, StartRecord())
+    runner = AttemptRunner(parts, AttemptRecord())
     clock.advance(60.0)
     assert not runner._stalled()
     parts.log.write(b"line\n")

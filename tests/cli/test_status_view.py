@@ -30,7 +30,7 @@ def worker(number=0, **more):
         "step": 120,
         "loss": 2.31,
         "checkpoint": 110,
-        "starts": 1,
+        "attempts": 1,
         "message": "",
     }
     return {**known, "checkpoint_age_s": 12.0, "heartbeat_age_s": 3.0, **more}

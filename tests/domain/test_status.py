@@ -16,7 +16,7 @@ from orchestrator.domain.status import (
 WORKER = {
     "worker": 0, "phase": "run", "step": 120, "loss": 2.31, "rate": 4.25, "total_steps": 400,
     "progress_from": "output", "checkpoint": 110, "checkpoint_counted": False, "format": "torch",
-    "checkpoint_age_s": 12.0, "heartbeat_age_s": 3.0, "starts": 1, "image": "", "xla_programs_restored": None,
+    "checkpoint_age_s": 12.0, "heartbeat_age_s": 3.0, "attempts": 1, "image": "", "xla_programs_restored": None,
     "xla_programs_compiled": 2, "message": "",
 }  # fmt: skip
 BODY = {

@@ -243,7 +243,7 @@ def test_time_without_a_deployment_is_no_way_back():
         incarnation=2, phase=Phase.DONE, updated=T0 + 93600, progress_at=T0 + 93500,
         timings={"first_step": T0 + 90100},
     )  # fmt: skip
-    known = record(spans=(first, second), starts=(T0, T0 + 89990))
+    known = record(spans=(first, second), up_times=(T0, T0 + 89990))
     found = spending(SPEC, CATALOG, known, [done, again], T0 + 95000)
     assert set(found.uses) == {"starting", "training", "idle"}
     assert found.uses["starting"] == pytest.approx(found.usd * 200 / 7200)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from orchestrator.agent.agent import Agent
-from orchestrator.agent.attempt import restart
+from orchestrator.agent.attempt import next_attempt
 from orchestrator.agent.attempt.prepare import restore_checkpoint
 from orchestrator.agent.checkpoints import commit, restore
 from orchestrator.agent.cloud.transport import Reply
@@ -142,14 +142,14 @@ class Machine:
     def start(self, attempt):
         """Restore what the attempt starts from, as often as it takes; return the step, 0 for none."""
         while (failed := restore_checkpoint(self.parts, attempt)[1]) is not None:
-            attempt = self.agent._restarts.attempt_after(attempt, failed, counted=True)
+            attempt = self.agent._next_attempt.after(attempt, failed, counted=True)
         self.parts.committer.begin(attempt.attempt, attempt.resume_step)
         return attempt.resume_step or 0
 
     def fail(self, attempt):
         """Go on from an attempt whose job has crashed again, as the agent does; return the step."""
         return self.start(
-            self.agent._restarts.attempt_after(
+            self.agent._next_attempt.after(
                 attempt, JobOutcome(JobOutcomeKind.FAILED, "crash", 1), counted=True
             )
         )
@@ -259,7 +259,7 @@ def quiet():
     with (
         patch.object(commit, "ThreadPoolExecutor", lambda _: Inline()),
         patch.object(restore, "ThreadPoolExecutor", lambda _: Inline()),
-        patch.object(restart.Restarts, "_pause", lambda *_: None),
+        patch.object(next_attempt.NextAttempt, "_pause", lambda *_: None),
         patch.object(os, "fsync", lambda _: None),
         contextlib.redirect_stdout(io.StringIO()),
     ):

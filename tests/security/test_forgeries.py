@@ -131,7 +131,7 @@ def test_a_field_with_another_name_than_its_key_is_read_from_what_agents_write()
     written = {key: number for number, key in enumerate(STORED_KEYS.values(), start=1)}
     beat = parse_heartbeat(stored({**WHOLE, **written}))
     assert {key: getattr(beat, name) for name, key in STORED_KEYS.items()} == written
-    assert written.keys() == {"save_stalled", "programs_back", "programs_compiled"}
+    assert written.keys() == {"starts", "save_stalled", "programs_back", "programs_compiled"}
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def _beat(beat: Heartbeat, last: str) -> Evidence:
     parts = [f"worker {beat.worker}{', ' if last else ': '}{last}{beat.phase.value}"]
     parts += [f"step {beat.step}"] if beat.step is not None else []
     parts += [f"checkpoint at {checkpoint_name(beat)}"] if beat.committed_step is not None else []
-    parts += [f"start {beat.starts}"] if beat.starts > 1 else []
+    parts += [f"attempt {beat.attempts}"] if beat.attempts > 1 else []
     parts += [beat.message] if beat.message else []
     return Evidence("heartbeat", beat.updated, ", ".join(parts))
 

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, Mapping, Optional, TypeVar
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.attempt import start_record
+from orchestrator.agent.attempt import attempt_record
+from orchestrator.agent.attempt.attempt_record import AttemptRecord
 from orchestrator.agent.attempt.crash_loop import going_back_text
 from orchestrator.agent.attempt.data import download_data
 from orchestrator.agent.attempt.job_process import Job, job_environ
@@ -19,7 +20,6 @@ from orchestrator.agent.attempt.prepare import (
     restore_checkpoint,
 )
 from orchestrator.agent.attempt.progress_tracker import ProgressTracker
-from orchestrator.agent.attempt.start_record import StartRecord
 from orchestrator.agent.checkpoints.restore import NOTHING
 from orchestrator.agent.interrupts import EndingKind, JobInterrupted
 from orchestrator.agent.machine.accelerator import obstacles
@@ -48,7 +48,7 @@ SUSPICIOUS_FAILURES = 2
 class AttemptRunner:
     """Runs attempts; *record* is the state of the last one, as in state/job.json."""
 
-    def __init__(self, parts: Parts, record: StartRecord) -> None:
+    def __init__(self, parts: Parts, record: AttemptRecord) -> None:
         self._parts = parts
         self._clock = parts.clock
         self._settings = parts.settings
@@ -261,7 +261,7 @@ class AttemptRunner:
         try:
             # If this fails, the mark in their environment still identifies the processes.
             with contextlib.suppress(OSError):
-                self.record = start_record.save(layout, self.record.with_session(job.session))
+                self.record = attempt_record.save(layout, self.record.with_session(job.session))
             if framework is not None:
                 parts.status.time("spawned")
             outcome = self._wait_for_end(job, attempt, target, framework, what)
@@ -287,7 +287,7 @@ class AttemptRunner:
 
     def _save_record(self, **changes: Any) -> None:
         """Write state/job.json before the event that it records; wait while the disk is full."""
-        save = partial(start_record.save, self._settings.layout, self.record, **changes)
+        save = partial(attempt_record.save, self._settings.layout, self.record, **changes)
         self.record = self._parts.patiently("write state/job.json", save)
 
     def _wait_for_end(

@@ -84,7 +84,7 @@ class CacheKeeper:
         waited = self._clock.now() - timings["spawned"]
         if "first_step" not in timings and waited < AFTER_START:
             return
-        back = self._caches.programs_back
+        back = self._caches.programs_restored
         if back is not None:
             now = len(programs(self._settings.layout))
             status.set(programs_back=back, programs_compiled=max(0, now - back))

@@ -70,7 +70,7 @@ class Caches:
         self.missing: Set[str] = set()
         """Names of caches that the bucket did not have when this machine began."""
         self.image: Files = {}
-        self.programs_back: Optional[int] = None
+        self.programs_restored: Optional[int] = None
 
     def restore(self) -> None:
         """Restore the caches that fit this machine; on a failure report it once and continue without."""
@@ -86,7 +86,7 @@ class Caches:
             self._status.time("unpacked")
         for text in notes:
             self._note(text)
-        self.programs_back = len(programs(self._settings.layout))
+        self.programs_restored = len(programs(self._settings.layout))
 
     def has_restored_packages(self) -> bool:
         """Return whether this machine's packages come from an earlier one."""

@@ -29,8 +29,8 @@ from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp, uv_program
 
-MOST_STARTS = 100
-"""Starts of a deployment that are remembered; reports of older ones are not read."""
+MOST_UP_TIMES = 100
+"""Times of `up` that are remembered; reports of older ones are not read."""
 
 
 def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[str, str]:
@@ -146,12 +146,12 @@ def with_wanted(
     # Machines that took everything from the bucket were never pushed to, but have the old settings too.
     asked = record.job.settings != "" and (record.node.accepted or record.node.requested_at > 0)
     due = record.job.settings_due or ((record.job.pushed != "" or asked) and record.job.settings != job)
-    begun = record.starts if record.started_at else started(record, now)
+    up_times = record.up_times if record.started_at else with_up_time(record, now)
     record = replace(
         record,
         job=replace(record.job, bundle=bundle, agent=agent, settings=job, settings_due=due),
         started_at=record.started_at or now,
-        starts=begun,
+        up_times=up_times,
     )
     # `up` after a failure or a used-up budget means "try again"; a done job starts again only for new code.
     over = record.outcome in {Outcome.FAILED, Outcome.SPENT}
@@ -164,7 +164,7 @@ def with_wanted(
             reason="",
             refusals=(),
             started_at=now,
-            starts=started(record, now),
+            up_times=with_up_time(record, now),
             # A new incarnation, since the name of a former TPU is never reused (decision 1).
             node=setting_aside(record),
             race=replace(record.race, round=0, claimed=False),
@@ -176,8 +176,8 @@ def with_wanted(
     return replace(record, refusals=())
 
 
-def started(record: Record, now: float) -> tuple[float, ...]:
-    """Return the start times of the deployment, with *now* as the newest one."""
-    # A record from before start times were stored has at least the last one.
-    known = record.starts or ((record.started_at,) if record.started_at else ())
-    return (*known, now)[-MOST_STARTS:] if now not in known else known
+def with_up_time(record: Record, now: float) -> tuple[float, ...]:
+    """Return the times of `up` of the deployment, with *now* as the newest one."""
+    # A record from before these times were stored has at least the last one.
+    known = record.up_times or ((record.started_at,) if record.started_at else ())
+    return (*known, now)[-MOST_UP_TIMES:] if now not in known else known

@@ -275,7 +275,7 @@ def _workers(world: World) -> tuple[WorkerStatus, ...]:
             format=b.format,
             checkpoint_age_s=_age(world.observed_at, b.committed_at),
             heartbeat_age_s=_age(world.observed_at, b.updated),
-            starts=b.starts,
+            attempts=b.attempts,
             image=b.image,
             xla_programs_restored=b.xla_programs_restored,
             xla_programs_compiled=b.xla_programs_compiled,

@@ -185,7 +185,7 @@ KINDS: Mapping[str, Any] = {
             "checkpoint_counted": bool, "format": str, "rate": maybe(float), "total_steps": maybe(int),
             "image?": str,
             "progress_from": str,
-            "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
+            "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "attempts": int, "message": str,
             "xla_programs_restored": maybe(int), "xla_programs_compiled": maybe(int),
         }],
         "checkpoint?": maybe(int), "resumes_from?": maybe(int),

@@ -37,6 +37,7 @@ MOST_ENTRIES = 64
 SLOWEST, FASTEST = 1e-7, 1e9
 """Range of believable rates, in steps per second."""
 STORED_KEYS = {
+    "attempts": "starts",
     "save_pauses": "save_stalled",
     "xla_programs_restored": "programs_back",
     "xla_programs_compiled": "programs_compiled",

@@ -69,6 +69,7 @@ NESTED = {
     "beacons": "silence.reports_at_boot",
     "sightings": "first_seen",
     "places": "zone_memories",
+    "starts": "up_times",
 }
 PARTS = {path.partition(".")[0] for path in NESTED.values() if "." in path}
 NAMES = [field.name for field in fields(Record)]

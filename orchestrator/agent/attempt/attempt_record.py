@@ -1,4 +1,4 @@
-"""Keep the agent's record of the job's last start on disk (state/job.json)."""
+"""Keep the agent's record of the job's last attempt on disk (state/job.json)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from orchestrator.contract.replacing import write_atomically
 
 
 @dataclass(frozen=True)
-class StartRecord:
+class AttemptRecord:
     """
-    The last start of the job.
+    The last attempt of the job; *starts* counts them on this machine.
 
     *ended* is "" while the job runs, and stays "" if the agent was killed. *finished* is the reason why the
     job counts as finished, set before its last commit, and *reached* its last reported step. *trains_since*
-    is the time of the first start on this machine, in seconds since the epoch.
+    is the time of the first one on this machine, in seconds since the epoch.
     """
 
     incarnation: int = 0
@@ -33,7 +33,7 @@ class StartRecord:
     reached: Optional[int] = None
     trains_since: float = 0.0
 
-    def with_session(self, session: int) -> StartRecord:
+    def with_session(self, session: int) -> AttemptRecord:
         """Return a copy with the job's session."""
         return replace(self, session=session, leader_started=start_time(session))
 
@@ -53,17 +53,17 @@ class StartRecord:
         return self.attempt > 0 and not self.ended and self.boot == boot_id()
 
 
-def load(layout: Layout) -> StartRecord:
+def load(layout: Layout) -> AttemptRecord:
     """Return the stored record, an empty one if there is none."""
     value = read_json(layout.job)
-    known = {key: value[key] for key in StartRecord.__dataclass_fields__ if key in value}
+    known = {key: value[key] for key in AttemptRecord.__dataclass_fields__ if key in value}
     try:
-        return StartRecord(**known)
+        return AttemptRecord(**known)
     except TypeError:
-        return StartRecord()
+        return AttemptRecord()
 
 
-def save(layout: Layout, record: StartRecord, **changes: Any) -> StartRecord:
+def save(layout: Layout, record: AttemptRecord, **changes: Any) -> AttemptRecord:
     """Store the record with *changes* durably, and return it. Raise OSError."""
     changed = replace(record, **changes)
     write_atomically(layout.job, json.dumps(asdict(changed)))

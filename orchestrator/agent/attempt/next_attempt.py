@@ -1,4 +1,4 @@
-"""Restart the job after an attempt: in another worker's attempt, in a new one, or not after too many failures."""
+"""Create the next attempt after one has ended, join another worker's, or give up after too many failures."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SUSPECT_PATIENCE = 10.0
 """Seconds for worker 0's decision to come through the bucket; without it the start goes on as it is."""
 
 
-class Restarts:
+class NextAttempt:
     """Creates the attempt after a local one has ended, or joins the one that another worker has created."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._settings = parts.settings
 
-    def attempt_after(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
+    def after(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
         """
         Return the next attempt: the gang's if another worker created it, else a new one after a pause.
 
