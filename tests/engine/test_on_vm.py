@@ -153,7 +153,7 @@ def test_a_loop_that_ends_says_how(machine):
     ended = service_state("ended with status 6")
     assert ended.phase is ServicePhase.ENDED
     until(
-        lambda: loop_on_vm.observe(machine, HOST).program == ended,
+        lambda: loop_on_vm.observe(machine, HOST).service == ended,
         "the loop's end",
         90,
         story=lambda: loop_on_vm.observe(machine, HOST),
