@@ -17,6 +17,8 @@ pytestmark = pytest.mark.usefixtures("code_read_once")
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "cost_most_usd": "cost_upper_usd",
+    "lost_steps": "steps_redone",
+    "most": "nodes_max",
     "most_usd": "upper_usd",
     "several_hosts": "multi_host",
     "spot_most_usd_chip_hour": "spot_upper_usd_chip_hour",

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator import __version__
 from orchestrator.domain.text.amounts import saved_text, span_text
-from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, lost_steps, queue_curve, state_of
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, queue_curve, state_of, steps_redone
 from orchestrator.planning.fleet.tasks import OPEN, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 from orchestrator.report import charts
@@ -201,7 +201,7 @@ def _steps(
 
 def _job(usage: FleetUsage, job: JobHistory, kinds: Mapping[str, str]) -> dict[str, Any]:
     name, counts = job.submission.name, _counts(usage, job)
-    lost = [lost_steps(job, task) for task in job.starts]
+    lost = [steps_redone(job, task) for task in job.starts]
     known = sum(one for one in lost if one is not None)
     amount, eta = usage.cost.jobs.get(name, Amount()), usage.eta.get(name)
     over = not any(counts[state] for state in OPEN)
@@ -210,7 +210,7 @@ def _job(usage: FleetUsage, job: JobHistory, kinds: Mapping[str, str]) -> dict[s
         **{state.value: counts[state] for state in (TaskState.DONE, *OPEN)},
         "failed": counts[TaskState.FAILED] + counts[TaskState.UNCLAIMED],
         "restarts": sum(job.restarts(task) for task in job.starts),
-        "lost_steps": f"at least {known:,}" if None in lost else f"{known:,}",
+        "steps_redone": f"at least {known:,}" if None in lost else f"{known:,}",
         "seconds": amount.seconds, "usd": amount.usd,
         "eta": "-" if over else UNKNOWN if eta is None else span_text(eta),
     }  # fmt: skip

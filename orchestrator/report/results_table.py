@@ -10,12 +10,12 @@ from typing import Any
 
 from orchestrator.contract.bucket.limits import LARGEST_INT
 from orchestrator.domain.text.clean_text import cut
-from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost, lost_steps, state_of
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost, state_of, steps_redone
 from orchestrator.planning.fleet.use import JobHistory
 
 MOST_COLUMNS = 64
 LONGEST_NAME, LONGEST_VALUE = 60, 200
-OWN = ("state", "restarts", "lost_steps", "node_seconds", "cost_usd", "step", "loss")
+OWN = ("state", "restarts", "steps_redone", "node_seconds", "cost_usd", "step", "loss")
 """Our own columns; those of parameters come before them, collected ones after them."""
 
 Value = str | int | float | bool | None
@@ -57,7 +57,7 @@ def results_table(
         (step, loss), amount = job.progress(task), costs.tasks.get((job.submission.name, task), Amount())
         values: dict[str, Value] = {
             "state": state_of(job, task, at_work).value, "restarts": job.restarts(task),
-            "lost_steps": lost_steps(job, task), "node_seconds": round(amount.seconds, 1),
+            "steps_redone": steps_redone(job, task), "node_seconds": round(amount.seconds, 1),
             "cost_usd": round(amount.usd, 6), "step": step, "loss": loss,
         }  # fmt: skip
         row: dict[str, Value] = {number: task, **variables, **{own[k]: v for k, v in values.items()}}

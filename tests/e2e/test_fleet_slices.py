@@ -86,7 +86,7 @@ def test_a_lost_slice_ends_the_attempt_on_all_and_they_start_together_from_one_c
         "step 4 of all in the bucket", lambda: all_of_it <= set(stage.objects(f"{folder}checkpoints/"))
     )
     shown = json.loads(stage.tpuctl("fleet", "status", "--json").out)
-    assert ({row["task"] for row in shown["nodes"]}, shown["running"]) == ({"wide/0"}, 1)
+    assert ({row["task"] for row in shown["nodes"]}, shown["tasks_running"]) == ({"wide/0"}, 1)
     # Not the one on which Slurm has started the task, whose end Slurm would see by itself.
     names = [row["name"] for row in shown["nodes"]]
     (second,) = [n for n in names if json.loads(stage.read(f"nodes/{n}/.tpuctl/share.json"))["slice"] == 1]

@@ -15,10 +15,10 @@ from orchestrator.planning.fleet.fleet_cost import (
     by_user,
     fleet_cost,
     jobs_remaining,
-    lost_steps,
     queue_curve,
     running,
     state_of,
+    steps_redone,
 )
 from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeFacts, NodeUse, Start, TaskEnd, lanes
@@ -189,10 +189,10 @@ def test_steps_that_were_made_again_are_counted_where_both_machines_reported():
     """A machine that never spoke lost nothing that anybody knows of; a successor without a word is not known."""
     first = beat(50, step=40)
     again = beat(90, step=60, resumed_from=30)
-    assert lost_steps(a_job([(0, "a", 0, first), (0, "b", 60, again)]), 0) == 10
-    assert lost_steps(a_job([(0, "a", 0, first), (0, "b", 60, None)]), 0) is None
-    assert lost_steps(a_job([(0, "a", 0, None), (0, "b", 60, again)]), 0) == 0
-    assert lost_steps(a_job([]), 0) == 0
+    assert steps_redone(a_job([(0, "a", 0, first), (0, "b", 60, again)]), 0) == 10
+    assert steps_redone(a_job([(0, "a", 0, first), (0, "b", 60, None)]), 0) is None
+    assert steps_redone(a_job([(0, "a", 0, None), (0, "b", 60, again)]), 0) == 0
+    assert steps_redone(a_job([]), 0) == 0
 
 
 def test_a_start_that_only_found_the_task_done_hides_no_step_and_no_loss():

@@ -64,8 +64,9 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     status = DeploymentStatus.from_dict({
         "name": name, "project": "p", "outcome": record.outcome and record.outcome.value,
         "state": record.outcome.value if record.outcome else "running",
-        "incarnation": 3, "preemptions": 2, "resources": [], "loop": None, "alone": "", "next_pass_in_s": None,
-        "budget_usd": None, "ttl_remaining_s": None, "sidecars": [], "seen": {"by": "cloud", "age_s": 0.0},
+        "incarnation": 3, "preemptions": 2, "resources": [], "watcher": None, "auto_delete": "",
+        "next_pass_in_s": None,
+        "budget_usd": None, "ttl_remaining_s": None, "sidecars": [], "source": {"by": "cloud", "age_s": 0.0},
         "cost_usd": 1.5, "next_steps": [], "target_steps": 400,
         "workers": [{**worker, "checkpoint_age_s": 9.0, "heartbeat_age_s": 1.0}],
     })  # fmt: skip

@@ -281,22 +281,22 @@ def test_what_was_cancelled_by_mistake_comes_back(cloud, busy):
 def test_a_job_that_is_held_says_so_until_it_is_released(cloud, busy):
     """Twice the same word changes nothing."""
     assert [busy.fleet("hold", "sweep", "--json")["changed"] for _ in range(2)] == [True, False]
-    assert busy.job("sweep")["hold"] == "held"
+    assert busy.job("sweep")["hold_reason"] == "held"
     busy.fleet("release", "sweep")
-    assert busy.job("sweep")["hold"] == ""
+    assert busy.job("sweep")["hold_reason"] == ""
 
 
 def test_a_job_waits_for_the_one_before_and_a_retry_lets_it_go_on(cloud, busy):
     """A failure closes its way, until that task is tried again."""
     busy.fleet("submit", str(busy.folder / "next.yaml"))
-    assert busy.job("next")["waits_for"] == ["sweep"]
+    assert busy.job("next")["after"] == ["sweep"]
     cloud.put_object("jobs/sweep/ends/1.failed", b"{}")
-    assert (busy.job("next")["hold"], busy.job("next")["waits_for"]) == ("after", [])
+    assert (busy.job("next")["hold_reason"], busy.job("next")["after"]) == ("after", [])
     busy.fleet("retry", "sweep")
-    assert busy.job("next")["waits_for"] == ["sweep"]
+    assert busy.job("next")["after"] == ["sweep"]
     for number in range(3):
         cloud.put_object(f"jobs/sweep/ends/{number}.done", b"{}")
-    assert (busy.job("next")["hold"], busy.job("next")["waits_for"]) == ("", [])
+    assert (busy.job("next")["hold_reason"], busy.job("next")["after"]) == ("", [])
 
 
 def test_a_job_cannot_wait_for_what_was_not_submitted(cloud, owner):

@@ -62,7 +62,7 @@ def test_plan_and_a_dry_run_say_what_it_would_cost_and_change_nothing(cloud, own
     (owner.folder / "rows").mkdir()
     (owner.folder / "rows" / "a.txt").write_text("data")
     plan = owner.run("fleet", "plan", "--json").document
-    assert (plan["nodes"], plan["node_usd_hour"] > 0) == (4, True)
+    assert (plan["nodes_max"], plan["node_usd_hour"] > 0) == (4, True)
     job = {"name": "dry", "array": 6, "job": {"source": "src", "command": "x", "data": {"d": "./rows"}}}
     (owner.folder / "dry.json").write_text(json.dumps(job))
     words = ("fleet", "submit", str(owner.folder / "dry.json"), "--dry-run", "--json")
@@ -131,7 +131,7 @@ def test_nothing_shrinks_while_slurm_does_not_answer(cloud, owner):
     assert sorted(cloud.in_use()) == ["demo-001-tpu-g1", "demo-002-tpu-g1"]
     assert "it does not answer" in said.err
     status = owner.run("status", "--json").document
-    assert (status["wanted"], status["up"], status["most"]) == (None, 2, 4)
+    assert (status["nodes_wanted"], status["nodes_up"], status["nodes_max"]) == (None, 2, 4)
     cloud.queue.silent = False
     watch(owner, 600.0)
     assert cloud.nodes() == {}

@@ -52,14 +52,14 @@ def test_the_share_of_another_user_is_never_used_by_accident(cloud, team):
     ):
         refused = team.run(*words)
         assert (refused.code != 0, said in refused.err) == (True, True), (words, refused.err)
-        assert (cloud.objects(".tpuctl/orders/"), team.job("first")["hold"]) == (before, ""), words
+        assert (cloud.objects(".tpuctl/orders/"), team.job("first")["hold_reason"]) == (before, ""), words
         assert team.states("first") != ["cancelled"], words
 
 
 def test_the_owner_of_a_fleet_may_act_for_another_user(cloud, team):
     """The owner of a fleet has to."""
     team.fleet("hold", "first", "--user", "bob", "--account-override")
-    assert team.job("first")["hold"] == "held"
+    assert team.job("first")["hold_reason"] == "held"
 
 
 def test_a_budget_that_is_spent_holds_the_queue_of_its_user_until_it_is_raised(cloud, team):
@@ -68,13 +68,13 @@ def test_a_budget_that_is_spent_holds_the_queue_of_its_user_until_it_is_raised(c
     team.up("--yes")
     team.fleet("submit", str(team.folder / "second.yaml"), "--user", "bob")
     assert submissions(cloud)[-1][0] == "--hold"
-    assert [team.job(name)["hold"] for name in ("first", "second")] == ["", "budget"]
+    assert [team.job(name)["hold_reason"] for name in ("first", "second")] == ["", "budget"]
     (_, bob) = team.fleet("status", "--json")["users"]
-    assert (bob["login"], bob["held"], bob["budget_usd"]) == ("bob", True, 0)
+    assert (bob["login"], bob["over_budget"], bob["budget_usd"]) == ("bob", True, 0)
     assert "second does not begin: bob has spent the budget" in team.run("queue").out
     team.edit(fleet__users={"alice": {}, "bob": {"budget_usd": 5}})
     team.up("--yes")
-    assert team.job("second")["hold"] == ""
+    assert team.job("second")["hold_reason"] == ""
 
 
 def test_users_count_from_the_next_up_and_need_a_database(cloud):

@@ -39,18 +39,18 @@ class UserRow:
     """
     One user: share of the fleet, node seconds so far, tasks, and their cost.
 
-    *budget_usd* is None without a budget; *held* means that it is used up.
+    *nodes_max* is None without a limit, *budget_usd* without a budget; *over_budget* says that it is used up.
     """
 
     login: str
     share: int
-    nodes: int | None
-    seconds: float
-    running: int
-    waiting: int
+    nodes_max: int | None
+    node_seconds: float
+    tasks_running: int
+    tasks_waiting: int
     usd: float
     budget_usd: float | None
-    held: bool
+    over_budget: bool
 
 
 @dataclass(frozen=True)
@@ -58,23 +58,23 @@ class FleetStatus:
     """
     The state of VM, nodes and queue; *trouble* is why Slurm did not answer.
 
-    *up* nodes exist or are requested, *wanted* is how many the queue needs (None: unknown). *node_usd_hour*
-    is the price of a node, idle or not, None if unknown. *watch* is where the watcher runs: `vm`,
-    `elsewhere`, or "" for nowhere.
+    *nodes_up* exist or are requested, *nodes_wanted* is how many the queue needs (None: unknown).
+    *node_usd_hour* is the price of a node, idle or not, None if unknown. *watcher_where* is where the watcher
+    runs: `vm`, `elsewhere`, or "" for nowhere.
     """
 
     name: str
     vm: str
     nodes: tuple[NodeRow, ...]
-    waiting: int
-    running: int
+    tasks_waiting: int
+    tasks_running: int
     usd: float
     trouble: str
     size: FleetSpec
-    up: int
-    wanted: int | None
+    nodes_up: int
+    nodes_wanted: int | None
     node_usd_hour: float | None
-    watch: str
+    watcher_where: str
     users: tuple[UserRow, ...] = ()
 
 

@@ -44,10 +44,10 @@ def show_plan(plan: FleetPlan, *, as_json: bool) -> None:
     found, spec, price = plan.fit, plan.price.spec, plan.price
     if as_json:
         body = {
-            "name": spec.name, "nodes": price.nodes, "node_usd_hour": price.node.billed_usd,
+            "name": spec.name, "nodes_max": price.nodes, "node_usd_hour": price.node.billed_usd,
             "vm_usd_hour": price.head.billed_usd, "ttl_s": float(spec.watch.ttl),
-            "budget_usd": spec.watch.budget_usd, "quota": plan.quota, "unknown": plan.unknown,
-            "room": found.room if found else None, "missing": found.missing if found else None,
+            "budget_usd": spec.watch.budget_usd, "quota": plan.quota, "quota_unknown": plan.unknown,
+            "nodes_room": found.room if found else None, "nodes_missing": found.missing if found else None,
         }  # fmt: skip
         print_json("fleet-plan", body)
         return
@@ -76,7 +76,7 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
     if as_json:
         missing = {name: error.message for name, error in done.missing.items()}
         body = {
-            "name": done.name, "bucket": done.bucket, "up": list(done.up), "missing": missing,
+            "name": done.name, "bucket": done.bucket, "ready": list(done.up), "missing": missing,
             "leftovers": done.leftovers,
         }  # fmt: skip
         print_json("fleet-up", body)
@@ -103,12 +103,12 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
             for n in status.nodes
         ]
         body = {
-            "name": status.name, "vm": status.vm, "nodes": nodes, "waiting": status.waiting,
-            "running": status.running, "usd": round(status.usd, 4), "trouble": status.trouble,
-            "up": status.up, "most": status.size.nodes, "wanted": status.wanted,
+            "name": status.name, "vm": status.vm, "nodes": nodes, "tasks_waiting": status.tasks_waiting,
+            "tasks_running": status.tasks_running, "usd": round(status.usd, 4), "trouble": status.trouble,
+            "nodes_up": status.nodes_up, "nodes_max": status.size.nodes, "nodes_wanted": status.nodes_wanted,
             "node_usd_hour": status.node_usd_hour,
             "users": [{**asdict(one), "usd": round(one.usd, 4)} for one in status.users],
-            "watch": status.watch,
+            "watcher_where": status.watcher_where,
         }  # fmt: skip
         print_json("fleet-status", body)
         return
@@ -122,30 +122,35 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
             ("USER", "SHARE", "USED", "RUNNING", "WAITING", "COST", "NOTE"),
             *(
                 (
-                    one.login, _share(one, status.users), span_text(one.seconds), str(one.running or "-"),
-                    str(one.waiting or "-"), f"${one.usd:.2f}", _user_note(one),
+                    one.login, _share(one, status.users), span_text(one.node_seconds),
+                    str(one.tasks_running or "-"), str(one.tasks_waiting or "-"), f"${one.usd:.2f}",
+                    _user_note(one),
                 )
                 for one in status.users
             ),
         ])  # fmt: skip
     put(f"Slurm does not answer: {status.trouble}" if status.trouble
-        else f"{status.running} tasks run, {status.waiting} wait")  # fmt: skip
+        else f"{status.tasks_running} tasks run, {status.tasks_waiting} wait")  # fmt: skip
     if status.vm != "none":
         watched = {"vm": "on the VM", "elsewhere": "by a command elsewhere"}
-        put(f"watched {watched[status.watch]}" if status.watch else "no watcher runs: tpuctl fleet watch")
+        put(
+            f"watched {watched[status.watcher_where]}"
+            if status.watcher_where
+            else "no watcher runs: tpuctl fleet watch"
+        )
     put(_size_text(status))
 
 
 def _size_text(status: FleetStatus) -> str:
     """Return a line about the number of nodes and its reason, and the price of an idle node."""
-    size, up = status.size, f"{status.up} of {status.size.nodes} nodes are up"
+    size, up = status.size, f"{status.nodes_up} of {status.size.nodes} nodes are up"
     if size.min_idle is None:
         why = f"{up}; all are kept, as fleet.min_idle is not set"
-    elif status.wanted is None:
+    elif status.nodes_wanted is None:
         why = f"{up}; none is deleted while Slurm does not answer"
     else:
         spare = f", {size.min_idle} kept to spare" if size.min_idle else ""
-        why = f"{up}, {status.wanted} are wanted{spare}; nodes without a task are deleted after {size.idle}"
+        why = f"{up}, {status.nodes_wanted} are wanted{spare}; nodes without a task are deleted after {size.idle}"
     price = "no known price" if status.node_usd_hour is None else f"{usd_text(status.node_usd_hour)} an hour"
     return f"{why}. An idle node costs {price}"
 
@@ -155,9 +160,9 @@ def _share(user: UserRow, users: Sequence[UserRow]) -> str:
 
 
 def _user_note(user: UserRow) -> str:
-    if user.held:
+    if user.over_budget:
         return f"budget of {user.budget_usd:g} USD spent"
-    parts = [f"{user.nodes} nodes at most"] if user.nodes is not None else []
+    parts = [f"{user.nodes_max} nodes at most"] if user.nodes_max is not None else []
     parts += [f"budget {user.budget_usd:g} USD"] if user.budget_usd is not None else []
     return ", ".join(parts)
 

@@ -12,7 +12,7 @@ from orchestrator.app.fleet.usage import QueueObserver
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
 from orchestrator.domain.text.amounts import saved_text, span_text, usd_text
-from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, by_user, lost_steps
+from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, by_user, steps_redone
 from orchestrator.planning.fleet.gate import Gate, Hold
 from orchestrator.planning.fleet.tasks import OPEN, JobRow, TaskRow, TaskState
 from orchestrator.planning.fleet.team import NORMAL
@@ -102,14 +102,15 @@ def queue_body(found: Queue, usage: FleetUsage) -> dict[str, Any]:
                     "number": task.number, "state": task.state.value, "node": task.node,
                     "restarts": _restarts(usage, job, task), "parameters": dict(task.parameters),
                     "step": step, "loss": loss,
-                    "lost_steps": lost_steps(history, task.number),
+                    "steps_redone": steps_redone(history, task.number),
                     "usd": round(usage.cost.tasks.get((job.name, task.number), Amount()).usd, 6),
                 }
             )  # fmt: skip
         jobs.append(
             {"name": job.name, "submitted_at": job.submitted_at, "user": found.submissions[job.name].user,
-             "priority": found.submissions[job.name].priority or NORMAL, "hold": found.gates[job.name].hold.value,
-             "waits_for": list(found.gates[job.name].waits), "tasks": tasks, "usd": round(amount.usd, 6),
+             "priority": found.submissions[job.name].priority or NORMAL,
+             "hold_reason": found.gates[job.name].hold.value,
+             "after": list(found.gates[job.name].waits), "tasks": tasks, "usd": round(amount.usd, 6),
              "node_seconds": round(amount.seconds, 1), "eta_s": usage.eta.get(job.name),
              "shortage": found.lacks[job.name].text if job.name in found.lacks else ""}
         )  # fmt: skip

@@ -118,20 +118,23 @@ KINDS: Mapping[str, Any] = {
     "check": {"name": str, "python": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes": int, "outcome": str},
     "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
-    "fleet-up": {"name": str, "bucket": str, "up": [str], "missing": table(str), "leftovers?": table(str)},
+    "fleet-up": {"name": str, "bucket": str, "ready": [str], "missing": table(str), "leftovers?": table(str)},
     "fleet-status": {
         "name": str, "vm": str,
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
-        "waiting": int, "running": int, "usd": float, "trouble": str,
-        "watch": str, "up": int, "most": int, "wanted": maybe(int), "node_usd_hour": maybe(float),
+        "tasks_waiting": int, "tasks_running": int, "usd": float, "trouble": str,
+        "watcher_where": str, "nodes_up": int, "nodes_max": int, "nodes_wanted": maybe(int),
+        "node_usd_hour": maybe(float),
         "users": [{
-            "login": str, "share": int, "nodes": maybe(int), "seconds": float, "running": int, "waiting": int,
-            "usd": float, "budget_usd": maybe(float), "held": bool,
+            "login": str, "share": int, "nodes_max": maybe(int), "node_seconds": float, "tasks_running": int,
+            "tasks_waiting": int,
+            "usd": float, "budget_usd": maybe(float), "over_budget": bool,
         }],
     },
     "fleet-plan": {
-        "name": str, "nodes": int, "node_usd_hour": maybe(float), "vm_usd_hour": maybe(float), "ttl_s": float,
-        "budget_usd": maybe(float), "quota": str, "unknown": str, "room": maybe(int), "missing": maybe(int),
+        "name": str, "nodes_max": int, "node_usd_hour": maybe(float), "vm_usd_hour": maybe(float), "ttl_s": float,
+        "budget_usd": maybe(float), "quota": str, "quota_unknown": str,
+        "nodes_room": maybe(int), "nodes_missing": maybe(int),
     },
     "fleet-down": {"name": str, "leftovers": table(str), "data_remains": bool},
     "fleet-submit": {
@@ -141,11 +144,12 @@ KINDS: Mapping[str, Any] = {
     "fleet-queue": {
         "jobs": [
             {
-                "name": str, "submitted_at": float, "user": str, "priority": str, "hold": str, "waits_for": [str],
+                "name": str, "submitted_at": float, "user": str, "priority": str, "hold_reason": str,
+                "after": [str],
                 "tasks": [
                     {
                         "number": int, "state": str, "node": str, "restarts": int, "parameters": table(str),
-                        "step": maybe(int), "loss": maybe(float), "lost_steps": maybe(int), "usd": float,
+                        "step": maybe(int), "loss": maybe(float), "steps_redone": maybe(int), "usd": float,
                     }
                 ],
                 "usd": float, "node_seconds": float, "eta_s": maybe(float), "shortage?": str,

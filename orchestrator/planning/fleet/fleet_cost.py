@@ -103,7 +103,7 @@ def state_of(job: JobHistory, task: int, at_work: frozenset[tuple[str, int]]) ->
     return TaskState.RUNNING if (job.submission.name, task) in at_work else TaskState.WAITING
 
 
-def lost_steps(job: JobHistory, task: int) -> int | None:
+def steps_redone(job: JobHistory, task: int) -> int | None:
     """Return how many steps a task had to repeat; None if a start has not reported enough."""
     starts, total = job.starts.get(task, ()), 0
     for before, after in pairwise(starts):
