@@ -20,6 +20,7 @@ NAMES = {
     "lost_steps": "steps_redone",
     "most": "nodes_max",
     "most_usd": "upper_usd",
+    "role": "on",
     "several_hosts": "multi_host",
     "spot_most_usd_chip_hour": "spot_upper_usd_chip_hour",
     "to_ttl_most_usd": "to_ttl_upper_usd",

@@ -116,7 +116,7 @@ class Preview:
         spec, plan, price = self.spec, self.plan, self.hourly
         budget = spec.watch.budget_usd
         body: dict[str, object] = {
-            "deployment": spec.name,
+            "name": spec.name,
             "project": self.project,
             "region": self.region,
             "zones": list(spec.tpu.zones),

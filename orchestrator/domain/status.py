@@ -141,7 +141,7 @@ class SidecarStatus:
     """A sidecar, and the machine ("vm" or "tpu") and port that it has."""
 
     name: str
-    role: str
+    on: str
     port: int
 
 

@@ -256,7 +256,7 @@ def test_settings_come_from_flags_then_variables_then_the_file(tmp_path, capsys,
     def name(*words):
         code, out, _ = here(capsys, "plan", "--json", *words)
         assert code == 0
-        return document(out)["deployment"]
+        return document(out)["name"]
 
     assert name() == "from-file"
     monkeypatch.setenv("TPUCTL_NAME", "from-variable")

@@ -48,7 +48,7 @@ def body(**more):
         ],
         "workers": [worker()], "auto_delete": "", "next_steps": [], "next_pass_in_s": 9.0,
         "watcher": {"where": "vm", "who": "root@vm", "command": "watch", "renewed_age_s": 2.0, "alive": True},
-        "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
+        "sidecars": [{"name": "tensorboard", "on": "vm", "port": 6006}],
         "source": {"by": "the loop on the VM", "age_s": 4.0},
     }  # fmt: skip
     return DeploymentStatus.from_dict({**known, **more})
@@ -337,7 +337,7 @@ def test_a_name_or_text_that_looks_like_a_state_is_not_painted():
         shown = "\n".join(painted(status_rows(body(resources=rows), unbilled=False, width=width)))
         assert "a  READY" in shown
         assert "\x1b[31mPREEMPTED" in shown
-    named_so = status_rows(body(sidecars=[{"name": "job", "role": "vm", "port": 80}]), unbilled=False)
+    named_so = status_rows(body(sidecars=[{"name": "job", "on": "vm", "port": 80}]), unbilled=False)
     assert [row.phases for row in named_so if row.label == "job"] == [True, False]
 
 

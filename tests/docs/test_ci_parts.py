@@ -104,7 +104,7 @@ def test_what_a_pull_request_wrote_is_text_on_the_page(runner):
     retained = runner.folder / "tpuctl-plan.json"
     plan = json.loads(retained.read_text())
     evil = "@owner [x](http://evil) <img src=x> | `code` **b** #1 \n# head"
-    plan["deployment"] = evil
+    plan["name"] = evil
     plan["changes"][0]["name"] = evil
     plan["check"]["findings"] = [{"rule": evil, "level": evil, "where": evil, "message": evil, "hint": evil}]
     retained.write_text(json.dumps(plan))

@@ -34,7 +34,7 @@ BODY = {
     "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "runs_on": "spot"},
     "saves": {"every_s": 60.0, "cost_s": 5.0, "cost_from": "measured", "life_s": None, "apart_s": None,
               "text": "every 60 s"},
-    "ttl_remaining_s": 80000.0, "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
+    "ttl_remaining_s": 80000.0, "sidecars": [{"name": "tensorboard", "on": "vm", "port": 6006}],
     "source": {"by": "cloud", "age_s": 0.0},
 }  # fmt: skip
 """Each key, in the order in which `status --json` prints them."""

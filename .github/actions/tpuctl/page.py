@@ -35,7 +35,7 @@ def page(plan, rehearsal):
         yield f"{text(plan['message'])}. Next: {text(plan['hint'])}"
         return
     price = plan["price"]
-    yield f"### tpuctl: plan of {text(plan['deployment'])}"
+    yield f"### tpuctl: plan of {text(plan['name'])}"
     if price["billed_usd_hour"] is not None:
         saved = (
             f", ${price['on_demand_usd_hour']:.2f} on demand"

@@ -59,7 +59,7 @@ class Opened:
     service: str
     url: str
     port: int
-    role: str
+    on: str
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ KINDS: Mapping[str, Any] = {
     "adopt-bucket": {"bucket": str, "at_down": str},
     "export": {"folder": str, "project": str, "files": [str], "lost": [{"what": str, "why": str}]},
     "plan": {
-        "deployment": str, "state?": str, "project": maybe(str), "region": str, "zones": [str],
+        "name": str, "state?": str, "project": maybe(str), "region": str, "zones": [str],
         "bucket": maybe(str),
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),
         "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "reason": str, "labels": object,
@@ -198,7 +198,7 @@ KINDS: Mapping[str, Any] = {
         "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_remaining_s": maybe(float),
         "deadline": maybe({"due": str, "forecast": str, "runs_on": str}), "saves?": maybe(_SAVES),
-        "sidecars": [{"name": str, "role": str, "port": int}], "source": _OBSERVED,
+        "sidecars": [{"name": str, "on": str, "port": int}], "source": _OBSERVED,
     },
     "deployments": {
         "deployments": [{
@@ -262,7 +262,7 @@ KINDS: Mapping[str, Any] = {
         "hosts": [str], "config": str, "file": maybe(str), "user_config?": str, "changed?": bool,
         "backup?": maybe(str),
     },
-    "tunnel": {"service": str, "url": str, "port": int, "role": str},
+    "tunnel": {"service": str, "url": str, "port": int, "on": str},
     "rehearsal": {
         "done": bool, "recoveries": [_RECOVERY_VERDICT], "same_loss": maybe(bool), "loss": maybe(float),
         "unbroken_loss": maybe(float), "torn": int, "seconds_lost": maybe(float), "advice": [str],

@@ -287,7 +287,7 @@ def _worker(worker: WorkerStatus, *, lost: bool = False) -> Field:
 def _sidecars(status: DeploymentStatus) -> list[Field]:
     places = {"vm": "VM", "tpu": "TPU"}
     return [
-        Field(s.name, f"on the {places[s.role]}, port {s.port} (tpuctl tunnel {s.name})")
+        Field(s.name, f"on the {places[s.on]}, port {s.port} (tpuctl tunnel {s.name})")
         for s in status.sidecars
     ]
 
