@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.config.rules.progress_patterns import fault
 from orchestrator.contract.printed.choose import LONGEST_LINE
-from tests.config.test_config_load import VALID, findings, places
+from tests.config.test_load import VALID, findings, places
 
 TAKEN = [
     r"iter (\d+):",

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.domain.observation import NodeState
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, EngineLab, a_spec
-from tests.engine.test_queue import ready
+from tests.engine.test_queued_tpu import ready
 
 CREATE = "tpu.nodes.create"
 

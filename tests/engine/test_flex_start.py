@@ -6,7 +6,7 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import EngineLab, Kill
-from tests.engine.test_queue import queued, ready
+from tests.engine.test_queued_tpu import queued, ready
 
 ZONE, ELSEWHERE = "us-west4-a", "us-west4-b"
 

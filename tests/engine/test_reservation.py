@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import PROJECT, ZONE, EngineLab
-from tests.engine.test_queue import queued
+from tests.engine.test_queued_tpu import queued
 
 MINE = {(ZONE, "mine"): "v5litepod-8"}
 FULL = f"projects/{PROJECT}/locations/{ZONE}/reservations/mine"

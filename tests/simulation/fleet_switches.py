@@ -12,7 +12,7 @@ from tests.simulation.switch import Switch
 FLEET = "tests/scenarios/test_fleet.py::test_"
 PATIENCE = 300.0
 """Seconds: on a computer with other work these tests are slow, which is no proof of anything."""
-TASK = "tests/agent/test_agent_task.py::test_"
+TASK = "tests/agent/test_task.py::test_"
 
 
 def _claims_what_it_counts(bucket, environ):

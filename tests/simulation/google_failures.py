@@ -38,8 +38,8 @@ from orchestrator.planning.tpu import lifecycle, never_reported, next_zone, node
 from orchestrator.scripts import render
 from tests.simulation.switch import Switch
 
-BIRTHS = "tests/engine/test_births.py::"
-AGENT, CLOUD, REACH = "tests/agent/test_", "tests/google/test_", "tests/engine/test_reach.py::"
+BIRTHS = "tests/engine/test_new_tpu_faults.py::"
+AGENT, CLOUD, REACH = "tests/agent/test_", "tests/google/test_", "tests/engine/test_routes.py::"
 FLEX, RESERVED = "tests/engine/test_flex_start.py::", "tests/engine/test_reservation.py::"
 REFUSALS = "tests/engine/test_refusals.py::"
 
@@ -99,16 +99,16 @@ GOOGLE_FAILURES = {
         ("tests/scripts/test_render_boot.py::test_apt_is_configured_to_wait_for_its_lock",)),
     "U1 apt waits for the lock on its lists": Switch(
         ((apt, "install_commands", lambda folder, agent, environ: None),),
-        (f"{AGENT}agent_apt.py::test_the_apt_wrapper_waits_for_the_lists_and_then_becomes_the_real_program",)),
+        (f"{AGENT}apt.py::test_the_apt_wrapper_waits_for_the_lists_and_then_becomes_the_real_program",)),
     "U1 packages of another image are left": Switch(
         ((warm_start.Caches, "_check", lambda self, cache, manifest: warm_start.NewPaths()),),
-        (f"{AGENT}agent_caches.py::test_a_cache_that_does_not_fit_or_is_altered_is_not_restored",)),
+        (f"{AGENT}caches.py::test_a_cache_that_does_not_fit_or_is_altered_is_not_restored",)),
     "U1 an archive of a cache is judged": Switch(
         ((unpacking, "check_member", lambda name: None),),
-        (f"{AGENT}agent_unpacking.py::test_an_archive_writes_nothing_outside_of_its_folder",)),
+        (f"{AGENT}unpacking.py::test_an_archive_writes_nothing_outside_of_its_folder",)),
     "U1 an environment without ensurepip": Switch(
         ((venv, "install_command", lambda layout, agent: None),),
-        (f"{AGENT}agent_venv.py::test_one_of_many_starts_makes_the_environment_and_a_killed_install_is_made_again",)),
+        (f"{AGENT}venv.py::test_one_of_many_starts_makes_the_environment_and_a_killed_install_is_made_again",)),
     "U2 a report counts for more than the health": Switch(
         ((node_verdict, "is_reporting", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_reports_is_not_replaced",)),
@@ -144,7 +144,7 @@ GOOGLE_FAILURES = {
         ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
     "U6 init begins with what fits": Switch(
         ((starter, "FIRST_TYPE", "v5litepod-8"),),
-        ("tests/config/test_config_starter.py::test_what_init_and_the_examples_ask_for_fits_a_new_project",)),
+        ("tests/config/test_starter.py::test_what_init_and_the_examples_ask_for_fits_a_new_project",)),
     "U8 the network of the file": Switch(
         ((bodies, "_tpu_network", lambda order: {}), (bodies, "_vm_network", lambda interface, zone: {})),
         (f"{CLOUD}organisations.py::test_machines_come_up_on_the_network_of_the_file",)),
@@ -189,19 +189,19 @@ GOOGLE_FAILURES = {
         ("tests/engine/test_data_disks.py::test_a_disk_that_is_not_in_the_zone_is_refused_before_the_create",)),
     "U18 the lock that a dead process left": Switch(
         ((accelerator, "_remove", lambda lock: False),),
-        (f"{AGENT}agent_accelerator.py::test_a_lock_file_goes_when_its_process_has_gone",)),
+        (f"{AGENT}accelerator.py::test_a_lock_file_goes_when_its_process_has_gone",)),
     "U18 a stranger on the chip": Switch(
         ((accelerator, "holders", lambda devices, processes: []),),
-        (f"{AGENT}agent_accelerator.py::test_a_foreign_process_is_named_and_its_lock_not_touched",)),
+        (f"{AGENT}accelerator.py::test_a_foreign_process_is_named_and_its_lock_not_touched",)),
     "U19 TPU_NAME": Switch(
         ((render, "_template", _without("job.env.j2", "TPU_NAME='local'", "TPU_NAME={{ node }}")),),
         ("tests/scripts/test_render.py::test_on_a_tpu_the_tpu_is_local",)),
     "U20 large files go up in parts": Switch(
         ((storage.JobBucket, "_upload_in_parts", _whole),),
-        (f"{AGENT}agent_resumable.py::test_a_large_file_goes_up_in_parts",)),
+        (f"{AGENT}resumable.py::test_a_large_file_goes_up_in_parts",)),
     "U22 a zone without an answer is unknown": Switch(
         ((observe, "within", lambda found, zones: Present(())),),
-        ("tests/engine/test_everywhere.py::test_nothing_is_made_while_a_zone_gives_no_answer",)),
+        ("tests/engine/test_all_zone_lists.py::test_nothing_is_made_while_a_zone_gives_no_answer",)),
     "U22 TPUs in zones that nobody names": Switch(
         ((delete, "outside", lambda found, zones: ()),),
         ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_outside_file_and_record",)),
@@ -219,7 +219,7 @@ GOOGLE_FAILURES = {
         ("tests/planning/test_never_reported.py::test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes",)),
     "U31 a role that was just given": Switch(
         ((storage, "GRANT_SETTLES", float("-inf")),),
-        (f"{AGENT}agent_storage.py::test_a_refusal_may_pass_while_the_account_s_role_is_new",)),
+        (f"{AGENT}storage.py::test_a_refusal_may_pass_while_the_account_s_role_is_new",)),
     "U32 a forgotten operation has not failed": Switch(
         ((operations, "read_once", _forgotten_is_failed),),
         ("tests/engine/test_unknown.py::test_a_create_whose_operation_is_forgotten_is_not_a_failed_one",)),

@@ -131,19 +131,19 @@ MECHANISMS = {
         (f"{ENGINE}refusals.py::test_a_quota_held_by_the_old_node_is_waited_for",)),
     "M1 what is written down is on the disk before the call": Switch(
         ((journal, "append_synced", _without_sync),),
-        (f"{ENGINE}synced.py::test_notes_are_on_the_disk_before_each_call",)),
+        (f"{ENGINE}fsync.py::test_notes_are_on_the_disk_before_each_call",)),
     "M1 the record of zones before a create": Switch(
         ((apply.Actor, "_intend", _forgetful(apply.Actor._intend)),),
         (f"{ENGINE}down.py::test_down_reads_a_zone_whose_create_had_no_answer_before_the_kill",)),
     "M2 labels": Switch(
         ((names, "labels", _no_label),),
-        (f"{ENGINE}recover.py::test_what_was_asked_for_carries_labels_key_and_account",)),
+        (f"{ENGINE}recovery.py::test_what_was_asked_for_carries_labels_key_and_account",)),
     "M2 a name is asked for again after a lost answer, and adopted": Switch(
         ((apply.Actor, "_has_our_label", lambda self, name, zone: False),),
         (f"{ENGINE}refusals.py::test_a_node_whose_answer_was_lost_is_ours_however_old_the_lists_are",)),
     "M2 a new name for each incarnation": Switch(
         ((names, "node_name", lambda spec, incarnation: f"{spec.name}-tpu"),),
-        (f"{ENGINE}recover.py::test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass",)),
+        (f"{ENGINE}recovery.py::test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass",)),
     "M3 the sweep of older incarnations": Switch(
         ((lifecycle, "deleting", lambda *_: True),),
         (f"{PLANNING}decide.py::test_nodes_of_older_incarnations_are_deleted",)),
@@ -153,7 +153,7 @@ MECHANISMS = {
         (f"{ENGINE}down.py::test_down_looks_into_every_zone_ever_used",)),
     "M4 each pass looks again, whatever it was told": Switch(
         ((reconciler, "observe", _first_look(reconciler.observe)),),
-        (f"{ENGINE}recover.py::test_a_node_deleted_by_hand_is_replaced",)),
+        (f"{ENGINE}recovery.py::test_a_node_deleted_by_hand_is_replaced",)),
     "M4 while a deployment is calm, the list shows its losses": Switch(
         ((loop.Watcher, "differs", lambda self: False),),
         ("tests/cli/test_watch_all.py::test_each_lost_tpu_is_replaced_at_the_next_poll",)),
@@ -180,7 +180,7 @@ MECHANISMS = {
         (f"{ENGINE}race.py::test_the_controller_yields_to_a_machine_that_was_faster",)),
     "M6 the end deletes the machines": Switch(
         ((decide, "wind_down", lambda world, record, outcome, reason, **_: Plan((), (), outcome, reason)),),
-        (f"{ENGINE}end.py::test_a_done_job_leaves_nothing_billed_and_nothing_to_do",)),
+        (f"{ENGINE}endings.py::test_a_done_job_leaves_nothing_billed_and_nothing_to_do",)),
     "M6 the record says first that the deployment goes": Switch(
         ((delete.Deletion, "begin", lambda self: None),),
         (f"{ENGINE}down.py::test_down_says_first_that_the_deployment_goes",)),
@@ -198,7 +198,7 @@ MECHANISMS = {
         ("tests/google/test_node_lists.py::test_an_unreachable_place_on_an_early_page_makes_the_list_unknown",)),
     "M7 an absence is seen twice": Switch(
         ((record, "CONFIRMED_AFTER", 0.0), (vm, "CONFIRMED_AFTER", 0.0)),
-        (f"{ENGINE}recover.py::test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart",)),
+        (f"{ENGINE}recovery.py::test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart",)),
     "M8 each call has a limit": Switch(
         ((clients.Clients, "reading", property(lambda self: {"timeout": None, "retry": None})),),
         ("tests/google/test_clients.py::test_a_server_that_never_answers_does_not_hold_us",), patience=20.0),
@@ -223,7 +223,7 @@ MECHANISMS = {
         ("tests/cli/test_expired.py::test_the_next_command_ends_an_expired_deployment",)),
     "M10 the last look at a plan": Switch(
         ((reconciler, "broken", lambda *_: None),),
-        (f"{ENGINE}guard.py::test_a_second_tpu_is_never_made_whatever_decides_it",)),
+        (f"{ENGINE}decision_faults.py::test_a_second_tpu_is_never_made_whatever_decides_it",)),
     "M11 classes of errors": Switch(
         ((client_errors, "to_error", _all_transient),),
         (f"{ENGINE}refusals.py::test_a_missing_permission_stops_within_two_attempts",)),
@@ -240,13 +240,13 @@ MECHANISMS = {
         (f"{PLANNING}decide.py::test_the_budget_stops_spending_and_keeps_the_bucket",)),
     "I8 signals are no success": Switch(
         ((record, "finished", _any_end), (deployment_outcome, "finished", _any_end)),
-        (f"{ENGINE}end.py::test_signals_and_silence_are_not_an_end",)),
+        (f"{ENGINE}endings.py::test_signals_and_silence_are_not_an_end",)),
     "I8 done needs a checkpoint": Switch(
         ((record, "finished", _any_done), (deployment_outcome, "finished", _any_done)),
         (f"{PLANNING}unclaimed.py::test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine",)),
     "I8 status 0 alone is no end": Switch(
         ((outcome, "settle", lambda found, **_: found),),
-        ("tests/agent/test_agent_rules.py::test_status_zero_with_nothing_committed_is_followed_by_no_start",)),
+        ("tests/agent/test_rules.py::test_status_zero_with_nothing_committed_is_followed_by_no_start",)),
     "I8 unclaimed is not done": Switch(
         ((machines.Gang, "_bring", lambda gang, _: gang._end("done")),
          (machines.Gang, "beat", _says_saved(machines.Gang.beat))), invariant="I8", seed=84),

@@ -100,7 +100,7 @@ def report(part: str, title: str, kills: Sequence[Kill], lives: Sequence[Life], 
     victims = Counter(kill.victim for kill, life in zip(kills, lives, strict=True) if life.fell)
     record_figures(
         part, title, "Real agents with a real job, SIGKILL at their requests and renames, by "
-        "`pytest tests/agent/test_agent_chaos.py`.", {
+        "`pytest tests/agent/test_chaos.py`.", {
             "Steps of restore, commit and prune": len(steps),
             "Lives with a kill": fallen,
             **{f"- of {'the ' + name if name != 'both' else name}": count for name, count in victims.items()},

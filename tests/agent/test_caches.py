@@ -20,7 +20,7 @@ from orchestrator.contract.machine_errors import AgentError
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from orchestrator.scripts.uv_program import shared_folder
 from tests.agent.agent_lab import AgentLab, Machine
-from tests.agent.test_agent_venv import package
+from tests.agent.test_venv import package
 
 SETUP = "python3 -m pip install -q --no-index --find-links {wheels} first_package"
 WORKS = f"python3 -c 'import first_package' && exec {sys.executable} train.py"

@@ -10,7 +10,7 @@ from orchestrator.agent.attempt.run_attempt import STALL_GRACE
 from orchestrator.agent.fleet.task import AGAIN, LEASE
 from orchestrator.scripts.shipped import shipped
 from tests.agent.agent_lab import AgentLab
-from tests.agent.test_agent_task import claims, committed, node, start
+from tests.agent.test_task import claims, committed, node, start
 
 
 @contextmanager

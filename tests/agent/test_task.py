@@ -15,8 +15,8 @@ from orchestrator.contract.bucket.object_names import BUNDLES, COLLECTED, ENDS, 
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from orchestrator.scripts.uv_program import shared_folder
 from tests.agent.agent_lab import BUCKET, AgentLab, Machine
-from tests.agent.test_agent_caches import SETUP, WORKS
-from tests.agent.test_agent_venv import package
+from tests.agent.test_caches import SETUP, WORKS
+from tests.agent.test_venv import package
 
 JOB, TASK = "jobs/sweep/", "jobs/sweep/tasks/3/"
 

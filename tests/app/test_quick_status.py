@@ -25,7 +25,7 @@ from orchestrator.domain.text.units import Duration
 from orchestrator.engine.publish.published_status import Publisher
 from orchestrator.engine.records.record_format import encode
 from tests.cli.cli_kit import environment, here
-from tests.cli.test_front_door import HEAVY
+from tests.cli.test_main import HEAVY
 from tests.kit.records import record_of
 
 FILE = """\

@@ -21,7 +21,7 @@ from orchestrator.agent.side_threads import Task
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
 from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import AgentLab
-from tests.agent.test_agent_storage import ClockWithNews, bucket_of, settings_of
+from tests.agent.test_storage import ClockWithNews, bucket_of, settings_of
 
 
 @pytest.fixture
