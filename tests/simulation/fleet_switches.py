@@ -74,7 +74,7 @@ SWITCHES = {
         ((sessions, "cancelled", lambda *_: ()),),
         (f"{FLEET}what_was_cancelled_ends_in_slurm_too_when_the_command_was_killed_half_way",)),
     "F12 the VM stays until all nodes are gone": Switch(
-        ((down, "remaining", lambda end: ""),),
+        ((down, "leftovers_of", lambda end: ""),),
         (f"{FLEET}the_vm_stays_until_all_nodes_are_gone",)),
 }  # fmt: skip
 SWITCHES = {name: replace(switch, patience=PATIENCE) for name, switch in SWITCHES.items()}
