@@ -12,7 +12,7 @@ from orchestrator.domain.observation import Present
 from orchestrator.domain.record import Record
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.errors import TpuctlError, UsageError
-from orchestrator.pricing.spending import Spending, StoredAmount, spending
+from orchestrator.pricing.cost_breakdown import CostBreakdown, StoredAmount, cost_breakdown
 
 
 def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
@@ -47,15 +47,15 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
 
 def spending_of(
     session: Session, record: Record, now: float, stored: tuple[StoredAmount, ...] = ()
-) -> Spending:
+) -> CostBreakdown:
     """Return the cost of all incarnations, including deleted ones."""
     found = read_heartbeats(session.cloud.store, None)
     beats = found.value if isinstance(found, Present) else ()
-    return spending(session.spec, session.catalog, record, beats, now, stored)
+    return cost_breakdown(session.spec, session.catalog, record, beats, now, stored)
 
 
 def _with_earlier(bill: Cost, earlier: tuple[Cost, ...]) -> Cost:
-    return Cost(bill.name, bill.preemptions, bill.spending, bill.deleted_at, earlier)
+    return Cost(bill.name, bill.preemptions, bill.breakdown, bill.deleted_at, earlier)
 
 
 def _stored(session: Session) -> tuple[StoredAmount, ...]:

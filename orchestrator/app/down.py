@@ -25,8 +25,8 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
 from orchestrator.planning.unclaimed import FETCH
+from orchestrator.pricing.cost_breakdown import CostBreakdown
 from orchestrator.pricing.cost_so_far import rate_now
-from orchestrator.pricing.spending import Spending
 from orchestrator.ssh.keys import forget_key
 
 GOING = "what was asked to go is still going, and the rest stays"
@@ -47,7 +47,7 @@ class Down:
     leftovers: tuple[Leftover, ...]
     remaining_bucket: str
     saved_usd_hour: float
-    spent: Spending | None
+    spent: CostBreakdown | None
     commands: tuple[str, ...]
     idle_cloud_stopped: bool
 
@@ -134,7 +134,7 @@ class _Found:
     adopted: tuple[Node | Vm, ...]
     strays: tuple[Node | Vm, ...]
     saved_usd_hour: float
-    spent: Spending | None
+    spent: CostBreakdown | None
 
 
 def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data: bool) -> _Found:
@@ -333,7 +333,7 @@ def _end_of_costs(session: Session, adopted: Container[str]) -> float:
     return round(saved, 4)
 
 
-def _spent(session: Session) -> Spending | None:
+def _spent(session: Session) -> CostBreakdown | None:
     """Return the total cost so far, None if this computer knows of nothing billed."""
     record = session.records.current
     # Neither unreadable reports nor a failing price calculation may prevent the deletion.
@@ -342,7 +342,7 @@ def _spent(session: Session) -> Spending | None:
     return None
 
 
-def _forget(session: Session, spent: Spending | None, *, delete_data: bool) -> None:
+def _forget(session: Session, spent: CostBreakdown | None, *, delete_data: bool) -> None:
     """Delete local files of what was deleted, with the data or only with the machines; keep the bill."""
     if spent is not None:
         try:

@@ -25,8 +25,8 @@ from orchestrator.engine.publish.published_status import Point, read_curve
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.job import heartbeat_interval
+from orchestrator.pricing.cost_breakdown import cost_breakdown
 from orchestrator.pricing.cost_so_far import spent
-from orchestrator.pricing.spending import spending
 from orchestrator.report.curve_points import FEW, Losses, PrintedLines, losses, with_printed_steps
 from orchestrator.report.page import PageFacts, page
 from orchestrator.report.summary import Summary, summarise
@@ -107,7 +107,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
         beats=beats,
         events=read_events(session.store),
         summary=_summary(session, beats),
-        spending=spending(session.spec, session.catalog, record, beats, world.observed_at),
+        breakdown=cost_breakdown(session.spec, session.catalog, record, beats, world.observed_at),
         losses=_losses(session, beats, memory, points),
         points=points,
         checkpoints=memory.checkpoints(session),

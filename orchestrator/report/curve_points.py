@@ -9,7 +9,7 @@ from orchestrator.contract.printed.choose import Output
 from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.printed.stream import Stream
 from orchestrator.domain.observation import Heartbeat
-from orchestrator.pricing.spending import BEFORE
+from orchestrator.pricing.cost_breakdown import BEFORE
 
 FEW = 30
 """Points of the watcher below which the job's log is read as well."""

@@ -16,7 +16,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.amounts import rate_text, saved_text, span_text
-from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
+from orchestrator.pricing.cost_breakdown import CostBreakdown, Stretch, Use, stretches
 from orchestrator.report import charts
 from orchestrator.report.curve_points import Losses
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, Summary, redone_texts
@@ -46,7 +46,7 @@ class PageFacts:
     beats: Sequence[Heartbeat]
     events: Sequence[Event]
     summary: Summary
-    spending: Spending
+    breakdown: CostBreakdown
     losses: Losses
     now: float
     unbilled: bool
@@ -179,7 +179,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
             _tile("useful time", UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",
                   "of the time went into steps that count"),
         ],
-        "foot": f"tpuctl {__version__}. {facts.spending.prices.date_text}. Costs are estimates, not a bill.",
+        "foot": f"tpuctl {__version__}. {facts.breakdown.prices.date_text}. Costs are estimates, not a bill.",
     }  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def _tile(title: str, value: str, more: str) -> dict[str, str]:
 
 def _hero(facts: PageFacts) -> list[dict[str, str]]:
     """Return the headline figures of a run: steps, time, preemptions, and money."""
-    summary, spent = facts.summary, facts.spending
+    summary, spent = facts.summary, facts.breakdown
     lost = summary.preemptions
     found = [] if summary.steps is None else [_tile("", f"{summary.steps:,}", "steps")]
     if summary.wall_seconds:
@@ -285,7 +285,7 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
         rows.append(
             {
                 "text": use.value, "kind": use.name.lower(), "seconds": lasted, "share": lasted / whole,
-                "x": round(at, 3), "width": round(width, 3), "usd": facts.spending.uses.get(use.value, 0.0),
+                "x": round(at, 3), "width": round(width, 3), "usd": facts.breakdown.uses.get(use.value, 0.0),
             }
         )  # fmt: skip
         at += width
@@ -293,7 +293,7 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
 
 
 def _money(facts: PageFacts) -> dict[str, Any]:
-    spent = facts.spending
+    spent = facts.breakdown
     notes = [f"Wasted by preemptions: {usd_shown(spent.wasted_usd)}."]
     if spent.rate_usd:
         notes.append(f"What exists now costs {usd_shown(spent.rate_usd)} per hour.")

@@ -10,7 +10,7 @@ from orchestrator.contract.report_pause import report_pause
 from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.pricing.spending import BEFORE
+from orchestrator.pricing.cost_breakdown import BEFORE
 
 COMMITS = "commits"
 """Value of `Heartbeat.progress_from` for a job whose steps are known from its saves only."""

@@ -10,7 +10,7 @@ from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.pricing.spending import Stretch, Use, stretches_of
+from orchestrator.pricing.cost_breakdown import Stretch, Use, stretches_of
 
 
 class MarkKind(Enum):
@@ -87,7 +87,7 @@ def _end(span: Span, now: float) -> float:
 def _node(
     index: int, nodes: Sequence[Span], last: dict[int, Heartbeat], events: Sequence[Event], now: float
 ) -> Lane:
-    """Return one TPU's lane, by the same words and rules as `spending`."""
+    """Return one TPU's lane, by the same words and rules as `cost_breakdown`."""
     span = nodes[index]
     number = incarnation_of(span.name, {}) or 0
     end, beat, lives = _end(span, now), last.get(number), span.until is None

@@ -15,7 +15,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Span
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost, FleetUsage
-from orchestrator.pricing.spending import spending
+from orchestrator.pricing.cost_breakdown import cost_breakdown
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import record
 
@@ -26,7 +26,7 @@ def found():
     """Return an hour of a TPU whose spot price is 2.38 USD in one list and 4.80 in the other, 9.60 on demand."""
     spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["us-central1-a"], vm="none")
     span = Span(Kind.NODE, "demo-tpu-g1", "us-central1-a", 0.0, HOUR)
-    return spending(spec, load_catalog(), record(spans=(span,)), [], HOUR)
+    return cost_breakdown(spec, load_catalog(), record(spans=(span,)), [], HOUR)
 
 
 def test_down_tells_both_ends_of_the_cost_and_of_what_was_saved():

@@ -10,8 +10,8 @@ from orchestrator.domain.record import Record, Span
 from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.decide import decide
+from orchestrator.pricing.cost_breakdown import cost_breakdown
 from orchestrator.pricing.cost_so_far import spent
-from orchestrator.pricing.spending import spending
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, ZONE, record, spec, world
 
@@ -56,7 +56,7 @@ def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
     after = reshaped(record(shape=shape_of(spec()), spans=(old,)), shape_of(on_demand))
     after = changed(after, spans=(*after.spans, new))
     assert spent(on_demand, catalog, after, NOW + hour).known_usd == pytest.approx(one + other)
-    reported = spending(on_demand, catalog, after, [], NOW + hour)
+    reported = cost_breakdown(on_demand, catalog, after, [], NOW + hour)
     assert reported.usd == pytest.approx(one + other)
     assert sum(reported.zones.values()) == sum(reported.days.values()) == pytest.approx(one + other)
     assert {"TPU v5litepod-8", "TPU v5litepod-16"} <= {item.what for item in reported.items}
@@ -72,6 +72,6 @@ def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
     cheap, on_demand = (spent(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, full))
     after = reshaped(record(shape=shape_of(spot), spans=spans), shape_of(full))
     both = changed(after, spans=(*after.spans, Span(Kind.NODE, "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
-    reported = spending(full, catalog, both, [], NOW + 3600)
+    reported = cost_breakdown(full, catalog, both, [], NOW + 3600)
     assert reported.usd == pytest.approx(cheap + on_demand)
     assert reported.on_demand_usd == pytest.approx(2 * on_demand)

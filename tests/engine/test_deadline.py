@@ -6,8 +6,8 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.text.units import Duration, Until
 from orchestrator.errors import SpendStopError
 from orchestrator.planning.tpu.on_demand import deadline_status
+from orchestrator.pricing.cost_breakdown import cost_breakdown
 from orchestrator.pricing.cost_so_far import spent
-from orchestrator.pricing.spending import spending
 from tests.engine.engine_lab import ZONE, EngineLab, a_spec
 
 HOUR = 3600.0
@@ -143,7 +143,7 @@ def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):
     estimate = spent(controller.spec, load_catalog(), controller.record, now).known_usd
     assert estimate == pytest.approx(metered, rel=0.1)
     assert metered < 5.0 * 1.1
-    items = spending(controller.spec, load_catalog(), controller.record, (), now).items
+    items = cost_breakdown(controller.spec, load_catalog(), controller.record, (), now).items
     assert any(item.what.endswith(", on demand") for item in items)
 
 

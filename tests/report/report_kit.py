@@ -9,7 +9,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span
 from orchestrator.domain.status import DeploymentStatus
-from orchestrator.pricing.spending import spending
+from orchestrator.pricing.cost_breakdown import cost_breakdown
 from orchestrator.report.curve_points import losses
 from orchestrator.report.page import PageFacts
 from orchestrator.report.summary import summarise
@@ -74,7 +74,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     return PageFacts(
         status=status, record=record, beats=beats, events=events,
         summary=summary,
-        spending=spending(spec, catalog, record, beats, now), losses=losses(points, beats), now=now,
+        breakdown=cost_breakdown(spec, catalog, record, beats, now), losses=losses(points, beats), now=now,
         unbilled=False,
         **more,
     )  # fmt: skip

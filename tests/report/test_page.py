@@ -11,7 +11,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.pricing.spending import Use, stretches
+from orchestrator.pricing.cost_breakdown import Use, stretches
 from orchestrator.report import charts
 from orchestrator.report.curve_points import MOST, losses
 from orchestrator.report.page import NEWEST, LiveFacts, page, style_hash
@@ -104,7 +104,7 @@ def test_a_deployment_that_has_only_begun_has_a_page():
         status=replace(
             found.status, outcome=None, workers=(), next_steps=("create node x: there is none",)
         ),
-        spending=replace(found.spending, items=(), uses={}),
+        breakdown=replace(found.breakdown, items=(), uses={}),
         summary=replace(found.summary, goodput=None, steps=None, recoveries=()),
     )  # fmt: skip
     words = Reader(page(bare)).words
@@ -202,9 +202,9 @@ def test_a_saving_that_is_not_known_is_not_claimed():
     """A price that is missing makes each share of the whole wrong."""
     found = facts()
     assert "% saved" in Reader(page(found)).words
-    dearer = replace(found.spending, machines_upper_usd=found.spending.on_demand_usd / 2)
-    assert "50 to" in Reader(page(replace(found, spending=dearer))).words, "by the dearer price list"
-    missing = replace(found, spending=replace(found.spending, unknown=("TPU in x",)))
+    dearer = replace(found.breakdown, machines_upper_usd=found.breakdown.on_demand_usd / 2)
+    assert "50 to" in Reader(page(replace(found, breakdown=dearer))).words, "by the dearer price list"
+    missing = replace(found, breakdown=replace(found.breakdown, unknown=("TPU in x",)))
     assert "% saved" not in Reader(page(missing)).words
     setup = replace(found.status.workers[0], phase="setup")
     losing = replace(found.status, outcome=None, workers=(setup,))

@@ -33,7 +33,7 @@ from orchestrator.engine.publish.published_status import read_curve
 from orchestrator.engine.reconcile import reconciler
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import update_record
-from orchestrator.pricing.spending import spending
+from orchestrator.pricing.cost_breakdown import cost_breakdown
 from tests.engine.engine_lab import EngineLab, a_spec
 from tests.kit.records import record_of
 from tests.planning.worlds import node
@@ -113,7 +113,7 @@ def test_every_field_times_every_type(lab):
         learned = update_record(record, observed)
         plan = decide(spec, observed, learned, 0.0)
         explain(DeploymentFacts(spec, observed, learned, plan))
-        spending(spec, catalog, learned, [beat], world.observed_at)
+        cost_breakdown(spec, catalog, learned, [beat], world.observed_at)
         # A machine may say that its job is done or has failed, or ask to be looked after: nothing else.
         made = [c for c in plan.changes if c.verb is Verb.CREATE and c.kind is not Kind.JOB]
         assert not made, body

@@ -17,7 +17,7 @@ from orchestrator.domain.status import DeploymentState
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.record_format import adapter
 from orchestrator.errors import NotFoundError, TpuctlError, UsageError
-from orchestrator.pricing.spending import Spending
+from orchestrator.pricing.cost_breakdown import CostBreakdown
 
 BILLS = ".bills.json"
 """Suffix of the file beside a deployment's folder that keeps its bills when the folder is deleted."""
@@ -42,7 +42,7 @@ class Cost:
 
     name: str
     preemptions: int
-    spending: Spending
+    breakdown: CostBreakdown
     deleted_at: float | None = None
     earlier: tuple["Cost", ...] = ()
     state: DeploymentState = DeploymentState.DELETED
@@ -59,31 +59,31 @@ class Cost:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cost as in `--json`."""
-        body = asdict(self.spending)
+        body = asdict(self.breakdown)
         prices = body.pop("prices")
         return {
             "name": self.name,
             "state": self.state.value,
             "preemptions": self.preemptions,
             **body,
-            "upper_usd": self.spending.upper_usd,
-            "wasted_usd": self.spending.wasted_usd,
-            "saved_usd": self.spending.saved_usd,
-            "least_saved_usd": self.spending.least_saved_usd,
+            "upper_usd": self.breakdown.upper_usd,
+            "wasted_usd": self.breakdown.wasted_usd,
+            "saved_usd": self.breakdown.saved_usd,
+            "least_saved_usd": self.breakdown.least_saved_usd,
             "price_dates": dict(prices["dates"]),
-            "hourly": [line.as_dict() for line in self.spending.prices.lines],
+            "hourly": [line.as_dict() for line in self.breakdown.prices.lines],
             "deleted_at": self.deleted_at,
-            "earlier": [{"usd": one.spending.usd, "deleted_at": one.deleted_at} for one in self.earlier],
+            "earlier": [{"usd": one.breakdown.usd, "deleted_at": one.deleted_at} for one in self.earlier],
         }
 
 
-def keep_bill(session: Session, spent: Spending) -> None:
+def keep_bill(session: Session, spent: CostBreakdown) -> None:
     """Store the cost of a deployment on this computer before its data, and thus its record, is deleted."""
     bill = Cost(session.spec.name, session.records.current.node.preemptions, spent, session.clock.now())
     newest = (*read_bills(session), bill)[-MOST_BILLS:]
     bills = [
         {"deleted_at": one.deleted_at, "preemptions": one.preemptions,
-         "spending": _stored(adapter(Spending).dump_python(one.spending, mode="json"))}
+         "spending": _stored(adapter(CostBreakdown).dump_python(one.breakdown, mode="json"))}
         for one in newest
     ]  # fmt: skip
     write_private(_bills_path(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
@@ -132,7 +132,8 @@ def _bills(path: Path) -> tuple[Cost, ...]:
         return tuple(
             Cost(
                 name, int(one["preemptions"]),
-                _deleted(adapter(Spending).validate_python(_loaded(one["spending"]))), float(one["deleted_at"]),
+                _deleted(adapter(CostBreakdown).validate_python(_loaded(one["spending"]))),
+                float(one["deleted_at"]),
             )
             for one in {SCHEMA: body["bills"]}[body["schema"]]
         )  # fmt: skip
@@ -148,7 +149,7 @@ def last_bill(session: Session, record: Record) -> Cost | None:
     return next(reversed(read_bills(session)), None)
 
 
-def _deleted(spent: Spending) -> Spending:
+def _deleted(spent: CostBreakdown) -> CostBreakdown:
     """Return what was spent, with nothing that exists or goes on: the sum is from before the deletion."""
     return replace(
         spent, rate_usd=0.0, ttl_left=None, to_ttl_usd=None, to_ttl_upper_usd=None, budget_lasts=None

@@ -23,7 +23,7 @@ from orchestrator.planning.fleet.deployments import Controller, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, fleet_cost, jobs_remaining, running
 from orchestrator.planning.fleet.team import over_budget, spending_of
 from orchestrator.planning.fleet.use import NodeFacts, Rates, lanes
-from orchestrator.pricing.spending import spending
+from orchestrator.pricing.cost_breakdown import cost_breakdown
 
 NODES_SECONDS = 30.0
 """Seconds for which the records of nodes are reused; each is a read."""
@@ -125,7 +125,9 @@ def _facts(session: Session) -> tuple[NodeFacts, int]:
     def rate(span: Span) -> Rates:
         # Price exactly one hour of this span, with the same tables and rules as any cost.
         hour = replace(record, spans=(replace(span, since=0.0, until=3600.0),), disks=())
-        one, other = (spending(spec, session.catalog, hour, (), 3600.0) for spec in (session.spec, full))
+        one, other = (
+            cost_breakdown(spec, session.catalog, hour, (), 3600.0) for spec in (session.spec, full)
+        )
         paid = (None, None) if one.unknown else (one.usd, one.upper_usd)
         return (*paid, None if other.unknown else other.usd)
 
@@ -139,6 +141,6 @@ def _on_demand(spec: Spec) -> Spec:
 
 def _vm(head: Session, now: float) -> Amount:
     record: Record = head.records.current
-    one = spending(head.spec, head.catalog, record, (), now)
+    one = cost_breakdown(head.spec, head.catalog, record, (), now)
     seconds = sum((span.until or now) - span.since for span in record.spans if span.kind is Kind.VM)
     return Amount(seconds, one.usd, one.on_demand_usd, upper_usd=one.upper_usd)

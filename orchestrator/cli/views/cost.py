@@ -1,4 +1,4 @@
-"""Show the spending of a deployment as text of at most 80 columns."""
+"""Show the cost of a deployment as text of at most 80 columns."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from rich.table import Table
 from orchestrator.app.deployment.bills import Cost
 from orchestrator.cli.console import page, print_json
 from orchestrator.domain.text.amounts import saved_text, span_text, ttl_text, usd_range_text, usd_text
-from orchestrator.pricing.spending import Spending, Use
+from orchestrator.pricing.cost_breakdown import CostBreakdown, Use
 
 WIDTH = 80
 LAST_DAYS = 14
@@ -23,7 +23,7 @@ def show(cost: Cost, *, unbilled: bool, as_json: bool) -> None:
         render(cost, console, unbilled=unbilled)
 
 
-def spent_text(found: Spending, *, unbilled: bool) -> str:
+def spent_text(found: CostBreakdown, *, unbilled: bool) -> str:
     """Return a sentence with the cost, and the cost of the same on demand."""
     who = "On Google Cloud it would have cost" if unbilled else "It cost"
     if found.unknown:
@@ -35,8 +35,8 @@ def spent_text(found: Spending, *, unbilled: bool) -> str:
 
 
 def render(cost: Cost, console: Console, *, unbilled: bool) -> None:
-    """Print the spending on *console*."""
-    width, found, preemptions = min(WIDTH, console.width), cost.spending, cost.preemptions
+    """Print the cost on *console*."""
+    width, found, preemptions = min(WIDTH, console.width), cost.breakdown, cost.preemptions
     verb = "would have cost" if unbilled else "has cost"
     known = usd_range_text(found.usd, found.upper_usd)
     sum_text = f"at least {usd_text(found.usd)}" if found.unknown else f"about {known}"
@@ -57,12 +57,12 @@ def _earlier(cost: Cost) -> list[str]:
     """Return lines about the cost of earlier deployments of the name."""
     if not cost.earlier:
         return []
-    count, usd = len(cost.earlier), sum(one.spending.usd for one in cost.earlier)
+    count, usd = len(cost.earlier), sum(one.breakdown.usd for one in cost.earlier)
     many = "an earlier deployment" if count == 1 else f"{count} earlier deployments"
     return [f"Not in it: {usd_text(usd)} for {many} of this name, deleted on {cost.earlier[-1].deleted_day}."]
 
 
-def _tables(found: Spending) -> list[Table]:
+def _tables(found: CostBreakdown) -> list[Table]:
     if not found.items:
         return []
     uses = {use.value: found.uses[use.value] for use in Use if use.value in found.uses}
@@ -73,7 +73,7 @@ def _tables(found: Spending) -> list[Table]:
     return [*tables, _shares("day (UTC)", days, found.usd)]
 
 
-def _items(found: Spending) -> Table:
+def _items(found: CostBreakdown) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("resource", overflow="fold")
     # The bucket's storage has a region.
@@ -98,7 +98,7 @@ def _shares(title: str, sums: Mapping[str, float], whole: float) -> Table:
     return table
 
 
-def _sentences(found: Spending, preemptions: int) -> list[str]:
+def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
     count = f"{preemptions} preemption{'' if preemptions == 1 else 's'}"
     lines = [f"Wasted by {count}: {usd_text(found.wasted_usd)}."] if preemptions or found.wasted_usd else []
     share = "" if found.unknown else saved_text(found.usd, found.upper_usd, found.on_demand_usd)
@@ -128,7 +128,7 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
     return [*lines, f"{found.prices.date_text}. An estimate, not a bill.", _storage(found)]
 
 
-def _storage(found: Spending) -> str:
+def _storage(found: CostBreakdown) -> str:
     without = "Deleted files, requests and network traffic are not included."
     if not found.storage_gib:
         return f"Storage is not included. {without}"

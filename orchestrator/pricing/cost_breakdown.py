@@ -77,9 +77,9 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Spending:
+class CostBreakdown:
     """
-    The spending so far.
+    The cost so far and its parts.
 
     *unknown* names items without a known price, which the sums leave out. *machines_upper_usd* is the sum of
     the machines alone at the highest prices, which a budget counts. *rate_usd* is per hour of what exists now.
@@ -126,28 +126,28 @@ class Spending:
         return None if self.unknown else self.on_demand_usd - self.usd
 
 
-def spending(
+def cost_breakdown(
     spec: Spec,
     catalog: Catalog,
     record: Record,
     beats: Sequence[Heartbeat],
     now: float,
     stored: Sequence[StoredAmount] = (),
-) -> Spending:
+) -> CostBreakdown:
     """
-    Return the spending up to *now*; *beats* are the last reports of all incarnations.
+    Return the cost up to *now*; *beats* are the last reports of all incarnations.
 
     Storage is what the bucket has *stored* now, since it was written. Deleted objects, requests and traffic
     are not included, and budgets do not count storage.
     """
-    bill = _Bill(spec, catalog, now)
+    prices = _SpanPrices(spec, catalog, now)
     parts = stretches(record.spans, beats, now, record.up_times)
     billed = tuple(metered(record))
-    uses, days, zones = ({} for _ in range(3)) if not billed else _split(bill, billed, parts)
+    uses, days, zones = ({} for _ in range(3)) if not billed else _split(prices, billed, parts)
     # What was saved is measured against the same machines on demand, the VM included.
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
-    on_demand = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
-    items = (*_items(bill, on_demand, billed), *_storage(spec, catalog, stored, now, zones, days, uses))
+    on_demand = _SpanPrices(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
+    items = (*_items(prices, on_demand, billed), *_storage(spec, catalog, stored, now, zones, days, uses))
     usd = sum(item.usd for item in items if item.usd is not None)
     # As the budget counts: machines only. So the sum above, which has storage, may be the larger one.
     most = spent(spec, catalog, record, now).upper_usd
@@ -157,7 +157,7 @@ def spending(
     hour, budget = whole.billed_usd, spec.watch.budget_usd
     to_ttl = None if remaining is None or hour is None else usd + hour * remaining / 3600
     rest = None if remaining is None else upper_to_ttl(whole, remaining)
-    return Spending(
+    return CostBreakdown(
         usd=usd,
         machines_upper_usd=most,
         on_demand_usd=sum(item.on_demand_usd for item in items if item.on_demand_usd is not None),
@@ -166,7 +166,7 @@ def spending(
         days=dict(sorted(days.items())),
         uses=uses,
         unknown=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
-        rate_usd=sum(bill.rate(one) for one in billed if one[0].until is None),
+        rate_usd=sum(prices.rate(one) for one in billed if one[0].until is None),
         ttl_left=remaining,
         to_ttl_usd=to_ttl,
         budget_usd=budget,
@@ -291,7 +291,7 @@ def _within(low: float, value: float | None, high: float) -> float:
     return high if value is None else min(max(low, value), high)
 
 
-class _Bill:
+class _SpanPrices:
     """Price spans by the tables, at the prices of their own zone."""
 
     def __init__(self, spec: Spec, catalog: Catalog, now: float) -> None:
@@ -316,19 +316,19 @@ class _Bill:
 
 
 def _split(
-    bill: _Bill, billed: Sequence[Metered], parts: Sequence[Stretch]
+    prices: _SpanPrices, billed: Sequence[Metered], parts: Sequence[Stretch]
 ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """Return the cost by use, by day (UTC) and by zone; each adds up to the total."""
     uses: dict[str, float] = defaultdict(float)
     days: dict[str, float] = defaultdict(float)
     zones: dict[str, float] = defaultdict(float)
     for one in billed:
-        span, rate = one[0], bill.rate(one) / 3600
-        whole = bill.seconds(span)
+        span, rate = one[0], prices.rate(one) / 3600
+        whole = prices.seconds(span)
         zones[span.zone] += whole * rate
         used = 0.0
         for part in parts:
-            seconds = bill.seconds(span, part.since, part.until)
+            seconds = prices.seconds(span, part.since, part.until)
             uses[part.use.value] += seconds * rate
             used += seconds
         # Outside of every stretch: before the first TPU only the VM, or its disk, costs.
@@ -350,30 +350,30 @@ def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
         since = end
 
 
-def _items(bill: _Bill, on_demand: _Bill, billed: Iterable[Metered]) -> Iterator[Item]:
+def _items(prices: _SpanPrices, on_demand: _SpanPrices, billed: Iterable[Metered]) -> Iterator[Item]:
     """Yield the cost of each priced item by zone; *on_demand* is the price of the same on demand."""
     groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
     for one in billed:
         # A span without a class is priced as the spec says, which in *on_demand* is on demand.
         span, full_price = one[0], (replace(one[0], spot=None), one[1])
-        for line, other in zip(bill.lines(one), on_demand.lines(full_price), strict=True):
+        for line, other in zip(prices.lines(one), on_demand.lines(full_price), strict=True):
             # Separate from spot, so that the cost of the deadline is visible.
             at_full_price = span.spot is False and line.meter is Meter.NODE and not line.minor
             groups[line.what, span.zone, at_full_price].append((span, line, other))
     for (what, zone, at_full_price), members in groups.items():
-        seconds = sum(bill.seconds(span) for span, _, _ in members)
+        seconds = sum(prices.seconds(span) for span, _, _ in members)
         # By name: a machine that was stopped and started again has several spans.
         machines = len({span.name for span, _, _ in members})
-        usd = _cost(bill, ((span, line.billed_usd) for span, line, _ in members))
-        full_usd = _cost(bill, ((span, other.billed_usd) for span, _, other in members))
+        usd = _cost(prices, ((span, line.billed_usd) for span, line, _ in members))
+        full_usd = _cost(prices, ((span, other.billed_usd) for span, _, other in members))
         yield Item(f"{what}, on demand" if at_full_price else what, zone, machines, seconds, usd, full_usd)
 
 
-def _cost(bill: _Bill, parts: Iterable[tuple[Span, float | None]]) -> float | None:
+def _cost(prices: _SpanPrices, parts: Iterable[tuple[Span, float | None]]) -> float | None:
     """Return the sum of spans at their own prices per hour, None if one is unknown."""
     total = 0.0
     for span, price in parts:
         if price is None:
             return None
-        total += price * bill.seconds(span) / 3600
+        total += price * prices.seconds(span) / 3600
     return total

@@ -10,8 +10,8 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span, first_incarnations, lives
+from orchestrator.pricing.cost_breakdown import StoredAmount, Use, cost_breakdown, stretches
 from orchestrator.pricing.cost_so_far import spent
-from orchestrator.pricing.spending import StoredAmount, Use, spending, stretches
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import beat, record
 
@@ -50,8 +50,8 @@ def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_loss_of_the_job():
     lost = Span(Kind.NODE, "demo-tpu-g2", "europe-west4-b", T0 + 10, T0 + 70)
     beats = [beat(timings={"first_step": T0 + 100.0}), beat(incarnation=2, phase=Phase.STOPPED)]
     known = record(spans=(won, lost), started_at=T0)
-    found = spending(spec, CATALOG, known, beats, T0 + 3600)
-    alone = spending(spec, CATALOG, record(spans=(won,), started_at=T0), beats[:1], T0 + 3600)
+    found = cost_breakdown(spec, CATALOG, known, beats, T0 + 3600)
+    alone = cost_breakdown(spec, CATALOG, record(spans=(won,), started_at=T0), beats[:1], T0 + 3600)
     assert found.usd == pytest.approx(alone.usd * 3660 / 3600)
     assert set(found.uses) == set(alone.uses) == {"starting", "training"}
 
@@ -113,7 +113,7 @@ def by_hand(spec, kind, spans, uses, now):
 def test_the_sums_are_those_of_a_calculation_by_hand(seed):
     """Within one per cent, by use, by day and by zone; and each of these adds up to the whole."""
     spec, kind, spans, beats, uses, now = life(random.Random(seed))
-    found = spending(spec, CATALOG, record(**existed(spans)), beats, now)
+    found = cost_breakdown(spec, CATALOG, record(**existed(spans)), beats, now)
     hand = by_hand(spec, kind, spans, uses, now)
     reported = {**found.uses, **found.zones}
     reported |= {f"day {number}": usd for number, usd in enumerate(found.days.values())}
@@ -132,7 +132,7 @@ VM = Span(Kind.VM, "demo-vm", "europe-west4-b", T0)
 def test_what_comes_after_the_end_is_idle():
     """A job that is done wastes nothing, but a TPU and a VM that stay cost on."""
     done = beat(phase=Phase.DONE, timings={"first_step": T0 + 600}, progress_at=T0 + 3600, updated=T0 + 3700)
-    found = spending(SPEC, CATALOG, record(spans=(NODE, VM), started_at=T0), [done], T0 + 10800)
+    found = cost_breakdown(SPEC, CATALOG, record(spans=(NODE, VM), started_at=T0), [done], T0 + 10800)
     assert set(found.uses) == {"starting", "training", "idle"}
     assert found.wasted_usd == 0.0
     assert found.uses["idle"] > found.uses["training"] * 0.9
@@ -140,7 +140,7 @@ def test_what_comes_after_the_end_is_idle():
 
 def test_without_a_report_the_use_is_not_known_and_not_called_training():
     """Unknown is not idle either."""
-    found = spending(SPEC, CATALOG, record(spans=(NODE,), started_at=T0), [], T0 + 10800)
+    found = cost_breakdown(SPEC, CATALOG, record(spans=(NODE,), started_at=T0), [], T0 + 10800)
     assert list(found.uses) == [Use.UNKNOWN.value]
 
 
@@ -151,7 +151,7 @@ def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
     spec = make_spec(vm="none")
     known = record(spans=(Span(Kind.NODE, "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
     reported = beat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
-    found = spending(spec, CATALOG, known, [reported], T0 + 3600)
+    found = cost_breakdown(spec, CATALOG, known, [reported], T0 + 3600)
     assert set(found.uses) == uses
     if phase is Phase.RUN:
         assert found.uses["not known"] == pytest.approx(found.usd * 3300 / 3600)
@@ -161,7 +161,7 @@ def test_a_tpu_that_never_saved_loses_all_of_its_work():
     """From its first step to its end."""
     after = Span(Kind.NODE, "demo-tpu-g2", "europe-west4-b", T0 + 7200)
     lost = beat(timings={"first_step": T0 + 3600}, committed_at=None, updated=T0 + 7200)
-    found = spending(SPEC, CATALOG, record(spans=(NODE, after)), [lost], T0 + 7200)
+    found = cost_breakdown(SPEC, CATALOG, record(spans=(NODE, after)), [lost], T0 + 7200)
     assert found.uses["lost"] == pytest.approx(found.usd / 2)
 
 
@@ -169,7 +169,7 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
     """Two days in all, of which one hour is over; the budget ends it earlier."""
     running = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0)
     here = {"zone": "europe-west4-b", "started_at": T0}
-    found = spending(SPEC, CATALOG, record(**existed((running, VM)), **here), [], T0 + 3600)
+    found = cost_breakdown(SPEC, CATALOG, record(**existed((running, VM)), **here), [], T0 + 3600)
     hour = found.usd
     assert found.rate_usd == pytest.approx(hour)
     assert found.ttl_left == 47 * 3600
@@ -178,7 +178,7 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
     assert found.budget_lasts == pytest.approx((10 / found.machines_upper_usd - 1) * 3600)
     assert found.on_demand_usd > found.usd
     assert found.least_saved_usd == pytest.approx(found.on_demand_usd - found.machines_upper_usd)
-    over = spending(
+    over = cost_breakdown(
         SPEC, CATALOG, record(**existed((running, VM)), outcome=Outcome.DONE, **here), [], T0 + 3600
     )
     assert (over.ttl_left, over.to_ttl_usd) == (None, None)
@@ -187,21 +187,21 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
 def test_an_unknown_price_is_named_and_skipped():
     """The rest is still shown."""
     mars = Span(Kind.NODE, "demo-tpu-g1", "mars-central1-a", T0, T0 + 3600)
-    found = spending(SPEC, CATALOG, record(spans=(mars, VM)), [], T0 + 3600)
+    found = cost_breakdown(SPEC, CATALOG, record(spans=(mars, VM)), [], T0 + 3600)
     assert "TPU v5litepod-8 in mars-central1-a" in found.unknown
     assert found.usd > 0
 
 
 def test_nothing_has_cost_nothing():
     """Before `up` there is no item, and no division by zero."""
-    found = spending(SPEC, CATALOG, record(started_at=0.0), [], T0)
+    found = cost_breakdown(SPEC, CATALOG, record(started_at=0.0), [], T0)
     assert (found.usd, found.items, found.ttl_left, found.to_ttl_usd) == (0, (), None, None)
 
 
 def test_storage_is_what_the_bucket_holds_since_it_was_written():
     """Ten GiB for half a month, in all sums: by resource, place, day and use; budgets leave it out."""
     retained = [StoredAmount(10.0, T0 - 365 * 3600)]
-    found = spending(SPEC, CATALOG, record(), [], T0, retained)
+    found = cost_breakdown(SPEC, CATALOG, record(), [], T0, retained)
     usd = 10 * CATALOG.storage_price("europe-west4") / 2
     assert found.usd == pytest.approx(usd)
     assert [(item.what, item.zone) for item in found.items] == [("storage", "europe-west4")]
@@ -244,7 +244,7 @@ def test_time_without_a_deployment_is_no_way_back():
         timings={"first_step": T0 + 90100},
     )  # fmt: skip
     known = record(spans=(first, second), up_times=(T0, T0 + 89990))
-    found = spending(SPEC, CATALOG, known, [done, again], T0 + 95000)
+    found = cost_breakdown(SPEC, CATALOG, known, [done, again], T0 + 95000)
     assert set(found.uses) == {"starting", "training", "idle"}
     assert found.uses["starting"] == pytest.approx(found.usd * 200 / 7200)
     assert sum(found.uses.values()) == pytest.approx(found.usd)
