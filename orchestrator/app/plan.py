@@ -17,7 +17,7 @@ from orchestrator.app.prices import catalog_for
 from orchestrator.app.source.bundle import build
 from orchestrator.app.source.job_data import check_sources, read_data, with_code
 from orchestrator.app.source.local_data import DataSet
-from orchestrator.app.source.sent import Sent, what_is_sent
+from orchestrator.app.source.sent_files import Sent, what_is_sent
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_files import PLAN_NAMES
 from orchestrator.app.source.source_folder import source_folder

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from orchestrator.advice.preview import preview
 from orchestrator.app.plan import Foreseen
-from orchestrator.app.source.sent import Sent
+from orchestrator.app.source.sent_files import Sent
 from orchestrator.cli.views.plan import count, render, show
 from orchestrator.config.load import read
 from orchestrator.config.shipped_catalog import load_catalog

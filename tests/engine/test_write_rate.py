@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from orchestrator.contract.bucket.object_names import JOURNAL, LEASE, LEASE_BACK, RECORD
-from orchestrator.engine.lease.held import current
+from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import LeaseHeldError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec

@@ -18,7 +18,7 @@ from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
 from orchestrator.domain.observation import Present, VmState
 from orchestrator.domain.remote import Host
 from orchestrator.engine.blueprint import ROOT
-from orchestrator.engine.lease.held import current
+from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.loop import loop_on_vm
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import RemoteError, UsageError

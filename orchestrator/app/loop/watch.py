@@ -20,7 +20,7 @@ from orchestrator.domain.observation import Present
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.lease.held import current
+from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.loop.loop import Passes, Pause, Watcher, run
 from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome
 from orchestrator.engine.publish.published_status import Publisher

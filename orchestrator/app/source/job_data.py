@@ -7,7 +7,7 @@ from orchestrator.advice.check.needs import program_missing
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.local_data import DataFile, DataSet, listing, missing, scan, send
-from orchestrator.app.source.sent import what_is_sent
+from orchestrator.app.source.sent_files import what_is_sent
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.this_computer.state_folders import state_folder

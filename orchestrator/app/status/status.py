@@ -26,7 +26,7 @@ from orchestrator.domain.status import (
     WatcherStatus,
     WorkerStatus,
 )
-from orchestrator.engine.lease.held import current
+from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
 from orchestrator.engine.publish.published_status import published
 from orchestrator.engine.reconcile.observe import observe

@@ -19,7 +19,7 @@ from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.object_names import LEASE, LEASE_WISH
 from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, YIELD_SECONDS, Holder, held_by
 from orchestrator.domain.ports import Store, StoredObject
-from orchestrator.engine.lease.held import is_released, release
+from orchestrator.engine.lease.lease_release import is_released, release
 from orchestrator.engine.records.record_store import RecordStore, bucket_refused
 from orchestrator.errors import (
     AuthError,

@@ -16,7 +16,7 @@ from orchestrator.domain.checksum import bytes_with_checksum, proven, verified
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.domain.ports import Store
 from orchestrator.domain.status import DeploymentStatus
-from orchestrator.engine.lease.held import current
+from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.publish.published_copy import AHEAD, HERE, REWRITE, SCHEMA, Snapshot, counted
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
