@@ -25,6 +25,13 @@ WATCH_ALL = "watch --all"
         ("report --live --output x", "--output and --live exclude each other"),
         ("report --port 80", "--port goes with --live"),
         ("report --port 0", "--port goes with --live"),
+        ("cp --worker 1 --vm a :b", "--worker and --vm exclude each other"),
+        ("exec --worker 0 --vm -- ls", "--worker and --vm exclude each other"),
+        ("ssh --worker 0 --vm", "--worker and --vm exclude each other"),
+        ("tunnel --worker 0 --vm 80", "--worker and --vm exclude each other"),
+        ("logs --worker 0 --all-workers", "--worker and --all-workers exclude each other"),
+        ("logs --worker 0 --controller", "--worker and --controller exclude each other"),
+        ("rehearse --fault notice --random 3", "--fault and --random exclude each other"),
         ("ssh-config --write --remove", "--write and --remove exclude each other"),
         ("ssh-config --write --remove -o x", "--write, --remove and --output exclude each other"),
         ("up p --dry-run", "PLAN and --dry-run exclude each other"),
@@ -56,3 +63,12 @@ def test_a_contradiction_is_one_error_and_changes_nothing(line, said, capsys, tm
     assert "nothing was changed" in err
     assert "next:" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_how_long_a_task_takes_is_for_a_dry_run(capsys, tmp_path):
+    """The duration only tells the cost, so a real submission with it is a mistake."""
+    job = tmp_path / "job.yaml"
+    job.write_text("name: sweep\n")
+    code, _, err = here(capsys, "fleet", "submit", str(job), "--takes", "30m")
+    assert code == 2
+    assert "--takes goes with --dry-run\n" in err

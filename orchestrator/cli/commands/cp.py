@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options
+from orchestrator.cli.options import Command, deployment_options, exclusive
 from orchestrator.cli.param_types import WORKER
 
 
@@ -19,6 +19,7 @@ from orchestrator.cli.param_types import WORKER
     help="The TPU worker, or all.",
 )
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU.")
+@exclusive("--worker", "--vm")
 @click.argument("source")
 @click.argument("target")
 def command(

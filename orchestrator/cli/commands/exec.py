@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, home_option
+from orchestrator.cli.options import Command, deployment_options, exclusive, home_option
 from orchestrator.cli.param_types import WORKER, Time
 
 
@@ -18,6 +18,7 @@ from orchestrator.cli.param_types import WORKER, Time
     "--timeout", type=Time(bare="s"), default="10m", show_default=True, metavar="TIME",
     help="For each worker, such as 90s; a number alone is seconds.",
 )  # fmt: skip
+@exclusive("--worker", "--vm")
 @home_option
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
 def command(

@@ -132,6 +132,7 @@ def down(choice: Choice, yes: bool, delete_data: bool) -> None:
     metavar="TIME",
     help="With --dry-run: how long a task takes, for example 30m, to tell the cost.",
 )
+@needs("--takes", "--dry-run", hint="tpuctl fleet submit JOB --dry-run --takes TIME")
 @user_option
 @click.option("--priority", help="One of fleet.priorities.  [default: that of the file, or normal]")
 def submit(

@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, name_argument
+from orchestrator.cli.options import Command, deployment_options, exclusive, name_argument
 from orchestrator.cli.param_types import WORKER, Time
 
 
@@ -28,6 +28,7 @@ from orchestrator.cli.param_types import WORKER, Time
 @click.option("--all-workers", is_flag=True, help="The same as --worker all.")
 @click.option("--raw", is_flag=True, help="As the job wrote it, with all that steers a terminal.")
 @click.option("--controller", is_flag=True, help="What tpuctl did instead, wherever its loop ran.")
+@exclusive("--worker", "--all-workers", "--controller")
 @name_argument
 def command(
     choice: Choice, follow: bool, tail: int | None, since: float | None, worker: int | None, all_workers: bool,

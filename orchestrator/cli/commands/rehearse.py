@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.advice.rehearsal.life import Fault, Moment
-from orchestrator.cli.options import Command, json_option
+from orchestrator.cli.options import Command, exclusive, json_option
 from orchestrator.cli.param_types import Parsed
 
 
@@ -26,6 +26,7 @@ from orchestrator.cli.param_types import Parsed
     help="When: step:100, checkpoint:2, time:90s or log:REGEX. One for each --fault, in the same order.",
 )  # fmt: skip
 @click.option("--random", "count", type=int, help="Instead: this many faults of random kinds.")
+@exclusive("--fault", "--random")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for --random and for the moments.")
 @click.option(
     "--compare/--no-compare", default=True, show_default=True, help="Also run it undisturbed, to compare."

@@ -3,13 +3,14 @@
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, home_option
+from orchestrator.cli.options import Command, deployment_options, exclusive, home_option
 
 
 @click.command("ssh", cls=Command)
 @deployment_options
 @click.option("--worker", type=int, default=0, show_default=True, help="Number of the TPU worker.")
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU.")
+@exclusive("--worker", "--vm")
 @home_option
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
 def command(choice: Choice, worker: int, on_vm: bool, home: bool, words: tuple[str, ...]) -> None:

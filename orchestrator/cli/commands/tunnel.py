@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options
+from orchestrator.cli.options import Command, deployment_options, exclusive
 
 
 @click.command("tunnel", cls=Command)
@@ -17,6 +17,7 @@ from orchestrator.cli.options import Command, deployment_options
 )
 @click.option("--vm", "on_vm", is_flag=True, help="With PORT: the VM instead of the TPU.")
 @click.option("--worker", type=int, default=0, show_default=True, help="With PORT: number of the TPU worker.")
+@exclusive("--worker", "--vm")
 @click.option("--open", "browse", is_flag=True, help="Open the address in a browser.")
 @click.argument("service", metavar="tensorboard|jupyter|PORT")
 def command(choice: Choice, port: int | None, on_vm: bool, worker: int, browse: bool, service: str) -> None:
