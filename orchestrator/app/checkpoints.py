@@ -28,6 +28,7 @@ class Row:
         """Return the row as in `--json`."""
         body = asdict(self.stored)
         del body["objects"]
+        body["bytes"] = body.pop("size")
         return {**body, "resumes": self.resumes, "verified": self.verified, "faults": self.faults}
 
 

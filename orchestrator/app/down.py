@@ -61,7 +61,7 @@ class Down:
             "on_demand_usd": self.spent.on_demand_usd if self.spent else None,
             "saved_usd": self.spent.saved_usd if self.spent else None,
             "least_saved_usd": self.spent.least_saved_usd if self.spent else None,
-            "unknown": list(self.spent.unknown) if self.spent else [],
+            "unpriced": list(self.spent.unpriced) if self.spent else [],
         }
 
     def raise_leftovers(self) -> None:

@@ -158,7 +158,7 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
         cost_usd=paid.known_usd,
         upper_usd=paid.upper_usd,
         on_demand_usd=spent(on_demand, session.catalog, record, ended).known_usd,
-        unpriced=paid.unknown,
+        unpriced=paid.unpriced,
         begun=first_incarnations(record),
         heartbeat=heartbeat_interval(spec),
     )

@@ -88,7 +88,7 @@ class Hourly:
         return _sum(line.upper_usd for line in self.lines)
 
     @property
-    def unknown(self) -> tuple[str, ...]:
+    def unpriced(self) -> tuple[str, ...]:
         """Return the items without a known price."""
         return tuple(line.what for line in self.lines if line.billed_usd is None)
 
@@ -104,13 +104,13 @@ class Estimate:
     """
     The cost of a stretch of time; *usd* is None if a part that ran has no known price.
 
-    *known_usd* is the sum of the known parts, *unknown* names the others. *upper_usd* is that sum at the
+    *known_usd* is the sum of the known parts, *unpriced* names the others. *upper_usd* is that sum at the
     highest prices of any source.
     """
 
     usd: float | None
     known_usd: float
-    unknown: tuple[str, ...] = ()
+    unpriced: tuple[str, ...] = ()
     upper_usd: float = 0.0
 
 
@@ -165,9 +165,9 @@ def estimate(hourly: Hourly, seconds: Mapping[Meter, float]) -> Estimate:
     """Return the cost of the *seconds* that each meter ran."""
     ran = [(line, seconds.get(line.meter, 0.0)) for line in hourly.lines if seconds.get(line.meter, 0.0) > 0]
     known = sum(line.billed_usd * length / 3600 for line, length in ran if line.billed_usd is not None)
-    unknown = tuple(line.what for line, _ in ran if line.billed_usd is None)
+    unpriced = tuple(line.what for line, _ in ran if line.billed_usd is None)
     most = sum(line.upper_usd * length / 3600 for line, length in ran if line.upper_usd is not None)
-    return Estimate(None if unknown else known, known, unknown, most)
+    return Estimate(None if unpriced else known, known, unpriced, most)
 
 
 def to_ttl(hourly: Hourly, ttl: float) -> float | None:

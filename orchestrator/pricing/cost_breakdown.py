@@ -37,7 +37,7 @@ class Use(Enum):
 
 Metered = tuple[Span, tuple[Meter, ...]]
 """A billed stretch of time, with its meters."""
-WASTED = (Use.LOST, Use.RECOVERING)
+BY_PREEMPTIONS = (Use.LOST, Use.RECOVERING)
 BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
 """Phases of a machine before the job runs on it."""
 
@@ -66,12 +66,12 @@ class StoredAmount:
 
 @dataclass(frozen=True)
 class Item:
-    """One priced item in one zone: number of machines, seconds, and cost."""
+    """One priced item in one zone: number of machines, seconds of all of them, and cost."""
 
     what: str
     zone: str
     machines: int
-    seconds: float
+    machine_seconds: float
     usd: float | None
     on_demand_usd: float | None
 
@@ -81,10 +81,10 @@ class CostBreakdown:
     """
     The cost so far and its parts.
 
-    *unknown* names items without a known price, which the sums leave out. *machines_upper_usd* is the sum of
-    the machines alone at the highest prices, which a budget counts. *rate_usd* is per hour of what exists now.
+    *unpriced* names items without a known price, which the sums leave out. *machines_upper_usd* is the sum of
+    the machines alone at the highest prices, which a budget counts. *usd_hour* is per hour of what exists now.
     *to_ttl_usd* is the sum at the end of ttl if everything runs all the time, *to_ttl_upper_usd* at the highest
-    prices. *budget_lasts* is the number of seconds until the budget is used up at those.
+    prices. *budget_lasts_s* is the number of seconds until the budget is used up at those.
     """
 
     usd: float
@@ -94,21 +94,21 @@ class CostBreakdown:
     zones: Mapping[str, float]
     days: Mapping[str, float]
     uses: Mapping[str, float]
-    unknown: tuple[str, ...]
-    rate_usd: float
-    ttl_left: float | None
+    unpriced: tuple[str, ...]
+    usd_hour: float
+    ttl_remaining_s: float | None
     to_ttl_usd: float | None
     budget_usd: float | None
-    budget_lasts: float | None
+    budget_lasts_s: float | None
     prices: Hourly
     storage_gib: float = 0.0
     caches_gib: float = 0.0
     to_ttl_upper_usd: float | None = None
 
     @property
-    def wasted_usd(self) -> float:
+    def preemptions_usd(self) -> float:
         """Return the cost of preemptions in USD: work done twice, and the time of recoveries."""
-        return sum(self.uses.get(use.value, 0.0) for use in WASTED)
+        return sum(self.uses.get(use.value, 0.0) for use in BY_PREEMPTIONS)
 
     @property
     def upper_usd(self) -> float:
@@ -118,12 +118,12 @@ class CostBreakdown:
     @property
     def least_saved_usd(self) -> float | None:
         """Return `saved_usd` at the highest spot prices, at least 0; None if a price is not known."""
-        return None if self.unknown else max(0.0, self.on_demand_usd - self.upper_usd)
+        return None if self.unpriced else max(0.0, self.on_demand_usd - self.upper_usd)
 
     @property
     def saved_usd(self) -> float | None:
         """Return how much more the same would have cost on demand, None if a price is not known."""
-        return None if self.unknown else self.on_demand_usd - self.usd
+        return None if self.unpriced else self.on_demand_usd - self.usd
 
 
 def cost_breakdown(
@@ -165,12 +165,12 @@ def cost_breakdown(
         zones=zones,
         days=dict(sorted(days.items())),
         uses=uses,
-        unknown=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
-        rate_usd=sum(prices.rate(one) for one in billed if one[0].until is None),
-        ttl_left=remaining,
+        unpriced=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
+        usd_hour=sum(prices.rate(one) for one in billed if one[0].until is None),
+        ttl_remaining_s=remaining,
         to_ttl_usd=to_ttl,
         budget_usd=budget,
-        budget_lasts=max(0.0, budget - most) / whole.upper_usd * 3600
+        budget_lasts_s=max(0.0, budget - most) / whole.upper_usd * 3600
         if goes_on and budget and whole.upper_usd
         else None,
         prices=whole,

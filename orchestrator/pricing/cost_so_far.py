@@ -78,9 +78,9 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
     parts = [
         estimate(hourly(wanted[priced], catalog, zone), meters) for (priced, zone), meters in seconds.items()
     ]
-    unknown = tuple(dict.fromkeys(name for part in parts for name in part.unknown))
+    unpriced = tuple(dict.fromkeys(name for part in parts for name in part.unpriced))
     known = sum(part.known_usd for part in parts)
-    return Estimate(None if unknown else known, known, unknown, sum(part.upper_usd for part in parts))
+    return Estimate(None if unpriced else known, known, unpriced, sum(part.upper_usd for part in parts))
 
 
 def billed_since(node: Node, record: "Record", now: float) -> float:

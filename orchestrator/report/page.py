@@ -192,8 +192,8 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
     summary, spent = facts.summary, facts.breakdown
     lost = summary.preemptions
     found = [] if summary.steps is None else [_tile("", f"{summary.steps:,}", "steps")]
-    if summary.wall_seconds:
-        found.append(_tile("in", span_text(summary.wall_seconds), ""))
+    if summary.wall_s:
+        found.append(_tile("in", span_text(summary.wall_s), ""))
     # A preemption counts as survived once the job trains again or has succeeded, not in the first minute.
     survived = "survived" if facts.status.outcome == "done" or _trains(facts) else ""
     found.append(
@@ -203,7 +203,7 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
         found.append(_tile("", usd_shown(spent.usd), "at spot prices" if facts.unbilled else "spent"))
     # An item without a known price would distort the saving.
     share = saved_text(spent.usd, spent.upper_usd, spent.on_demand_usd)
-    if share and not spent.unknown:
+    if share and not spent.unpriced:
         found.append(_tile("", share, f"saved ({usd_shown(spent.on_demand_usd)} on demand)"))
     return found
 
@@ -294,16 +294,16 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
 
 def _money(facts: PageFacts) -> dict[str, Any]:
     spent = facts.breakdown
-    notes = [f"Wasted by preemptions: {usd_shown(spent.wasted_usd)}."]
-    if spent.rate_usd:
-        notes.append(f"What exists now costs {usd_shown(spent.rate_usd)} per hour.")
+    notes = [f"Wasted by preemptions: {usd_shown(spent.preemptions_usd)}."]
+    if spent.usd_hour:
+        notes.append(f"What exists now costs {usd_shown(spent.usd_hour)} per hour.")
     if spent.budget_usd is not None:
         share = f"{spent.machines_upper_usd / spent.budget_usd:.0%} spent at the upper prices"
         notes.append(f"Budget: {usd_shown(spent.budget_usd)}, {share}.")
     if spent.upper_usd > 1.01 * spent.usd:
         notes.append(f"Public price lists differ: by the highest it is {usd_shown(spent.upper_usd)}.")
-    if spent.unknown:
-        notes.append(f"No price is known for {', '.join(spent.unknown)}; the sums leave it out.")
+    if spent.unpriced:
+        notes.append(f"No price is known for {', '.join(spent.unpriced)}; the sums leave it out.")
     stored = "Storage is in it for what the bucket holds now" if spent.storage_gib else "Storage is not in it"
     return {
         "items": spent.items, "cost_usd": spent.usd, "on_demand_usd": spent.on_demand_usd,

@@ -43,14 +43,14 @@ class Recovery:
     """
 
     incarnation: int
-    parts: dict[str, float]
+    parts_s: dict[str, float]
     xla_programs_restored: int | None = None
     xla_programs_compiled: int | None = None
 
     @property
-    def total(self) -> float:
+    def total_s(self) -> float:
         """Return the seconds from the last sign of life to the first new step."""
-        return sum(self.parts.values())
+        return sum(self.parts_s.values())
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Summary:
     """
     The figures of one deployment; *goodput* is the share of wall-clock time spent on steps that counted.
 
-    *redone_at_least* says that a machine was lost without a last report, so more steps may have been
-    repeated: up to *redone_at_most* in all, an estimate. None means unknown: for a job whose steps are known
+    *steps_redone_at_least* says that a machine was lost without a last report, so more steps may have been
+    repeated: up to *steps_redone_at_most* in all, an estimate. None means unknown: for a job whose steps are known
     from its saves only, repeated steps are not counted. *unpriced* names items without a known price, which
     are in no sum. *upper_usd* is the cost at the highest prices of any source. *save_pauses_s* is for how many
     seconds saves have stopped the training of worker 0, as far as measured.
@@ -69,20 +69,20 @@ class Summary:
     loss: float | None
     preemptions: int
     steps_redone: int | None
-    redone_at_least: bool
+    steps_redone_at_least: bool
     recoveries: tuple[Recovery, ...]
     goodput: float | None
-    wall_seconds: float
+    wall_s: float
     cost_usd: float
     on_demand_usd: float
     unpriced: tuple[str, ...] = ()
     save_pauses_s: float | None = None
-    redone_at_most: int | None = None
+    steps_redone_at_most: int | None = None
     upper_usd: float = 0.0
 
     def as_dict(self) -> dict[str, object]:
         """Return the summary as `--json` prints it."""
-        return {**asdict(self), "recoveries": [{**asdict(r), "total": r.total} for r in self.recoveries]}
+        return {**asdict(self), "recoveries": [{**asdict(r), "total_s": r.total_s} for r in self.recoveries]}
 
 
 def summarise(
@@ -120,25 +120,25 @@ def summarise(
         loss=chain[-1].loss if chain else None,
         preemptions=preemptions,
         steps_redone=known,
-        redone_at_least=bool(untold),
+        steps_redone_at_least=bool(untold),
         recoveries=tuple(r for r in recoveries if r is not None),
         goodput=min(1.0, useful / wall) if wall and counted else None,
-        wall_seconds=wall,
+        wall_s=wall,
         cost_usd=cost_usd,
         on_demand_usd=on_demand_usd,
         upper_usd=upper_usd,
         unpriced=unpriced,
         save_pauses_s=sum(stopped) if stopped else None,
-        redone_at_most=None if known is None or None in untold else known + sum(n or 0 for n in untold),
+        steps_redone_at_most=None if known is None or None in untold else known + sum(n or 0 for n in untold),
     )
 
 
 def redone_texts(summary: Summary) -> tuple[str, str]:
     """Return how many steps were trained twice, as far as known, and why that is not exact, if it is not."""
-    least, most = summary.steps_redone, summary.redone_at_most
+    least, most = summary.steps_redone, summary.steps_redone_at_most
     if least is None:
         return UNKNOWN, ""
-    if not summary.redone_at_least or least == most:
+    if not summary.steps_redone_at_least or least == most:
         return f"{least:,}", ""
     if most is None:
         return f"at least {least:,}", "a lost TPU has not reported its last steps"

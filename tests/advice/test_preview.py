@@ -110,7 +110,7 @@ def test_unknown_prices_are_null_for_programs():
     price = view(tpu__type="v4-8", tpu__zones=["us-central2-b"]).as_dict()["price"]
     assert price["billed_usd_hour"] is None
     assert price["to_ttl_usd"] is None
-    assert "VM e2-small" in price["unknown"]
+    assert "VM e2-small" in price["unpriced"]
 
 
 def test_the_plan_says_what_pulling_the_image_needs():

@@ -108,7 +108,7 @@ def recording():
     merge(one.answered, {"name": ["string"], "state": ["CREATING", "READY"], "port": ["number"]})
     found.entries["tpu", "GET /v2/nodes/{}", 200] = one
     found.entries["refusals", "POST /v2/nodes", 400] = no
-    found.steps["tpu"] = {"outcome": "ok", "seconds": 20.0, "proves": "x"}
+    found.steps["tpu"] = {"outcome": "ok", "duration_s": 20.0, "proves": "x"}
     found.machines["vm"] = {"cron": "no"}
     return found
 
@@ -117,6 +117,9 @@ def test_a_recording_comes_back_from_its_file():
     """What is sent is all that was there."""
     lines = json.loads(json.dumps(recording().lines()))
     assert parse(lines) == recording()
+    assert lines[1] == {"step": "tpu", "outcome": "ok", "seconds": 20.0, "proves": "x"}, (
+        "earlier files have it"
+    )
     with pytest.raises(ValueError, match="first line"):
         parse([{"x": 1}])
 
@@ -125,7 +128,7 @@ def test_a_cloud_that_answers_the_same_has_no_differences():
     """Also where ours shows more states than were recorded, or is a little slower."""
     ours = recording()
     ours.entries["tpu", "GET /v2/nodes/{}", 200].answered["state"].add("DELETING")
-    ours.steps["tpu"]["seconds"] = 24.0
+    ours.steps["tpu"]["duration_s"] = 24.0
     assert differences(recording(), ours) == []
 
 
@@ -152,7 +155,7 @@ def changed(what):
     elif what == "failed step":
         theirs.steps["tpu"]["outcome"] = "failed"
     else:
-        theirs.steps["tpu"]["seconds"] = 400.0
+        theirs.steps["tpu"]["duration_s"] = 400.0
     return theirs
 
 

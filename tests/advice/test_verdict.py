@@ -53,7 +53,7 @@ def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
     found = verdict(GOOD)
     assert found.word is Word.PASS
     assert verdict_lines(found)[1] == "PASS: job recovered from 1 of 1 faults"
-    assert (found.recoveries[0].redone, found.recoveries[0].seconds) == (10, 5.0)
+    assert (found.recoveries[0].steps_redone, found.recoveries[0].total_s) == (10, 5.0)
     assert found.advice == ()
 
 
@@ -61,7 +61,7 @@ def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
     """The checkpoint was there and the script did not read it."""
     found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)])
     assert found.word is Word.FAIL
-    assert found.recoveries[0].redone == 59
+    assert found.recoveries[0].steps_redone == 59
     assert found.recoveries[0].ignored
     assert any("ignores its checkpoint" in text for text in found.advice)
 
@@ -125,7 +125,7 @@ def test_a_job_that_differs_before_any_fault_does_not_repeat_itself():
 def test_without_an_unbroken_run_nothing_is_said_about_loss_and_bytes():
     """No comparison, no claim."""
     found = verdict(GOOD, unbroken=None)
-    assert (found.same_loss, found.same_bytes, found.seconds_lost) == (None, None, None)
+    assert (found.same_loss, found.same_bytes, found.lost_s) == (None, None, None)
     assert any("weaker: nothing to compare; it came back 1 of 1 times" in t for t in verdict_lines(found))
 
 
@@ -163,7 +163,7 @@ def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_observed():
     beats = quiet(beat(1, 50), beat(2, 100, 50))
     found = verdict(beats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=50, committed=50),))
     assert found.survives
-    assert (found.recoveries[0].redone, found.recoveries[0].seconds) == (None, None)
+    assert (found.recoveries[0].steps_redone, found.recoveries[0].total_s) == (None, None)
     assert not any("redone" in line for line in verdict_lines(found))
 
 
@@ -175,12 +175,12 @@ def test_a_warm_start_says_what_it_saved_against_the_first_machine():
         "first_step": T + 10,
     }  # fmt: skip
     found = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=warm)])
-    assert found.recoveries[0].warm_saved == 82
-    assert found.recoveries[0].parts["unpack"] == 4
+    assert found.recoveries[0].warm_saved_s == 82
+    assert found.recoveries[0].parts_s["unpack"] == 4
     line = "  with packages kept, setup and first step took 82.0 s less than on the first machine"
     assert line in verdict_lines(found)
     anew = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=cold)])
-    assert anew.recoveries[0].warm_saved is None
+    assert anew.recoveries[0].warm_saved_s is None
 
 
 def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
@@ -190,7 +190,7 @@ def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
         "restored": T + 18.5, "spawned": T + 97, "first_step": T + 99,
     }  # fmt: skip
     found = verdict([beat(1, 60), beat(2, 100, 50, timings=marks)])
-    assert found.recoveries[0].parts == {"machine": 2.0, "setup": 78.0, "restore": 0.5, "first step": 2.0}
+    assert found.recoveries[0].parts_s == {"machine": 2.0, "setup": 78.0, "restore": 0.5, "first step": 2.0}
     row = next(line for line in verdict_lines(found) if line.startswith("    no-notice"))
     assert row.split() == ["no-notice", "2.0", "-", "78.0", "0.5", "2.0"]
 
@@ -305,7 +305,7 @@ def test_a_job_that_fails_under_faults_shows_its_lines_too():
     assert found.word is Word.FAIL
     assert verdict_lines(found)[1] == "FAIL: the job did not reach its end: exit status 3"
     assert "    | boom" in verdict_lines(found)
-    assert found.seconds_lost is None
+    assert found.lost_s is None
 
 
 def test_the_commands_for_a_retained_cloud_can_be_pasted_into_another_shell():

@@ -322,7 +322,7 @@ def test_the_summary_says_all_figures_within_eighty_columns():
     """Steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
     ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n), 5, 1) for n in (2, 3))
     summary = Summary(
-        400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332, redone_at_most=57, upper_usd=4.1
+        400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332, steps_redone_at_most=57, upper_usd=4.1
     )
     found = summary_lines(summary, unbilled=True)
     assert max(map(len, found)) <= 80
@@ -383,7 +383,7 @@ def test_a_sum_without_a_price_is_a_lower_bound():
 )
 def test_steps_that_a_lost_machine_had_not_reported_are_shown_apart(at_least, at_most, text):
     """A machine that died without a last report may have trained on after it."""
-    summary = Summary(60, None, 2, 3, at_least, (), None, 9.0, 0, 0, redone_at_most=at_most)
+    summary = Summary(60, None, 2, 3, at_least, (), None, 9.0, 0, 0, steps_redone_at_most=at_most)
     assert redone_text(summary) == text
 
 

@@ -46,7 +46,7 @@ def test_a_script_that_prints_as_nanogpt_does_shows_step_loss_and_rate(stage):
     assert (summary["steps"], summary["steps_redone"], summary["preemptions"]) == (100, 10, 1)
     assert summary["goodput"] > 0
     (way,) = summary["recoveries"]
-    assert set(way["parts"]) >= {"setup", "compile"}
+    assert set(way["parts_s"]) >= {"setup", "compile"}
 
     report = json.loads(stage.tpuctl("report", "--json").out)
     page = (stage.work / report["file"]).read_text()

@@ -76,7 +76,7 @@ def test_a_job_that_resumes_survives_a_kill_in_the_middle_of_a_save(stage):
     assert found["survives"]
     (recovery,) = found["recoveries"]
     assert recovery["resumed"]
-    assert recovery["redone"] <= 20
+    assert recovery["steps_redone"] <= 20
 
 
 def test_a_job_that_ignores_its_checkpoints_does_not_survive(stage):
@@ -97,7 +97,7 @@ def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_t
     found = verdict(stage.tpuctl("rehearse", "--fault", "no-notice", "--at", "checkpoint:2", "--json"))
     assert found["verdict"] == "pass"
     assert found["same_checkpoint"] is True
-    assert (found["same_loss"], found["recoveries"][0]["redone"]) == (None, None)
+    assert (found["same_loss"], found["recoveries"][0]["steps_redone"]) == (None, None)
 
 
 def test_a_job_that_fails_by_itself_runs_once_and_its_cloud_is_retained(stage):

@@ -52,7 +52,7 @@ def test_one_unknown_price_makes_the_sum_unknown():
     """A sum without a part would read as cheap."""
     found = price(tpu__type="v4-8", tpu__zones=["us-central2-b"], zone="us-central2-b")
     assert found.billed_usd is None
-    assert "VM e2-small" in found.unknown
+    assert "VM e2-small" in found.unpriced
     assert to_ttl(found, 3600) is None
     assert to_budget(found, 40) is None
 
@@ -76,7 +76,7 @@ def test_an_estimate_with_an_unknown_part_says_so():
     cost = estimate(found, {Meter.NODE: 3600, Meter.VM: 3600})
     assert cost.usd is None
     assert cost.known_usd == pytest.approx(4 * 0.9215)
-    assert "VM e2-small" in cost.unknown
+    assert "VM e2-small" in cost.unpriced
 
 
 def test_an_unknown_price_that_did_not_run_does_no_harm():

@@ -121,7 +121,7 @@ def test_the_sums_are_those_of_a_calculation_by_hand(seed):
     for sums in (found.uses, found.days, found.zones):
         assert sum(sums.values()) == pytest.approx(found.usd)
     assert found.usd == pytest.approx(spent(spec, CATALOG, record(**existed(spans)), now).known_usd)
-    assert found.wasted_usd == pytest.approx(hand.get("lost", 0) + hand.get("recovering", 0), rel=0.01)
+    assert found.preemptions_usd == pytest.approx(hand.get("lost", 0) + hand.get("recovering", 0), rel=0.01)
 
 
 SPEC = make_spec(tpu__type="v5litepod-8", watch__budget_usd=10.0, watch__ttl="2d")
@@ -134,7 +134,7 @@ def test_what_comes_after_the_end_is_idle():
     done = beat(phase=Phase.DONE, timings={"first_step": T0 + 600}, progress_at=T0 + 3600, updated=T0 + 3700)
     found = cost_breakdown(SPEC, CATALOG, record(spans=(NODE, VM), started_at=T0), [done], T0 + 10800)
     assert set(found.uses) == {"starting", "training", "idle"}
-    assert found.wasted_usd == 0.0
+    assert found.preemptions_usd == 0.0
     assert found.uses["idle"] > found.uses["training"] * 0.9
 
 
@@ -171,31 +171,31 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
     here = {"zone": "europe-west4-b", "started_at": T0}
     found = cost_breakdown(SPEC, CATALOG, record(**existed((running, VM)), **here), [], T0 + 3600)
     hour = found.usd
-    assert found.rate_usd == pytest.approx(hour)
-    assert found.ttl_left == 47 * 3600
+    assert found.usd_hour == pytest.approx(hour)
+    assert found.ttl_remaining_s == 47 * 3600
     assert found.to_ttl_usd == pytest.approx(48 * hour)
     assert found.machines_upper_usd >= found.usd
-    assert found.budget_lasts == pytest.approx((10 / found.machines_upper_usd - 1) * 3600)
+    assert found.budget_lasts_s == pytest.approx((10 / found.machines_upper_usd - 1) * 3600)
     assert found.on_demand_usd > found.usd
     assert found.least_saved_usd == pytest.approx(found.on_demand_usd - found.machines_upper_usd)
     over = cost_breakdown(
         SPEC, CATALOG, record(**existed((running, VM)), outcome=Outcome.DONE, **here), [], T0 + 3600
     )
-    assert (over.ttl_left, over.to_ttl_usd) == (None, None)
+    assert (over.ttl_remaining_s, over.to_ttl_usd) == (None, None)
 
 
 def test_an_unknown_price_is_named_and_skipped():
     """The rest is still shown."""
     mars = Span(Kind.NODE, "demo-tpu-g1", "mars-central1-a", T0, T0 + 3600)
     found = cost_breakdown(SPEC, CATALOG, record(spans=(mars, VM)), [], T0 + 3600)
-    assert "TPU v5litepod-8 in mars-central1-a" in found.unknown
+    assert "TPU v5litepod-8 in mars-central1-a" in found.unpriced
     assert found.usd > 0
 
 
 def test_nothing_has_cost_nothing():
     """Before `up` there is no item, and no division by zero."""
     found = cost_breakdown(SPEC, CATALOG, record(started_at=0.0), [], T0)
-    assert (found.usd, found.items, found.ttl_left, found.to_ttl_usd) == (0, (), None, None)
+    assert (found.usd, found.items, found.ttl_remaining_s, found.to_ttl_usd) == (0, (), None, None)
 
 
 def test_storage_is_what_the_bucket_holds_since_it_was_written():

@@ -86,7 +86,7 @@ def test_an_unknown_price_is_said_and_not_taken_for_zero():
     found = spent(SPEC, CATALOG, record(spans=(lost, node(NOW - 3600))), NOW)
     assert found.usd is None
     assert found.known_usd > 0
-    assert found.unknown
+    assert found.unpriced
 
 
 @pytest.mark.parametrize(

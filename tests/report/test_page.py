@@ -204,7 +204,7 @@ def test_a_saving_that_is_not_known_is_not_claimed():
     assert "% saved" in Reader(page(found)).words
     dearer = replace(found.breakdown, machines_upper_usd=found.breakdown.on_demand_usd / 2)
     assert "50 to" in Reader(page(replace(found, breakdown=dearer))).words, "by the dearer price list"
-    missing = replace(found, breakdown=replace(found.breakdown, unknown=("TPU in x",)))
+    missing = replace(found, breakdown=replace(found.breakdown, unpriced=("TPU in x",)))
     assert "% saved" not in Reader(page(missing)).words
     setup = replace(found.status.workers[0], phase="setup")
     losing = replace(found.status, outcome=None, workers=(setup,))

@@ -39,8 +39,8 @@ class RecoveryVerdict:
     """
     How the job resumed after one fault; None means unknown.
 
-    *ignored* says that it did not read its checkpoint, *redone* counts repeated steps, *seconds* is the time
-    to the next step, divided into *parts*. *warm_saved* are the seconds by which setup and first step were
+    *ignored* says that it did not read its checkpoint, *steps_redone* counts repeated steps, *total_s* is the
+    time to the next step, divided into *parts_s*. *warm_saved_s* are the seconds by which setup and first step were
     shorter than on the first machine, unpacking included; None if nothing was restored.
     """
 
@@ -48,11 +48,11 @@ class RecoveryVerdict:
     resumed: bool
     why: str
     ignored: bool = False
-    redone: int | None = None
-    seconds: float | None = None
+    steps_redone: int | None = None
+    total_s: float | None = None
     defect: ResumeDefect | None = None
-    parts: dict[str, float] = field(default_factory=dict)
-    warm_saved: float | None = None
+    parts_s: dict[str, float] = field(default_factory=dict)
+    warm_saved_s: float | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the recovery as `--json` prints it."""
@@ -77,7 +77,7 @@ def recovery_of(
     if not trained and life.silent and any(b.phase is Phase.DONE for b in later):
         why = "it was started again from the beginning and reached its end"
         return RecoveryVerdict(
-            fault.kind, resumed=True, why=why, parts=_parts(fault, later[-1], tells_steps=False)
+            fault.kind, resumed=True, why=why, parts_s=_parts(fault, later[-1], tells_steps=False)
         )
     if not trained:
         why = "no later machine made a step"
@@ -111,11 +111,11 @@ def recovery_of(
         resumed=resumed,
         why=why,
         ignored=defect is ResumeDefect.IGNORED,
-        redone=max(0, reached - start) if tells_steps else None,
-        seconds=first - fault.at if tells_steps and first is not None else None,
+        steps_redone=max(0, reached - start) if tells_steps else None,
+        total_s=first - fault.at if tells_steps and first is not None else None,
         defect=defect,
-        parts=_parts(fault, after, tells_steps=tells_steps),
-        warm_saved=_warm_saved(life.chain[min(life.chain)], after, tells_steps=tells_steps),
+        parts_s=_parts(fault, after, tells_steps=tells_steps),
+        warm_saved_s=_warm_saved(life.chain[min(life.chain)], after, tells_steps=tells_steps),
     )
 
 

@@ -83,7 +83,7 @@ class RehearsalVerdict:
     loss: float | None
     unbroken_loss: float | None
     torn: int
-    seconds_lost: float | None
+    lost_s: float | None
     causes: tuple[Cause, ...]
     missed: int = 0
     silent: bool = False
@@ -142,7 +142,7 @@ class RehearsalVerdict:
             "same_checkpoint": self.same_bytes,
             "checkpoint": compared,
             "torn": self.torn,
-            "seconds_lost": self.seconds_lost,
+            "lost_s": self.lost_s,
             "missed": self.missed,
             "failure": crash,
             "causes": [cause.value for cause in self.causes],
@@ -167,7 +167,7 @@ def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0
         loss=loss,
         unbroken_loss=whole,
         torn=broken.torn,
-        seconds_lost=_more(broken, unbroken) if known and broken.done else None,
+        lost_s=_more(broken, unbroken) if known and broken.done else None,
         causes=(),
         # After a crash it is unknown whether the fault would have come.
         missed=missed if broken.done else 0,

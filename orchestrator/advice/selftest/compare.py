@@ -117,7 +117,7 @@ def _machines(recorded: Recording, here: Recording) -> Iterator[Difference]:
 
 def _times(recorded: Recording, here: Recording) -> Iterator[Difference]:
     for step in [name for name in recorded.steps if name in here.steps]:
-        one, other = (float(side.steps[step].get("seconds", 0.0)) for side in (recorded, here))
+        one, other = (float(side.steps[step].get("duration_s", 0.0)) for side in (recorded, here))
         low, high = sorted((one, other))
         if high > low * SLOWER and high - low > SECONDS:
             yield Difference(Topic.TIME, f"step {step}", f"{one:.0f} s", f"{other:.0f} s")

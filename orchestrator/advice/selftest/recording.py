@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SCHEMA = 1
+_STORED = {"duration_s": "seconds"}
+"""Facts about a step that have another key in the file."""
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Recording:
     def lines(self) -> list[dict[str, Any]]:
         """Return the recording as the JSON lines of its file."""
         found: list[dict[str, Any]] = [{"schema": SCHEMA, **self.head}]
-        found += [{"step": name, **outcome} for name, outcome in self.steps.items()]
+        found += [{"step": name, **_renamed(outcome, _STORED)} for name, outcome in self.steps.items()]
         found += [{"machine": name, "facts": facts} for name, facts in self.machines.items()]
         for (step, call, status), one in self.entries.items():
             found.append(
@@ -72,8 +74,13 @@ def parse(lines: Iterable[Mapping[str, Any]]) -> Recording:
         elif "machine" in line:
             found.machines[str(line["machine"])] = dict(line["facts"])
         else:
-            found.steps[str(line.pop("step"))] = line
+            name = str(line.pop("step"))
+            found.steps[name] = _renamed(line, {key: field for field, key in _STORED.items()})
     return found
+
+
+def _renamed(step: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in step.items()}
 
 
 def merge(into: dict[str, set[str]], shape: Mapping[str, Iterable[str]]) -> None:

@@ -25,8 +25,9 @@ MOST_BILLS = 50
 SCHEMA = 1
 _SUMS = {
     "machines_upper_usd": "most_usd", "on_demand_usd": "ondemand_usd", "to_ttl_upper_usd": "to_ttl_most_usd",
+    "ttl_remaining_s": "ttl_left", "budget_lasts_s": "budget_lasts", "usd_hour": "rate_usd", "unpriced": "unknown",
 }  # fmt: skip
-_ITEM = {"on_demand_usd": "ondemand_usd"}
+_ITEM = {"machine_seconds": "seconds", "on_demand_usd": "ondemand_usd"}
 _LINE = {"on_demand_usd": "ondemand_usd", "upper_usd": "most_usd"}
 """Fields of a bill, of its items and of its prices that have another key in the file."""
 
@@ -67,7 +68,7 @@ class Cost:
             "preemptions": self.preemptions,
             **body,
             "upper_usd": self.breakdown.upper_usd,
-            "wasted_usd": self.breakdown.wasted_usd,
+            "preemptions_usd": self.breakdown.preemptions_usd,
             "saved_usd": self.breakdown.saved_usd,
             "least_saved_usd": self.breakdown.least_saved_usd,
             "price_dates": dict(prices["dates"]),
@@ -152,7 +153,7 @@ def last_bill(session: Session, record: Record) -> Cost | None:
 def _deleted(spent: CostBreakdown) -> CostBreakdown:
     """Return what was spent, with nothing that exists or goes on: the sum is from before the deletion."""
     return replace(
-        spent, rate_usd=0.0, ttl_left=None, to_ttl_usd=None, to_ttl_upper_usd=None, budget_lasts=None
+        spent, usd_hour=0.0, ttl_remaining_s=None, to_ttl_usd=None, to_ttl_upper_usd=None, budget_lasts_s=None
     )
 
 

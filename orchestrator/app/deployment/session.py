@@ -263,7 +263,7 @@ class Session:
 
     def unpriced(self, record: Record, now: float) -> tuple[str, ...]:
         """Return what has been billed up to *now* without a known price, and is missing in all sums."""
-        return spent(self.spec, self.catalog, record, now).unknown
+        return spent(self.spec, self.catalog, record, now).unpriced
 
     def upper_cost(self, record: Record, now: float) -> float:
         """

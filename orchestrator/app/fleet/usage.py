@@ -128,8 +128,8 @@ def _facts(session: Session) -> tuple[NodeFacts, int]:
         one, other = (
             cost_breakdown(spec, session.catalog, hour, (), 3600.0) for spec in (session.spec, full)
         )
-        paid = (None, None) if one.unknown else (one.usd, one.upper_usd)
-        return (*paid, None if other.unknown else other.usd)
+        paid = (None, None) if one.unpriced else (one.usd, one.upper_usd)
+        return (*paid, None if other.unpriced else other.usd)
 
     return NodeFacts(session.spec.name, spans, ready, rate), record.node.preemptions
 

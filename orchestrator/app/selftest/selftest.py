@@ -99,7 +99,7 @@ def prepare(
     # Before anything is created: a budget that cannot be kept is refused instead of watched.
     found = limits(price, wanted.budget, wanted.seconds, tpu=wanted.tpu)
     if found is None:
-        what = f"no price is known for {', '.join(price.unknown)}" if price.unknown else "it is too small"
+        what = f"no price is known for {', '.join(price.unpriced)}" if price.unpriced else "it is too small"
         raise UsageError(
             f"a budget of {wanted.budget:g} USD cannot be kept: {what}",
             hint="choose another --zone or --type, a greater --budget or --limit, or --no-tpu",

@@ -203,7 +203,7 @@ class Run:
                 self.say(f"{name}: {error}", style="bad")
                 outcome = "failed"
         self.recording.steps[name] = {
-            "outcome": outcome, "seconds": round(clock.monotonic() - began, 1), "proves": proves,
+            "outcome": outcome, "duration_s": round(clock.monotonic() - began, 1), "proves": proves,
         }  # fmt: skip
 
     def _do(self, *words: str) -> None:
@@ -334,7 +334,7 @@ class Run:
         take_down(self.folder, self.cloud, self._run_command)
         leftovers = self._leftovers(self._new_session(), bucket)
         self.recording.steps["down"] = {
-            "outcome": "failed" if leftovers else "ok", "seconds": round(clock.monotonic() - began, 1),
+            "outcome": "failed" if leftovers else "ok", "duration_s": round(clock.monotonic() - began, 1),
             "proves": "nothing is left",
         }  # fmt: skip
         return leftovers

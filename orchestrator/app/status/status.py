@@ -156,7 +156,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         deleted_at=bill.deleted_at if bill else None,
         cost_usd=round(bill.breakdown.usd if bill else found.usd, 4),
         cost_upper_usd=round(bill.breakdown.upper_usd if bill else found.upper_usd, 4),
-        unpriced=tuple(bill.breakdown.unknown if bill else session.unpriced(record, world.observed_at)),
+        unpriced=tuple(bill.breakdown.unpriced if bill else session.unpriced(record, world.observed_at)),
         resources=_resources(session, world, record),
         workers=_workers(world),
         checkpoint=common_step(beats),

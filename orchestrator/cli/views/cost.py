@@ -26,8 +26,8 @@ def show(cost: Cost, *, unbilled: bool, as_json: bool) -> None:
 def spent_text(found: CostBreakdown, *, unbilled: bool) -> str:
     """Return a sentence with the cost, and the cost of the same on demand."""
     who = "On Google Cloud it would have cost" if unbilled else "It cost"
-    if found.unknown:
-        return f"{who} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unknown)}."
+    if found.unpriced:
+        return f"{who} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unpriced)}."
     share = saved_text(found.usd, found.upper_usd, found.on_demand_usd)
     less = f"; on demand {usd_text(found.on_demand_usd)}, so {share} saved" if share else ""
     spent = usd_range_text(found.usd, found.upper_usd)
@@ -39,7 +39,7 @@ def render(cost: Cost, console: Console, *, unbilled: bool) -> None:
     width, found, preemptions = min(WIDTH, console.width), cost.breakdown, cost.preemptions
     verb = "would have cost" if unbilled else "has cost"
     known = usd_range_text(found.usd, found.upper_usd)
-    sum_text = f"at least {usd_text(found.usd)}" if found.unknown else f"about {known}"
+    sum_text = f"at least {usd_text(found.usd)}" if found.unpriced else f"about {known}"
     end = f"; {cost.state.phrase}{f' on {cost.deleted_day}' if cost.deleted_at else ''}"
     title = f"{cost.name} {verb} {sum_text}{'' if cost.deleted_at else ' so far'}{end}"
     if not found.items:
@@ -83,7 +83,7 @@ def _items(found: CostBreakdown) -> Table:
     for item in found.items:
         count = f" ({item.machines} machines)" if item.machines > 1 else ""
         cells = (_usd(item.usd), _usd(item.on_demand_usd))
-        table.add_row(f"{item.what}{count}", item.zone, span_text(item.seconds), *cells)
+        table.add_row(f"{item.what}{count}", item.zone, span_text(item.machine_seconds), *cells)
     table.add_row("sum", "", "", _usd(found.usd), _usd(found.on_demand_usd), style="bold")
     return table
 
@@ -100,20 +100,23 @@ def _shares(title: str, sums: Mapping[str, float], whole: float) -> Table:
 
 def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
     count = f"{preemptions} preemption{'' if preemptions == 1 else 's'}"
-    lines = [f"Wasted by {count}: {usd_text(found.wasted_usd)}."] if preemptions or found.wasted_usd else []
-    share = "" if found.unknown else saved_text(found.usd, found.upper_usd, found.on_demand_usd)
+    wasted = f"Wasted by {count}: {usd_text(found.preemptions_usd)}."
+    lines = [wasted] if preemptions or found.preemptions_usd else []
+    share = "" if found.unpriced else saved_text(found.usd, found.upper_usd, found.on_demand_usd)
     if share:
         saved = usd_range_text(found.least_saved_usd or 0.0, found.saved_usd or 0.0)
         lines.append(f"Saved against on demand: {saved} ({share}).")
-    if found.rate_usd:
-        lines.append(f"What exists now costs {usd_text(found.rate_usd)} an hour.")
+    if found.usd_hour:
+        lines.append(f"What exists now costs {usd_text(found.usd_hour)} an hour.")
     elif found.items:
         lines.append("Nothing exists now that is billed by the hour.")
-    if found.to_ttl_upper_usd is not None and found.ttl_left is not None:
-        remaining = f"{span_text(found.ttl_left)} left"
+    if found.to_ttl_upper_usd is not None and found.ttl_remaining_s is not None:
+        remaining = f"{span_text(found.ttl_remaining_s)} left"
         lines.append(f"{ttl_text(remaining, found.to_ttl_upper_usd)} in all.")
     if found.budget_usd is not None:
-        lasts = "" if found.budget_lasts is None else f", and lasts for {span_text(found.budget_lasts)} more"
+        lasts = (
+            "" if found.budget_lasts_s is None else f", and lasts for {span_text(found.budget_lasts_s)} more"
+        )
         spent = (
             f"{found.machines_upper_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"
         )
@@ -123,8 +126,8 @@ def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
         lines.append(
             f"Public price lists differ. The tables use the lowest prices; at the highest, the sum is {highest}."
         )
-    if found.unknown:
-        lines.append(f"No price is known for: {', '.join(found.unknown)}. The sums leave it out.")
+    if found.unpriced:
+        lines.append(f"No price is known for: {', '.join(found.unpriced)}. The sums leave it out.")
     return [*lines, f"{found.prices.date_text}. An estimate, not a bill.", _storage(found)]
 
 

@@ -20,7 +20,7 @@ def show_price(price: FleetPrice) -> None:
     """Print the hourly price of the whole fleet, and when its ttl ends."""
     spec = price.spec
     head, node = _hour(price.head), _hour(price.node)
-    unknown = (*price.head.unknown, *price.node.unknown)
+    unknown = (*price.head.unpriced, *price.node.unpriced)
     where = " (nothing is billed on the local cloud)" if price.unbilled else ""
     least = "at least " if unknown else ""
     total = head + price.nodes * node

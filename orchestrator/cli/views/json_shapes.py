@@ -58,20 +58,21 @@ _FINDINGS = {
 }  # fmt: skip
 _RECOVERY = {
     "incarnation": int,
-    "parts": table(float),
-    "total": float,
+    "parts_s": table(float),
+    "total_s": float,
     "xla_programs_restored": maybe(int),
     "xla_programs_compiled": maybe(int),
 }
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
-    "redone_at_least": bool, "redone_at_most": maybe(int), "recoveries": [_RECOVERY],
-    "goodput": maybe(float), "wall_seconds": float, "cost_usd": float, "on_demand_usd": float, "unpriced": [str],
+    "steps_redone_at_least": bool, "steps_redone_at_most": maybe(int), "recoveries": [_RECOVERY],
+    "goodput": maybe(float), "wall_s": float, "cost_usd": float, "on_demand_usd": float, "unpriced": [str],
     "save_pauses_s?": maybe(float), "upper_usd": float,
 }  # fmt: skip
 _RECOVERY_VERDICT = {
-    "fault": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
-    "defect": maybe(str), "parts": table(float), "warm_saved": maybe(float),
+    "fault": str, "resumed": bool, "why": str, "ignored": bool, "steps_redone": maybe(int),
+    "total_s": maybe(float),
+    "defect": maybe(str), "parts_s": table(float), "warm_saved_s": maybe(float),
 }  # fmt: skip
 _SAVES = {
     "every_s": maybe(float), "cost_s": maybe(float), "cost_from": str, "life_s": maybe(float),
@@ -99,9 +100,9 @@ KINDS: Mapping[str, Any] = {
         "price": {
             "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": maybe(float),
             "on_demand_usd_hour": maybe(float), "billed_usd_hour": maybe(float),
-            "storage_usd_gib_month": maybe(float), "unknown": [str], "ttl_seconds": float,
+            "storage_usd_gib_month": maybe(float), "unpriced": [str], "ttl_s": float,
             "to_ttl_usd": maybe(float), "to_ttl_upper_usd": maybe(float), "budget_usd": maybe(float),
-            "to_budget_seconds": maybe(float),
+            "budget_lasts_s": maybe(float),
             "dates": table(str),
         },
         "saves?": maybe(_SAVES),
@@ -222,12 +223,12 @@ KINDS: Mapping[str, Any] = {
         "name": str, "state": str, "preemptions": int, "storage_gib": float, "caches_gib": float,
         "usd": float, "upper_usd": float, "machines_upper_usd": float, "on_demand_usd": float,
         "items": [{
-            "what": str, "zone": str, "machines": int, "seconds": float, "usd": maybe(float),
+            "what": str, "zone": str, "machines": int, "machine_seconds": float, "usd": maybe(float),
             "on_demand_usd": maybe(float),
         }],
-        "zones": table(float), "days": table(float), "uses": table(float), "unknown": [str],
-        "rate_usd": float, "ttl_left": maybe(float), "to_ttl_usd": maybe(float), "budget_usd": maybe(float),
-        "budget_lasts": maybe(float), "wasted_usd": float, "saved_usd": maybe(float),
+        "zones": table(float), "days": table(float), "uses": table(float), "unpriced": [str],
+        "usd_hour": float, "ttl_remaining_s": maybe(float), "to_ttl_usd": maybe(float), "budget_usd": maybe(float),
+        "budget_lasts_s": maybe(float), "preemptions_usd": float, "saved_usd": maybe(float),
         "least_saved_usd": maybe(float), "to_ttl_upper_usd": maybe(float),
         "deleted_at": maybe(float), "earlier": [{"usd": float, "deleted_at": float}],
         "price_dates": table(str), "hourly": [_PRICE_LINE],
@@ -235,12 +236,12 @@ KINDS: Mapping[str, Any] = {
     "checkpoints": {
         "name": str,
         "checkpoints": [{
-            "step": int, "incarnation": maybe(int), "workers": int, "size": int, "saved_at": float,
+            "step": int, "incarnation": maybe(int), "workers": int, "bytes": int, "saved_at": float,
             "complete": bool, "why": str, "format": str, "resumes": bool, "verified": maybe(bool),
             "faults": [str], "counted": bool,
         }],
         "unclaimed": [{
-            "incarnation": int, "complete": bool, "moment": str, "at": float, "size": int, "files": [str],
+            "incarnation": int, "complete": bool, "moment": str, "at": float, "bytes": int, "files": [str],
             "skipped": [{"name": str, "why": str}],
         }],
     },
@@ -265,7 +266,7 @@ KINDS: Mapping[str, Any] = {
     "tunnel": {"service": str, "url": str, "port": int, "on": str},
     "rehearsal": {
         "done": bool, "recoveries": [_RECOVERY_VERDICT], "same_loss": maybe(bool), "loss": maybe(float),
-        "unbroken_loss": maybe(float), "torn": int, "seconds_lost": maybe(float), "advice": [str],
+        "unbroken_loss": maybe(float), "torn": int, "lost_s": maybe(float), "advice": [str],
         "missed": int, "survives": bool, "verdict": str, "same_checkpoint": maybe(bool), "causes": [str],
         "checkpoint": maybe({"step": int, "files": int, "differ": [str]}), "folder": maybe(str),
         "failure": maybe(
@@ -275,7 +276,7 @@ KINDS: Mapping[str, Any] = {
     "down": {
         "leftovers": [{"kind": str, "name": str, "zone": str, "state": str}], "data_remains": bool,
         "saved_usd_hour": float, "usd": maybe(float), "on_demand_usd": maybe(float), "saved_usd": maybe(float),
-        "least_saved_usd": maybe(float), "unknown": [str],
+        "least_saved_usd": maybe(float), "unpriced": [str],
     },
     "prices": {
         "date": str, "file": str,
@@ -294,7 +295,7 @@ KINDS: Mapping[str, Any] = {
     },
     "selftest": {
         "name": str, "cloud": str, "leftovers": [str], "interrupted": bool,
-        "steps": table({"outcome": str, "seconds": float, "proves": str}),
+        "steps": table({"outcome": str, "duration_s": float, "proves": str}),
         "differences": maybe([{"topic": str, "where": str, "recorded": str, "here": str}]),
     },
     "doctor": {

@@ -184,7 +184,7 @@ def _price_line(preview: Preview, unbilled: bool) -> str:
     known = sum(line.billed_usd or 0.0 for line in price.lines)
     most = max(known, sum(line.upper_usd or line.billed_usd or 0.0 for line in price.lines))
     hour = f"{known:.2f}" if most - known < 0.005 else f"{known:.2f} to {most:.2f}"
-    least = f"at least {hour}" if price.unknown else hour
+    least = f"at least {hour}" if price.unpriced else hour
     where = " (nothing is billed on the local cloud)" if unbilled else ""
     return f"  Price: {least} USD an hour{where}"
 
@@ -222,8 +222,8 @@ def _prices(preview: Preview) -> Table:
 def _sums(preview: Preview) -> list[str]:
     price, watch = preview.hourly, preview.spec.watch
     lines = []
-    if price.unknown:
-        lines.append(f"Unknown prices: {', '.join(price.unknown)}. The sum is not known either.")
+    if price.unpriced:
+        lines.append(f"Unknown prices: {', '.join(price.unpriced)}. The sum is not known either.")
     elif (price.upper_usd or 0.0) > (price.billed_usd or 0.0):
         lines.append("Two prices are shown where public price lists differ; either may be current.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)

@@ -17,7 +17,7 @@ def show_summary(summary: Summary, *, unbilled: bool) -> None:
 def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
     """Return the summary as lines of at most 80 columns."""
     loss = "" if summary.loss is None else f", last loss {summary.loss:.4f}"
-    wall = span_text(summary.wall_seconds)
+    wall = span_text(summary.wall_s)
     rows = [
         ("steps", f"{UNKNOWN if summary.steps is None else summary.steps}{loss}"),
         ("preemptions", f"{summary.preemptions}"),
@@ -30,8 +30,8 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
             else f"{summary.goodput:.0%} of {wall} went into steps that count",
         ),
     ]
-    if summary.save_pauses_s is not None and summary.save_pauses_s >= 0.5 and summary.wall_seconds:
-        share = summary.save_pauses_s / summary.wall_seconds
+    if summary.save_pauses_s is not None and summary.save_pauses_s >= 0.5 and summary.wall_s:
+        share = summary.save_pauses_s / summary.wall_s
         rows.append(
             ("saves", f"stopped the training for {span_text(summary.save_pauses_s)}, {share:.1%} of the time")
         )
@@ -63,7 +63,7 @@ def _recovery_lines(summary: Summary) -> list[str]:
     cells = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
     lines = ["  recovery, in seconds", f"{'':8}{cells}"]
     for recovery in summary.recoveries:
-        figures = (recovery.total, *(recovery.parts[name] for name in PARTS))
+        figures = (recovery.total_s, *(recovery.parts_s[name] for name in PARTS))
         cells = "".join(f"{seconds:{width}.1f}" for seconds, width in zip(figures, widths, strict=True))
         lines.append(f"  {f'TPU #{recovery.incarnation}':<6}{cells}")
     lines += [f"  {line}" for line in LEGEND]

@@ -28,7 +28,7 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
 
 def show_price(price: UpPrice, write: Callable[..., None]) -> None:
     """Print the price per hour, and the maximum cost until ttl ends the machines."""
-    spec, hourly, unknown = price.spec, price.hourly, price.hourly.unknown
+    spec, hourly, unknown = price.spec, price.hourly, price.hourly.unpriced
     hour = sum(line.billed_usd for line in hourly.lines if line.billed_usd is not None)
     most = max(hour, sum(line.upper_usd for line in hourly.lines if line.upper_usd is not None))
     least = "at least " if unknown else ""

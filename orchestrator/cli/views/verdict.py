@@ -50,8 +50,8 @@ def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
         lines += [f"  compare    {text}" for text in _strength(verdict)]
         lines.append(f"  torn checkpoints moved aside: {verdict.torn}")
     lines += _costs(verdict.recoveries)
-    if verdict.seconds_lost is not None:
-        lines.append(f"  longer than the undisturbed run by {verdict.seconds_lost:.0f} s")
+    if verdict.lost_s is not None:
+        lines.append(f"  longer than the undisturbed run by {verdict.lost_s:.0f} s")
     return [*lines, *(f"  to do: {text}" for text in verdict.advice)]
 
 
@@ -113,8 +113,8 @@ def _crash(crash: Crash) -> list[str]:
 
 
 def _story(recovery: RecoveryVerdict) -> str:
-    redone = "" if recovery.redone is None else f", {recovery.redone} steps redone"
-    seconds = "" if recovery.seconds is None else f", {recovery.seconds:.1f} s to the next step"
+    redone = "" if recovery.steps_redone is None else f", {recovery.steps_redone} steps redone"
+    seconds = "" if recovery.total_s is None else f", {recovery.total_s:.1f} s to the next step"
     return f"{recovery.why}{redone}{seconds}"
 
 
@@ -159,14 +159,16 @@ def _strength(verdict: RehearsalVerdict) -> list[str]:
 
 def _costs(recoveries: Sequence[RecoveryVerdict]) -> list[str]:
     """Return a table of the parts of each recovery, in seconds."""
-    rows = [c for c in recoveries if c.parts]
+    rows = [c for c in recoveries if c.parts_s]
     if not rows:
         return []
     lines = [f"  {'recovery, s':<14}" + "".join(f"{HEADINGS.get(name, name):>12}" for name in PARTS)]
     for row in rows:
-        cells = "".join(f"{row.parts[name]:>12.1f}" if name in row.parts else f"{'-':>12}" for name in PARTS)
+        cells = "".join(
+            f"{row.parts_s[name]:>12.1f}" if name in row.parts_s else f"{'-':>12}" for name in PARTS
+        )
         lines.append(f"    {row.fault.value:<12}{cells}")
-    saved = [row.warm_saved for row in rows if row.warm_saved is not None]
+    saved = [row.warm_saved_s for row in rows if row.warm_saved_s is not None]
     lines += [f"    {line}" for line in LEGEND]
     if saved:
         figures = " and ".join(f"{abs(one):.1f} s {'less' if one >= 0 else 'more'}" for one in saved)

@@ -56,7 +56,7 @@ class UnclaimedFiles:
             "complete": self.complete,
             "moment": self.parts[0].why.value,
             "at": max(one.at for one in self.parts),
-            "size": self.size,
+            "bytes": self.size,
             "files": [stored.name for one in self.parts for stored in one.files],
             "skipped": [{"name": s.name, "why": s.why.value} for one in self.parts for s in one.skipped],
         }
