@@ -155,7 +155,7 @@ SAYS_NOT_WHAT_WAS_CHANGED = {
     "engine/adopt.py _prepare_vm": "app/adopt.py adds what the adoption has done",
     "engine/adopt.py _reached": "the same",
     "engine/adopt.py done": "the same",
-    "engine/adopt.py run_everywhere": "the same",
+    "engine/adopt.py run_on_hosts": "the same",
     "engine/adopt.py settle": "the same",
     "engine/adopt.py stop_job": "a line in what `down` says; the machine is given back all the same",
     "engine/fleet/slurm.py _run": "any command of Slurm: it may change something or only ask",

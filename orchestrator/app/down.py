@@ -38,8 +38,8 @@ class Down:
     """
     The result of `down`.
 
-    *leftovers* are our own resources that still exist; *strays* carry our label in other zones and were not
-    touched. *remaining_bucket* is the bucket whose data stays, "" if none. *commands* delete what is left.
+    *leftovers* are our own resources that still exist; those in zones that neither file nor record names were
+    not touched. *remaining_bucket* is the bucket whose data stays, "" if none. *commands* delete what is left.
     *spent* is the total cost, None if unknown.
     """
 
@@ -116,7 +116,7 @@ def take_down(
         if not leftovers:
             _forget(session, found.spent if delete_data else None, delete_data=delete_data)
     # The local cloud stops with its last deployment, unless it was started by `local start`.
-    stops = alone and not leftovers and not found.strays and choice.cloud == "local" and stop_if_idle()
+    stops = alone and not leftovers and not found.outside_zones and choice.cloud == "local" and stop_if_idle()
     return _result(session, found, leftovers, idle_cloud_stopped=stops)
 
 
@@ -125,14 +125,14 @@ class _Found:
     """
     What there is before anything goes, and what its end saves an hour, in USD.
 
-    *strays* carry our label in zones that neither file nor record names. *spent* is None where it is not known.
+    *outside_zones* carry our label in zones that neither file nor record names. *spent* is None where unknown.
     """
 
     has_machines: bool
     has_data: bool
     data_goes: bool
     adopted: tuple[Node | Vm, ...]
-    strays: tuple[Node | Vm, ...]
+    outside_zones: tuple[Node | Vm, ...]
     saved_usd_hour: float
     spent: CostBreakdown | None
 
@@ -150,7 +150,7 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
         has_data, data_goes = _announce_data(session, delete_data=delete_data)
         if not has_machines:
             session.reporter.say("  there are no machines")
-        strays = _elsewhere(session, deletion)
+        outside_zones = _elsewhere(session, deletion)
     deletion.spares_adopted = True
     deletion.approved = frozenset(node.name for node in adopted)
     # Before the approval; once the machines are deleted, the record has no open spans to sum up. Adopted machines
@@ -158,21 +158,22 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
     saved, spent = _end_of_costs(session, deletion.approved), _spent(session)
     if spent is None and has_machines:
         session.reporter.say("  what it has cost is not known: no observation of its machines is recorded")
-    return _Found(has_machines, has_data, data_goes, tuple(adopted), strays, saved, spent)
+    return _Found(has_machines, has_data, data_goes, tuple(adopted), outside_zones, saved, spent)
 
 
 def _result(
     session: Session, found: _Found, leftovers: Sequence[Leftover], *, idle_cloud_stopped: bool
 ) -> Down:  # fmt: skip
-    foreign = [
-        Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in found.strays
+    not_touched = [
+        Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched")
+        for one in found.outside_zones
     ]
     stays = f"{session.blueprint.bucket}/{session.spec.bucket.prefix}".rstrip("/")
     again = ["tpuctl down"] if leftovers else []
     return Down(
-        session.spec.name, (*leftovers, *foreign), stays if found.has_data and not found.data_goes else "",
+        session.spec.name, (*leftovers, *not_touched), stays if found.has_data and not found.data_goes else "",
         found.saved_usd_hour, found.spent,
-        (*again, *(deletion_command(one, session.project) for one in found.strays)), idle_cloud_stopped,
+        (*again, *(deletion_command(one, session.project) for one in found.outside_zones)), idle_cloud_stopped,
     )  # fmt: skip
 
 
@@ -275,7 +276,7 @@ def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:
 
 def _elsewhere(session: Session, deletion: Deletion) -> tuple[Node | Vm, ...]:
     """Return machines with our label in zones that neither file nor record names, and report them; they stay."""
-    tpus, vms = deletion.elsewhere()
+    tpus, vms = deletion.outside_zones()
     for kind, observed in (("TPU", tpus), ("VM", vms)):
         # Reported, because silence would read as "nothing there".
         if isinstance(observed, Unknown):

@@ -25,40 +25,40 @@ T = TypeVar("T", bound=Placed)
 
 
 @dataclass(frozen=True)
-class Everywhere(Generic[T]):
+class AllZones(Generic[T]):
     """What the list has found. What exists in the *unreachable* places is Unknown."""
 
     found: tuple[T, ...]
     unreachable: tuple[str, ...] = ()
 
 
-Survey = Present[Everywhere[T]] | Unknown
+ObservedAllZones = Present[AllZones[T]] | Unknown
 
 
-def within(survey: Survey[T], zones: Collection[str]) -> Observed[tuple[T, ...]]:
+def within(listed: ObservedAllZones[T], zones: Collection[str]) -> Observed[tuple[T, ...]]:
     """Return what is in *zones*; Unknown if one of them was not reached, because unknown is not absent."""
-    if isinstance(survey, Unknown):
-        return survey
+    if isinstance(listed, Unknown):
+        return listed
     # The API may name a zone, a region or everything as unreachable.
     silent = [
-        z for z in zones if any(place in {z, region_of(z), ALL_ZONES} for place in survey.value.unreachable)
+        z for z in zones if any(place in {z, region_of(z), ALL_ZONES} for place in listed.value.unreachable)
     ]
     if silent:
         return Unknown(f"the list over all zones had no answer from {', '.join(silent)}")
-    return Present(tuple(one for one in survey.value.found if one.zone in zones))
+    return Present(tuple(one for one in listed.value.found if one.zone in zones))
 
 
-def outside(survey: Everywhere[T], zones: Collection[str]) -> tuple[T, ...]:
+def outside(listed: AllZones[T], zones: Collection[str]) -> tuple[T, ...]:
     """Return what is in none of *zones*."""
-    return tuple(one for one in survey.found if one.zone not in zones)
+    return tuple(one for one in listed.found if one.zone not in zones)
 
 
 def both(one: Observed[tuple[T, ...]], other: Observed[tuple[T, ...]]) -> Observed[tuple[T, ...]]:
     """Return two lists as one; Unknown if one of them is."""
-    for survey in (one, other):
-        if isinstance(survey, Unknown):
-            return survey
-    lists = [survey.value for survey in (one, other) if isinstance(survey, Present)]
+    for listed in (one, other):
+        if isinstance(listed, Unknown):
+            return listed
+    lists = [listed.value for listed in (one, other) if isinstance(listed, Present)]
     return Present(tuple(item for found in lists for item in found))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.domain.all_zones import Survey
+from orchestrator.domain.all_zones import ObservedAllZones
 from orchestrator.domain.machines.data_disks import DataDisk
 from orchestrator.domain.machines.queued_resource import QueuedResource
 from orchestrator.domain.observation import (
@@ -128,7 +128,7 @@ class Buckets(Protocol):
 class Vms(Protocol):
     """Observe, create, start and delete VMs."""
 
-    def everywhere(self, label: str, value: str) -> Survey[Vm]:
+    def list_all_zones(self, label: str, value: str) -> ObservedAllZones[Vm]:
         """List the VMs with the label in all zones by one call; places without an answer are named."""
 
     def observe(self, name: str, zone: str) -> Observed[Vm]:
@@ -180,7 +180,7 @@ class Nodes(Protocol):
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[Node, ...]]:
         """List the nodes with the label in *zones*, all pages; a partial answer is Unknown."""
 
-    def everywhere(self, label: str, value: str) -> Survey[Node]:
+    def list_all_zones(self, label: str, value: str) -> ObservedAllZones[Node]:
         """List the nodes with the label in all zones by one call; places without an answer are named."""
 
     def observe(self, name: str, zone: str) -> Observed[Node]:
@@ -228,7 +228,7 @@ class QueuedResources(Protocol):
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Observed[tuple[QueuedResource, ...]]:
         """List those whose node has the label in *zones*, all pages; a partial answer is Unknown."""
 
-    def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
+    def list_all_zones(self, label: str, value: str) -> ObservedAllZones[QueuedResource]:
         """List those whose node has the label in all zones; places without an answer are named."""
 
     def create(self, new: NewNode, wait: float | None) -> Operation:

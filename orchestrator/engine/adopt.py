@@ -113,7 +113,7 @@ def _start_up(deployment: Deployment, hosts: Sequence[Host], scripts: Scripts) -
     """Run the startup script as root on every host. Raise RemoteError."""
     # As a file: Linux refuses an argument above 128 KiB, and the script may have 256 KiB.
     deployment.cloud.remote.put(hosts, scripts.startup.encode(), "startup", 0o700)
-    run_everywhere(deployment, hosts, remote_script("run-startup"))
+    run_on_hosts(deployment, hosts, remote_script("run-startup"))
 
 
 def _vm_host(deployment: Deployment, vm: Vm) -> Host:
@@ -141,7 +141,7 @@ def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Hos
     return hosts
 
 
-def run_everywhere(deployment: Deployment, hosts: Sequence[Host], script: RemoteScript) -> None:
+def run_on_hosts(deployment: Deployment, hosts: Sequence[Host], script: RemoteScript) -> None:
     """Run *script* as root on every host. Raise RemoteError for the first host on which it fails."""
     seconds = START_SECONDS + stop_seconds(deployment.spec)
     for host, one in zip(hosts, deployment.cloud.remote.run_elevated(hosts, script, seconds), strict=True):
@@ -254,4 +254,4 @@ class Adoption:
         )
         hosts = _reached(deployment, lambda: node_hosts(deployment.cloud, node, world))
         _start_up(deployment, hosts, scripts)
-        run_everywhere(deployment, hosts, begin_script(restart=True))
+        run_on_hosts(deployment, hosts, begin_script(restart=True))

@@ -7,7 +7,7 @@ from typing import TypeVar
 from orchestrator.clock import wait_until
 from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain import names
-from orchestrator.domain.all_zones import Survey, outside
+from orchestrator.domain.all_zones import ObservedAllZones, outside
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import (
     Absent,
@@ -203,20 +203,22 @@ class Deletion:
         machines = (machine for _, machine in self._listed() if machine is not None)
         return tuple(one for one in machines if one.labels.get(names.ADOPTED_LABEL))
 
-    def elsewhere(self) -> tuple[Survey[Node], Survey[Vm]]:
+    def outside_zones(self) -> tuple[ObservedAllZones[Node], ObservedAllZones[Vm]]:
         """
         List TPUs and VMs with our label in zones that neither the file nor the record names.
 
         They are reported and never deleted: no record says that this deployment created them.
         """
 
-        def others(survey: Survey[M]) -> Survey[M]:
-            if isinstance(survey, Unknown):
-                return survey
-            return Present(replace(survey.value, found=outside(survey.value, self._zones)))
+        def others(listed: ObservedAllZones[M]) -> ObservedAllZones[M]:
+            if isinstance(listed, Unknown):
+                return listed
+            return Present(replace(listed.value, found=outside(listed.value, self._zones)))
 
         label, value = names.DEPLOYMENT_LABEL, self._spec.name
-        return others(self._nodes.everywhere(label, value)), others(self._cloud.vms.everywhere(label, value))
+        return others(self._nodes.list_all_zones(label, value)), others(
+            self._cloud.vms.list_all_zones(label, value)
+        )
 
     def machines(self) -> tuple[Leftover, ...]:
         """Delete all machines and return what is left after TIMEOUT seconds."""

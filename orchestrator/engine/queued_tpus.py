@@ -8,7 +8,7 @@ of the queue. The queue is read if the deployment uses it or has ever used it.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.domain.all_zones import Everywhere, Survey
+from orchestrator.domain.all_zones import AllZones, ObservedAllZones
 from orchestrator.domain.machines.queued_resource import QueuedResource
 from orchestrator.domain.observation import (
     Absent,
@@ -62,16 +62,16 @@ class NodesInQueue:
         known = [self._judged(request) for request in queued.value] if isinstance(queued, Present) else ()
         return Present(merged(nodes.value if isinstance(nodes, Present) else (), known))
 
-    def everywhere(self, label: str, value: str) -> Survey[Node]:
+    def list_all_zones(self, label: str, value: str) -> ObservedAllZones[Node]:
         """List nodes and queued resources with the label in all zones, the queue first."""
-        queued = self._queued.everywhere(label, value)
-        nodes = self._nodes.everywhere(label, value)
+        queued = self._queued.list_all_zones(label, value)
+        nodes = self._nodes.list_all_zones(label, value)
         if isinstance(queued, Unknown):
             return queued
         if isinstance(nodes, Unknown):
             return nodes
         silent = dict.fromkeys((*queued.value.unreachable, *nodes.value.unreachable))
-        return Present(Everywhere(merged(nodes.value.found, queued.value.found), tuple(silent)))
+        return Present(AllZones(merged(nodes.value.found, queued.value.found), tuple(silent)))
 
     def observe(self, name: str, zone: str) -> Observed[Node]:
         """Observe one node or queued resource of any owner; errors become Unknown."""

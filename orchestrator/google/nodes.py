@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
+from orchestrator.domain.all_zones import ALL_ZONES, AllZones, ObservedAllZones
 from orchestrator.domain.machines.maintenance import Maintenance
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import (
@@ -89,14 +89,14 @@ class TpuNodes:
 
         return across_zones(zones, read)
 
-    def everywhere(self, label: str, value: str) -> Survey[Node]:
+    def list_all_zones(self, label: str, value: str) -> ObservedAllZones[Node]:
         """
         List the nodes with the label in all zones by one call; places without an answer are named.
 
         A list with such a gap is not shared, because the next caller may get more.
         """
 
-        def read() -> Everywhere[Node]:
+        def read() -> AllZones[Node]:
             gaps: list[str] = []
 
             def ask(before: KnownNodes) -> list[ListedNode]:
@@ -110,7 +110,7 @@ class TpuNodes:
                 found = self._lists.labelled(self._parent(ALL_ZONES), label, value, ask, self._changed_at)
             except _GapsError as partial:
                 found = [node for node in partial.nodes if node.labels.get(label) == value]
-            return Everywhere(tuple(one.value for one in found), tuple(dict.fromkeys(gaps)))
+            return AllZones(tuple(one.value for one in found), tuple(dict.fromkeys(gaps)))
 
         return self._wide.ask(read)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
+from orchestrator.domain.all_zones import ALL_ZONES, AllZones, ObservedAllZones
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Observed, Operation, OperationResult
@@ -54,14 +54,14 @@ class TpuQueued:
             zones, lambda zone: [q for q in self._listed(zone) if q.labels.get(label) == value]
         )
 
-    def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
+    def list_all_zones(self, label: str, value: str) -> ObservedAllZones[QueuedResource]:
         """List those whose node has the label in all zones; places without an answer are named."""
 
-        def read() -> Everywhere[QueuedResource]:
+        def read() -> AllZones[QueuedResource]:
             gaps: list[str] = []
             found = self._listed(ALL_ZONES, gaps)
             ours = tuple(one for one in found if one.labels.get(label) == value)
-            return Everywhere(ours, tuple(dict.fromkeys(gaps)))
+            return AllZones(ours, tuple(dict.fromkeys(gaps)))
 
         return self._wide.ask(read)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from orchestrator import threads
-from orchestrator.domain.all_zones import Everywhere, Placed, Survey
+from orchestrator.domain.all_zones import AllZones, ObservedAllZones, Placed
 from orchestrator.domain.observation import Absent, Observed, Present, Unknown
 from orchestrator.errors import MissingPermissionError, NotFoundError, Retry, TpuctlError, TransientError
 
@@ -35,7 +35,7 @@ def listed(read: Callable[[], Sequence[T]]) -> Present[tuple[T, ...]] | Unknown:
         return Unknown(error.message, error.retry, error.hint)
 
 
-def surveyed(read: Callable[[], Everywhere[P]]) -> Survey[P]:
+def all_zones_observed(read: Callable[[], AllZones[P]]) -> ObservedAllZones[P]:
     """Call *read*, a list over all zones; any error becomes Unknown, also a 404."""
     try:
         return Present(read())
@@ -74,11 +74,11 @@ class OverAllZones:
     def __init__(self) -> None:
         self._refused: Unknown | None = None
 
-    def ask(self, read: Callable[[], Everywhere[P]]) -> Survey[P]:
+    def ask(self, read: Callable[[], AllZones[P]]) -> ObservedAllZones[P]:
         """Call *read*; any error becomes Unknown."""
         if self._refused is not None:
             return self._refused
-        found = surveyed(read)
+        found = all_zones_observed(read)
         if isinstance(found, Unknown) and found.retry is not Retry.TRANSIENT:
             self._refused = found
         return found

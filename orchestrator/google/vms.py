@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.all_zones import Everywhere, Survey
+from orchestrator.domain.all_zones import AllZones, ObservedAllZones
 from orchestrator.domain.observation import (
     Absent,
     ForeignVm,
@@ -22,7 +22,7 @@ from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
 from orchestrator.google.guest_host_keys import public_keys
 from orchestrator.google.request_ids import RequestIds
-from orchestrator.google.unknown_on_error import across_zones, observed, surveyed
+from orchestrator.google.unknown_on_error import across_zones, all_zones_observed, observed
 
 # The most that the API puts on a page (docs/facts.md 2.1).
 PAGE = 500
@@ -60,9 +60,9 @@ class ComputeVms:
         """List the VMs with the label in *zones*, all pages."""
         return across_zones(zones, lambda zone: self._listed(label, value, zone))
 
-    def everywhere(self, label: str, value: str) -> Survey[Vm]:
+    def list_all_zones(self, label: str, value: str) -> ObservedAllZones[Vm]:
         """List the VMs with the label in all zones by one call; places without an answer are named."""
-        return surveyed(lambda: self._listed_everywhere(label, value))
+        return all_zones_observed(lambda: self._list_all_zones(label, value))
 
     def create(self, new: NewVm) -> Operation:
         """
@@ -247,7 +247,7 @@ class ComputeVms:
                 found += [vm_of(instance, zone) for instance in page.items]
         return [vm for vm in found if vm.labels.get(label) == value]
 
-    def _listed_everywhere(self, label: str, value: str) -> Everywhere[Vm]:
+    def _list_all_zones(self, label: str, value: str) -> AllZones[Vm]:
         found: list[Vm] = []
         gaps: list[str] = []
         with translated("list VMs in all zones"):
@@ -265,7 +265,7 @@ class ComputeVms:
                     found += [vm_of(instance, scope.rpartition("/")[2]) for instance in held.instances]
         places = dict.fromkeys(gap.rpartition("/")[2] for gap in gaps)
         ours = [vm for vm in found if vm.labels.get(label) == value]
-        return Everywhere(tuple(sorted(ours, key=lambda vm: (vm.zone, vm.name))), tuple(sorted(places)))
+        return AllZones(tuple(sorted(ours, key=lambda vm: (vm.zone, vm.name))), tuple(sorted(places)))
 
     def _where(self, name: str, zone: str) -> dict[str, str]:
         return {"project": self._clients.project, "zone": zone, "instance": name}

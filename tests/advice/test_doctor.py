@@ -18,7 +18,7 @@ from orchestrator.advice.doctor.facts import (
     Login,
 )
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.all_zones import Everywhere
+from orchestrator.domain.all_zones import AllZones
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.machines.vm_machine_types import CpuQuota
 from orchestrator.domain.observation import Absent, Bucket, Node, NodeState, Present, Unknown, Vm, VmState
@@ -46,7 +46,7 @@ GOOGLE = Google(
     cpus=Present(CpuQuota(24, 4, 2)), tpu_limits=Present({ZONE: 8}), private_access=Present(True),
     ssh_rule=Present(True), iap_rule=Present(True), vm_image=Present("ubuntu-1"),
     vm_machine=Present("e2-small"), bucket=Present(Bucket("b", "europe-west4")), lacking=Present(()),
-    elsewhere=Present(Everywhere(())), vms_elsewhere=Present(Everywhere(())),
+    elsewhere=Present(AllZones(())), vms_elsewhere=Present(AllZones(())),
 )  # fmt: skip
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
 INSIDE = make_spec(tpu__external_ip=False)
@@ -131,16 +131,16 @@ CASES = [
     ("zones", B, google(offers={ZONE: Absent()}), "tpu.zones"),
     ("zones", W, google(offers={ZONE: Absent(), "europe-west4-a": Present("t")}), "tpu.zones"),
     ("zones", U, google(offers={ZONE: SILENT}), ""),
-    ("tpu-elsewhere", W, google(elsewhere=Present(Everywhere((LOST,), ("us-west4-a",)))), DELETE_LOST),
-    ("tpu-elsewhere", W, google(elsewhere=Present(Everywhere((IN_QUEUE,)))), "queued-resources delete q1"),
-    ("tpu-elsewhere", DoctorLevel.OK, google(elsewhere=Present(Everywhere((replace(LOST, zone=ZONE),)))), ""),
-    ("tpu-elsewhere", U, google(elsewhere=Present(Everywhere((), ("us-west4-a",)))), ""),
+    ("tpu-elsewhere", W, google(elsewhere=Present(AllZones((LOST,), ("us-west4-a",)))), DELETE_LOST),
+    ("tpu-elsewhere", W, google(elsewhere=Present(AllZones((IN_QUEUE,)))), "queued-resources delete q1"),
+    ("tpu-elsewhere", DoctorLevel.OK, google(elsewhere=Present(AllZones((replace(LOST, zone=ZONE),)))), ""),
+    ("tpu-elsewhere", U, google(elsewhere=Present(AllZones((), ("us-west4-a",)))), ""),
     ("tpu-elsewhere", U, google(elsewhere=SILENT), ""),
     ("tpu-elsewhere", U, google(elsewhere=OFF), "gcloud services enable"),
-    ("vm-elsewhere", W, google(vms_elsewhere=Present(Everywhere((STRAY,)))), DELETE_STRAY),
-    ("vm-elsewhere", W, google(NO_VM, vms_elsewhere=Present(Everywhere((OURS,)))), "instances delete"),
-    ("vm-elsewhere", DoctorLevel.OK, google(vms_elsewhere=Present(Everywhere((OURS,)))), ""),
-    ("vm-elsewhere", U, google(vms_elsewhere=Present(Everywhere((), ("us-west4-a",)))), ""),
+    ("vm-elsewhere", W, google(vms_elsewhere=Present(AllZones((STRAY,)))), DELETE_STRAY),
+    ("vm-elsewhere", W, google(NO_VM, vms_elsewhere=Present(AllZones((OURS,)))), "instances delete"),
+    ("vm-elsewhere", DoctorLevel.OK, google(vms_elsewhere=Present(AllZones((OURS,)))), ""),
+    ("vm-elsewhere", U, google(vms_elsewhere=Present(AllZones((), ("us-west4-a",)))), ""),
     ("vm-elsewhere", U, google(vms_elsewhere=OFF), "gcloud services enable"),
     ("runtime", B, google(runtimes={ZONE: Absent()}), "tpu.runtime"),
     ("runtime", B, google(spec=make_spec(tpu__runtime=None)), "set tpu.runtime"),

@@ -171,11 +171,11 @@ def vms_of_all_zones_are_one_call(way):
     for name, zone in (("ours", ZONE), ("far", OTHER_ZONE)):
         way.ok(way.vms.create, a_vm(name=name, zone=zone, labels={LABEL: "demo"}))
     way.ok(way.vms.create, a_vm(name="else", labels={LABEL: "else"}))
-    found = way.ok(way.vms.everywhere, LABEL, "demo").value
+    found = way.ok(way.vms.list_all_zones, LABEL, "demo").value
     assert {v.name: v.zone for v in found.found} == {"ours": ZONE, "far": OTHER_ZONE}
     assert way.local.calls["compute.instances.aggregatedList"] == 1
     way.local.fail_next("compute.instances.aggregatedList", ["unreachable"])
-    way.ok(way.vms.everywhere, LABEL, "demo")
+    way.ok(way.vms.list_all_zones, LABEL, "demo")
 
 
 @each([(), (ZONE,), (ZONE, ZONE), (OTHER_ZONE, ZONE), (ZONE, "europe-north9-z")])

@@ -14,7 +14,7 @@ READING = frozenset(
         "observe",
         "inspect",
         "labelled",
-        "everywhere",
+        "list_all_zones",
         "poll",
         "host_keys",
         "disk_users",

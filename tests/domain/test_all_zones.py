@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.domain.all_zones import Everywhere, both, expected_in, outside, within
+from orchestrator.domain.all_zones import AllZones, both, expected_in, outside, within
 from orchestrator.domain.observation import Absent, Node, NodeState, Present, Unknown
 from orchestrator.domain.record import Candidate
 from orchestrator.errors import Retry
@@ -14,16 +14,16 @@ TPUS = tuple(Node(f"in-{zone}", zone, NodeState.READY, 1) for zone in (A, B, C))
 
 def test_what_was_reached_is_known():
     """A zone that shows nothing is empty; what is not asked for is left out."""
-    observed = Present(Everywhere(TPUS[:1], (C,)))
+    observed = Present(AllZones(TPUS[:1], (C,)))
     assert within(observed, (A, B)) == Present(TPUS[:1])
-    assert within(Present(Everywhere(TPUS)), (B,)) == Present(TPUS[1:2])
-    assert outside(Everywhere(TPUS), (A, C)) == TPUS[1:2]
+    assert within(Present(AllZones(TPUS)), (B,)) == Present(TPUS[1:2])
+    assert outside(AllZones(TPUS), (A, C)) == TPUS[1:2]
 
 
 @pytest.mark.parametrize("place", [B, "us-east1", "-"])
 def test_a_zone_that_was_not_reached_is_unknown_and_never_absent(place):
     """Whether the zone is named, its region, or everything."""
-    found = within(Present(Everywhere(TPUS[:1], (place,))), (A, B))
+    found = within(Present(AllZones(TPUS[:1], (place,))), (A, B))
     assert isinstance(found, Unknown)
     assert found.retry is Retry.TRANSIENT
     assert B in found.why

@@ -393,7 +393,7 @@ def test_down_names_machines_of_our_label_in_zones_outside_file_and_record(lab):
     lab.cloud.set_zone_state("us-west4-a", "unreachable")
     deletion = controller.deletion()
     before = lab.cloud.calls.copy()
-    tpus, vms = deletion.elsewhere()
+    tpus, vms = deletion.outside_zones()
     assert lab.cloud.calls - before == {"tpu.nodes.list": 1, "compute.instances.aggregatedList": 1}
     assert [(node.name, node.zone) for node in tpus.value.found] == [("demo-tpu-g7", OTHER_ZONE)]
     assert tpus.value.unreachable == ("us-west4-a",)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.domain.all_zones import Everywhere
+from orchestrator.domain.all_zones import AllZones
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.errors import Retry
 from orchestrator.google.nodes import TpuNodes
@@ -83,8 +83,8 @@ def test_one_call_lists_all_zones_and_names_those_without_an_answer():
 
     with canned(answer) as server:
         nodes = TpuNodes(server.clients())
-        observed = nodes.everywhere(LABEL, "demo")
-        assert nodes.everywhere(LABEL, "other") == Present(Everywhere((), ("us-west4-a",)))
+        observed = nodes.list_all_zones(LABEL, "demo")
+        assert nodes.list_all_zones(LABEL, "other") == Present(AllZones((), ("us-west4-a",)))
     assert [n.name for n in observed.value.found] == ["a", "b"]
     assert observed.value.unreachable == ("us-west4-a",)
     assert all("/locations/-/nodes" in path for path in asked)
@@ -104,5 +104,5 @@ def test_an_api_that_refuses_such_lists_is_not_asked_again(status, word, calls):
 
     with canned(answer) as server:
         nodes = TpuNodes(server.clients())
-        assert all(isinstance(nodes.everywhere(LABEL, "demo"), Unknown) for _ in range(2))
+        assert all(isinstance(nodes.list_all_zones(LABEL, "demo"), Unknown) for _ in range(2))
     assert len(asked) == calls

@@ -164,7 +164,7 @@ def test_one_list_shows_the_vms_of_all_zones_and_only_ours():
         vms.create(a_vm(zone=zone))
     vms.create(a_vm(name="stranger", labels={LABEL: "stranger"}))
     before = lab.local.calls.copy()
-    found = vms.everywhere(LABEL, "demo").value
+    found = vms.list_all_zones(LABEL, "demo").value
     assert {(vm.name, vm.zone) for vm in found.found} == {("demo-vm", OTHER_ZONE), ("demo-vm", ZONE)}
     assert found.unreachable == ()
     assert lab.local.calls - before == {"compute.instances.aggregatedList": 1}
@@ -176,10 +176,10 @@ def test_where_a_list_of_all_zones_could_not_look_is_named():
     vms = vms_of(lab)
     vms.create(a_vm())
     lab.local.fail_next("compute.instances.aggregatedList", ["unreachable"])
-    found = vms.everywhere(LABEL, "demo").value
+    found = vms.list_all_zones(LABEL, "demo").value
     assert (found.found, ZONE in found.unreachable) == ((), True)
     denied = a_lab(denied_permissions=frozenset({"compute.instances.list"}))
-    assert isinstance(vms_of(denied).everywhere(LABEL, "demo"), Unknown)
+    assert isinstance(vms_of(denied).list_all_zones(LABEL, "demo"), Unknown)
 
 
 def test_a_warned_page_makes_the_list_unknown():

@@ -2,7 +2,15 @@
 
 import pytest
 
-from orchestrator.planning.fleet.gate import Correction, Gate, Hold, corrections, dependencies, gate, strays
+from orchestrator.planning.fleet.gate import (
+    Correction,
+    Gate,
+    Hold,
+    corrections,
+    dependencies,
+    gate,
+    under_wrong_account,
+)
 from orchestrator.planning.fleet.tasks import After, Queued, TaskState, again_of
 from tests.planning.test_fleet import a_submission
 
@@ -110,4 +118,4 @@ def test_a_task_that_waits_under_a_wrong_account_is_submitted_again():
         queued("a", 8, 2, account="alice", priority="urgent"),
         queued("a", 8, 3, account="alice", priority="normal"),
     ]  # fmt: skip
-    assert [one.number for one in strays(accounts, queue)] == [0, 3]
+    assert [one.number for one in under_wrong_account(accounts, queue)] == [0, 3]

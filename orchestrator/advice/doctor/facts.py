@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from functools import wraps
 
-from orchestrator.domain.all_zones import Survey
+from orchestrator.domain.all_zones import ObservedAllZones
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.machines.vm_machine_types import CpuQuota
 from orchestrator.domain.observation import Bucket, Node, Observed, Unknown, Vm
@@ -136,8 +136,8 @@ class Google:
     tpu_limits: Observed[Mapping[str, int]] = NOT_ASKED
     vm_image: Observed[str] = NOT_ASKED
     vm_machine: Observed[str] = NOT_ASKED
-    elsewhere: Survey[Node] = NOT_ASKED
-    vms_elsewhere: Survey[Vm] = NOT_ASKED
+    elsewhere: ObservedAllZones[Node] = NOT_ASKED
+    vms_elsewhere: ObservedAllZones[Vm] = NOT_ASKED
     private_access: Observed[bool] = NOT_ASKED
     private_elsewhere: Mapping[str, Observed[bool]] = field(default_factory=dict)
     ssh_rule: Observed[bool] = NOT_ASKED

@@ -18,7 +18,7 @@ from orchestrator.advice.doctor.facts import (
 )
 from orchestrator.advice.doctor.login import not_observed
 from orchestrator.domain import names
-from orchestrator.domain.all_zones import Survey, deletion_command, outside
+from orchestrator.domain.all_zones import ObservedAllZones, deletion_command, outside
 from orchestrator.domain.machines.tpu_quota import taken
 from orchestrator.domain.machines.vm_machine_types import instead
 from orchestrator.domain.observation import Absent, Node, Observed, Present, Unknown, Vm
@@ -69,23 +69,25 @@ def zones(facts: Facts, spec: Spec) -> ProbeAnswer:
 @check_of_file("tpu-elsewhere", Group.GOOGLE)
 def tpu_elsewhere(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for TPUs of the deployment's label in zones that the file does not name, by one list over all zones."""
-    return _strays(facts, facts.google.elsewhere, spec.tpu.zones, "TPU")
+    return _outside_zones(facts, facts.google.elsewhere, spec.tpu.zones, "TPU")
 
 
 @check_of_file("vm-elsewhere", Group.GOOGLE)
 def vm_elsewhere(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for VMs of the deployment's label in zones that the file does not name, by one list over all zones."""
     zones = () if spec.vm == "none" else (names.vm_zone(spec),)
-    return _strays(facts, facts.google.vms_elsewhere, zones, "VM")
+    return _outside_zones(facts, facts.google.vms_elsewhere, zones, "VM")
 
 
-def _strays(facts: Facts, found: Survey[Machine], zones: Collection[str], kind: str) -> ProbeAnswer:
+def _outside_zones(
+    facts: Facts, found: ObservedAllZones[Machine], zones: Collection[str], kind: str
+) -> ProbeAnswer:
     if isinstance(found, Unknown):
         return unknown(found.why, found.hint)
-    strays = outside(found.value, zones)
-    if strays:
-        listed = ", ".join(f"{one.name} {one.zone} {one.state.name}" for one in strays)
-        command = deletion_command(strays[0], facts.google.project)
+    machines = outside(found.value, zones)
+    if machines:
+        listed = ", ".join(f"{one.name} {one.zone} {one.state.name}" for one in machines)
+        command = deletion_command(machines[0], facts.google.project)
         hint = f"tpuctl down   (what its record does not know: {command})"
         return warn(f"tpuctl.yaml does not name the zone of {listed}", hint)
     if found.value.unreachable:

@@ -10,7 +10,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.doctor.computer_facts import observe_computer, observe_local
 from orchestrator.app.doctor.google_facts import observe_google
-from orchestrator.app.source.source_files import survey
+from orchestrator.app.source.source_files import sent_files
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.config_error import ConfigError
 from orchestrator.config.shipped_catalog import load_catalog
@@ -71,7 +71,7 @@ def _observe_file(choice: Choice) -> File:
 
 def _size(path: Path, spec: Spec) -> tuple[int | None, str]:
     try:
-        return sum(entry.size for entry in survey(source_folder(path, spec))), ""
+        return sum(entry.size for entry in sent_files(source_folder(path, spec))), ""
     except UsageError as error:
         return None, error.message
 

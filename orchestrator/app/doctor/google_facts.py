@@ -121,8 +121,8 @@ def _asked(clients: Any, spec: Spec | None, project: str, endpoint: str) -> dict
     }
     if spec is not None:
         nodes, label = TpuNodes(clients), names.DEPLOYMENT_LABEL
-        questions["elsewhere"] = lambda: nodes.everywhere(label, spec.name)
-        questions["vms_elsewhere"] = lambda: ComputeVms(clients).everywhere(label, spec.name)
+        questions["elsewhere"] = lambda: nodes.list_all_zones(label, spec.name)
+        questions["vms_elsewhere"] = lambda: ComputeVms(clients).list_all_zones(label, spec.name)
         questions |= _of_deployment(probe, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)
         questions |= {
             ("access", elsewhere): partial(probe.private_access, elsewhere)

@@ -41,7 +41,7 @@ from orchestrator.errors import (
 from orchestrator.google.clients import Clients
 from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.planning.fleet.deployments import PORT, Controller, fleet_of, head_of, node_names, node_spec
-from orchestrator.planning.fleet.gate import Hold, corrections, dependencies, gate, strays
+from orchestrator.planning.fleet.gate import Hold, corrections, dependencies, gate, under_wrong_account
 from orchestrator.planning.fleet.size import NodeLife
 from orchestrator.planning.fleet.tasks import cancelled, unfinished, waiting_copies
 from orchestrator.planning.update_record import LACKING
@@ -315,10 +315,10 @@ class Fleet:
             # Read once more: a `retry` since then has queued its tasks on purpose.
             still = job_store.all_ended(self.head.store, [submissions[name] for name in copied])
             slurm.cancel(waiting_copies(still, queued))
-        if stray := strays(under, queued):
+        if misfiled := under_wrong_account(under, queued):
             # Queued before there were users or priorities; waiting tasks lose nothing by being queued again.
-            slurm.cancel(stray)
-            queued = tuple(one for one in queued if one not in stray)
+            slurm.cancel(misfiled)
+            queued = tuple(one for one in queued if one not in misfiled)
         for name, allowed in gates.items():
             there = {one.number for one in queued if one.job == name}
             missing = [number for number in wanted[name] if number not in there]

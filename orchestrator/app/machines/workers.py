@@ -53,7 +53,7 @@ def _line(words: Sequence[str]) -> str:
     return shlex.join(words) if len(words) > 1 else words[0]
 
 
-def run_everywhere(
+def run_on_workers(
     choice: Choice, words: Sequence[str], seconds: float, reporter: Reporter, *, workers: Sequence[int],
     on_vm: bool, home: bool,
 ) -> list[CommandAnswer]:  # fmt: skip

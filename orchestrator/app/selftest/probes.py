@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.advice.selftest.recording import RecordingRedactor, placeholders
 from orchestrator.app.deployment.session import Session
 from orchestrator.domain import names
-from orchestrator.domain.all_zones import Survey
+from orchestrator.domain.all_zones import ObservedAllZones
 from orchestrator.domain.machines.tpu_quota import beyond, taken
 from orchestrator.domain.observation import Absent, Present, Unknown
 from orchestrator.errors import Retry, TpuctlError
@@ -108,16 +108,16 @@ def still_there(session: Session, name: str, zone: str, bucket: str, say: Callab
         "VM": cloud.vms.labelled(label, name, (zone,)),
         "queued resource": cloud.queued.labelled(label, name, (zone,)),
     }
-    everywhere: dict[str, Survey[Any]] = {
-        "TPU": cloud.nodes.everywhere(label, name),
-        "VM": cloud.vms.everywhere(label, name),
-        "queued resource": cloud.queued.everywhere(label, name),
+    all_zones: dict[str, ObservedAllZones[Any]] = {
+        "TPU": cloud.nodes.list_all_zones(label, name),
+        "VM": cloud.vms.list_all_zones(label, name),
+        "queued resource": cloud.queued.list_all_zones(label, name),
     }
     # Only a complete list proves a deletion, so Unknown counts as left.
     leftovers = [
         kind for kind, observed in here.items() if not (isinstance(observed, Present) and not observed.value)
     ]
-    for kind, wide in everywhere.items():
+    for kind, wide in all_zones.items():
         if isinstance(wide, Unknown):
             leftovers.append(f"{kind} in other zones ({wide.why})")
             continue

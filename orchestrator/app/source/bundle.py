@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.app.source.source_files import LIMIT, KeyFound, SourceEntry, key_refusal, survey
+from orchestrator.app.source.source_files import LIMIT, KeyFound, SourceEntry, key_refusal, sent_files
 from orchestrator.contract.replacing import replacing
 from orchestrator.domain.source.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
@@ -50,12 +50,12 @@ def build(
     """
     Pack *source* into `out_dir/<sha256>.tar.gz`; reuse the last bundle if nothing has changed.
 
-    *more* maps names to the content of files that tpuctl adds. *written* are patterns as in `survey`. Raise
-    UsageError as `survey` does, for a file that changes while it is read, and for a file that holds a key
+    *more* maps names to the content of files that tpuctl adds. *written* are patterns as in `sent_files`. Raise
+    UsageError as `sent_files` does, for a file that changes while it is read, and for a file that holds a key
     unless a `!` pattern of the user includes it.
     """
     started = time.time()
-    entries = survey(source, limit, written)
+    entries = sent_files(source, limit, written)
     added = dict(sorted((more or {}).items()))
     mark = _fingerprint(source, entries, added)
     known = _known(out_dir, mark)

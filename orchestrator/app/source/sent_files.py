@@ -12,7 +12,7 @@ from stat import S_ISREG
 from typing import Any
 
 from orchestrator.app.source.local_data import DataSet
-from orchestrator.app.source.source_files import NotSent, SourceEntry, survey_all
+from orchestrator.app.source.source_files import NotSent, SourceEntry, source_files
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import size_text
 
@@ -98,7 +98,7 @@ def what_is_sent(
     path: Path, spec: Spec, source: Path, sets: tuple[DataSet, ...], usd: float | None = None
 ) -> Sent:
     """Survey the folder *source*; files that a data set sends do not count as excluded."""
-    found = survey_all(source)
+    found = source_files(source)
     code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
     base, root = path.absolute().parent, source.resolve()
     # Such files are sent as data, although an ignore pattern excludes them from the code.

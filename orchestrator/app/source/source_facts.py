@@ -11,7 +11,7 @@ from orchestrator.advice.check.code import Code, read_code
 from orchestrator.advice.check.findings import AtHome, KeyFile, Line, Requirement, SourceFacts
 from orchestrator.advice.check.installs import requirement
 from orchestrator.app.source.ignore import IgnoreReason, named_like_a_key
-from orchestrator.app.source.source_files import SourceEntry, survey_all
+from orchestrator.app.source.source_files import SourceEntry, source_files
 from orchestrator.domain.source.exposed_services import JUPYTER
 from orchestrator.domain.source.key_files import SMALL, keys_in
 
@@ -38,7 +38,7 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     Raise UsageError, as `up` would, for a folder that cannot be pushed.
     """
     root = source.resolve()
-    found = survey_all(source)
+    found = source_files(source)
     entries = [e for e in found.entries if S_ISREG(e.mode) and not e.link]
     skipped = skip.resolve() if skip else None
     reader = _Reader(root)

@@ -58,7 +58,7 @@ class NotSent:
 
 
 @dataclass(frozen=True)
-class SourceSurvey:
+class SourceFiles:
     """What is sent, sorted by path, what is excluded by the user's patterns or as a key, and what is refused."""
 
     entries: list[SourceEntry] = field(default_factory=list)
@@ -66,24 +66,24 @@ class SourceSurvey:
     refused: list[UsageError] = field(default_factory=list)
 
 
-def survey(source: Path, limit: int = LIMIT, written: Sequence[str] = ()) -> list[SourceEntry]:
+def sent_files(source: Path, limit: int = LIMIT, written: Sequence[str] = ()) -> list[SourceEntry]:
     """
     Return what would be sent, sorted by path; *written* adds patterns for files that tpuctl itself uses.
 
     Raise UsageError for a folder that is missing or over *limit* bytes, and for all in it that is unreadable, a
     special file or a symlink that leads out of it.
     """
-    return _surveyed(source, limit, written, homes=False).entries
+    return _walked(source, limit, written, homes=False).entries
 
 
-def survey_all(source: Path, limit: int = LIMIT) -> SourceSurvey:
-    """Return what would be sent and what is excluded. Raise UsageError as `survey` does."""
-    return _surveyed(source, limit, (), homes=True)
+def source_files(source: Path, limit: int = LIMIT) -> SourceFiles:
+    """Return what would be sent and what is excluded. Raise UsageError as `sent_files` does."""
+    return _walked(source, limit, (), homes=True)
 
 
-def _surveyed(source: Path, limit: int, written: Sequence[str], *, homes: bool) -> SourceSurvey:
+def _walked(source: Path, limit: int, written: Sequence[str], *, homes: bool) -> SourceFiles:
     root = _folder(source)
-    found = SourceSurvey()
+    found = SourceFiles()
     _walk(root, root, "", first_patterns(written), found, homes=homes)
     total = sum(entry.size for entry in found.entries)
     if total > limit:
@@ -93,7 +93,7 @@ def _surveyed(source: Path, limit: int, written: Sequence[str], *, homes: bool) 
         keys = list(_keys(root, found.entries))
         found.refused.extend([key_refusal(keys)] if keys else [])
     _refuse(source, found.refused)
-    return SourceSurvey(
+    return SourceFiles(
         sorted(found.entries, key=lambda entry: entry.path), sorted(found.at_home, key=lambda one: one.path)
     )
 
@@ -164,7 +164,7 @@ def _folder(source: Path) -> Path:
 
 
 def _walk(
-    root: Path, folder: Path, prefix: str, patterns: Patterns, into: SourceSurvey, *, homes: bool = False
+    root: Path, folder: Path, prefix: str, patterns: Patterns, into: SourceFiles, *, homes: bool = False
 ) -> None:
     inner = patterns.entering(folder, prefix)
     try:
@@ -202,7 +202,7 @@ def is_plan(file: Path) -> bool:
         with file.open("rb") as opened:
             return opened.read(len(PLAN)) == PLAN
     except OSError:
-        return False  # An unreadable file is reported by the survey itself.
+        return False  # An unreadable file is reported by the sent_files itself.
 
 
 def _at_home(file: Path, path: str, verdict: IgnoreVerdict) -> NotSent:

@@ -38,13 +38,13 @@ def command(
     container where the job has an image; --home runs it on the machine itself. When
     a worker failed or was lost, a line at the end says so for each of them.
     """
-    from orchestrator.app.machines.workers import run_everywhere
+    from orchestrator.app.machines.workers import run_on_workers
     from orchestrator.cli.views import exec as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
     reporter = EventPrinter(as_json=choice.as_json)
     only = () if None in workers else tuple(number for number in workers if number is not None)
-    found = run_everywhere(choice, words, timeout, reporter, workers=only, on_vm=on_vm, home=home)
+    found = run_on_workers(choice, words, timeout, reporter, workers=only, on_vm=on_vm, home=home)
     view.show(found, as_json=choice.as_json)
     # A lost machine has no exit code, and None is not success.
     if any(answer.exit_code != 0 for answer in found):

@@ -83,39 +83,39 @@ def _reads(cloud: LocalCloud) -> Table:
     return [
         ("instances.get", "GET", _I, vms.get),
         ("instances.list", "GET", _Z + "/instances", vms.listed.list),
-        ("instances.aggregatedList", "GET", _P + "/aggregated/instances", vms.listed.everywhere),
+        ("instances.aggregatedList", "GET", _P + "/aggregated/instances", vms.listed.aggregated),
         ("instances.getSerialPortOutput", "GET", _I + "/serialPort", vms.serial),
         ("instances.getGuestAttributes", "GET", _I + "/getGuestAttributes", vms.guest_attributes),
-        *_collection("disks", _Z, catalog.disks, everywhere=True),
+        *_collection("disks", _Z, catalog.disks, aggregated=True),
         ("projects.get", "GET", _P, catalog.project),
         *_collection("zones", _P, catalog.zones),
         *_collection("regions", _P, catalog.regions),
-        *_collection("machineTypes", _Z, catalog.types, everywhere=True),
+        *_collection("machineTypes", _Z, catalog.types, aggregated=True),
         *_collection("diskTypes", _Z, catalog.disk_types),
         ("images.getFromFamily", "GET", images + "/family/{name}", catalog.family),
         ("images.list", "GET", images, catalog.images),
         ("images.get", "GET", images + "/{name}", catalog.image),
         *_collection("networks", _G, catalog.networks),
         ("networks.getEffectiveFirewalls", "GET", rules, catalog.effective_firewalls),
-        *_collection("subnetworks", _R, catalog.subnets, everywhere=True),
+        *_collection("subnetworks", _R, catalog.subnets, aggregated=True),
         *_collection("firewalls", _G, catalog.firewalls),
     ]  # fmt: skip
 
 
-def _collection(name: str, parent: str, answers: Collection[Any], *, everywhere: bool = False) -> Table:
+def _collection(name: str, parent: str, answers: Collection[Any], *, aggregated: bool = False) -> Table:
     at = f"{parent}/{name}"
     lists: Table = [
         (f"{name}.list", "GET", at, answers.list),
         (f"{name}.get", "GET", at + "/{name}", answers.get),
     ]
-    more = (f"{name}.aggregatedList", "GET", f"{_P}/aggregated/{name}", answers.everywhere)
-    return [*lists, more] if everywhere else lists
+    more = (f"{name}.aggregatedList", "GET", f"{_P}/aggregated/{name}", answers.aggregated)
+    return [*lists, more] if aggregated else lists
 
 
 def _operations(cloud: LocalCloud) -> Table:
     operations = OperationRequests(cloud)
     rows: Table = [
-        ("globalOperations.aggregatedList", "GET", _P + "/aggregated/operations", operations.everywhere)
+        ("globalOperations.aggregatedList", "GET", _P + "/aggregated/operations", operations.aggregated)
     ]
     for scope, prefix in _SCOPES.items():
         one = prefix + "/operations/{operation}"
@@ -207,7 +207,7 @@ class OperationRequests:
             call.request, "operation", path, [self._shown(op) for op in self._all() if op.scope == scope]
         )
 
-    def everywhere(self, call: Call) -> Response:
+    def aggregated(self, call: Call) -> Response:
         scopes: dict[str, list[dict[str, Any]]] = {}
         for operation in self._all():
             scopes.setdefault(operation.scope, []).append(self._shown(operation))

@@ -54,7 +54,7 @@ class Collection(Generic[T]):
         items = [self._show(location, one) for one in known.values()]
         return listed(call.request, self._kind, self._path(location), items)
 
-    def everywhere(self, call: Call) -> Response:
+    def aggregated(self, call: Call) -> Response:
         """Answer aggregatedList by zone or region."""
         locations = tables.zones() if self._within == "zones" else tables.regions()
         key = f"{self._kind}s"

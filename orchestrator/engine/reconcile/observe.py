@@ -66,7 +66,7 @@ class WideList:
         far = [zone for zone in zones if zone not in near]
         # A zone without a TPU in the wide list counts only if the zone itself has answered recently.
         if len(far) >= FEW and self._vouched.issuperset(far) and now - self._vouched_at < VOUCHED:
-            wide = nodes.everywhere(label, spec.name)
+            wide = nodes.list_all_zones(label, spec.name)
             # A passing failure leaves the zones Unknown; a permanent refusal of wide lists makes us ask each zone.
             if not isinstance(wide, Unknown) or wide.retry is Retry.TRANSIENT:
                 return both(nodes.labelled(label, spec.name, near), within(wide, far))

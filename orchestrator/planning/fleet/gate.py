@@ -81,7 +81,9 @@ class Correction:
     after: tuple[After, ...] = ()
 
 
-def strays(accounts: Mapping[str, tuple[str, str]], queued: Iterable[Queued]) -> tuple[Queued, ...]:
+def under_wrong_account(
+    accounts: Mapping[str, tuple[str, str]], queued: Iterable[Queued]
+) -> tuple[Queued, ...]:
     """Return the waiting tasks whose account or priority differs from that of their job in *accounts*."""
     waiting = (one for one in queued if one.state == "PENDING" and one.job in accounts)
     return tuple(one for one in waiting if (one.account, one.priority) != accounts[one.job])

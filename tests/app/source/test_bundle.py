@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.source.bundle import build
-from orchestrator.app.source.source_files import survey_all
+from orchestrator.app.source.source_files import source_files
 from orchestrator.contract.bucket.object_names import FETCHED
 from orchestrator.errors import UsageError
 
@@ -130,7 +130,7 @@ def test_keys_stay_at_home_unless_a_pattern_of_the_user_asks_for_them(source, tm
     sent = set(names(build(source, tmp_path / "out")))
     assert not sent & set(KEYS)
     assert {".env.example", "id_map.json", "environment.py"} <= sent
-    homes = {home.path for home in survey_all(source).at_home}
+    homes = {home.path for home in source_files(source).at_home}
     assert {".env", ".ssh/", ".aws/", ".config/gcloud/", "deep/tls.pem", "id_ed25519"} <= homes
 
     (source / ".tpuctlignore").write_text("!.env\n!deep/tls.pem\n!.ssh/\n")
@@ -183,7 +183,7 @@ def test_what_stays_at_home_is_named_with_its_pattern_and_size(source, tmp_path)
     (source / ".gitignore").write_text("# data\n\n*.bin\n")
     (source / "pkg" / ".tpuctlignore").write_text("\ncache\n")
     found = {
-        home.path: (str(home.verdict.line), home.files, home.size) for home in survey_all(source).at_home
+        home.path: (str(home.verdict.line), home.files, home.size) for home in source_files(source).at_home
     }
     assert found == {
         "data/a.bin": (".gitignore:3", 1, 500),
@@ -295,7 +295,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(change, source, tmp_pat
     """A torn file never gets a digest."""
     from orchestrator.app.source import bundle as module
 
-    def survey(*args):
+    def sent_files(*args):
         found = original(*args)
         file = source / "train.py"
         if change == "vanish":
@@ -304,8 +304,8 @@ def test_a_file_that_changes_while_it_is_read_is_refused(change, source, tmp_pat
             file.write_text("x" * 99 if change == "grow" else "")
         return found
 
-    original = module.survey
-    monkeypatch.setattr(module, "survey", survey)
+    original = module.sent_files
+    monkeypatch.setattr(module, "sent_files", sent_files)
     with pytest.raises(UsageError, match=r"train\.py .* changed"):
         build(source, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
