@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -118,10 +118,7 @@ class Router:
 
     def add(self, method: str, pattern: str, handler: Handler) -> None:
         """Register *handler* for *method* and *pattern*; earlier routes take precedence."""
-        regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+?)", re.escape(pattern))
-        regex = re.sub(r"\\{(\w+):path\\}", r"(?P<\1>.+)", regex)
-        start = pattern.partition("{")[0]
-        self._routes.append((method, start, re.compile(f"^{regex}$"), handler))
+        self._routes.append((method, pattern.partition("{")[0], _compiled(pattern), handler))
         self._found.clear()
 
     def table(self) -> list[tuple[str, str]]:
@@ -142,3 +139,11 @@ class Router:
                 if match:
                     return handler, {k: unquote(v) for k, v in match.groupdict().items()}
         return None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # Simulations make thousands of routers, more patterns than `re` caches for all its users.
+    regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+?)", re.escape(pattern))
+    regex = re.sub(r"\\{(\w+):path\\}", r"(?P<\1>.+)", regex)
+    return re.compile(f"^{regex}$")
