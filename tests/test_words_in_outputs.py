@@ -38,6 +38,12 @@ NAMES = {
     "saves_stopped": "save_pauses_s",
 }
 """A whole name of a key or an option that has another name now."""
+OPTIONS = {
+    "adopted": "at-down",
+    "folder": "output",
+    "out": "output",
+}
+"""An option that has another name now: --output is the file or folder to write."""
 STORED = {
     # Values in the record, the journal, the events and the heartbeats of deployments that exist.
     "orchestrator/domain/first_seen.py": {"left", "stranger"},
@@ -84,13 +90,14 @@ def test_a_key_of_json_has_the_word_that_the_pages_have(kind: str) -> None:
 
 
 def test_an_option_has_the_word_that_the_pages_have() -> None:
-    """Of all commands, hidden ones too, and their arguments."""
+    """Of all commands, hidden ones too."""
     found = {
         f"{' '.join(words)} {name}": bad
         for words, command in commands()
         for parameter in command.get_params(click.Context(command))
+        if isinstance(parameter, click.Option)
         for name in (*parameter.opts, *parameter.secondary_opts)
-        if (bad := old_words(name.lstrip("-")))
+        if (bad := old_words(name.lstrip("-"), {**NAMES, **OPTIONS}))
     }
     assert found == {}
 

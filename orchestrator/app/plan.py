@@ -123,8 +123,8 @@ def _from_cloud(
     if out is not None and out.suffix not in PLAN_NAMES and out.resolve().is_relative_to(source):
         # The plan would be part of the code, and thus change the code that it describes.
         raise UsageError(
-            f"--out {out}: a plan among the code needs a name that ends in .json",
-            hint=f"use: --out {out.with_suffix('.json')}", changed="nothing was written",
+            f"--output {out}: a plan among the code needs a name that ends in .json",
+            hint=f"use: --output {out.with_suffix('.json')}", changed="nothing was written",
         )  # fmt: skip
     bundle, agent = _digests(source, sets)
     with reporter:

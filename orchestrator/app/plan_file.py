@@ -1,4 +1,4 @@
-"""Store a plan in a file: `plan --out F` writes it, `up F` applies it or refuses it as outdated."""
+"""Store a plan in a file: `plan --output F` writes it, `up F` applies it or refuses it as outdated."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ def read_plan(path: Path) -> Approved:
 
 
 def _unreadable(path: Path, why: str) -> UsageError:
-    hint = f"write one with: tpuctl plan --out {path}"
+    hint = f"write one with: tpuctl plan --output {path}"
     return UsageError(
         f"the plan {path} cannot be read: {why}", hint=hint, changed="nothing was changed", code="TPU-115"
     )

@@ -289,11 +289,18 @@ def acts_on_name(function: F) -> F:
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
-def output_option(default: str) -> Callable[[F], F]:
-    """Add -o/--output, the file to write; *default* describes the file without it."""
+def output_option(
+    default: str = "", *, text: str = "Where to write.", folder: bool = False, exists: bool = False
+) -> Callable[[F], F]:
+    """
+    Add -o/--output, the file or *folder* to write; with *exists* the folder may exist.
+
+    *default* describes what is written without it, "" if nothing is.
+    """
     return click.option(
         "-o",
         "--output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help=f"Where to write.  [default: {default}]",
+        metavar="FOLDER" if folder else "FILE",
+        type=click.Path(path_type=Path, file_okay=not exists, dir_okay=exists),
+        help=f"{text}  [default: {default}]" if default else text,
     )

@@ -19,7 +19,7 @@ _STORED = {"observations": "sights"}
 @dataclass(frozen=True)
 class Approved:
     """
-    A plan as `plan --out` writes it.
+    A plan as `plan --output` writes it.
 
     *spec* is the parsed deployment file, *file_digest* the digest of its bytes. *observations* describes in words
     what was observed; *changes* are those of the plan, in order. *path* is the file it was read from.
@@ -143,7 +143,7 @@ def needs_same_cloud(was: Approved, cloud: str) -> None:
 
 
 def _plan_again(file: str) -> str:
-    return f"see a new one: tpuctl plan --out {file}"
+    return f"see a new one: tpuctl plan --output {file}"
 
 
 def _key(change: Mapping[str, Any]) -> tuple[Any, ...]:

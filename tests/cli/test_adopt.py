@@ -169,7 +169,7 @@ def test_down_deletes_what_was_adopted_only_when_the_user_says_so(cloud, answer)
     by_hand(cloud)
     user = User(cloud)
     assert user.run("adopt", "theirs", "--yes").code == 0
-    words = ("--adopted", answer) if answer else ()
+    words = ("--at-down", answer) if answer else ()
     said = user.run("down", "--yes", *words)
     assert said.code == 0, said.err
     if answer == "delete":

@@ -185,7 +185,7 @@ def test_a_kill_while_it_is_given_back_is_put_right(tmp_path):
 
 @pytest.mark.parametrize(("at_down", "remaining"), [("keep", ["theirs"]), ("delete", [])])
 def test_down_does_what_was_said_when_a_tpu_was_adopted(cloud, at_down, remaining):
-    """Without a question; `--adopted` has the last word."""
+    """Without a question; `down --at-down` has the last word."""
     cloud.model.tpu.create(ZONE, "theirs", BODY)
     cloud.wait(60)
     user = User(cloud)

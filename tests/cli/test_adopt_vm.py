@@ -146,7 +146,7 @@ def test_down_does_what_was_said_and_its_own_word_is_the_last(cloud, said_then, 
     user = user_of(cloud)
     user.run("adopt", "--vm", NAME, "--yes", "--at-down", said_then)
     user.up()
-    assert user.run("down", "--yes", *(("--adopted", word) if word else ())).code == 0
+    assert user.run("down", "--yes", *(("--at-down", word) if word else ())).code == 0
     assert cloud.vms() == ({} if gone else {NAME: "RUNNING"})
     assert gone or is_as_before(cloud)
 

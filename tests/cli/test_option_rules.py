@@ -21,7 +21,7 @@ WATCH_ALL = "watch --all"
         ("init --recipe numpy-lm --all-settings", "--recipe and --all-settings exclude each other"),
         ("init --from x --all-settings", "--from and --all-settings exclude each other"),
         ("init --recipe numpy-lm --from x", "--recipe and --from exclude each other"),
-        ("plan --offline --out p", "--out and --offline exclude each other"),
+        ("plan --offline --output p", "--output and --offline exclude each other"),
         ("report --live --output x", "--output and --live exclude each other"),
         ("report --port 80", "--port goes with --live"),
         ("report --port 0", "--port goes with --live"),

@@ -1,4 +1,4 @@
-"""plan --out, up PLAN, explain and cost against the local cloud, and their refusals without one."""
+"""plan --output, up PLAN, explain and cost against the local cloud, and their refusals without one."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_a_file_that_is_no_plan_is_refused_before_anything(text, folder, capsys)
     for name in ("p.json", "gone.json"):
         code, found = run(capsys, "up", name)
         assert (code, found["code"]) == (2, "TPU-115")
-        assert f"tpuctl plan --out {name}" in found["hint"]
+        assert f"tpuctl plan --output {name}" in found["hint"]
     assert not (folder.parent / "cloud").exists()
 
 
@@ -73,7 +73,7 @@ def test_a_name_that_this_computer_does_not_know(folder, capsys):
 def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, monkeypatch):
     """The first time it brings everything up; then, with another file or another world, it is refused."""
     start()
-    code, planned = run(capsys, "plan", "--out", "p.json")
+    code, planned = run(capsys, "plan", "--output", "p.json")
     assert code == 0
     assert [c["kind"] for c in planned["changes"]] == ["bucket", "node", "bundle", "job"]
     body = json.loads((folder / "p.json").read_text())
@@ -94,7 +94,7 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
     assert (code, refused["code"], refused["changed"]) == (1, "TPU-410", "nothing was changed")
     assert "bucket: was absent, is in us-east5" in refused["message"]
     assert "TPU mine-tpu-g1: was absent, is READY in us-east5-a" in refused["message"]
-    assert run(capsys, "plan", "--out", "p.json")[1]["changes"] == []
+    assert run(capsys, "plan", "--output", "p.json")[1]["changes"] == []
     assert run(capsys, "up", "p.json")[1]["changes"] == 0
 
     monkeypatch.chdir("/")
@@ -133,7 +133,7 @@ def test_who_only_looks_leaves_no_private_key(folder, start, capsys):
 def test_a_plan_that_cannot_be_carried_out_is_not_replaced_by_another(folder, start, capsys):
     """Without capacity in the zone of the plan, the next zone is not tried: nobody has approved it."""
     start("--stockout", "us-east5-a")
-    assert run(capsys, "plan", "--out", "p.json")[0] == 0
+    assert run(capsys, "plan", "--output", "p.json")[0] == 0
     code, refused = run(capsys, "up", "p.json")
     assert (code, refused["code"]) == (1, "TPU-410")
     assert "create TPU mine-tpu-g2 in us-east5-b" in refused["message"]

@@ -146,7 +146,7 @@ def test_an_unknown_price_is_not_taken_for_zero(cloud, monkeypatch):
 def test_a_plan_in_a_file_was_approved_before(user, typed):
     """Its price is reported, and nobody is asked again."""
     file = user.folder / "p.json"
-    user.run("plan", "--out", str(file))
+    user.run("plan", "--output", str(file))
     user.cloud.acting.clear()
     said = user.type("up", str(file))
     assert (said.code, "Price:" in said.err, "Go on?" in said.err) == (0, True, False)

@@ -70,7 +70,7 @@ def test_what_has_moved_is_named(case):
     assert said in caught.value.message
     assert (caught.value.code, caught.value.hint) == (
         "TPU-410",
-        "see a new one: tpuctl plan --out p.json",
+        "see a new one: tpuctl plan --output p.json",
     )
     assert len(moved(FRESH, now)) == 1
 

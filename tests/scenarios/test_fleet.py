@@ -219,7 +219,7 @@ def test_files_of_a_task_that_no_checkpoint_contains_can_be_fetched(cloud, owner
     refused = owner.run("fleet", "fetch", "one")
     assert (refused.code, "tpuctl fleet fetch one --unclaimed" in refused.err) == (1, True), refused.err
     assert "tpuctl fleet fetch one --unclaimed" in owner.run("fleet", "queue", "one").out
-    assert owner.run("fleet", "fetch", "one", "--unclaimed", "--folder", str(owner.folder / "got")).code == 0
+    assert owner.run("fleet", "fetch", "one", "--unclaimed", "--output", str(owner.folder / "got")).code == 0
     assert (owner.folder / "got" / "1" / "checkpoints" / "model.pt").read_bytes() == b"MODEL"
 
 

@@ -56,12 +56,12 @@ def test_plan_foresees_that_up_opens_an_ended_deployment_again(cloud, user, end,
 
 
 def test_a_plan_in_a_file_holds_for_an_ended_deployment(cloud, user):
-    """Nothing has moved between `plan --out` and `up`, so it is carried out; the file may lie among the code."""
+    """Nothing has moved between `plan --output` and `up`, so it is carried out; the file may lie among the code."""
     finished(cloud, user)
     user.run("watch", patience=3600)
     user.write("train.py", "print('other')\n")
     file = user.folder / "src" / "p.json"
-    assert user.run("plan", "--out", str(file)).code == 0
+    assert user.run("plan", "--output", str(file)).code == 0
     assert user.type("up", str(file)).code == 0
     assert user.run("plan", "--detailed-exitcode").code == 0
 
@@ -69,9 +69,9 @@ def test_a_plan_in_a_file_holds_for_an_ended_deployment(cloud, user):
 def test_a_plan_among_the_code_must_look_like_one(cloud, user):
     """Under another name it would be sent as code, and change the code that it holds."""
     user.up()
-    said = user.run("plan", "--out", str(user.folder / "src" / "plan.txt"))
+    said = user.run("plan", "--output", str(user.folder / "src" / "plan.txt"))
     assert (said.code, "plan.json" in said.err) == (2, True)
-    assert user.run("plan", "--out", str(user.folder / "plan.txt")).code == 0
+    assert user.run("plan", "--output", str(user.folder / "plan.txt")).code == 0
 
 
 def test_new_code_for_a_trained_model_buys_no_tpu(cloud):

@@ -19,7 +19,7 @@ COUNTED = 20_000
 SHOWN = 20
 """Reasons for a refusal that are listed at most."""
 PLAN = b'{"tpuctl_plan":'
-"""The first bytes of a file from `tpuctl plan --out FILE`. Such a file would change the bundle it describes."""
+"""The first bytes of a file from `tpuctl plan --output FILE`. Such a file would change the bundle it describes."""
 PLAN_NAMES = ("", ".json", ".plan", ".tpuplan")
 """Suffixes of files that may be a saved plan, and are opened to check it."""
 _NOTHING = "nothing was sent"
@@ -195,7 +195,7 @@ def _walk(
 
 
 def is_plan(file: Path) -> bool:
-    """Return whether *file* was written by `tpuctl plan --out FILE`."""
+    """Return whether *file* was written by `tpuctl plan --output FILE`."""
     if file.suffix not in PLAN_NAMES or file.is_symlink() or not file.is_file():
         return False
     try:

@@ -52,7 +52,7 @@ def show(choice: Choice, verify: bool, name: str | None) -> None:
 @click.option(
     "--incarnation", type=click.IntRange(min=1), help="With --unclaimed: of this one, not the newest."
 )
-@output_option("NAME-step-N or NAME-unclaimed-N")
+@output_option("NAME-step-N or NAME-unclaimed-N", folder=True)
 @name_argument
 @exclusive("--step", "--unclaimed", hint="--step is for checkpoints: leave one of them out")
 @needs("--incarnation", "--unclaimed", hint="to choose a checkpoint, use --step N")

@@ -15,13 +15,13 @@ from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, DownQuestio
 )
 @click.option("--delete-data", is_flag=True, help="Delete the bucket too: checkpoints, logs, everything.")
 @click.option(
-    "--adopted",
+    "--at-down",
     type=click.Choice(["keep", "delete"]),
     help="What becomes of an adopted TPU or VM. Default: as said then, else ask; keep without a terminal.",
 )
 @acts_on_name
 def command(
-    choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopted: str | None, name: str | None
+    choice: Choice, yes: bool, delete_data: bool, take_over: bool, at_down: str | None, name: str | None
 ) -> None:
     """
     Delete TPU and VM, then list by label what is left. The bucket's data stays without --delete-data.
@@ -44,7 +44,7 @@ def command(
         down = take_down(
             choice, printer, questions.approve, name=name, delete_data=delete_data,
             # Only with the flag: without it, even a question would be too easy to answer in passing.
-            take_over=questions.go_on if take_over else None, keep=questions.keep, at_down=adopted or "",
+            take_over=questions.go_on if take_over else None, keep=questions.keep, at_down=at_down or "",
         )  # fmt: skip
     view.show(down, unbilled=choice.cloud == "local", as_json=choice.as_json)
     # After the document: with --json, stdout lists what is left, and the exit code is the error's.

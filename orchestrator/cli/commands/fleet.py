@@ -289,16 +289,13 @@ def logs(choice: Choice, which: str) -> None:
 @command.command("fetch", cls=Command)
 @deployment_options
 @which_argument
-@click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False),
-    help="Folder to write to, one folder in it for each task.  [default: JOB-results]",
-)  # fmt: skip
+@output_option("JOB-results", text="Where to write a folder for each task.", folder=True, exists=True)
 @click.option("--unclaimed", is_flag=True, help="Copy the files that no checkpoint contains.")
-def fetch(choice: Choice, which: str, folder: Path | None, unclaimed: bool) -> None:
+def fetch(choice: Choice, which: str, output: Path | None, unclaimed: bool) -> None:
     """Copy the newest checkpoint of a task, or of each task of a job, to this computer."""
     from orchestrator.app.fleet import results
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = results.fetch_results(choice, which, folder, EventPrinter(), unclaimed_files=unclaimed)
+    found = results.fetch_results(choice, which, output, EventPrinter(), unclaimed_files=unclaimed)
     view.show_fetched(found, as_json=choice.as_json)

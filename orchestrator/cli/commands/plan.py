@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, exclusive
+from orchestrator.cli.options import Command, deployment_options, exclusive, output_option
 from orchestrator.errors import TpuctlError
 
 CHANGES = 2
@@ -19,10 +19,8 @@ CHANGES = 2
 @click.option(
     "--show", type=click.Choice(["scripts"]), help="Also print the scripts that the first machines would run."
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Look at the cloud, and write what `up` would change there to a file for `tpuctl up FILE`.",
+@output_option(
+    text="Look at the cloud, and write what `up` would change there to a file for `tpuctl up FILE`."
 )
 @click.option(
     "--detailed-exitcode",
@@ -30,10 +28,10 @@ CHANGES = 2
     is_flag=True,
     help="Exit with 0 when nothing would change, 2 when something would, 1 after any error.",
 )
-@exclusive("--out", "--offline", hint="--out reads what exists: leave one of them out")
+@exclusive("--output", "--offline", hint="--output reads what exists: leave one of them out")
 def command(
     choice: Choice, verbose: bool, offline: bool, show: str | None,
-    out: Path | None, detailed: bool,
+    output: Path | None, detailed: bool,
 ) -> None:  # fmt: skip
     """
     Show what `up` would change: at what price, where, as whom. Nothing is changed.
@@ -47,7 +45,7 @@ def command(
 
     scripts = show == "scripts"
     try:
-        found = plan(choice, EventPrinter(), out=out, scripts=scripts, offline=offline)
+        found = plan(choice, EventPrinter(), out=output, scripts=scripts, offline=offline)
     except TpuctlError as error:
         # 2 means "something would change", so an error must not have that exit code.
         error.exit_code = 1 if detailed else error.exit_code

@@ -5,15 +5,13 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, exclusive, yes_option
+from orchestrator.cli.options import Command, deployment_options, exclusive, output_option, yes_option
 from orchestrator.cli.questions import confirm
 
 
 @click.command("ssh-config", cls=Command)
 @deployment_options
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file instead."
-)
+@output_option(text="Write to this file instead.")
 @click.option("--write", is_flag=True, help="Let ~/.ssh/config include them.")
 @click.option("--remove", is_flag=True, help="Take back what --write has done.")
 @yes_option

@@ -22,14 +22,14 @@ from orchestrator.cli.questions import PriceQuestion
 )
 @exclusive(
     "PLAN", ("--file", "--set"),
-    hint="a plan holds file and settings: tpuctl plan --out PLAN --set ..., then: tpuctl up PLAN",
+    hint="a plan holds file and settings: tpuctl plan --output PLAN --set ..., then: tpuctl up PLAN",
 )  # fmt: skip
 def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, plan: Path | None) -> None:
     """
     Create bucket, VM and TPU in parallel, push the job over SSH and start it.
 
     Run it again at any time: only differences are changed, and new code is pushed. `up` exits once the
-    job runs; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
+    job runs; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --output F`: exactly that is done,
     or nothing, if something has changed since.
 
     Before machines are made it shows the price. On a terminal it asks once, unless --yes or --json is given;

@@ -46,7 +46,7 @@ def show(
     source = CLOUD if found.from_cloud else NOTHING
     if as_json:
         checks = {"check": check.body(found.checked)} if found.checked else {}
-        out = {"out": str(found.out)} if found.out else {}
+        out = {"file": str(found.out)} if found.out else {}
         body = found.preview.as_dict(scripts=scripts)
         state = {"state": found.state.value} if found.state else {}
         print_json("plan", {**body, **state, "source": source, **out, **checks, **found.sent.as_dict()})
