@@ -40,11 +40,11 @@ GROUPS = {
         "down": "Delete the machines; data stays unless you say so.",
     },
     "Look": {
-        "status": "Show what exists and how far the job is; --all, -w: live.",
+        "status": "Show what exists and how far the job is; -w keeps it current.",
         "logs": "Show the job's log, across machines.",
         "explain": "Say why the deployment is in its state, and what comes next.",
         "cost": "Show what was spent: by resource, zone, day and use.",
-        "report": "Write the deployment's story as one HTML page; --live.",
+        "report": "Write the deployment's story as one HTML page.",
         "checkpoints": "List what is saved, or copy the model to this computer.",
     },
     "Reach the machines": {

@@ -340,7 +340,7 @@ def test_the_bucket_has_a_line_as_the_machines_have(user):
 
 
 @pytest.mark.parametrize(
-    ("bucket", "first"), [("", "nothing is left of demo"), ("kept", "no machine is left of demo")]
+    ("bucket", "first"), [("", "nothing of demo is left"), ("kept", "no machine of demo is left")]
 )
 def test_the_local_cloud_ends_after_what_ran_on_it(bucket, first, capsys):
     """First that nothing is left, which is what was asked for; of data only where there is some."""

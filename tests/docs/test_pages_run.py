@@ -63,7 +63,7 @@ def test_the_tutorial(reader, stage):
     done = reader(with_a_job_that_waits(script_of("docs/tutorial.md"), stage.folder / "gate"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "preemptions     1" in done.stdout + done.stderr
-    assert "no machine is left of numpy-lm" in done.stderr
+    assert "no machine of numpy-lm is left" in done.stderr
     assert "three minutes" in text_of("docs/tutorial.md")
 
 

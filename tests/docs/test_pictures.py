@@ -29,5 +29,5 @@ def test_the_recording_shows_its_commands_to_their_end():
     assert tuple(row[2:] for row in rows if row.startswith("$ ")) == COMMANDS
     assert {line: why for line in COMMANDS if (why := refused(line.split(" &&")[0]))} == {}
     assert any("preempted" in row.lower() for row in rows)
-    assert any("nothing is left" in row for row in rows)
+    assert any("nothing of numpy-lm is left" in row for row in rows)
     assert not [row for row in rows if "/home/" in row or "/tmp/" in row or "/work/" in row]

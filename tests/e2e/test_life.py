@@ -82,4 +82,4 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(sta
 
     stage.tpuctl("down", "--yes", "--delete-data")
     assert stage.bucket() == ""
-    assert "nothing is left" in stage.tpuctl("down", "--yes").err
+    assert "nothing of " in stage.tpuctl("down", "--yes").err

@@ -172,7 +172,7 @@ def env(as_json: bool) -> None:
 @command.command("preempt", short_help="Take a spot TPU or VM away, with notice or without.", cls=Command)
 @click.argument("name")
 @click.option("--no-notice", "--now", is_flag=True, help="SIGKILL at once, without the notice.")
-@click.option("--worker", type=int, help="Kill only this machine of a slice; the node stays READY.")
+@click.option("--worker", type=int, help="Kill only this worker's machine; the TPU's state stays READY.")
 @json_option
 def take_away(name: str, no_notice: bool, worker: int | None, as_json: bool) -> None:
     """Take a spot TPU or VM away: notice, grace, SIGKILL of everything on it."""

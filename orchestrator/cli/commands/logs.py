@@ -27,7 +27,9 @@ from orchestrator.cli.param_types import WORKER, Time
 )  # fmt: skip
 @click.option("--all-workers", is_flag=True, help="The same as --worker all.")
 @click.option("--raw", is_flag=True, help="As the job wrote it, with all that steers a terminal.")
-@click.option("--controller", is_flag=True, help="What tpuctl did instead, wherever its loop ran.")
+@click.option(
+    "--controller", is_flag=True, help="Print what tpuctl did, on any computer, not what the job wrote."
+)
 @exclusive("--worker", "--all-workers", "--controller")
 @name_argument
 def command(
@@ -37,9 +39,9 @@ def command(
     """
     Print the job's log from the bucket: it outlives the machines that wrote it.
 
-    The lines of a job have no times. With --since, a part of the log is printed whole when something was added
-    to it in that time; of --controller each line counts by its own time. NAME is a deployment that this
-    computer has brought up; without it, the one of the deployment file.
+    The lines of a job have no times: --since prints a part of the log whole if something was added to it in
+    that time. With --controller each line has a time, and --since prints only newer lines. NAME is a deployment
+    that this computer has brought up; without it, the one of the deployment file.
     """
     from orchestrator.app.logs import read_events_of, read_job_log
     from orchestrator.cli.views.event_lines import EventPrinter

@@ -12,7 +12,7 @@ def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
     elif not down.leftovers:
         where = f"; data is kept in gs://{down.remaining_bucket}" if down.remaining_bucket else ""
         what = "no machine" if down.remaining_bucket else "nothing"
-        say(f"{what} is left of {down.name}{where}", style="green")
+        say(f"{what} of {down.name} is left{where}", style="green")
         if down.spent is not None:
             say(spent_text(down.spent, unbilled=unbilled))
         if down.idle_cloud_stopped:

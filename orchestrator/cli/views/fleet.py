@@ -175,7 +175,7 @@ def show_down(down: FleetDown, *, as_json: bool) -> None:
         )
     elif not down.leftovers:
         where = f"; data is kept in gs://{down.bucket}" if down.bucket else ""
-        say(f"nothing is left of {down.name} and its {down.nodes} nodes{where}", style="green")
+        say(f"nothing of {down.name} and its {down.nodes} nodes is left{where}", style="green")
         if down.idle_cloud_stopped:
             stays = "; what is in its buckets stays" if down.bucket else ""
             talk(f"the local cloud had nothing left to do and was stopped{stays}")

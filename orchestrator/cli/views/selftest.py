@@ -62,7 +62,7 @@ def show(done: SelfTested, *, as_json: bool) -> None:
             hint="run tpuctl selftest again: it deletes this first",
             changed="everything else is gone",
         )  # fmt: skip
-    say(f"nothing is left of {done.run.name}: no TPU, no VM, no queued resource, no bucket", style="green")
+    say(f"nothing of {done.run.name} is left: no TPU, no VM, no queued resource, no bucket", style="green")
 
 
 def _show_differences(done: SelfTested) -> None:
