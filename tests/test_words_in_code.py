@@ -334,3 +334,14 @@ def plain_names(path: Path) -> Iterator[str]:
             yield node.arg or ""
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
+
+
+def test_the_upper_bound_of_something_is_its_max():
+    """MAX_FILES, MAX_BYTES: nobody looks for MOST_FILES, LARGEST or LONGEST_NAME."""
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (ROOT / "orchestrator").rglob("*.py")
+        for name in names_in(path)
+        if re.match(r"(MOST|LARGEST|LONGEST)(_|$)", name)
+    ]
+    assert found == []

@@ -69,7 +69,7 @@ Each column is the mean of 12 starts, evenly spread over the record: more of the
 
 REFUSALS = 2
 """Refusals that the slowest recoveries may meet in a row: what cannot be known beforehand must be asked."""
-MOST_COMPUTING = 120.0
+MAX_COMPUTING = 120.0
 
 
 @dataclass(frozen=True)
@@ -213,10 +213,10 @@ def _line(
 def write(run: Run, seconds: float, computing: float, jobs: int) -> None:
     """Write the part of docs/performance.md that this benchmark owns."""
     took = f"in {seconds:.0f} s with {jobs} processes, {computing:.0f} s of computing in all"
-    limit = f"The goal is {MOST_COMPUTING:.0f} s of computing"
+    limit = f"The goal is {MAX_COMPUTING:.0f} s of computing"
     slow = (
         f"{limit}, missed: tpuctl's rows make every pass of its real loop."
-        if computing > MOST_COMPUTING
+        if computing > MAX_COMPUTING
         else f"{limit}, kept."
     )
     ran = f"Written by `python -m benchmarks.policies --write` {took}. {slow}"

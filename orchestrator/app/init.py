@@ -12,7 +12,7 @@ from pathlib import Path
 from orchestrator.advice.check.findings import SourceFacts
 from orchestrator.advice.check.needs import FOR_TPU, missing_packages
 from orchestrator.app.source.source_facts import gather
-from orchestrator.config.document import LARGEST_BYTES
+from orchestrator.config.document import MAX_BYTES
 from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.others.conversion import Conversion
 from orchestrator.config.others.recognise import convert
@@ -178,7 +178,7 @@ def write_converted(folder: Path, other: Path, name: str | None) -> tuple[Path, 
                 code="TPU-112",
             )  # fmt: skip
         with other.open("rb") as file:
-            raw = file.read(LARGEST_BYTES + 1)
+            raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(
             f"cannot read {other}: {error.strerror}", hint="check its name and permissions",

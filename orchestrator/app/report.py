@@ -50,7 +50,7 @@ TAIL_LINES = 40
 """Lines of the log on the dashboard."""
 SAVES_SECONDS = 30.0
 """Seconds for which a list of checkpoints is reused; each one needs several requests."""
-MOST_SAVES = 200
+MAX_SAVES = 200
 """Checkpoints that are marked; more would merge into a line."""
 
 
@@ -77,7 +77,7 @@ class ReportMemory:
             except TpuctlError:
                 return found  # These are only marks on an axis; the rest of the page is shown without them.
             found = tuple((one.step, one.saved_at) for one in reversed(saved) if one.complete)
-            self._saved = (session.clock.now(), found[-MOST_SAVES:])
+            self._saved = (session.clock.now(), found[-MAX_SAVES:])
         return self._saved[1]
 
 

@@ -13,7 +13,7 @@ from orchestrator.errors import UsageError
 from orchestrator.google.secret_manager import SecretManager, Stored
 
 MADE_UP = b"made-up-for-this-rehearsal"
-MOST_LENT = 100
+MAX_LENT = 100
 """Versions that a rehearsal creates of one secret at most."""
 
 
@@ -77,6 +77,6 @@ def lend_secrets(spec: Spec, reporter: Reporter) -> None:
     for name in dict.fromkeys(ref.name for ref in wanted):
         versions = [int(ref.version) for ref in wanted if ref.name == name and ref.version != "latest"]
         # Bounded, because each version is a call and a file may refer to version 9999999999.
-        for _number in range(min(MOST_LENT, max(versions, default=1))):
+        for _number in range(min(MAX_LENT, max(versions, default=1))):
             manager.set(name, MADE_UP)
     reporter.say(f"the job's secrets have made-up values in this rehearsal: {', '.join(job_secrets(spec))}")

@@ -34,11 +34,11 @@ from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.scripts.wheel import requirements
 
-MOST = 256 << 10
+MAX_BYTES = 256 << 10
 """Bytes of one file; only the end of a longer one is kept."""
 LINES, EVENTS, BUGS = 200, 500, 3
 """Limits: lines of each worker's log, newest events, newest bug reports."""
-LONGEST_LINE, ALL_LINES = 16 << 10, 32 << 20
+MAX_LINE, ALL_LINES = 16 << 10, 32 << 20
 """
 Limits in characters: a log line, and all log lines.
 
@@ -77,7 +77,7 @@ class Collection:
         text = (
             self.redactor.text(value) if isinstance(value, str) else json.dumps(self._clean(value), indent=1)
         )
-        self.parts.append(Part(name, what, text[-MOST:]))
+        self.parts.append(Part(name, what, text[-MAX_BYTES:]))
 
     def _clean(self, value: Any) -> Any:
         """Return JSON values with all of their texts masked, keys included, so that it stays valid JSON."""
@@ -209,7 +209,7 @@ def _settings(spec: Spec) -> dict[str, Any]:
 def _lines(path: Path) -> list[Any]:
     """Return the newest lines of a JSON-lines file; the first one may be cut."""
     with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, 2) - MOST // 2))
+        file.seek(max(0, file.seek(0, 2) - MAX_BYTES // 2))
         lines = file.read().decode(errors="replace").splitlines()
     return list(_parsed(lines))
 
@@ -237,8 +237,8 @@ def _logs(session: Session) -> str:
     for lines in (log.new_lines(), log.unfinished()):
         for incarnation, worker, line in lines:
             tail = tails.setdefault(worker, [])
-            shown = line if len(line) <= LONGEST_LINE else line.rstrip("\r").rsplit("\r", 1)[-1]
-            if len(shown) > LONGEST_LINE:
+            shown = line if len(line) <= MAX_LINE else line.rstrip("\r").rsplit("\r", 1)[-1]
+            if len(shown) > MAX_LINE:
                 shown = f"[a line of {len(line):,} characters is left out]"
             tail.append(f"w{worker} g{incarnation} {shown}")
             held += len(tail[-1]) - sum(map(len, tail[:-most]))

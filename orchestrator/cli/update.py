@@ -26,9 +26,9 @@ from orchestrator.private_folders import private_folder
 INDEX = "TPUCTL_UPDATE_INDEX"
 DAY = 86400.0
 OFF = "TPUCTL_NO_UPDATE_CHECK"
-LARGEST = 4 << 20
+MAX_BYTES = 4 << 20
 """Bytes of an answer to read at most."""
-SECONDS = 10.0
+TIMEOUT = 10.0
 """Seconds for the index to answer, in a process that no command waits for."""
 QUIET = frozenset(
     ("--help", "-h", "--version", "--json", "--cloud=local", "local", "demo", "rehearse", "completion")
@@ -122,8 +122,8 @@ def latest(address: str) -> str:
     if not address.startswith(("https://", "http://")):
         raise ValueError("the index has no address of the web")
     request = urllib.request.Request(address, headers={"User-Agent": "tpuctl"})  # noqa: S310 (checked above)
-    with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
-        info = json.loads(answer.read(LARGEST)).get("info")
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+        info = json.loads(answer.read(MAX_BYTES)).get("info")
     found = info.get("version") if isinstance(info, dict) and not info.get("yanked") else None
     if not isinstance(found, str) or not _VERSION.fullmatch(found):
         raise ValueError("the index names no release")

@@ -9,7 +9,7 @@ from orchestrator.config.config_error import ConfigError, FileFinding
 from orchestrator.config.setting_types import Path
 
 # Far larger than any deployment file; the parser takes seconds for each MB.
-LARGEST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 # Aliases may repeat a part of the file without end; no deployment file comes near this limit.
 _MOST_NODES = 10_000
 
@@ -57,7 +57,7 @@ def parse(raw: bytes, name: str) -> Document:
 
 
 def _decode(raw: bytes, name: str) -> str:
-    if len(raw) > LARGEST_BYTES:
+    if len(raw) > MAX_BYTES:
         raise _refuse(
             name,
             (1, 1),

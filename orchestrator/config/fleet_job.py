@@ -13,20 +13,20 @@ from orchestrator.config.config_error import ConfigError, FileFinding
 from orchestrator.config.document import Document, parse
 from orchestrator.config.layers import lay
 from orchestrator.config.load import content, shown
-from orchestrator.config.rules.fleet import MOST_NODES
+from orchestrator.config.rules.fleet import MAX_NODES
 from orchestrator.config.rules.place import NAME_PATTERN
 from orchestrator.config.setting_types import at
 from orchestrator.config.validate import validate
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.tasks import MOST_TASKS, grid
+from orchestrator.planning.fleet.tasks import MAX_TASKS, grid
 
 TASKS = ("array", "matrix", "list")
 """Keys that define the tasks; a file has exactly one of them."""
 KEYS = ("name", *TASKS, "collect", "after", "priority", "slices", "job")
-MOST_BEFORE = 8
+MAX_BEFORE = 8
 """Most jobs that one job waits for: Slurm shows a task's dependencies in a column of limited width."""
-LONGEST_NAME = 40
-MOST_COLLECTED = 8
+MAX_NAME = 40
+MAX_COLLECTED = 8
 _RANGE = re.compile(r"(\d{1,6})\.\.(\d{1,6})")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COLLECTED = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]{0,119}\.(json|csv)")
@@ -60,9 +60,9 @@ def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
         if key not in KEYS:
             _add_finding(document, key, "is not a key of a job's file", f"its keys are {', '.join(KEYS)}")
     name = document.data.get("name")
-    if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name) or len(name) > LONGEST_NAME:
+    if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name) or len(name) > MAX_NAME:
         text = "is missing" if name is None else f"{name!r} cannot name a job"
-        _add_finding(document, "name", text, f"use at most {LONGEST_NAME} lower-case letters, digits and '-'")
+        _add_finding(document, "name", text, f"use at most {MAX_NAME} lower-case letters, digits and '-'")
     parameters = _parameters(document, path.parent)
     collect, into = _collected(document)
     after, slices = _after(document), _slices(document)
@@ -118,9 +118,9 @@ def _slices(document: Document) -> tuple[int, int]:
     least, most = both
     if (
         not isinstance(least, int) or not isinstance(most, int) or isinstance(given, bool)
-        or not 1 <= least <= most <= MOST_NODES or (isinstance(given, Mapping) and len(given) != 2)
+        or not 1 <= least <= most <= MAX_NODES or (isinstance(given, Mapping) and len(given) != 2)
     ):  # fmt: skip
-        hint = f"write 1 to {MOST_NODES}, or {{min: 2, max: 4}} for a program that goes on with either"
+        hint = f"write 1 to {MAX_NODES}, or {{min: 2, max: 4}} for a program that goes on with either"
         _add_finding(document, "slices", f"{given!r} is no number of slices", hint)
         return 1, 1
     return least, most
@@ -140,8 +140,8 @@ def _parameters(document: Document, folder: Path) -> tuple[Mapping[str, str], ..
     if matrix is not None:
         return _combined(document, matrix)
     count = 1 if array is None else array
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_TASKS:
-        _add_finding(document, "array", f"{count!r} is no number of tasks", f"write 1 to {MOST_TASKS}")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_TASKS:
+        _add_finding(document, "array", f"{count!r} is no number of tasks", f"write 1 to {MAX_TASKS}")
         return ()
     return tuple({} for _ in range(count))
 
@@ -168,8 +168,8 @@ def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
     count = 1
     for found_values in values.values():
         count *= len(found_values)
-    if count > MOST_TASKS:
-        _add_finding(document, "matrix", f"makes {count:,} tasks", f"at most {MOST_TASKS:,} are possible")
+    if count > MAX_TASKS:
+        _add_finding(document, "matrix", f"makes {count:,} tasks", f"at most {MAX_TASKS:,} are possible")
         return ()
     return grid(values)
 
@@ -205,8 +205,8 @@ def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, 
                 found.append(dict(zip(names, cells, strict=True)))
     except csv.Error as error:
         wrong(rows.line_num, f"is no CSV: {error}", "close each quote on its line")
-    if not document.findings and not 1 <= len(found) <= MOST_TASKS:
-        wrong(1, f"has {len(found):,} tasks", f"a row of names, then 1 to {MOST_TASKS:,} rows of values")
+    if not document.findings and not 1 <= len(found) <= MAX_TASKS:
+        wrong(1, f"has {len(found):,} tasks", f"a row of names, then 1 to {MAX_TASKS:,} rows of values")
     return tuple(found)
 
 
@@ -231,12 +231,12 @@ def _collected(document: Document) -> tuple[tuple[str, ...], str]:
         )
         return (), ""
     files, into = given["files"], given.get("into", "")
-    if not isinstance(files, list) or not 1 <= len(files) <= MOST_COLLECTED or not all(
+    if not isinstance(files, list) or not 1 <= len(files) <= MAX_COLLECTED or not all(
         isinstance(one, str) and _COLLECTED.fullmatch(one) for one in files
     ):  # fmt: skip
         _add_finding(
             document, "collect.files", "is no list of files that can be collected",
-            f"at most {MOST_COLLECTED} .json or .csv files of the job's folder, such as [metrics.json]",
+            f"at most {MAX_COLLECTED} .json or .csv files of the job's folder, such as [metrics.json]",
         )  # fmt: skip
         return (), ""
     if into and not (isinstance(into, str) and _INTO.fullmatch(into)):
@@ -250,8 +250,8 @@ def _after(document: Document) -> Mapping[str, str]:
     if not isinstance(found, Mapping) or not all(map(_is_text, found)):
         _add_finding(document, "after", "names no jobs", "for example [prepare], or {prepare: any}")
         return {}
-    if len(found) > MOST_BEFORE:
-        _add_finding(document, "after", f"names {len(found)} jobs", f"name at most {MOST_BEFORE}")
+    if len(found) > MAX_BEFORE:
+        _add_finding(document, "after", f"names {len(found)} jobs", f"name at most {MAX_BEFORE}")
     for job, how in found.items():
         if how not in ("ok", "any"):
             _add_finding(document, "after", f"{job}: {how!r} is no way to end", "write ok or any")

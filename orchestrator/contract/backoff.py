@@ -6,7 +6,7 @@ from typing import Callable, Tuple, Type, TypeVar
 
 T = TypeVar("T")
 
-MOST_DOUBLINGS = 60
+MAX_DOUBLINGS = 60
 """Doublings after which the pause stays the same, because a larger exponent could overflow a float."""
 
 
@@ -24,7 +24,7 @@ class Backoff:
 
     def after(self, failures: int, chance: float = 0.0) -> float:
         """Return the pause in seconds after *failures* in a row; *chance*, from 0 to 1, shortens it."""
-        doublings = min(max(failures - 1, 0), MOST_DOUBLINGS)
+        doublings = min(max(failures - 1, 0), MAX_DOUBLINGS)
         return min(self.longest, self.first * 2.0**doublings) * (1 - self.jitter * chance)
 
 

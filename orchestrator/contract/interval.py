@@ -11,7 +11,7 @@ PRIOR_LIFE = 7200.0
 """Assumed seconds between two losses before any was observed: a bad zone has 0.3 h, a good one 12 h."""
 PRIOR_SAVE = 5.0
 """Assumed seconds for which a save stops the training, before one was measured."""
-SHORTEST, LONGEST = 10.0, 3600.0
+MIN_INTERVAL, MAX_INTERVAL = 10.0, 3600.0
 """Bounds of the interval in seconds, against impossible measurements."""
 RECENT = 20
 """Number of newest lives that count: older ones say little about the zone today."""
@@ -80,4 +80,4 @@ def saving_interval(cost: float, life: float, least: float = 0.0) -> float:
     *least* is how long a save takes to reach the bucket; an earlier next save would be useless.
     """
     wanted = best_interval(cost, life)
-    return min(max(wanted, cost, least, SHORTEST), LONGEST)
+    return min(max(wanted, cost, least, MIN_INTERVAL), MAX_INTERVAL)

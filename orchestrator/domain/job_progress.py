@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat, Node
 
-LONGEST_START = 3 * 3600.0
+MAX_START = 3 * 3600.0
 """Seconds beyond which a start counts as a fault and not as a measure of the next one."""
-LONGEST_REST = 1e9
+MAX_REST = 1e9
 """Longest believable remaining time of a job, in seconds (three decades)."""
 
 
@@ -59,7 +59,7 @@ def with_heartbeats(known: Progress, beats: tuple[Heartbeat, ...], node: Node | 
     known = replace(known, pace=_pace(last) or known.pace)
     first = last.timings.get("first_step")
     # Two clocks are involved, the machine's and Google's, so negative or absurd values are dropped.
-    if first is not None and node is not None and 0 < first - node.created_at < LONGEST_START:
+    if first is not None and node is not None and 0 < first - node.created_at < MAX_START:
         known = replace(known, cold=first - node.created_at)
     step = common_step(beats) or 0
     if step < known.step and all(beat.phase is Phase.RUN for beat in beats):
@@ -82,7 +82,7 @@ def last_step(beat: Heartbeat, target: int | None) -> int | None:
 
 
 def seconds_remaining(beats: tuple[Heartbeat, ...], target: int | None) -> float | None:
-    """Return the remaining seconds of the slowest worker at its rate, None if unknown or beyond LONGEST_REST."""
+    """Return the remaining seconds of the slowest worker at its rate, None if unknown or beyond MAX_REST."""
     remaining: list[float] = []
     for beat in beats:
         last = last_step(beat, target)
@@ -91,7 +91,7 @@ def seconds_remaining(beats: tuple[Heartbeat, ...], target: int | None) -> float
         remaining.append(max(0, last - beat.step) / beat.rate)
     longest = max(remaining, default=None)
     # A job that has nearly stopped would give a number too long to read.
-    return longest if longest is None or longest < LONGEST_REST else None
+    return longest if longest is None or longest < MAX_REST else None
 
 
 def _pace(beat: Heartbeat) -> float:

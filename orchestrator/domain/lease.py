@@ -30,7 +30,7 @@ PEOPLE = ("up", "adopt", "watch", "down", HAND_OVER, PUSH)
 """Commands of a user, to which the loop on the VM yields until they have ended."""
 
 SCHEMA = 1
-LARGEST = 16 << 10
+MAX_BYTES = 16 << 10
 """Most bytes of a lease object."""
 
 
@@ -71,7 +71,7 @@ class Holder:
             found = cls(**{**body, "yields": tuple(body.get("yields", ()))})
         except (ValueError, TypeError, AttributeError):
             return cls.nobody_known()
-        return found.checked() if len(data) <= LARGEST else cls.nobody_known()
+        return found.checked() if len(data) <= MAX_BYTES else cls.nobody_known()
 
     @classmethod
     def nobody_known(cls) -> "Holder":

@@ -241,9 +241,9 @@ class QueuedResources(Protocol):
         """Poll an operation once; that of a create ends when the request is in the queue."""
 
 
-LARGEST = 4 << 20
+MAX_BYTES = 4 << 20
 """Most bytes of an object to read by default; machines write to the bucket too."""
-MOST_OBJECTS = 1_000_000
+MAX_OBJECTS = 1_000_000
 """Most names that one list returns by default; machines may write any number of objects."""
 
 
@@ -253,7 +253,7 @@ class Store(Protocol):
     def below(self, prefix: str) -> "Store":
         """Return the store for all names below *prefix*; no call is made."""
 
-    def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
+    def read(self, name: str, offset: int = 0, limit: int = MAX_BYTES) -> StoredObject | None:
         """
         Return an object with its data from *offset* on, at most *limit* bytes; None if it does not exist.
 
@@ -283,7 +283,7 @@ class Store(Protocol):
     def upload(self, name: str, path: Path) -> int:
         """Upload a file unless an object of that name exists; return the object's generation."""
 
-    def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
+    def list(self, prefix: str, most: int = MAX_OBJECTS) -> list[StoredObject]:
         """List all objects under *prefix*, without data. Raise UnknownCloudError if there are more than *most*."""
 
     def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:

@@ -57,7 +57,7 @@ from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.errors import TpuctlError
 from orchestrator.private_folders import private_file
 
-LONGEST_NAP = 1.0
+MAX_NAP = 1.0
 """Seconds between two checks of what is due, if no event is nearer."""
 NO_TOOLS = Tools()
 MANY_FILES = 16384
@@ -249,7 +249,7 @@ class Daemon:
                 traceback.print_exc()
                 due = None
             # Not shorter than the time to the next event, or the loop would find nothing due and spin.
-            nap = LONGEST_NAP if due is None else min(LONGEST_NAP, max(0.0, due - self.cloud.clock.now()))
+            nap = MAX_NAP if due is None else min(MAX_NAP, max(0.0, due - self.cloud.clock.now()))
             self._wake.wait(nap + 0.001)
             self._wake.clear()
 

@@ -7,7 +7,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import vm_account
 from orchestrator.domain.machines.data_disks import data_disks
-from orchestrator.domain.machines.queued_resource import LONGEST_RUN
+from orchestrator.domain.machines.queued_resource import MAX_RUN
 from orchestrator.domain.machines.scopes import node_scopes, vm_scopes
 from orchestrator.domain.observation import Node
 from orchestrator.domain.ports import CloudAccount, NetworkInterface, NewBucket, NewNode, NewVm
@@ -121,14 +121,14 @@ class Blueprint:
             secure_boot=self.spec.secure_boot,
             # On-demand requests for the deadline bypass the queue; only the queue can take a reservation.
             reservation="" if on_demand else tpu.reservation or "",
-            run_seconds=LONGEST_RUN if flex else self._run_seconds,
+            run_seconds=MAX_RUN if flex else self._run_seconds,
             disks=data_disks(self.spec),
         )
 
     @property
     def _run_seconds(self) -> float:
         tpu = self.spec.tpu
-        return float(tpu.max_run_duration or LONGEST_RUN) if tpu.request == "flex-start" else 0.0
+        return float(tpu.max_run_duration or MAX_RUN) if tpu.request == "flex-start" else 0.0
 
     @property
     def _interface(self) -> NetworkInterface:

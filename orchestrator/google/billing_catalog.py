@@ -9,7 +9,7 @@ from orchestrator.pricing.skus import SERVICES
 
 GOOGLE = "https://cloudbilling.googleapis.com"
 PAGE = 5000
-MOST_PAGES = 100
+MAX_PAGES = 100
 
 
 def read_skus(clients: Clients) -> Iterator[dict[str, Any]]:
@@ -17,7 +17,7 @@ def read_skus(clients: Clients) -> Iterator[dict[str, Any]]:
     rest = Rest(clients, GOOGLE)
     for service in SERVICES:
         path, token = f"/v1/services/{service}/skus", ""
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             query = {"currencyCode": "USD", "pageSize": str(PAGE), **({"pageToken": token} if token else {})}
             page = rest.get(path, "read the billing catalogue", query)
             yield from page.get("skus", [])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from orchestrator import threads
-from orchestrator.domain.ports import LARGEST, MOST_OBJECTS, StoredObject
+from orchestrator.domain.ports import MAX_BYTES, MAX_OBJECTS, StoredObject
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError, UnknownCloudError
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
@@ -75,7 +75,7 @@ class GcsStore:
         """Return a store of the same bucket whose names are relative to *prefix*."""
         return GcsStore(self._clients, self._name, self._prefix + prefix)
 
-    def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
+    def read(self, name: str, offset: int = 0, limit: int = MAX_BYTES) -> StoredObject | None:
         """
         Return an object with its data from *offset* on, at most *limit* bytes; None if it does not exist.
 
@@ -244,7 +244,7 @@ class GcsStore:
                 raise
         return int(blob.generation)
 
-    def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
+    def list(self, prefix: str, most: int = MAX_OBJECTS) -> list[StoredObject]:
         """List all objects under *prefix*, without data. Raise UnknownCloudError if there are more than *most*."""
         with translated(f"list {self._url(prefix)}"):
             storage, limits = self._clients.storage, self._clients.reading

@@ -15,7 +15,7 @@ from orchestrator.google.clients import Clients
 from orchestrator.google.rest import Rest
 
 GOOGLE = "https://secretmanager.googleapis.com"
-LARGEST = 64 * 1024
+MAX_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class SecretManager:
 
     def set(self, name: str, value: bytes) -> int:
         """Add a version, creating the secret if needed; return the version's number."""
-        if not 0 < len(value) <= LARGEST:
-            text = f"secret {name}: a value has 1 to {LARGEST:,} bytes, not {len(value):,}"
+        if not 0 < len(value) <= MAX_BYTES:
+            text = f"secret {name}: a value has 1 to {MAX_BYTES:,} bytes, not {len(value):,}"
             hint = "put larger data into job.data, or into a bucket" if value else "send it to standard input"
             raise UsageError(text, hint=hint, changed="nothing was stored")
         what = f"store secret '{name}'"

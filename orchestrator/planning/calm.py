@@ -10,7 +10,7 @@ from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import SILENCE, expected_workers, heartbeat_interval
 
-LONGEST = 45.0
+MAX_CALM = 45.0
 """Longest calm in seconds: a `push` waits 90 s for the lease, and a published status is current for 75 s."""
 CALM_SIGNS = frozenset({NodeState.READY, Sign.MADE, Sign.LAST_CREATING, Sign.HAS_RUN})
 """States that belong to a TPU or VM at work; any other recorded state is a doubt whose age matters."""
@@ -30,7 +30,7 @@ def calm_until(
         return now
     # Each of these changes the plan at its time, whatever an observation shows.
     until = min(
-        now + LONGEST,
+        now + MAX_CALM,
         min(beat.updated for beat in world.known_heartbeats) + SILENCE * heartbeat_interval(spec),
         record.started_at + spec.watch.ttl,
     )

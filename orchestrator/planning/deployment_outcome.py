@@ -19,7 +19,7 @@ from orchestrator.planning.vm import give_up_start
 VM_STARTING = frozenset(
     {VmState.PROVISIONING, VmState.STAGING, VmState.PENDING, VmState.REPAIRING, VmState.OTHER}
 )
-LONGEST_RESCUE = 3900.0
+MAX_RESCUE = 3900.0
 """Seconds to wait for a gang that was given up; an agent rescues files for an hour at most."""
 _RESTING = frozenset(AT_REST)
 VM_LAST_WAKE = 5.0
@@ -81,7 +81,7 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
     """
     Return the report of a worker that has given up; None while another worker may still save its files.
 
-    A silent worker is not waited for, nor one that takes longer than LONGEST_RESCUE, because its machine may
+    A silent worker is not waited for, nor one that takes longer than MAX_RESCUE, because its machine may
     be lost while the others cost money.
     """
     beats = world.known_heartbeats
@@ -89,7 +89,7 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
     patience = SILENCE * heartbeat_interval(spec)
     # Their machines may still be uploading files, which a deletion now would lose.
     busy = [b for b in beats if b.phase not in _RESTING and world.observed_at - b.updated < patience]
-    late = bool(failed) and world.observed_at - failed[0].updated > LONGEST_RESCUE
+    late = bool(failed) and world.observed_at - failed[0].updated > MAX_RESCUE
     return failed[0] if failed and (late or not busy) else None
 
 

@@ -16,7 +16,7 @@ from orchestrator.domain.spec import Spec
 
 GOING = TERMINAL | {NodeState.DELETING}
 # Repeated on purpose, not imported from `race`: a wrong value there must not pass here.
-MOST_IN_A_RACE = 8
+MAX_IN_A_RACE = 8
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _second(
     twins = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
     racing = len({c.zone for c in twins}) == len(twins) and len({c.round or c.name for c in twins}) == 1
     runners = [n for n in world.known_nodes if _competes(change, n, record) and n.state not in GOING]
-    if len(twins) + len(runners) > (MOST_IN_A_RACE if racing and change.round else 1):
+    if len(twins) + len(runners) > (MAX_IN_A_RACE if racing and change.round else 1):
         yield "one TPU, never two", f"create {len(twins)} nodes at once beside {len(runners)}"
 
 

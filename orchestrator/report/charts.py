@@ -19,7 +19,7 @@ WIDE, HIGH, LOW = 1000, 200, 120
 """Width and heights of curve drawings, in their own units."""
 HOVER = 100
 """Most points of a curve that show their values under the mouse."""
-MOST_TICKS = 5
+MAX_TICKS = 5
 """Most parts of an axis: more words do not fit on a phone."""
 _DAY = 86400
 _TIMES = (
@@ -68,7 +68,7 @@ def axis(low: float, high: float, *, outwards: bool = True) -> Axis:
     if high - low <= 1e-12 * max(abs(low), abs(high)):
         room = (abs(high) or 1.0) * 0.05
         low, high = low - room, high + room
-    raw = (high - low) / MOST_TICKS
+    raw = (high - low) / MAX_TICKS
     size = 10.0 ** floor(log10(raw))
     step = next((factor * size for factor in (1, 2, 5) if factor * size >= raw), 10 * size)
     first, last = ceil(low / step), floor(high / step)
@@ -87,9 +87,9 @@ def across(found: Axis, step_text: Callable[[float], str]) -> list[Tick]:
 
 def time_ticks(since: float, until: float) -> list[Tick]:
     """Return the marks of an axis of time in UTC: round times, and the date where a day begins."""
-    step = next((one for one in _TIMES if (until - since) / one < MOST_TICKS), _TIMES[-1])
+    step = next((one for one in _TIMES if (until - since) / one < MAX_TICKS), _TIMES[-1])
     first = ceil(since / step)
-    times = tuple(float(n * step) for n in range(first, floor(until / step) + 1))[: 2 * MOST_TICKS]
+    times = tuple(float(n * step) for n in range(first, floor(until / step) + 1))[: 2 * MAX_TICKS]
     dated = until - since > _DAY
     return across(Axis(since, until, times, step), lambda at: time_text(at, seconds=step < 60, dated=dated))
 

@@ -13,7 +13,7 @@ from orchestrator.pricing.cost_breakdown import BEFORE
 
 FEW = 30
 """Points of the watcher below which the job's log is read as well."""
-MOST = 800
+MAX_POINTS = 800
 SMALLEST = 1e-30
 """Smaller losses are drawn as 0, because the marks of an axis would be too small for a float."""
 
@@ -110,6 +110,6 @@ def _trained(beat: Heartbeat, step: int | None) -> Heartbeat:
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Return at most MOST of the points, evenly spaced, including the last one."""
-    stride = -(-len(points) // MOST)
+    """Return at most MAX_POINTS of the points, evenly spaced, including the last one."""
+    stride = -(-len(points) // MAX_POINTS)
     return points if stride <= 1 else [*points[:-1:stride], points[-1]]

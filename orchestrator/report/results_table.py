@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.contract.bucket.limits import LARGEST_INT
+from orchestrator.contract.bucket.limits import MAX_INT
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost, state_of, steps_redone
 from orchestrator.planning.fleet.use import JobHistory
 
-MOST_COLUMNS = 64
-LONGEST_NAME, LONGEST_VALUE = 60, 200
+MAX_COLUMNS = 64
+MAX_NAME, MAX_VALUE = 60, 200
 OWN = ("state", "restarts", "steps_redone", "node_seconds", "cost_usd", "step", "loss")
 """Our own columns; those of parameters come before them, collected ones after them."""
 
@@ -65,7 +65,7 @@ def results_table(
             stem = file.rpartition("/")[2].rpartition(".")[0]
             for name, value in values_in(file, data).items():
                 column = f"{stem}.{name}" if name in taken else name
-                if column in collected or len(collected) < MOST_COLUMNS:
+                if column in collected or len(collected) < MAX_COLUMNS:
                     collected[column] = None
                     row[column] = value
         rows.append(row)
@@ -84,7 +84,7 @@ def values_in(file: str, data: bytes) -> dict[str, Value]:
         found = _last_row(text) if file.endswith(".csv") else _flat(json.loads(text))
     except (ValueError, RecursionError, csv.Error):
         return {}
-    return {cut(name, LONGEST_NAME): _value(value) for name, value in list(found.items())[:MOST_COLUMNS]}
+    return {cut(name, MAX_NAME): _value(value) for name, value in list(found.items())[:MAX_COLUMNS]}
 
 
 def _flat(body: Any) -> dict[str, Any]:
@@ -117,10 +117,10 @@ def _value(value: Any) -> Value:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if abs(value) <= LARGEST_INT else cut(str(value), LONGEST_VALUE)
+        return value if abs(value) <= MAX_INT else cut(str(value), MAX_VALUE)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    return cut(str(value), LONGEST_VALUE)
+    return cut(str(value), MAX_VALUE)
 
 
 def _safe(value: Value) -> str:

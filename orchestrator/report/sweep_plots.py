@@ -7,10 +7,10 @@ from typing import Any
 from orchestrator.report import charts
 from orchestrator.report.results_table import ResultsTable, Value, numbers
 
-MOST_ROWS, MOST_PLOTS, MOST_DOTS, BEST = 200, 6, 1000, 8
+MAX_ROWS, MAX_PLOTS, MAX_DOTS, BEST = 200, 6, 1000, 8
 WIDE_RANGE = 50.0
 """Ratio of a parameter's largest to smallest value from which on its axis is logarithmic."""
-MOST_WORDS = 12
+MAX_WORDS = 12
 """Most values of a non-numeric parameter that are plotted."""
 
 
@@ -28,11 +28,11 @@ def sweep(table: ResultsTable) -> dict[str, Any]:
         return [_cell(row.get(one)) for one in columns]
 
     return {
-        "name": table.job, "plots": plots[:MOST_PLOTS], "result": result,
+        "name": table.job, "plots": plots[:MAX_PLOTS], "result": result,
         "columns": [{"name": one, "number": _numeric(table, one)} for one in columns],
         "best": [shown(table.rows[n]) for _, n in best] if len(table.rows) > BEST else [],
-        "rows": [shown(row) for row in table.rows[:MOST_ROWS]], "tasks": len(table.rows),
-        "omitted": max(0, len(table.rows) - MOST_ROWS),
+        "rows": [shown(row) for row in table.rows[:MAX_ROWS]], "tasks": len(table.rows),
+        "omitted": max(0, len(table.rows) - MAX_ROWS),
     }  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
         logarithmic = _is_wide(known)
         values = [None if one is None else log10(one) if logarithmic else one for one in amounts]
     else:
-        if len(words) > MOST_WORDS:
+        if len(words) > MAX_WORDS:
             return None
         values = [float(words.index(one)) for one in given]
     inside = [one for one in values if one is not None]
@@ -108,7 +108,7 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
             charts.Tick(100 - upwards.position(v), f"{10**v:.3g}" if steep else upwards.text(v))
             for v in upwards.values
         ],
-        "xs": _marks(values, given, across), "dots": dots[:MOST_DOTS],
+        "xs": _marks(values, given, across), "dots": dots[:MAX_DOTS],
         "best": min(dots, key=lambda one: float(one["value"])),
     }  # fmt: skip
 

@@ -34,7 +34,7 @@ RAW_NAMES = frozenset((
     "boot", "job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "minute",
     "mark", "name", "word", "mount", "folder",
 ))  # fmt: skip
-LONGEST_SCRIPT = 256 * 1024  # bytes; the limit of one metadata value (docs/facts.md 2.4)
+MAX_SCRIPT = 256 * 1024  # bytes; the limit of one metadata value (docs/facts.md 2.4)
 STOP_SECONDS = 60  # seconds that `start-job --restart` waits for the old agent, unless the grace is longer
 
 FILE_KEYS = {
@@ -122,9 +122,9 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
     startup = render("startup.sh.j2", {**values, **embedded, "mark": _mark(embedded)})
     # Google would refuse it only when the machine is created; here nothing has been requested yet.
     size = len(startup.encode())
-    if size > LONGEST_SCRIPT:
+    if size > MAX_SCRIPT:
         raise UsageError(
-            f"job: the startup script would have {size:,} bytes; Google allows {LONGEST_SCRIPT:,}",
+            f"job: the startup script would have {size:,} bytes; Google allows {MAX_SCRIPT:,}",
             hint="move long text from job.command, job.setup or job.env into a file of the source folder",
             changed="nothing was changed",
         )
@@ -319,7 +319,7 @@ class _Raw(str):
     __slots__ = ()
 
 
-LONGEST_VALUE = 120_000  # bytes; Linux refuses an argument or variable above 128 KiB
+MAX_VALUE = 120_000  # bytes; Linux refuses an argument or variable above 128 KiB
 
 # Bash refuses to assign the first six and computes the others, so these cannot be passed to the job.
 BASH_OWNED = frozenset((
@@ -360,9 +360,9 @@ def check_text(where: str, text: str) -> None:
     except UnicodeEncodeError as error:
         message = f"{where}: character {error.start} is a lone surrogate and not Unicode text"
         raise UsageError(message, hint="remove it", changed="nothing was changed") from error
-    if size > LONGEST_VALUE:
+    if size > MAX_VALUE:
         raise UsageError(
-            f"{where}: {size:,} bytes are too long; at most {LONGEST_VALUE:,} fit",
+            f"{where}: {size:,} bytes are too long; at most {MAX_VALUE:,} fit",
             hint="move the text into a file of the source folder",
             changed="nothing was changed",
         )

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from orchestrator.ssh.connect.connection import Connection
 
 _CHUNK = 64 * 1024
-MOST_OUTPUT = 64 << 20
+MAX_OUTPUT = 64 << 20
 """Bytes of each output stream that are kept in memory."""
-LONGEST_LINE = 1 << 20
+MAX_LINE = 1 << 20
 """Characters after which a line without an end is yielded in parts."""
 
 
@@ -61,16 +61,16 @@ def _run(
     # All three streams in parallel: a command that blocks on one would let the window of another fill.
     side = [
         threading.Thread(target=_feed, args=(connection, channel, stdin), daemon=True),
-        threading.Thread(target=drain, args=(channel, errors, MOST_OUTPUT), daemon=True),
+        threading.Thread(target=drain, args=(channel, errors, MAX_OUTPUT), daemon=True),
     ]
     for thread in side:
         thread.start()
     for data in read(connection, channel):
         output.extend(data)
-        if len(output) > MOST_OUTPUT:
+        if len(output) > MAX_OUTPUT:
             channel.close()
             raise RemoteError(
-                f"the command on {connection.host.name} printed more than {MOST_OUTPUT >> 20} MiB",
+                f"the command on {connection.host.name} printed more than {MAX_OUTPUT >> 20} MiB",
                 hint="redirect its output to a file, or to the bucket",
             )
     for thread in side:
@@ -91,7 +91,7 @@ def follow(connection: "Connection", command: str) -> Iterator[str]:
         for data in read(connection, channel):
             *lines, rest = (rest + decoder.decode(data)).split("\n")
             yield from lines
-            if len(rest) > LONGEST_LINE:
+            if len(rest) > MAX_LINE:
                 yield rest
                 rest = ""
         if rest:
@@ -115,7 +115,7 @@ def read(connection: "Connection", channel: "paramiko.Channel") -> Iterator[byte
 def errors_of(channel: "paramiko.Channel") -> str:
     """Return the end of the command's error output, at most 600 characters."""
     errors = bytearray()
-    drain(channel, errors, MOST_OUTPUT)
+    drain(channel, errors, MAX_OUTPUT)
     return errors.decode(errors="replace").strip()[-600:]
 
 

@@ -52,7 +52,7 @@ def test_what_cannot_be_read_is_named(data, tmp_path):
 
 def test_the_number_of_files_is_bounded(tmp_path, monkeypatch):
     """A folder with a copy of a whole library does not hang the check."""
-    monkeypatch.setattr(source_facts, "MOST_FILES", 3)
+    monkeypatch.setattr(source_facts, "MAX_FILES", 3)
     for number in range(5):
         (tmp_path / f"{number}.py").write_text("import jax\n")
     facts = gather(tmp_path)

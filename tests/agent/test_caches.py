@@ -251,7 +251,7 @@ def test_a_cache_that_is_too_large_is_not_stored_and_the_report_says_it(
     lab: AgentLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text names what there is and what may be; nothing is sent."""
-    monkeypatch.setattr(keeper, "LARGEST", 10)
+    monkeypatch.setattr(keeper, "MAX_BYTES", 10)
     parts = parts_of(lab, "one", moves=False)
     (parts.settings.layout.root / "hub").mkdir()
     (parts.settings.layout.root / "hub/a").write_bytes(b"x" * 11)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.telemetry.event_files import (
-    LARGEST_RECORD,
+    MAX_RECORD,
     PATTERN,
     BucketEvents,
     EventFiles,
@@ -123,8 +123,8 @@ def test_an_evaluation_is_no_training(tmp_path: Path) -> None:
 def test_images_and_histograms_are_passed_over(tmp_path: Path) -> None:
     """A record larger than any scalar costs nothing, also when only its beginning is there yet."""
     observed, path = files(tmp_path), tmp_path / f"{PATTERN}1"
-    large = record(bytes(LARGEST_RECORD * 3))
-    path.write_bytes(large[: LARGEST_RECORD * 2])
+    large = record(bytes(MAX_RECORD * 3))
+    path.write_bytes(large[: MAX_RECORD * 2])
     observed.read_new()
     path.write_bytes(large + event(3, "Loss", 1.5))
     observed.read_new()

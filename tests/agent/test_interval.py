@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.contract.interval import (
-    LONGEST,
-    SHORTEST,
+    MAX_INTERVAL,
+    MIN_INTERVAL,
     UNKNOWN_ZONE,
     Life,
     ZoneLives,
@@ -101,8 +101,8 @@ zones = st.builds(ZoneLives, seconds, st.integers(0, 1000))
 @given(seconds, all_lives, zones, seconds)
 def test_the_interval_stays_in_its_bounds_and_is_no_shorter_than_a_save(cost, lives, zone, least) -> None:
     """Whatever a job reports, and whatever stands in the bucket."""
-    assert SHORTEST <= interval(cost, lives, zone, least) <= LONGEST
-    assert interval(cost, lives, zone, least) >= min(max(cost, least), LONGEST)
+    assert MIN_INTERVAL <= interval(cost, lives, zone, least) <= MAX_INTERVAL
+    assert interval(cost, lives, zone, least) >= min(max(cost, least), MAX_INTERVAL)
 
 
 @given(seconds, all_lives, zones, seconds, seconds)

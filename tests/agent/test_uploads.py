@@ -222,7 +222,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import Transport
 
 url, place, name, path, at = sys.argv[1:]
-storage.LARGE = transfers.SMALLEST_PART = transfers.LARGEST_PART = 4096
+storage.LARGE = transfers.SMALLEST_PART = transfers.MAX_PART = 4096
 bucket = JobBucket.from_environ(place, {"STORAGE_EMULATOR_HOST": url}, Metadata("127.0.0.1:1"))
 bucket._streams = transfers.Streams(1)
 step, send = 0, Transport.send

@@ -21,7 +21,7 @@ def small_parts(monkeypatch) -> None:
     """Let a file of some kilobytes be a large one."""
     monkeypatch.setattr(storage, "LARGE", PART)
     monkeypatch.setattr(transfers, "SMALLEST_PART", PART)
-    monkeypatch.setattr(transfers, "LARGEST_PART", PART)
+    monkeypatch.setattr(transfers, "MAX_PART", PART)
     monkeypatch.setattr(transfers, "CLEAN_UP_SECONDS", 3.0)
 
 

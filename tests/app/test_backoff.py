@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.app.machines.workers import PAUSES, booting, when_reached
 from orchestrator.clock import VirtualClock, wait_until
-from orchestrator.contract.backoff import MOST_DOUBLINGS, Backoff, ConsecutiveFailures, growing, retried
+from orchestrator.contract.backoff import MAX_DOUBLINGS, Backoff, ConsecutiveFailures, growing, retried
 from orchestrator.errors import HostKeyError, NotFoundError, RemoteError, TpuctlError, UsageError
 
 
@@ -17,7 +17,7 @@ def clock():
 def test_pauses_double_up_to_the_longest():
     """Also after more failures than a float could double."""
     pauses = Backoff(0.5, 15.0)
-    assert [pauses.after(count) for count in (1, 2, 3, 6, MOST_DOUBLINGS * 100)] == [
+    assert [pauses.after(count) for count in (1, 2, 3, 6, MAX_DOUBLINGS * 100)] == [
         0.5,
         1.0,
         2.0,

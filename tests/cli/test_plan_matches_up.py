@@ -14,7 +14,7 @@ from tests.kit.figures import record_figures
 from tests.kit.user import User
 
 FILES = int(os.environ.get("TPUCTL_PLANS", "10"))
-MOST_HOSTS = 8
+MAX_HOSTS = 8
 CALLS = {
     ("bucket", "create"): "storage.buckets.insert",
     ("vm", "create"): "compute.instances.insert",
@@ -35,7 +35,7 @@ def slices():
     catalog = load_catalog()
     found = set()
     for kind in catalog.served():
-        zones = catalog.zones_of(kind) if catalog.accelerator(kind).hosts <= MOST_HOSTS else ()
+        zones = catalog.zones_of(kind) if catalog.accelerator(kind).hosts <= MAX_HOSTS else ()
         for region in {region_of(zone) for zone in zones}:
             found.add((kind, tuple(z for z in zones if region_of(z) == region)))
     return sorted(found)

@@ -4,7 +4,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from orchestrator.config.config_error import ConfigError
-from orchestrator.config.document import LARGEST_BYTES, parse
+from orchestrator.config.document import MAX_BYTES, parse
 
 BROKEN = [
     (b"", (1, 1), "empty"),
@@ -23,7 +23,7 @@ BROKEN = [
     (b"name: *other\n", (1, 7), "undefined alias"),
     (b"a: &a [*a]\n", (1, 4), "endless"),
     (b"a: " + b"{b: " * 1500, (1, 1), "nested too deeply"),
-    (b"#" * (LARGEST_BYTES + 1), (1, 1), "bytes"),
+    (b"#" * (MAX_BYTES + 1), (1, 1), "bytes"),
 ]
 
 

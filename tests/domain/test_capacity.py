@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.domain.machines.capacity import (
-    MOST_ZONES,
+    MAX_ZONES,
     ZoneMemory,
     after_grant,
     after_loss,
@@ -112,7 +112,7 @@ def test_the_memory_stays_small():
     for hour in range(24 * 100):
         memories = after_refusal(memories, A, "", NOW + hour * HOUR)
         memories = after_grant(memories, A, "", NOW + hour * HOUR + 60)
-    assert len(memories) == MOST_ZONES
+    assert len(memories) == MAX_ZONES
     assert len(memory_of(memories, A, "").hours) == 24
 
 
@@ -169,7 +169,7 @@ def test_the_memory_outlives_down():
 def test_a_pass_stays_cheap():
     """Learning with a full memory costs next to nothing: the policies are replayed over months."""
     memories = ()
-    for number in range(MOST_ZONES):
+    for number in range(MAX_ZONES):
         memories = after_refusal(memories, f"zone-{number}", "", NOW)
     known, calm = (
         record(zone_memories=memories),

@@ -7,7 +7,7 @@ from filelock import FileLock
 
 from orchestrator.engine.records import create_budget_file
 from orchestrator.engine.records.create_budget_file import CreateBudgetFile, limit_of
-from orchestrator.planning.tpu.create_budget import MOST_A_MINUTE, ZONE_PAUSE
+from orchestrator.planning.tpu.create_budget import MAX_A_MINUTE, ZONE_PAUSE
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
 from tests.planning.worlds import NOW
 
@@ -43,7 +43,7 @@ def test_the_limit_may_be_set_and_is_never_above_what_the_api_takes(path, report
     """A number that is none is left out."""
     budget = CreateBudgetFile(path, limit_of({"TPUCTL_CREATES_A_MINUTE": reported}))
     taken = [budget.take(f"zone-{number}", NOW) for number in range(100)]
-    assert taken.count(0.0) == limit <= MOST_A_MINUTE
+    assert taken.count(0.0) == limit <= MAX_A_MINUTE
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"creates": [[1]], "stockouts": []}', b"[]"])

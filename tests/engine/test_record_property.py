@@ -11,7 +11,7 @@ from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import NodeState, Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Candidate, Record, Refusal, Shape, Span
-from orchestrator.engine.records.record_checks import MOST
+from orchestrator.engine.records.record_checks import MAX_NUMBER
 from orchestrator.engine.records.record_format import STORED, decode, encode, state_text, stored_values
 from orchestrator.errors import Retry
 from tests.kit.records import changed
@@ -34,7 +34,7 @@ ANY |= {
     "sightings": st.dictionaries(states, st.floats()),
     "sidecars": st.dictionaries(st.text(), st.text()),
 }
-times, numbers = st.floats(0, LATEST_TIME), st.integers(0, MOST)
+times, numbers = st.floats(0, LATEST_TIME), st.integers(0, MAX_NUMBER)
 zones = st.from_regex(r"[a-z0-9-]{1,40}", fullmatch=True)
 names = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 digests = st.from_regex(r"[0-9a-f]{64}", fullmatch=True)

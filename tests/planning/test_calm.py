@@ -15,7 +15,7 @@ from orchestrator.domain.spec import JobSpec, TpuSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.domain.wait import Wait
 from orchestrator.errors import Retry
-from orchestrator.planning.calm import LONGEST, calm_until
+from orchestrator.planning.calm import MAX_CALM, calm_until
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import SILENCE, heartbeat_interval
 from orchestrator.planning.update_record import update_record
@@ -34,7 +34,7 @@ def until(s=None, w=None, r=None, plan=PLAN, usd_hour=0.0):
 
 def test_a_job_that_runs_is_not_read_for_a_while():
     """Only the list of TPUs is looked at meanwhile."""
-    assert until() == LONGEST
+    assert until() == MAX_CALM
 
 
 def test_a_report_that_would_be_overdue_ends_it():
@@ -51,7 +51,7 @@ def test_the_time_to_live_ends_it():
 def test_a_budget_that_would_be_used_up_allows_none():
     """What runs costs more every second."""
     watched = spec(watch=WatchSpec(budget_usd=1.0))
-    assert until(watched, usd_hour=1.0) == LONGEST
+    assert until(watched, usd_hour=1.0) == MAX_CALM
     assert until(watched, usd_hour=3600.0) == 0
 
 

@@ -15,8 +15,8 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.next_zone import (
     BACKOFF,
-    LONGEST_GOING,
-    LONGEST_PAUSE,
+    MAX_GOING,
+    MAX_PAUSE,
     QUOTA_TRIES,
     create_gate,
     hopeless,
@@ -114,7 +114,7 @@ def test_what_is_known_of_quota_is_tried_again_after_a_day_or_a_deletion_that_do
     only = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
     assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR + 1))[0] == []
     assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR))[0] == [ZONE]
-    hangs = held(ZONE, first_seen={"deleting:demo-tpu-g1": NOW - LONGEST_GOING})
+    hangs = held(ZONE, first_seen={"deleting:demo-tpu-g1": NOW - MAX_GOING})
     assert asked_for(only, LOST, hangs)[0] == [ZONE]
 
 
@@ -172,5 +172,5 @@ REFUSALS = st.lists(
 def test_a_pause_is_never_longer_than_five_minutes(refusals):
     """Whatever has happened, the next try is near; and the zone is one that the user has named."""
     past = refused(*sorted(refusals, key=lambda r: r.at))
-    assert create_gate(spec(), past, ZONE) <= NOW + LONGEST_PAUSE == NOW + 300
+    assert create_gate(spec(), past, ZONE) <= NOW + MAX_PAUSE == NOW + 300
     assert next_zone(spec(), past, NOW) in spec().tpu.zones

@@ -13,7 +13,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.cost_breakdown import Use, stretches
 from orchestrator.report import charts
-from orchestrator.report.curve_points import MOST, losses
+from orchestrator.report.curve_points import MAX_POINTS, losses
 from orchestrator.report.page import NEWEST, LiveFacts, page, style_hash
 from orchestrator.report.timeline import timeline
 from tests.kit.records import changed
@@ -243,9 +243,9 @@ def test_the_loss_is_read_from_logs_of_any_writing():
 
 def test_a_long_curve_is_thinned_and_keeps_its_end():
     """A million steps do not make a page of a hundred megabytes."""
-    (points,) = losses([(T, n, 1.0, 1) for n in range(MOST * 10 + 3)], []).values()
-    assert len(points) <= MOST + 1
-    assert points[-1][0] == MOST * 10 + 2
+    (points,) = losses([(T, n, 1.0, 1) for n in range(MAX_POINTS * 10 + 3)], []).values()
+    assert len(points) <= MAX_POINTS + 1
+    assert points[-1][0] == MAX_POINTS * 10 + 2
 
 
 @pytest.mark.parametrize("values", [[1.0, 1.0], [0.0, 0.0], [1e-9, 2e-9], [-5.0, 1e9], [3.0, 2.99999]])

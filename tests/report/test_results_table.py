@@ -12,7 +12,7 @@ from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost
 from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.planning.fleet.use import JobHistory, Start, TaskEnd
-from orchestrator.report.results_table import MOST_COLUMNS, numbers, results_table, values_in
+from orchestrator.report.results_table import MAX_COLUMNS, numbers, results_table, values_in
 
 
 def a_table(parameters=({"lr": "0.1"}, {"lr": "0.2"}), files=None):
@@ -69,9 +69,9 @@ def test_what_cannot_be_used_gives_nothing_and_steers_nothing(file, data, values
 def test_a_file_cannot_make_columns_without_end():
     """Nor names or values."""
     wide = json.dumps({f"k{n}": "v" * 5000 for n in range(1000)}).encode()
-    assert len(values_in("a.json", wide)) == MOST_COLUMNS
+    assert len(values_in("a.json", wide)) == MAX_COLUMNS
     files = {n: {"a.json": json.dumps({f"{n}-{k}": 1 for k in range(50)}).encode()} for n in range(2)}
-    assert len(a_table(files=files).collected) == MOST_COLUMNS
+    assert len(a_table(files=files).collected) == MAX_COLUMNS
     assert all(len(str(value)) < 300 for value in values_in("a.json", wide).values())
 
 

@@ -26,7 +26,7 @@ from orchestrator.emulator.http.storage_access import Callers
 from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
 from orchestrator.emulator.state.api_errors import ApiError
-from orchestrator.emulator.state.storage.bucket_policy import MOST_OPERATORS, holds
+from orchestrator.emulator.state.storage.bucket_policy import MAX_OPERATORS, holds
 from orchestrator.emulator.state.storage.refusals import StorageError
 from tests.engine.engine_lab import EngineLab, a_spec
 from tests.kit.records import changed
@@ -266,7 +266,7 @@ def test_a_deployment_of_before_gets_the_conditions_at_its_next_up(lab):
 def test_the_condition_is_one_that_google_takes(name):
     """At most twelve logical operators; and it says of each name what the lists above say."""
     text = not_controlled("my-bucket")
-    assert sum(text.count(sign) for sign in ("&&", "||", "!")) <= MOST_OPERATORS
+    assert sum(text.count(sign) for sign in ("&&", "||", "!")) <= MAX_OPERATORS
     assert len(CONTROLLED) == 3
     assert len(REPORTED) == 4
     resource = "projects/_/buckets/my-bucket" + (f"/objects/{name}" if name else "")

@@ -16,7 +16,7 @@ from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.lease import Holder, held_by
 from orchestrator.domain.observation import Absent, Heartbeat, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome, Verb
-from orchestrator.domain.ports import LARGEST, StoredObject
+from orchestrator.domain.ports import MAX_BYTES, StoredObject
 from orchestrator.domain.record import Candidate
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.emulator.state.storage.stored import Preconditions
@@ -267,7 +267,7 @@ def test_an_object_is_read_up_to_its_limit_and_never_unpacked(lab):
     controller = lab.up()
     store = controller.cloud.store
     lab.put("big", b"x" * (6 << 20))
-    assert len(store.read("big").data) == LARGEST
+    assert len(store.read("big").data) == MAX_BYTES
     assert len(store.read("big", 5 << 20).data) == 1 << 20
     assert store.read("big", limit=10).data == b"x" * 10
     assert store.read("big", 100, 10).data == b"x" * 10

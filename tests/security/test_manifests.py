@@ -17,7 +17,7 @@ from orchestrator.contract.formats.keras import METADATA
 from orchestrator.contract.formats.reading.whole import json_fault, safetensors_fault
 from orchestrator.contract.json_values import json_object
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.domain.ports import LARGEST, StoredObject
+from orchestrator.domain.ports import MAX_BYTES, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Parcel, fetch
@@ -93,7 +93,7 @@ FILE = WHOLE["files"][0]
         {"links": [["a", "x"], ["a", "y"]]},
         {"links": [["b", "a/x"], ["a", "c"]]},
         {"links": [["n" * 256, "x"]]},
-        {"links": [[f"l{number}", "x"] for number in range(manifest.MOST_LINKS + 1)]},
+        {"links": [[f"l{number}", "x"] for number in range(manifest.MAX_LINKS + 1)]},
         {"files": [FILE, FILE]},
         {"files": [FILE, {**FILE, "name": "weights/x"}]},
         {"files": [FILE, {**FILE, "name": "./weights"}]},
@@ -113,7 +113,7 @@ def test_what_no_folder_can_hold_is_no_manifest(changes):
 
 def test_links_that_an_agent_has_written_are_made_again():
     """As many as it writes, beside and below what they lead to."""
-    links = [[f"l{number}", "step_40"] for number in range(manifest.MOST_LINKS - 2)]
+    links = [[f"l{number}", "step_40"] for number in range(manifest.MAX_LINKS - 2)]
     links += [["runs/a/latest", "runs/a/step_40"], ["runs/latest", "runs/a"]]
     found = manifest.parse(json.dumps({**WHOLE, "links": links}).encode(), "here")
     assert [list(pair) for pair in found.links] == links
@@ -308,7 +308,7 @@ def test_what_a_format_reads_in_the_bucket_is_small_or_nothing(text):
     """Lists that Keras and TensorFlow keep have some lines: 60 MB of braces took 1.7 GB of memory to read."""
     store = SimpleNamespace(
         list=lambda _prefix: [StoredObject(f"checkpoints/{METADATA}", 1, 1, 1.0)],
-        read=lambda name, offset=0, limit=LARGEST: StoredObject(name, 1, 1, 1.0, text[offset:][:limit]),
+        read=lambda name, offset=0, limit=MAX_BYTES: StoredObject(name, 1, 1, 1.0, text[offset:][:limit]),
     )
     tracemalloc.start()
     try:

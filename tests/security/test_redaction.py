@@ -14,7 +14,7 @@ from orchestrator.agent.telemetry.logs import SEGMENT, JobLog
 from orchestrator.cli import console
 from orchestrator.cli.main import run
 from orchestrator.clock import VirtualClock
-from orchestrator.contract.secrets.redaction import LONGEST_KEY, RedactedStream, Redactor, masked, shapes_in
+from orchestrator.contract.secrets.redaction import MAX_KEY, RedactedStream, Redactor, masked, shapes_in
 from orchestrator.contract.secrets.secret_forms import SHORTEST, forms_of
 from orchestrator.errors import UsageError
 from tests.security.secret_kit import KEY, canaries, spellings
@@ -177,7 +177,7 @@ def test_no_piece_shows_the_beginning_of_a_value():
 def test_a_key_without_an_end_does_not_swallow_the_log():
     """After 16 KiB text is shown again."""
     stream = RedactedStream(Redactor())
-    shown = stream.feed(b"-----BEGIN PRIVATE KEY-----\n" + b"x" * (LONGEST_KEY - 100))
+    shown = stream.feed(b"-----BEGIN PRIVATE KEY-----\n" + b"x" * (MAX_KEY - 100))
     shown += stream.feed(b"y" * 200) + stream.feed(b"\nstep 7\n") + stream.end()
     assert shown.startswith(b"[masked: private key]")
     assert shown.endswith(b"step 7\n")

@@ -195,7 +195,7 @@ def test_an_outage_of_secret_manager_is_waited_out(lab, served, monkeypatch):
     lab.cloud.fail_next(DENIED, ["transient"])
     machine = served()
     assert machine.read()["OLD"] == "value-one"
-    monkeypatch.setattr("orchestrator.agent.machine.job_secrets.SECONDS", 0.3)
+    monkeypatch.setattr("orchestrator.agent.machine.job_secrets.TIMEOUT", 0.3)
     lab.cloud.fail_next(DENIED, ["transient"] * 9)
     with pytest.raises(TransientError, match="wandb"):
         machine.read()

@@ -130,7 +130,7 @@ def test_the_logs_of_made_up_workers_are_held_up_to_a_bound(monkeypatch):
         f"logs/g1/w{worker}/000001.log": b"".join(b"%d %s\n" % (n, b"x" * 90) for n in range(100))
         for worker in range(60)
     }
-    long = b"y" * (support.LONGEST_LINE + 1)
+    long = b"y" * (support.MAX_LINE + 1)
     logs["logs/g2/w0/000001.log"] = b"%s\n%s\rlast\r\n" % (long, long)
     store = SimpleNamespace(
         list=lambda _prefix: [StoredObject(name, len(data), 1, 1.0) for name, data in logs.items()],

@@ -161,7 +161,7 @@ MECHANISMS = {
         ((answer_hooks.KnownNodes, "news_in", _known_by_name),),
         ("tests/google/test_listing.py::test_only_what_has_changed_is_parsed_again",)),
     "M4 calm ends before a plan changes by itself": Switch(
-        ((calm, "SILENCE", NEVER), (calm, "LONGEST", NEVER)),
+        ((calm, "SILENCE", NEVER), (calm, "MAX_CALM", NEVER)),
         (f"{PLANNING}calm.py::test_no_plan_changes_by_itself_before_that_time",)),
     "M5 the lease: one computer acts": Switch(
         ((lease_object, "LIFE", 0.0),),

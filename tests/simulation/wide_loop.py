@@ -28,7 +28,7 @@ from tests.simulation.virtual_threads import Kill
 from tests.simulation.wide_world import DIGEST, Host, shared_catalog
 
 DAY, HOUR = 86400.0, 3600.0
-LONGEST_STRETCH = 240.0
+MAX_STRETCH = 240.0
 
 
 class Pauses:
@@ -183,7 +183,7 @@ class Loop:
     def _later(self, pause, *, steady):
         """Look again after *pause* or later; news cut a long sleep short."""
         well = self.checks.works_well(self.name)
-        self._stretch = min(2 * self._stretch or pause, max(pause, HOUR if well else LONGEST_STRETCH))
+        self._stretch = min(2 * self._stretch or pause, max(pause, HOUR if well else MAX_STRETCH))
         seconds = self.world.random.expovariate(1 / DAY) if steady and well else max(pause, self._stretch)
         seconds = min(seconds, self._remaining())
         self.asleep = seconds > self.poll

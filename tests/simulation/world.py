@@ -24,7 +24,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain import names
 from orchestrator.domain.lease import RENEWAL, Holder
-from orchestrator.domain.ports import LARGEST, CloudAccount
+from orchestrator.domain.ports import MAX_BYTES, CloudAccount
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.engine.blueprint import Blueprint
@@ -217,7 +217,7 @@ class Ears:
         self._network.overhear(self._bucket.name)
         return self._bucket.listed(prefix)[:most]
 
-    def read(self, name, limit=LARGEST):
+    def read(self, name, limit=MAX_BYTES):
         generation = self._bucket.generation(name)
         if generation is None:
             return None

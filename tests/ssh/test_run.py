@@ -32,8 +32,8 @@ def test_large_streams_do_not_block_each_other(machine, ssh):
 
 def test_a_machine_that_prints_without_end_is_cut_off(openssh, ssh, settings, monkeypatch):
     """Else it would fill the memory of the computer that watches it, and end the watch; lines are bounded too."""
-    monkeypatch.setattr(run, "MOST_OUTPUT", 1 << 20)
-    monkeypatch.setattr(run, "LONGEST_LINE", 1 << 16)
+    monkeypatch.setattr(run, "MAX_OUTPUT", 1 << 20)
+    monkeypatch.setattr(run, "MAX_LINE", 1 << 16)
     with pytest.raises(RemoteError, match="printed more than 1 MiB"):
         ssh.run([openssh.host], "head -c 9000000 /dev/zero", 60)
     (result,) = ssh.run([openssh.host], "head -c 5000000 /dev/zero >&2; exit 3", 60)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from orchestrator.contract.interval import LONGEST, SHORTEST
+from orchestrator.contract.interval import MAX_INTERVAL, MIN_INTERVAL
 from orchestrator.domain.lease import LIFE, RENEWAL
 from orchestrator.domain.plan import LoopRule
 from orchestrator.domain.record import CONFIRMED_AFTER
@@ -102,8 +102,8 @@ RULES: Final[dict[LoopRule, str]] = {
         "While nothing is committed, a save that has been there for four heartbeats is reported."
     ),
     LoopRule.SAVES_AUTO: (
-        f"The interval is sqrt(2 x cost of a save x time between two losses), between {SHORTEST:g} s and "
-        f"{LONGEST / 3600:g} h."
+        f"The interval is sqrt(2 x cost of a save x time between two losses), between {MIN_INTERVAL:g} s and "
+        f"{MAX_INTERVAL / 3600:g} h."
     ),
     LoopRule.SAVES_FIXED: "The file fixes the time between two saves, or leaves it to the job.",
     LoopRule.JOB_RUNS: "A job whose workers all report is left alone.",

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, Optional, Tuple
 
-from orchestrator.agent.cloud.storage import SECONDS, JobBucket
+from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.bucket.completeness import Checkpoint, made_progress
 from orchestrator.contract.bucket.object_names import GANG
@@ -83,14 +83,14 @@ class AttemptStore:
         self._bucket = bucket
         self._prefix = f"{GANG}{settings.incarnation}/"
 
-    def latest(self, seconds: float = SECONDS) -> Optional[Attempt]:
+    def latest(self, seconds: float = TIMEOUT) -> Optional[Attempt]:
         """Return the newest attempt, None if there is none. Raise TransientError if that is unknown."""
         # Listed, not counted up from the last known one, because a machine that lost its disk knows none.
         numbers = [_number(name) for name in self._bucket.list(self._prefix, seconds)]
         newest = max(numbers, default=0)
         return self.read(newest, seconds) if newest else None
 
-    def read(self, number: int, seconds: float = SECONDS) -> Optional[Attempt]:
+    def read(self, number: int, seconds: float = TIMEOUT) -> Optional[Attempt]:
         """Return one attempt, None when it does not exist."""
         held = self._bucket.read(self._name(number), seconds)
         if held is None:
@@ -100,7 +100,7 @@ class AttemptStore:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise TransientError(f"{self._name(number)} cannot be read: {error}") from error
 
-    def create(self, wanted: Attempt, seconds: float = SECONDS) -> Attempt:
+    def create(self, wanted: Attempt, seconds: float = TIMEOUT) -> Attempt:
         """Create the attempt; return it, or the one that another worker created first. Raise TransientError."""
         data = json.dumps(asdict(wanted), sort_keys=True).encode()
         try:
@@ -112,7 +112,7 @@ class AttemptStore:
             return held
         return wanted
 
-    def verdict(self, seconds: float = SECONDS) -> Optional[str]:
+    def verdict(self, seconds: float = TIMEOUT) -> Optional[str]:
         """Return why the gang gave up, None if it did not. A verdict about another bundle does not count."""
         held = self._bucket.read(f"{self._prefix}verdict.json", seconds)
         if held is None:
@@ -122,12 +122,12 @@ class AttemptStore:
         same = value.get("bundle", self._settings.bundle) == self._settings.bundle
         return str(value.get("reason", "")) if value.get("failed") and same else None
 
-    def give_up(self, reason: str, seconds: float = SECONDS) -> None:
+    def give_up(self, reason: str, seconds: float = TIMEOUT) -> None:
         """Write the verdict, which stops every worker."""
         value = {"failed": True, "reason": reason, "bundle": self._settings.bundle}
         self._bucket.write(f"{self._prefix}verdict.json", json.dumps(value).encode(), seconds=seconds)
 
-    def newer_incarnation(self, seconds: float = SECONDS) -> Optional[int]:
+    def newer_incarnation(self, seconds: float = TIMEOUT) -> Optional[int]:
         """Return the newest incarnation if it is not ours; this machine must then stop writing."""
         folders = self._bucket.level(GANG, seconds)[1]
         numbers = [
@@ -136,7 +136,7 @@ class AttemptStore:
         newest = max(numbers, default=0)
         return newest if newest > self._settings.incarnation else None
 
-    def overtaken(self, attempt: int, seconds: float = SECONDS) -> bool:
+    def overtaken(self, attempt: int, seconds: float = TIMEOUT) -> bool:
         """Return whether the gang has a later attempt."""
         return self._bucket.stat(self._name(attempt + 1), seconds) is not None
 

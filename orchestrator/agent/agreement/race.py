@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from orchestrator.agent.cloud.storage import SECONDS, JobBucket
+from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.bucket.claim import claim_name, claim_of, named_by
 from orchestrator.contract.bucket.object_names import HEARTBEAT
@@ -18,7 +18,7 @@ WIDEST = 1000
 
 
 def still_saving(
-    bucket: JobBucket, settings: Settings, now: float, seconds: float = SECONDS
+    bucket: JobBucket, settings: Settings, now: float, seconds: float = TIMEOUT
 ) -> Optional[int]:
     """
     Return the newest TPU from before this race if it is being preempted and still saves, else None.
@@ -45,7 +45,7 @@ def still_saving(
     return None
 
 
-def winner_of(bucket: JobBucket, settings: Settings, seconds: float = SECONDS) -> int:
+def winner_of(bucket: JobBucket, settings: Settings, seconds: float = TIMEOUT) -> int:
     """Return the incarnation that has won this machine's race: its own unless another one was named first."""
     name, data = claim_name(settings.race), claim_of(settings.incarnation)
     try:

@@ -14,7 +14,7 @@ from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.contract.bucket.completeness import Checkpoint
 
 ALIKE = 2
-MOST_BACK = 2
+MAX_BACK = 2
 
 
 def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint]) -> bool:
@@ -27,7 +27,7 @@ def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint])
         newest is not None
         and newest.step == last.resume_step
         and wanted.same >= ALIKE
-        and len(wanted.suspects) < MOST_BACK
+        and len(wanted.suspects) < MAX_BACK
     )
 
 

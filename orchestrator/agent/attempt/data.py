@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from orchestrator.agent.cloud import gcloud
-from orchestrator.agent.cloud.storage import SECONDS, JobBucket
+from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.cloud.transport import retrying
 from orchestrator.agent.interrupts import JobInterrupted
 from orchestrator.agent.layout import Layout, read_json
@@ -181,7 +181,7 @@ class Data:
         if kind != "crc32c":
             found = self._bucket.other(file.bucket).download(file.name, part, file.size, kind)
         elif gcloud.wanted_for(file.name, file.size):
-            retrying(lambda _remaining: gcloud.copy(address, str(part), file.size), 2 * SECONDS)
+            retrying(lambda _remaining: gcloud.copy(address, str(part), file.size), 2 * TIMEOUT)
         else:
             self._bucket.other(file.bucket).download(file.name, part, file.size)
         held = part.stat().st_size

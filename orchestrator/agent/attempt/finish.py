@@ -12,7 +12,7 @@ from orchestrator.agent.attempt.rescue import Rescue
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.catalogue import retain
 from orchestrator.agent.checkpoints.unclaimed import BUCKET, stray_in
-from orchestrator.agent.cloud.storage import SECONDS
+from orchestrator.agent.cloud.storage import TIMEOUT
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome
 from orchestrator.agent.parts import Parts
@@ -24,7 +24,7 @@ from orchestrator.contract.preemption_notice import RESCUE
 
 LEAST = 2.0
 """Seconds that the rescue of files gets even if the machine should be gone: it may get more than promised."""
-LONGEST = 3600.0
+MAX_RESCUE = 3600.0
 """Seconds to upload the files of a failed job: no checkpoint may hold them, but the machine is billed."""
 TICK = 0.2
 """Seconds between two checks of the clock while a thread works."""
@@ -102,7 +102,7 @@ class Finish:
                 newest = self._parts.catalogue.newest(10.0)
                 committed = newest.step if newest is not None else None
         gone_by = (interrupts.ended_at or clock.monotonic()) + RESCUE
-        seconds = max(LEAST, gone_by - clock.monotonic()) if notice else LONGEST
+        seconds = max(LEAST, gone_by - clock.monotonic()) if notice else MAX_RESCUE
         why = Why.NOTICE if notice else Why.FAILED
         # In a thread, because a call to the bucket cannot be interrupted and the machine may vanish at any time.
         work = threading.Thread(
@@ -123,7 +123,7 @@ class Finish:
         """Return the checkpoint with the training's result; outputs count only if they are of this incarnation."""
         parts, number = self._parts, self._parts.settings.incarnation
         if not parts.format.at_end or parts.settings.checkpoints.in_bucket:
-            return parts.catalogue.newest(SECONDS)
+            return parts.catalogue.newest(TIMEOUT)
         return parts.catalogue.completed(number, number)
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from statistics import median
 from typing import Deque, List, Optional, Tuple
 
-MOST_STEPS = 8192
+MAX_STEPS = 8192
 """Steps whose times are kept: a quarter of an hour at ten polls a second."""
 USUAL = 200
 """Largest number of spans between known steps from which the usual time of a step is computed."""
@@ -26,7 +26,7 @@ class SavePauses:
     """
 
     def __init__(self) -> None:
-        self._steps: Deque[Tuple[float, int]] = deque(maxlen=MOST_STEPS)
+        self._steps: Deque[Tuple[float, int]] = deque(maxlen=MAX_STEPS)
         self._pending: Deque[Tuple[float, int]] = deque(maxlen=PENDING)
         self._saves: Deque[int] = deque(maxlen=USUAL)
 

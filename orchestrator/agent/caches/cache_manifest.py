@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Mapping, Tuple
 
-from orchestrator.contract.bucket.manifest import LONGEST_NAME, LONGEST_PATH, SHA256, is_plain, size_of
+from orchestrator.contract.bucket.manifest import MAX_NAME, MAX_PATH, SHA256, is_plain, size_of
 from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.contract.machine_errors import TornError
 
@@ -18,11 +18,11 @@ FOLDER = "folder-"
 """Prefix of the names of caches that hold a folder of `job.caches`."""
 PIECES = f"{CACHES}pieces/"
 KINDS = ("zst", "gz")
-LARGEST = 50 << 30
+MAX_BYTES = 50 << 30
 """Largest cache in bytes, unpacked; a larger one is not kept."""
-MOST_FILES = 500_000
-MOST_PIECES = 2_000
-MOST_NAMES = 100_000
+MAX_FILES = 500_000
+MAX_PIECES = 2_000
+MAX_NAMES = 100_000
 RETAINED = 2
 """Keys of one cache that stay in the bucket: that of the present environment, and the one before."""
 _NAME = re.compile(rf"{CACHES}([a-z]+(?:-[0-9a-f]{{16}})?)/([0-9a-f]{{32}})\.json")
@@ -112,17 +112,17 @@ def parse(data: bytes, where: str) -> CacheManifest:
 def _check(found: CacheManifest) -> None:
     if found.schema != SCHEMA:
         raise ValueError(f"schema {found.schema} is not {SCHEMA}")
-    many = len(found.pieces) > MOST_PIECES or sum(one.files for one in found.pieces) > MOST_FILES
-    if many or found.unpacked > LARGEST:
+    many = len(found.pieces) > MAX_PIECES or sum(one.files for one in found.pieces) > MAX_FILES
+    if many or found.unpacked > MAX_BYTES:
         raise ValueError("it is larger than a cache may be")
 
 
 def check_member(name: str) -> None:
     """Raise ValueError for a file name that leads out of its folder, or that no file system allows."""
     data = name.encode("utf-8", "surrogateescape")
-    if not is_plain(name) or len(data) > 4 * LONGEST_PATH:
+    if not is_plain(name) or len(data) > 4 * MAX_PATH:
         raise ValueError(f"member {name[:200]!r}")
-    if any(len(part) > LONGEST_NAME or part in (b"", b".") for part in data.split(b"/")):
+    if any(len(part) > MAX_NAME or part in (b"", b".") for part in data.split(b"/")):
         raise ValueError(f"member {name[:200]!r}")
 
 
@@ -134,7 +134,7 @@ def _piece(value: Dict[str, Any]) -> Piece:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > LONGEST_PATH:
+    if not isinstance(value, str) or len(value) > MAX_PATH:
         raise TypeError("not a string, or too long")
     return value
 
@@ -146,7 +146,7 @@ def _table(value: Any) -> Dict[str, str]:
 
 
 def _names(value: Any) -> Tuple[str, ...]:
-    if not isinstance(value, list) or len(value) > MOST_NAMES:
+    if not isinstance(value, list) or len(value) > MAX_NAMES:
         raise TypeError("not a list, or too long")
     for one in value:
         check_member(one)

@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Mapping, Set, Tuple
 
 from orchestrator.agent.caches.cache_manifest import (
     FOLDER,
-    LARGEST,
-    MOST_FILES,
+    MAX_BYTES,
+    MAX_FILES,
     PIECES,
     RETAINED,
     CacheManifest,
@@ -47,7 +47,7 @@ from orchestrator.contract.phase import Phase
 
 AFTER_START = 60.0
 """Seconds after the start of a job without steps after which its packages are stored."""
-MOST_TIMES = 3
+MAX_TIMES = 3
 """Times that one machine stores its packages, so that a job which keeps changing them cannot fill the bucket."""
 MANY = 64
 """Pieces of a cache after which it is packed again as a whole."""
@@ -115,11 +115,11 @@ class CacheKeeper:
             return ""
         if self._shared and not files and self._made_meanwhile(cache, now):
             return ""
-        if not cache.grows and files and known.get("times", 0) >= MOST_TIMES:
+        if not cache.grows and files and known.get("times", 0) >= MAX_TIMES:
             return ""
         total = sum(one.size for one in now.values())
-        if total > LARGEST or len(now) > MOST_FILES:
-            most = f"at most {LARGEST / 1e9:.0f} GB in {MOST_FILES:,} are kept"
+        if total > MAX_BYTES or len(now) > MAX_FILES:
+            most = f"at most {MAX_BYTES / 1e9:.0f} GB in {MAX_FILES:,} are kept"
             return f"{total / 1e9:.1f} GB in {len(now):,} files; {most}"
         before = parse(json.dumps(known["manifest"]).encode(), "state") if known.get("manifest") else None
         same = cache.grows and bool(files) and not gone and not any(one.member in files for one in new)

@@ -28,7 +28,7 @@ OURS = ".tpuctl-"
 PIECE = 64 << 20
 """Bytes of a full piece; pieces are packed and unpacked in parallel."""
 BLOCK = 1 << 18
-LONGEST_TEXT = 1 << 20
+MAX_TEXT = 1 << 20
 LEVEL = "-3"
 CREDENTIALS = frozenset({"token", "stored_tokens", ".netrc", ".pypirc", ".git-credentials"})
 """Names of files with credentials, such as the token of the Hugging Face hub; never packed."""

@@ -23,7 +23,7 @@ OF_ALL = ("/", "/usr", "/root", "/home", "/etc", "/var", "/opt", "/tmp", "/usr/l
 LISTS = ("requirements", "constraints", "pyproject.toml", "setup.py", "setup.cfg", "environment", "uv.lock",
          "poetry.lock", "Pipfile", "pdm.lock", "pixi")  # fmt: skip
 """Prefixes of the names of files that list what to install."""
-LONGEST_LIST = 4 << 20
+MAX_LIST = 4 << 20
 COMPILED_BY = {"JAX_COMPILATION_CACHE_DIR": "jax", "XLA_PERSISTENT_CACHE_PATH": "torch_xla"}
 """Variables with which JAX and PyTorch/XLA name their folder of compiled programs."""
 ASK = """\
@@ -168,7 +168,7 @@ def _distributions(image: Iterable[str]) -> str:
 def _lists(code: Path) -> List[Tuple[str, str]]:
     """Return path and digest of each file of the code that may list packages, up to two folders deep."""
     paths = [path for pattern in ("*", "*/*") for path in sorted(code.glob(pattern)) if path.is_file()]
-    lists = [path for path in paths if path.name.startswith(LISTS) and path.stat().st_size <= LONGEST_LIST]
+    lists = [path for path in paths if path.name.startswith(LISTS) and path.stat().st_size <= MAX_LIST]
     return [(str(path.relative_to(code)), _digest([path])) for path in lists]
 
 

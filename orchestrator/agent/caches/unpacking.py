@@ -26,7 +26,7 @@ from orchestrator.agent.caches.cache_manifest import Piece, check_member
 from orchestrator.agent.caches.pieces import BLOCK, is_outside, tar_of, zstd
 from orchestrator.contract.machine_errors import TornError
 
-LONGEST_TEXT = 1 << 20
+MAX_TEXT = 1 << 20
 PACKAGE_PARENT = Path(__file__).parents[3]
 """What holds our package: a folder, or the archive that the agent is."""
 START = f"import sys; sys.path[0] = sys.argv[1]; from {__name__} import main; main()"
@@ -215,7 +215,7 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, paths: O
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     # Archives give neither set-user-id bits nor owners, and never write permission for others.
     with os.fdopen(os.open(str(target), flags, member.mode & 0o755 | 0o600), "wb") as file:
-        if paths is not None and member.size <= LONGEST_TEXT:
+        if paths is not None and member.size <= MAX_TEXT:
             file.write(paths.put_into(source.read()))
         else:
             shutil.copyfileobj(source, file, BLOCK)

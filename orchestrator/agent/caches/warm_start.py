@@ -39,7 +39,7 @@ from orchestrator.contract.phase import Phase
 from orchestrator.contract.replacing import write_atomically
 
 PARALLEL = 4
-MOST_PROCESSES = 16
+MAX_PROCESSES = 16
 """Processes that unpack on a machine with many processors."""
 IMAGE_FILES = "image-files"
 """The folder for files of the image that restored ones have replaced."""
@@ -197,7 +197,7 @@ class Caches:
             shutil.rmtree(str(folder), ignore_errors=True)  # Left over from an agent that was killed.
         archives = next(iter(staged.values())) / "archives"
         archives.mkdir(parents=True)
-        most = min(max(PARALLEL, (os.cpu_count() or 2) // 2), MOST_PROCESSES)
+        most = min(max(PARALLEL, (os.cpu_count() or 2) // 2), MAX_PROCESSES)
         with contextlib.closing(UnpackProcesses(most)) as processes:
 
             def one(numbered: Tuple[int, Piece]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from orchestrator.agent.agreement.attempts import AttemptStore
-from orchestrator.agent.cloud.storage import SECONDS, JobBucket
+from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.completeness import Checkpoint, CheckpointVerdict, disposable, judge
@@ -18,7 +18,7 @@ from orchestrator.contract.machine_errors import AgentError, PreconditionError, 
 
 SUSPECT = ".suspect"
 REPLACED = ".replaced"
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Checkpoints that a reason names at most, the newest of the skipped ones."""
 
 
@@ -30,7 +30,7 @@ class Catalogue:
         self._bucket = bucket
         self._format = format_
 
-    def newest(self, seconds: float = SECONDS) -> Optional[Checkpoint]:
+    def newest(self, seconds: float = TIMEOUT) -> Optional[Checkpoint]:
         """
         Return the newest complete checkpoint, None if the bucket has none.
 
@@ -38,18 +38,18 @@ class Catalogue:
         """
         return next(self.complete(seconds), None)
 
-    def complete(self, seconds: float = SECONDS) -> Iterator[Checkpoint]:
+    def complete(self, seconds: float = TIMEOUT) -> Iterator[Checkpoint]:
         """Yield complete checkpoints, newest step first, then newest incarnation."""
         return (one for one, _why in self._judged(seconds) if one is not None)
 
-    def choice(self, seconds: float = SECONDS) -> Tuple[Optional[Checkpoint], str]:
+    def choice(self, seconds: float = TIMEOUT) -> Tuple[Optional[Checkpoint], str]:
         """Return the newest complete checkpoint and the reason, which names newer incomplete ones."""
         passed_over: List[str] = []
         for one, why in self._judged(seconds):
             if one is not None:
-                return one, "; ".join([one.why, *passed_over[:MOST_NAMED]])
+                return one, "; ".join([one.why, *passed_over[:MAX_NAMED]])
             passed_over += [why] if why else []
-        return None, "; ".join(passed_over[:MOST_NAMED])
+        return None, "; ".join(passed_over[:MAX_NAMED])
 
     def manifest(self, step: int, incarnation: int, worker: int) -> Manifest:
         """Return one worker's manifest. Raises TornError when it is missing or not valid."""
@@ -68,19 +68,19 @@ class Catalogue:
         own = self.manifest(step, incarnation, worker)
         return own if own.files or worker == 0 else self.manifest(step, incarnation, 0)
 
-    def steps(self, seconds: float = SECONDS) -> List[Tuple[int, str]]:
+    def steps(self, seconds: float = TIMEOUT) -> List[Tuple[int, str]]:
         """Return all steps that have objects, complete or not, and their prefixes; newest first."""
         _names, folders = self._bucket.level(self.prefix(), seconds)
         named = [(step_of(folder.rstrip("/").rsplit("/", 1)[-1]), folder) for folder in folders]
         return sorted(((step, folder) for step, folder in named if step is not None), reverse=True)
 
-    def completed(self, step: int, incarnation: int, seconds: float = SECONDS) -> Optional[Checkpoint]:
+    def completed(self, step: int, incarnation: int, seconds: float = TIMEOUT) -> Optional[Checkpoint]:
         """Return the checkpoint of one step and incarnation, None if it is not complete."""
         return self._verdict(folder_name(step, incarnation), seconds).checkpoint
 
     def path_of(self, step: int) -> str:
         """Return where the job finds a step that it wrote to the bucket itself, "" if it was deleted."""
-        found = (one for one in self._stored(SECONDS) if one.step == step and one.complete)
+        found = (one for one in self._stored(TIMEOUT) if one.step == step and one.complete)
         name = next((one.name for one in found), "")
         return f"{self._settings.folder.rstrip('/')}/{name}" if name else ""
 

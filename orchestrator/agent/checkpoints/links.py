@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Iterable, List, Tuple
 
-from orchestrator.contract.bucket.manifest import MOST_LINKS
+from orchestrator.contract.bucket.manifest import MAX_LINKS
 from orchestrator.contract.formats.base import Unit
 
 DEEPEST = 8
@@ -28,7 +28,7 @@ def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
             target = os.path.relpath(os.path.realpath(str(root / name)), str(top))
             if not target.startswith("..") and target != "." and _is_in(unit, target):
                 found.append((name, target))
-    return tuple(sorted(found)[:MOST_LINKS])
+    return tuple(sorted(found)[:MAX_LINKS])
 
 
 def make_links(root: Path, links: Iterable[Tuple[str, str]]) -> None:

@@ -23,9 +23,9 @@ from orchestrator.contract.formats.reading.save_like import (
     save_like,
 )
 
-MOST_FILES = 20000
+MAX_FILES = 20000
 """Limit for the files to upload, and for the entries examined outside of the checkpoint folder."""
-LONGEST_NAME = 900
+MAX_NAME = 900
 """Bytes of a name; the bucket allows 1024 with the prefix."""
 EARLIER = 1.0
 """Seconds by which a file may seem older than the job that wrote it, as file system clocks are coarse."""
@@ -85,8 +85,8 @@ def find_unclaimed(
             else:
                 skipped.append(one)
     found.sort(key=lambda one: (-one.modified, one.name))
-    skipped += [Skipped(one.name, Skip.TOO_MANY) for one in found[MOST_FILES:]]
-    return found[:MOST_FILES], skipped[:MOST_FILES]
+    skipped += [Skipped(one.name, Skip.TOO_MANY) for one in found[MAX_FILES:]]
+    return found[:MAX_FILES], skipped[:MAX_FILES]
 
 
 _Wanted = Callable[[str, os.stat_result], bool]
@@ -167,7 +167,7 @@ def _walk(
         links = [one for one in folders if (here / one).is_symlink()]
         for name in sorted([*names, *links]):
             count += 1
-            if bounded and count > MOST_FILES:
+            if bounded and count > MAX_FILES:
                 return
             one = _judged(place, root, here / name, wanted)
             # In a folder that is not the job's alone, files that cannot be uploaded are not reported.
@@ -190,8 +190,8 @@ def _judged(place: SavedPlace, root: Path, path: Path, wanted: _Wanted) -> "Foun
         return Skipped(name.encode("utf-8", "backslashreplace").decode(), Skip.NAME)
     if not wanted(relative, state):
         return None
-    if len(written) > LONGEST_NAME or any(sign in name for sign in "\r\n\0"):
-        return Skipped(name[:LONGEST_NAME], Skip.NAME)
+    if len(written) > MAX_NAME or any(sign in name for sign in "\r\n\0"):
+        return Skipped(name[:MAX_NAME], Skip.NAME)
     if stat.S_ISLNK(state.st_mode):
         return Skipped(name, Skip.SYMLINK)
     if not stat.S_ISREG(state.st_mode):
@@ -204,7 +204,7 @@ def _real(path: Path) -> Path:
 
 
 BUCKET = "bucket"
-MOST_FOLDERS = 10
+MAX_FOLDERS = 10
 
 
 def stray_in(bucket: JobBucket, since: float) -> str:
@@ -215,7 +215,7 @@ def stray_in(bucket: JobBucket, since: float) -> str:
     """
     found: List[Tuple[str, str]] = []
     _items, folders = bucket.first_page("", deep=False)
-    for folder in [one for one in folders if one not in OURS][:MOST_FOLDERS]:
+    for folder in [one for one in folders if one not in OURS][:MAX_FOLDERS]:
         for item in bucket.first_page(folder, deep=True)[0]:
             name = str(item["name"])
             if since and seconds_of(str(item["updated"])) >= since - 1 and _is_save(name):

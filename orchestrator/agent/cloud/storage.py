@@ -22,7 +22,7 @@ from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 
 DEFAULT_BASE = "https://storage.googleapis.com"
-SECONDS = 60.0
+TIMEOUT = 60.0
 """Seconds for which one call is tried again; who can wait longer says so."""
 LARGE = 32 << 20
 """Bytes above which a file is uploaded in several streams."""
@@ -80,9 +80,9 @@ class JobBucket:
     @property
     def patience(self) -> float:
         """Return for how many seconds to retry a call without which the agent cannot continue."""
-        return max(SECONDS, self._settled_at - self._clock.now())
+        return max(TIMEOUT, self._settled_at - self._clock.now())
 
-    def read(self, name: str, seconds: float = SECONDS) -> Optional[StoredBytes]:
+    def read(self, name: str, seconds: float = TIMEOUT) -> Optional[StoredBytes]:
         """Return an object, None if it does not exist; only the first 32 MiB of a larger one."""
         path = f"/download/storage/v1{self._object(name)}?alt=media"
         reply = self._call("GET", path, seconds, limit=IN_MEMORY)
@@ -90,7 +90,7 @@ class JobBucket:
             None if reply.status == 404 else StoredBytes(reply.body, int(reply.headers["x-goog-generation"]))
         )
 
-    def read_from(self, name: str, start: int, length: int, seconds: float = SECONDS) -> bytes:
+    def read_from(self, name: str, start: int, length: int, seconds: float = TIMEOUT) -> bytes:
         """Return at most *length* bytes from offset *start*; b"" if there are none or the object is missing."""
         asked = {"Range": f"bytes={start}-{start + length - 1}"}
         path = f"/download/storage/v1{self._object(name)}?alt=media"
@@ -99,12 +99,12 @@ class JobBucket:
             return reply.body[start : start + length]
         return reply.body if reply.status == 206 else b""
 
-    def stat(self, name: str, seconds: float = SECONDS) -> Optional[Dict[str, Any]]:
+    def stat(self, name: str, seconds: float = TIMEOUT) -> Optional[Dict[str, Any]]:
         """Return the object's resource, None if it does not exist."""
         reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
         return None if reply.status == 404 else json.loads(reply.body)
 
-    def age(self, name: str, seconds: float = SECONDS) -> Tuple[Optional[float], float]:
+    def age(self, name: str, seconds: float = TIMEOUT) -> Tuple[Optional[float], float]:
         """
         Return the object's age in seconds (None if it does not exist) and the bucket's time.
 
@@ -117,7 +117,7 @@ class JobBucket:
         return now - seconds_of(str(json.loads(reply.body)["updated"])), now
 
     def write(
-        self, name: str, data: bytes, if_generation: Optional[int] = None, seconds: float = SECONDS
+        self, name: str, data: bytes, if_generation: Optional[int] = None, seconds: float = TIMEOUT
     ) -> int:
         """Write an object from memory and return its generation; *if_generation* 0 means "must not exist"."""
         return int(self.insert(name, data, if_generation, seconds)["generation"])
@@ -140,7 +140,7 @@ class JobBucket:
         more = {"Content-Type": "application/json"}
         sources = [{**one, "name": self.prefix + one["name"]} for one in body["sourceObjects"]]
         body = {**body, "sourceObjects": sources}
-        reply = self._call("POST", path, SECONDS, json.dumps(body).encode(), more=more)
+        reply = self._call("POST", path, TIMEOUT, json.dumps(body).encode(), more=more)
         return None if reply.status == 404 else json.loads(reply.body)
 
     def read_range(self, name: str, generation: str, start: int, end: int, size: int) -> bytes:
@@ -158,31 +158,31 @@ class JobBucket:
         limit = end - start + 1
         return self._call("GET", path, transfers.PART_SECONDS, more=asked, limit=limit, check=check).body
 
-    def delete(self, name: str, if_generation: Optional[int] = None, seconds: float = SECONDS) -> None:
+    def delete(self, name: str, if_generation: Optional[int] = None, seconds: float = TIMEOUT) -> None:
         """Delete an object; a missing one is no error."""
         query = "" if if_generation is None else f"?ifGenerationMatch={if_generation}"
         # 404 is no error: a repeated call may find the result of its own first try.
         self._call("DELETE", f"/storage/v1{self._object(name)}{query}", seconds)
 
-    def list(self, prefix: str, seconds: float = SECONDS) -> List[str]:
+    def list(self, prefix: str, seconds: float = TIMEOUT) -> List[str]:
         """Return the names of all objects under *prefix*, over all pages."""
         return [
             item["name"] for page in self._pages({"prefix": prefix}, seconds) for item in self._items(page)
         ]
 
-    def sizes(self, prefix: str, seconds: float = SECONDS) -> Dict[str, int]:
+    def sizes(self, prefix: str, seconds: float = TIMEOUT) -> Dict[str, int]:
         """Return the size in bytes of every object under *prefix*, by name."""
         pages = self._pages({"prefix": prefix}, seconds)
         return {item["name"]: int(item["size"]) for page in pages for item in self._items(page)}
 
-    def level(self, prefix: str, seconds: float = SECONDS) -> Tuple[List[str], List[str]]:
+    def level(self, prefix: str, seconds: float = TIMEOUT) -> Tuple[List[str], List[str]]:
         """Return the objects directly under *prefix*, and its folders (names with a closing slash)."""
         pages = list(self._pages({"prefix": prefix, "delimiter": "/"}, seconds))
         names = [item["name"] for page in pages for item in self._items(page)]
         return names, [folder for page in pages for folder in self._folders(page)]
 
     def first_page(
-        self, prefix: str, *, deep: bool, seconds: float = SECONDS
+        self, prefix: str, *, deep: bool, seconds: float = TIMEOUT
     ) -> Tuple[List[Dict[str, Any]], List[str]]:
         """
         Return the first page of objects under *prefix*, and of folders unless *deep*.
@@ -201,7 +201,7 @@ class JobBucket:
         bucket._transport, bucket._streams = self._transport, self._streams
         return bucket
 
-    def objects(self, prefix: str, seconds: float = SECONDS) -> List[Dict[str, Any]]:
+    def objects(self, prefix: str, seconds: float = TIMEOUT) -> List[Dict[str, Any]]:
         """Return the resources of all objects under *prefix*. Raise AgentError if the bucket does not exist."""
         query = {"prefix": prefix, "fields": f"items({_LISTED}),nextPageToken"}
         # Our own bucket may be created any moment; another bucket that is missing has a wrong name.
@@ -214,7 +214,7 @@ class JobBucket:
             data = path.read_bytes()
             if len(data) != size:
                 raise TornError(f"{path} changed while it was read")
-            self.write(name, data, seconds=SECONDS + size / SLOWEST)
+            self.write(name, data, seconds=TIMEOUT + size / SLOWEST)
             return hashlib.sha256(data).hexdigest()
         if size > LARGE and self._may_compose():
             return transfers.upload(self, self._streams, name, path, size)
@@ -225,7 +225,7 @@ class JobBucket:
         if self._composes is None:
             path = f"/storage/v1/b/{self.name}?fields=softDeletePolicy,retentionPolicy"
             try:
-                held = _resource(self._call("GET", path, SECONDS), path)
+                held = _resource(self._call("GET", path, TIMEOUT), path)
             except TransientError:
                 raise
             except AgentError:
@@ -244,7 +244,7 @@ class JobBucket:
             PART,
             self._clock,
         )
-        return sender.send(path, size, SECONDS + PART / SLOWEST)
+        return sender.send(path, size, TIMEOUT + PART / SLOWEST)
 
     def download(
         self, name: str, path: Path, size: int, kind: str = "sha256", *, durable: bool = True
@@ -259,7 +259,7 @@ class JobBucket:
             return transfers.download(self, self._streams, name, path, size, kind, durable=durable)
         target = f"/download/storage/v1{self._object(name)}?alt=media"
         with path.open("wb") as file:
-            reply = self._call("GET", target, SECONDS + size / SLOWEST, sink=file, limit=size)
+            reply = self._call("GET", target, TIMEOUT + size / SLOWEST, sink=file, limit=size)
             file.flush()
             if durable:
                 # The caller renames the file; without fsync the name could survive a power loss and the bytes not.

@@ -23,8 +23,8 @@ from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Protoc
 from orchestrator.agent.cloud.transport import Reply, seconds_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 
-SMALLEST_PART, LARGEST_PART = 8 << 20, 32 << 20
-MOST_STREAMS = 16
+SMALLEST_PART, MAX_PART = 8 << 20, 32 << 20
+MAX_STREAMS = 16
 AHEAD = 2
 """Parts in memory besides those being transferred: one is read or hashed while others are sent."""
 SOURCES = 32
@@ -46,14 +46,14 @@ T = TypeVar("T")
 
 def part_size(size: int) -> int:
     """Return the part size in bytes for a file of *size* bytes; larger files have larger parts."""
-    return min(LARGEST_PART, max(SMALLEST_PART, -(-size // SOURCES)))
+    return min(MAX_PART, max(SMALLEST_PART, -(-size // SOURCES)))
 
 
 class Streams:
     """Runs transfers of parts, at most *most* at a time for all files together, in threads made on demand."""
 
     def __init__(self, most: int = 0) -> None:
-        self._most = most or min(MOST_STREAMS, max(4, os.cpu_count() or 1))
+        self._most = most or min(MAX_STREAMS, max(4, os.cpu_count() or 1))
         self._room = threading.BoundedSemaphore(self._most + AHEAD)
         self._queue: SimpleQueue[Tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._lock = threading.Lock()

@@ -13,7 +13,7 @@ DEVICES = Path("/dev")
 PROCESSES = Path("/proc")
 LOCK = Path("/tmp/libtpu_lockfile")  # noqa: S108 (libtpu's own name)
 """The file that libtpu locks with flock(2). The lock ends with the process; the file stays."""
-LONGEST = 80
+MAX_LENGTH = 80
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def holders(devices: Path, processes: Path) -> List[DeviceHolder]:
             if any(_is_device(os.readlink(str(one)), devices) for one in (process / "fd").iterdir()):  # noqa: PTH115 (Python 3.8)
                 # It may end between these two reads, and then holds nothing any more.
                 words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                found.append(DeviceHolder(int(process.name), words.strip()[:LONGEST]))
+                found.append(DeviceHolder(int(process.name), words.strip()[:MAX_LENGTH]))
     return sorted(found, key=lambda one: one.pid)
 
 

@@ -14,7 +14,7 @@ from orchestrator.contract.machine_errors import AgentError
 
 LABEL = "tpuctl.root"
 """The label of our containers, with the machine folder as its value; no other container is touched."""
-SECONDS = 120.0
+TIMEOUT = 120.0
 """Seconds for a command of docker that moves no image."""
 
 
@@ -53,7 +53,7 @@ def mark_of(layout: Layout) -> Path:
     return layout.status.with_name("container.json")
 
 
-def docker(words: Sequence[str], environ: Mapping[str, str], seconds: float = SECONDS) -> str:
+def docker(words: Sequence[str], environ: Mapping[str, str], seconds: float = TIMEOUT) -> str:
     """Run docker and return its output. Raise AgentError with the end of its error output."""
     # Without the job's mark, since processes with that mark are killed.
     own = {name: value for name, value in environ.items() if name != "TPUCTL_JOB"}

@@ -268,7 +268,7 @@ def made_until(environ: Mapping[str, str]) -> float:
         return 0.0
 
 
-SECONDS = 20.0
+TIMEOUT = 20.0
 """Seconds for one call of the API, less than the minute after which cron tries again."""
 _LINE = re.compile(r"^(\w+): '(.*)'$", re.MULTILINE)
 
@@ -325,7 +325,7 @@ class NodeApi:
 
     def _call(self, method: str, node: OwnNode, gone_is_fine: bool = False) -> Reply:
         url = f"{self._base}/v2/{quote(node.path)}"
-        reply = self._transport.send(method, url, self._tokens.headers(), timeout=SECONDS)
+        reply = self._transport.send(method, url, self._tokens.headers(), timeout=TIMEOUT)
         if reply.status < 300 or (reply.status == 404 and gone_is_fine):
             return reply
         text = f"{method} {node.path}: {reply.status} {_message(reply)}"

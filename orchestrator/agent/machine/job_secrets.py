@@ -22,7 +22,7 @@ from orchestrator.contract.secrets.redaction import Redactor
 KEY = "TPUCTL_SECRETS"
 SCHEME = "secret://"
 ROLE = "roles/secretmanager.secretAccessor"
-SECONDS = 20.0
+TIMEOUT = 20.0
 """Seconds for which one secret is requested; the start of the job waits for it."""
 _NARROW = "ACCESS_TOKEN_SCOPE_INSUFFICIENT"
 
@@ -92,7 +92,7 @@ class Secrets:
                 raise TransientError(f"secret {one.name}: Secret Manager answers {reply.status}")
             return reply
 
-        reply = retrying(once, SECONDS)
+        reply = retrying(once, TIMEOUT)
         if reply.status != 200:
             raise self._refused(one, reply)
         value = _value(one, reply)

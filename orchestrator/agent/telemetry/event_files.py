@@ -25,11 +25,11 @@ from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.protobuf import fields
 
 PATTERN = "events.out.tfevents."
-LARGEST_RECORD = 64 << 10
+MAX_RECORD = 64 << 10
 """Bytes; larger records are images or histograms and are skipped."""
-LARGEST_READ = 4 << 20
-MOST_FILES = 64
-MOST_ENTRIES = 5000
+MAX_READ = 4 << 20
+MAX_FILES = 64
+MAX_ENTRIES = 5000
 DEEPEST = 5
 _HEAD = 12
 _LOSS = re.compile(
@@ -77,7 +77,7 @@ class EventFiles:
                 except OSError:
                     continue
                 found += 1
-                if found > MOST_FILES:
+                if found > MAX_FILES:
                     return
                 yield str(path), about.st_size, about.st_mtime
 
@@ -93,7 +93,7 @@ class EventFiles:
         with self._lock:
             fresh = int(begun[1]) >= int(self._since) - 1 and size > self._read.get(name, 0)
         # Outside of the lock: the bucket may be slow, and the follower needs the newest step meanwhile.
-        data = read(self._read.get(name, 0), LARGEST_READ) if fresh else b""
+        data = read(self._read.get(name, 0), MAX_READ) if fresh else b""
         with self._lock:
             self._walk(name, data)
 
@@ -101,7 +101,7 @@ class EventFiles:
         try:
             with Path(path).open("rb") as file:
                 file.seek(self._read.get(path, 0))
-                data = file.read(LARGEST_READ)
+                data = file.read(MAX_READ)
         except OSError:
             return
         self._walk(path, data)
@@ -114,9 +114,9 @@ class EventFiles:
                 used = 1 << 62  # Not an event file, or a broken one: never read it again.
                 break
             end = used + _HEAD + length + 4
-            if end > len(data) and length <= LARGEST_RECORD:
+            if end > len(data) and length <= MAX_RECORD:
                 break  # The record is incomplete so far, or continues beyond this read.
-            if length <= LARGEST_RECORD:
+            if length <= MAX_RECORD:
                 self._learn(data[used + _HEAD : used + _HEAD + length])
             used = end
         self._read[path] = self._read.get(path, 0) + used
@@ -166,7 +166,7 @@ def _tensor(data: bytes) -> Optional[float]:
 
 def _below(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder, limited in depth and number. Never raises."""
-    remaining = MOST_ENTRIES
+    remaining = MAX_ENTRIES
     for here, folders, files in os.walk(folder):
         remaining -= len(folders) + len(files)
         if remaining < 0:
@@ -214,7 +214,7 @@ class BucketEvents:
         for prefix in self._prefixes:
             sizes = self._bucket.sizes(prefix)
             names = sorted((one for one in sizes if one.rpartition("/")[2].startswith(PATTERN)), key=_begun)
-            for name in names[-MOST_FILES:]:
+            for name in names[-MAX_FILES:]:
                 self._events.take(name, sizes[name], partial(self._bucket.read_from, name))
 
 

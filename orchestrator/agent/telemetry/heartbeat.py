@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from orchestrator.agent.cloud.storage import SECONDS, JobBucket
+from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.object_names import HEARTBEAT, WAKE
@@ -149,7 +149,7 @@ class HeartbeatWriter:
     def before(self) -> Dict[str, Any]:
         """Return the last heartbeat of this worker's earlier agent, {} if there is none. Raise AgentError."""
         with self._lock:
-            return self._read_before(SECONDS)
+            return self._read_before(TIMEOUT)
 
     def report(self, seconds: Optional[float] = None, at_once: bool = False) -> None:
         """
@@ -217,7 +217,7 @@ def _text(body: Mapping[str, Any]) -> str:
 
 
 KEYS_FOLDER = "/etc/ssh"
-LONGEST_KEY = 1000
+MAX_KEY = 1000
 """Characters of the longest key accepted; an RSA key of 4096 bits has 716."""
 
 
@@ -230,12 +230,12 @@ def public_host_keys(environ: Mapping[str, str] = os.environ) -> List[str]:
             words = path.read_text().split()[:2]
         except (OSError, ValueError):
             continue
-        if len(words) == 2 and len(" ".join(words)) <= LONGEST_KEY:
+        if len(words) == 2 and len(" ".join(words)) <= MAX_KEY:
             found.append(" ".join(words))
     return sorted(found)
 
 
-LONGEST_WAKE = 5.0
+MAX_WAKE = 5.0
 """Seconds for the wake object: the heartbeat itself must not wait for it."""
 
 
@@ -267,6 +267,6 @@ class WakeWriter:
         text = {"worker": self._worker, "phase": phase, "notice": notice, "at": self._clock.now()}
         try:
             # No precondition: if two workers write at once, either write wakes the controller.
-            self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(LONGEST_WAKE, seconds))
+            self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(MAX_WAKE, seconds))
         except (AgentError, OSError) as error:
             say(f"wake: {error}")

@@ -7,7 +7,7 @@ from orchestrator.contract.backoff import Backoff, ConsecutiveFailures
 from orchestrator.domain.text.amounts import span_text
 from orchestrator.errors import TpuctlError
 
-LONGEST = 60.0
+MAX_PAUSE = 60.0
 """Longest pause between two polls during an outage, in seconds."""
 REMINDER = 300.0
 """Seconds after which a continuing outage is reported again."""
@@ -18,7 +18,7 @@ class Outage:
 
     def __init__(self, clock: Clock, every: float, say: Callable[[str], None]) -> None:
         self._clock, self._say = clock, say
-        self._failures = ConsecutiveFailures(Backoff(every, max(every, LONGEST)))
+        self._failures = ConsecutiveFailures(Backoff(every, max(every, MAX_PAUSE)))
         self._said = 0.0
 
     def failed(self, error: TpuctlError) -> None:

@@ -21,7 +21,7 @@ from orchestrator.pricing.cost_breakdown import CostBreakdown
 
 BILLS = ".bills.json"
 """Suffix of the file beside a deployment's folder that keeps its bills when the folder is deleted."""
-MOST_BILLS = 50
+MAX_BILLS = 50
 SCHEMA = 1
 _SUMS = {
     "machines_upper_usd": "most_usd", "on_demand_usd": "ondemand_usd", "to_ttl_upper_usd": "to_ttl_most_usd",
@@ -81,7 +81,7 @@ class Cost:
 def keep_bill(session: Session, spent: CostBreakdown) -> None:
     """Store the cost of a deployment on this computer before its data, and thus its record, is deleted."""
     bill = Cost(session.spec.name, session.records.current.node.preemptions, spent, session.clock.now())
-    newest = (*read_bills(session), bill)[-MOST_BILLS:]
+    newest = (*read_bills(session), bill)[-MAX_BILLS:]
     bills = [
         {"deleted_at": one.deleted_at, "preemptions": one.preemptions,
          "spending": _stored(adapter(CostBreakdown).dump_python(one.breakdown, mode="json"))}

@@ -150,7 +150,7 @@ def _one(path: Path, now: float) -> KnownDeployment:
 
 PACKAGES = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11", "certifi")
 LOCAL_PROGRAMS = ("bash", "flock", "setsid")
-SECONDS = 3.0
+TIMEOUT = 3.0
 """Seconds for the local cloud on this computer to answer."""
 
 
@@ -192,7 +192,7 @@ def _answers(endpoint: str) -> bool:
     # No proxy, which would answer for the loopback address.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        opener.open(f"{endpoint}/storage/v1/b", timeout=SECONDS).close()
+        opener.open(f"{endpoint}/storage/v1/b", timeout=TIMEOUT).close()
     except urllib.error.HTTPError:
         return True
     except OSError:

@@ -30,7 +30,7 @@ from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.project_probe import Probe
 from orchestrator.google.vms import ComputeVms
 
-SECONDS = 15.0
+TIMEOUT = 15.0
 """Seconds to answer one question, including the import of a client library."""
 CALL_SECONDS = 6.0
 """Seconds for one call: `doctor` asks all side by side, and a person waits."""
@@ -172,7 +172,7 @@ def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[K
     return questions
 
 
-def side_by_side(questions: Mapping[K, Question], seconds: float = SECONDS) -> dict[K, Observed[Any]]:
+def side_by_side(questions: Mapping[K, Question], seconds: float = TIMEOUT) -> dict[K, Observed[Any]]:
     """Ask all questions in parallel; those without an answer after *seconds* are Unknown and abandoned."""
     answers: dict[K, Observed[Any]] = {}
 

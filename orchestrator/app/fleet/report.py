@@ -13,7 +13,7 @@ from orchestrator.planning.fleet.fleet_cost import FleetUsage
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable, results_table
 
-MOST_TABLES = 10
+MAX_TABLES = 10
 """Jobs whose results the report shows, the newest ones."""
 
 
@@ -57,7 +57,7 @@ def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) 
     reader = UsageReader(choice, reporter)
     found = reader.observe()
     shown = [job for job in found.jobs if any(job.submission.parameters) or job.submission.collect]
-    tables = [table_of(reader.fleet, found, job.submission.name) for job in shown[-MOST_TABLES:]]
+    tables = [table_of(reader.fleet, found, job.submission.name) for job in shown[-MAX_TABLES:]]
     path = output or Path(f"{found.name}-report.html")
     # Atomically, since a browser may reload the page at any moment.
     write_private(path, fleet_page(found, tables).encode())

@@ -17,7 +17,7 @@ from orchestrator.domain.text.clean_text import cut
 from orchestrator.errors import UsageError
 from orchestrator.report.page import LiveFacts, PageFacts, page
 
-LONGEST_LINE = 400
+MAX_LINE = 400
 """Characters of a log line that are shown."""
 NEIGHBOURS_SECONDS = 15.0
 """Seconds between two observations of all deployments; one without a watcher needs several requests."""
@@ -78,7 +78,7 @@ class Pages:
         session, memory = self._opened(wanted)
         # Read again: a watcher may have requested another TPU since the last request.
         session.records.load()
-        log = tuple(cut(line, LONGEST_LINE) for line in memory.tail.read())
+        log = tuple(cut(line, MAX_LINE) for line in memory.tail.read())
         return facts_of(session, memory), LiveFacts(log, shown=session.spec.name)
 
     def _opened(self, wanted: str) -> tuple[Session, ReportMemory]:

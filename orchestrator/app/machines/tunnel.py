@@ -48,7 +48,7 @@ PAUSE = 2.0
 LOOPBACK = 'printf %s "${TPUCTL_LOOPBACK:-127.0.0.1}"'
 """Prints where a machine's programs listen; local machines share the computer's network."""
 PAGE = "tunnel.html"
-LONGEST_STATE = 16 << 10
+MAX_STATE = 16 << 10
 """Characters of a sidecar's state at most."""
 
 
@@ -303,7 +303,7 @@ def _state(connection: "Connection", service: Service) -> TunnelState:
 def state_of(text: str) -> TunnelState:
     """Parse a sidecar's state as a machine reports it. Raise one of UNFORESEEN for anything else."""
     # The machine runs third-party code, so its output is bounded, typed and cut.
-    if len(text) > LONGEST_STATE:
+    if len(text) > MAX_STATE:
         raise ValueError(f"{len(text)} characters")
     body = json.loads(text)
     port, words = body["port"], (body["state"], body["address"], body["token"])

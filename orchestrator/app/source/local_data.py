@@ -20,7 +20,7 @@ from orchestrator.domain.ports import Store
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
 
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 """Limit for all data sets together: each file is an object and a line of the list that machines read."""
 PARALLEL = 8
 """Uploads at the same time."""
@@ -79,9 +79,9 @@ def scan(
         for name, source in wanted.items()
     }
     count = sum(len(files) for files in found.values())
-    if count > MOST_FILES:
+    if count > MAX_FILES:
         raise UsageError(
-            f"job.data has {count:,} files, more than {MOST_FILES:,}",
+            f"job.data has {count:,} files, more than {MAX_FILES:,}",
             hint="pack them into larger ones (tar, TFRecord, ArrayRecord, Parquet), which also read faster",
             changed=_NOTHING, code="TPU-144",
         )  # fmt: skip

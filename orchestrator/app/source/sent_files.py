@@ -16,7 +16,7 @@ from orchestrator.app.source.source_files import NotSent, SourceEntry, source_fi
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import size_text
 
-LARGEST = 5
+MAX_SHOWN = 5
 _GIB = 2**30
 
 
@@ -43,7 +43,7 @@ class Sent:
             "sent": {
                 "files": len(self.code),
                 "bytes": sum(entry.size for entry in self.code),
-                "largest": [{"path": e.path, "bytes": e.size} for e in self.code[:LARGEST]],
+                "largest": [{"path": e.path, "bytes": e.size} for e in self.code[:MAX_SHOWN]],
             },
             "data": [
                 {
@@ -65,7 +65,7 @@ class Sent:
     def lines(self) -> Iterator[str]:
         """Yield the text: the code, each data set, and the excluded paths with their patterns."""
         total = sum(entry.size for entry in self.code)
-        largest = ", ".join(f"{entry.path} {size_text(entry.size)}" for entry in self.code[:LARGEST])
+        largest = ", ".join(f"{entry.path} {size_text(entry.size)}" for entry in self.code[:MAX_SHOWN])
         yield f"Code: {_files(len(self.code))}, {size_text(total)}; largest: {largest or 'none'}"
         for one in self.data:
             if one.in_bucket:
@@ -84,10 +84,10 @@ class Sent:
         if self.at_home:
             count = sum(home.files for home in self.at_home)
             more = "more than " if any(home.more for home in self.at_home) else ""
-            names = ", ".join(_home(home) for home in self.at_home[:LARGEST])
+            names = ", ".join(_home(home) for home in self.at_home[:MAX_SHOWN])
             yield (
                 f"At home: {more}{_files(count)} by ignore patterns: {names}"
-                f"{', ...' if len(self.at_home) > LARGEST else ''}. What the job reads of it: job.data"
+                f"{', ...' if len(self.at_home) > MAX_SHOWN else ''}. What the job reads of it: job.data"
             )
 
     def _month(self, one: DataSet) -> float | None:

@@ -17,7 +17,7 @@ from orchestrator.domain.source.key_files import SMALL, keys_in
 
 FILE_BYTES = 1 << 20
 ALL_BYTES = 8 << 20
-MOST_FILES = 2000
+MAX_FILES = 2000
 """Files to read at most; the rest is reported as not read."""
 
 _SHELL = (".sh", ".bash")
@@ -138,7 +138,7 @@ class _Reader:
     def _text(self, entry: SourceEntry) -> str | None:
         """Return the file's text, None if it exceeds the bounds or is unreadable."""
         self._files += 1
-        if entry.size > FILE_BYTES or self._read + entry.size > ALL_BYTES or self._files > MOST_FILES:
+        if entry.size > FILE_BYTES or self._read + entry.size > ALL_BYTES or self._files > MAX_FILES:
             return None
         # Counted before reading, so that unreadable files use up the bounds too.
         self._read += entry.size

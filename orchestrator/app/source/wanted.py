@@ -29,7 +29,7 @@ from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp, uv_program
 
-MOST_UP_TIMES = 100
+MAX_UP_TIMES = 100
 """Times of `up` that are remembered; reports of older ones are not read."""
 
 
@@ -180,4 +180,4 @@ def with_up_time(record: Record, now: float) -> tuple[float, ...]:
     """Return the times of `up` of the deployment, with *now* as the newest one."""
     # A record from before these times were stored has at least the last one.
     known = record.up_times or ((record.started_at,) if record.started_at else ())
-    return (*known, now)[-MOST_UP_TIMES:] if now not in known else known
+    return (*known, now)[-MAX_UP_TIMES:] if now not in known else known

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.config.config_error import ConfigError
-from orchestrator.config.document import LARGEST_BYTES, parse
+from orchestrator.config.document import MAX_BYTES, parse
 from orchestrator.config.others import dstack, skypilot, tpunicorn, xpk
 from orchestrator.config.others.conversion import Conversion, Draft, finish
 from orchestrator.config.others.scripts import commands
@@ -29,7 +29,7 @@ def convert(raw: bytes, name: str, deployment: str, *, keep_name: bool = True) -
 def _script(raw: bytes) -> Draft | None:
     """Return the draft for a script; None if it calls neither xpk nor tpunicorn."""
     # Megabytes are no script; the YAML parser reports larger files in the same way.
-    if len(raw) > LARGEST_BYTES or not any(word in raw for word in (b"xpk", b"pu ", b"tpunicorn")):
+    if len(raw) > MAX_BYTES or not any(word in raw for word in (b"xpk", b"pu ", b"tpunicorn")):
         return None
     found = list(commands(raw.decode("utf-8", "replace")))
     if any(xpk.is_create(words, "workload") for words in found):

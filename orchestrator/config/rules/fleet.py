@@ -10,9 +10,9 @@ from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, Spec, TensorboardSpec
 from orchestrator.planning.fleet.team import NO_LOGINS, NORMAL, below
 
-MOST_NODES = 100
+MAX_NODES = 100
 NODE_SUFFIX = "-001"
-MOST_PRIORITIES = 8
+MAX_PRIORITIES = 8
 """Most priorities: their distance in Slurm's single number must exceed all other factors (slurm.sh)."""
 LOGIN = re.compile(r"[a-z0-9][-a-z0-9._+@]{0,62}")
 """What Slurm accepts as the name of an account, which has no capital letters."""
@@ -22,9 +22,9 @@ PRIORITY = re.compile(r"[a-z][-a-z0-9]{0,30}")
 def _fleet(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     if spec.fleet is None:
         return
-    if not 1 <= spec.fleet.nodes <= MOST_NODES:
+    if not 1 <= spec.fleet.nodes <= MAX_NODES:
         yield RuleFinding(
-            "fleet.nodes", f"{spec.fleet.nodes} is not between 1 and {MOST_NODES}", "for example 8"
+            "fleet.nodes", f"{spec.fleet.nodes} is not between 1 and {MAX_NODES}", "for example 8"
         )
     if spec.job.command != FLEET_COMMAND:
         text = "a file with `fleet` has no job of its own"
@@ -82,8 +82,8 @@ def _users(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
 
 def _priorities(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     given = spec.fleet.priorities if spec.fleet else {}
-    if len(given) > MOST_PRIORITIES:
-        yield RuleFinding("fleet.priorities", f"{len(given)} are too many", f"use at most {MOST_PRIORITIES}")
+    if len(given) > MAX_PRIORITIES:
+        yield RuleFinding("fleet.priorities", f"{len(given)} are too many", f"use at most {MAX_PRIORITIES}")
     for name, one in given.items():
         path = at("fleet.priorities", name)
         if not PRIORITY.fullmatch(name):

@@ -15,11 +15,11 @@ from orchestrator.domain.text.suggest import did_you_mean, join
 # The longest derived name must fit into a cloud's limit of 63: `-vm`, `-tpu-gN`, the bucket's digest.
 NAME_LENGTH = 40
 NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
-LONGEST_PREFIX = 200
+MAX_PREFIX = 200
 """Most characters of a prefix, so that object names (1,024 bytes) have room for the files of checkpoints."""
 LABEL = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 """Names that Compute Engine accepts for networks, images and tags (RFC 1035)."""
-SHORTEST_SOFT_DELETE, LONGEST_SOFT_DELETE = 7 * 86400.0, 90 * 86400.0
+SHORTEST_SOFT_DELETE, MAX_SOFT_DELETE = 7 * 86400.0, 90 * 86400.0
 MULTI_REGIONS = ("us", "eu", "asia")
 
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z0-9]+")
@@ -285,11 +285,9 @@ def _prefix(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         yield RuleFinding(
             "bucket.prefix", text, "set bucket.adopt: true and bucket.name to a bucket that exists"
         )
-    if not _FOLDER.fullmatch(prefix) or len(prefix) > LONGEST_PREFIX:
+    if not _FOLDER.fullmatch(prefix) or len(prefix) > MAX_PREFIX:
         text = f'"{prefix[:60]}" cannot be the folder of a deployment'
-        hint = (
-            f"use lower-case letters, digits, '-', '_' and '/', for example runs/a; at most {LONGEST_PREFIX}"
-        )
+        hint = f"use lower-case letters, digits, '-', '_' and '/', for example runs/a; at most {MAX_PREFIX}"
         yield RuleFinding("bucket.prefix", text, hint)
     elif any(f"{part}/" in _TAKEN for part in prefix.split("/")):
         text = f"a deployment without a prefix uses the folders {join(sorted(_TAKEN))} itself"
@@ -300,7 +298,7 @@ def _soft_delete(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     seconds = spec.bucket.soft_delete
     if seconds is None:
         return
-    if seconds and not SHORTEST_SOFT_DELETE <= seconds <= LONGEST_SOFT_DELETE:
+    if seconds and not SHORTEST_SOFT_DELETE <= seconds <= MAX_SOFT_DELETE:
         hint = "remove it to switch it off"
         yield RuleFinding("bucket.soft_delete", f"{seconds} is not between 7d and 90d, Google's limits", hint)
     elif seconds and spec.bucket.adopt:

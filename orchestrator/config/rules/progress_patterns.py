@@ -23,11 +23,11 @@ else:
     import sre_constants as codes
     import sre_parse as parser
 
-LONGEST = 300
+MAX_LENGTH = 300
 """Most characters of a pattern."""
-MOST_WIDE = 2
+MAX_WIDE = 2
 """Most repeats that match nearly anything; each one multiplies the time by the length of the line."""
-MOST = 8
+MAX_REPEATS = 8
 _BOUNDED = 64
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
 _REFUSED = {
@@ -40,9 +40,9 @@ _REFUSED = {
 
 def fault(key: str, pattern: str) -> tuple[str, str]:
     """Return what is wrong with the pattern of *key*, and what to do; two empty texts if it is accepted."""
-    if len(pattern) > LONGEST:
+    if len(pattern) > MAX_LENGTH:
         return (
-            f"has {len(pattern)} characters; at most {LONGEST} are allowed",
+            f"has {len(pattern)} characters; at most {MAX_LENGTH} are allowed",
             "match only a part of the line",
         )
     try:
@@ -98,8 +98,8 @@ def _slow(tree: Any) -> tuple[str, str]:
             # Two neighbours that match the same bytes are as slow as one wide repeat.
             wide += len(here) > 128 or bool(here & before)
             before = here
-    if wide > MOST_WIDE or every > MOST:
-        hint = f"at most {MOST_WIDE} repeats may match nearly anything, such as .*"
+    if wide > MAX_WIDE or every > MAX_REPEATS:
+        hint = f"at most {MAX_WIDE} repeats may match nearly anything, such as .*"
         return "has so many repeats that a long line can take for ever", hint
     return "", ""
 

@@ -8,7 +8,7 @@ from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.machines.data_disks import READS, WRITES, data_disks
-from orchestrator.domain.machines.queued_resource import LONGEST_RUN
+from orchestrator.domain.machines.queued_resource import MAX_RUN
 from orchestrator.domain.spec import Spec
 
 _RESERVATION = re.compile(r"(?:projects/[^/]+/locations/([^/]+)/reservations/)?[A-Za-z0-9-]+")
@@ -44,7 +44,7 @@ def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
         return
     if tpu.spot:
         yield RuleFinding("tpu.request", "flex-start TPUs are not spot", "set tpu.spot: false")
-    if tpu.max_run_duration is not None and not 0 < tpu.max_run_duration <= LONGEST_RUN:
+    if tpu.max_run_duration is not None and not 0 < tpu.max_run_duration <= MAX_RUN:
         yield RuleFinding(key, f"{tpu.max_run_duration} is not between 1s and 7d", "leave it out for 7d")
     found = catalog.accelerator(tpu.type)
     for index, zone in enumerate(tpu.zones if found else ()):

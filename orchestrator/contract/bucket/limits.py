@@ -16,10 +16,10 @@ class Limit:
     together: int
 
 
-MOST_WORKERS = 4096
+MAX_WORKERS = 4096
 MANIFESTS = Limit(32 << 20, 20_000, 64 << 20)
 """A manifest of 32 MiB names about 200,000 files."""
-HEARTBEATS = Limit(64 << 10, MOST_WORKERS, 4 << 20)
+HEARTBEATS = Limit(64 << 10, MAX_WORKERS, 4 << 20)
 """Heartbeats of one incarnation; each read of new ones costs money."""
 ALL_HEARTBEATS = Limit(64 << 10, 100_000, 64 << 20)
 """Heartbeats of all incarnations."""
@@ -36,6 +36,6 @@ IN_MEMORY = 32 << 20
 
 LATEST_TIME = 1e11
 """Latest time that is believed, in the year 5138."""
-LARGEST_INT = 1 << 53
-LARGEST_FLOAT = 1e30
+MAX_INT = 1 << 53
+MAX_FLOAT = 1e30
 """A larger loss is no loss, and would overflow plots and sums."""

@@ -8,17 +8,17 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, Dict, Iterable, List, Optional, Tuple, TypeVar
 
-from orchestrator.contract.bucket.limits import LARGEST_INT, LATEST_TIME, MOST_WORKERS
+from orchestrator.contract.bucket.limits import LATEST_TIME, MAX_INT, MAX_WORKERS
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.contract.machine_errors import TornError
 
 SCHEMA = 1
 _NAME = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-MOST_LINKS = 100
-LONGEST_NAME = 255
+MAX_LINKS = 100
+MAX_NAME = 255
 """Most bytes of a file's base name."""
-LONGEST_PATH = 1024
+MAX_PATH = 1024
 """Most bytes of a path: that of the longest object name."""
 
 N = TypeVar("N", int, float)
@@ -127,7 +127,7 @@ def _check(value: Dict[str, Any]) -> None:
     if value["folder"] != "." and not is_plain(value["folder"]):
         raise ValueError(f"folder {value['folder']!r}")
     _check_length(value["folder"])
-    if not 0 <= int(value["worker"]) < int(value["workers"]) <= MOST_WORKERS:
+    if not 0 <= int(value["worker"]) < int(value["workers"]) <= MAX_WORKERS:
         raise ValueError("it is of a worker that cannot be")
 
 
@@ -146,7 +146,7 @@ def _links(value: Dict[str, Any]) -> Tuple[Tuple[str, str], ...]:
     _check_apart(name for name, _target in found)
     for pair in found:
         _check_length(*pair)
-    if len(found) > MOST_LINKS or any(names & {target, *_above(target)} for _name, target in found):
+    if len(found) > MAX_LINKS or any(names & {target, *_above(target)} for _name, target in found):
         raise ValueError("links that cannot be made")
     return found
 
@@ -157,7 +157,7 @@ def _check_apart(names: Iterable[str]) -> None:
     taken = {PurePosixPath(name).as_posix() for name in listed}
     if len(taken) < len(listed) or any(taken.intersection(_above(name)) for name in taken):
         raise ValueError("two files of one name")
-    if any(len(part.encode()) > LONGEST_NAME for name in taken for part in name.split("/")):
+    if any(len(part.encode()) > MAX_NAME for name in taken for part in name.split("/")):
         raise ValueError("a name that no file has")
 
 
@@ -166,7 +166,7 @@ def _check_length(*names: str) -> None:
     for name in names:
         # File names on a disk may not be valid text; Python then returns their bytes as surrogates.
         data = name.encode("utf-8", "surrogateescape")
-        if len(data) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in data.split(b"/")):
+        if len(data) > MAX_PATH or any(len(part) > MAX_NAME for part in data.split(b"/")):
             raise ValueError("a place that no disk has")
 
 
@@ -186,7 +186,7 @@ def _file(value: Dict[str, Any]) -> StoredFile:
 
 def size_of(value: Any) -> int:
     """Return *value* as a number of bytes. Raise ValueError, TypeError or OverflowError if it cannot be one."""
-    return _within(int(value), LARGEST_INT, "a size that no file has")
+    return _within(int(value), MAX_INT, "a size that no file has")
 
 
 def time_of(value: Any) -> float:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from orchestrator.contract.bucket.limits import MOST_WORKERS
+from orchestrator.contract.bucket.limits import MAX_WORKERS
 from orchestrator.contract.bucket.manifest import SHA256, is_plain, size_of, time_of
 from orchestrator.contract.bucket.object_names import UNCLAIMED
 from orchestrator.contract.machine_errors import TornError
@@ -149,7 +149,7 @@ def parse(data: bytes, where: str) -> Unclaimed:
 def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
     if value["schema"] != SCHEMA:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
-    if not 0 <= int(value["worker"]) < int(value["workers"]) <= MOST_WORKERS:
+    if not 0 <= int(value["worker"]) < int(value["workers"]) <= MAX_WORKERS:
         raise ValueError("it is of a worker that cannot be")
     files = tuple(_file(one) for one in value["files"])
     if len({PurePosixPath(one.name) for one in files}) < len(files):

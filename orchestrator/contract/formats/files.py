@@ -41,7 +41,7 @@ from orchestrator.contract.formats.reading.saved_files import (
 )
 
 DEEPEST = 8
-MOST_FILES, MOST_OBJECTS = 5000, 100_000
+MAX_FILES, MAX_OBJECTS = 5000, 100_000
 """Most files of a folder, and objects of the bucket, that are examined."""
 _UNFINISHED = re.compile(r"(?:^|[-._])(?:tmp|temp|partial|incomplete|lock)(?:[-._\d]|$)|~$")
 
@@ -114,7 +114,7 @@ class Files(Format):
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
         """Yield the files in the bucket, where each exists whole or not at all."""
-        saves = group(list(among(listing.names[:MOST_OBJECTS], unknown)))
+        saves = group(list(among(listing.names[:MAX_OBJECTS], unknown)))
         main = [one for one in saves.newest or saves.head if not one.side]
         if main:
             number = main[0].number if main[0].kind is not NameKind.TIME else None
@@ -146,7 +146,7 @@ class Files(Format):
             elif depth < DEEPEST and self._enters(root, path):
                 yield from self._walk(root, path, depth + 1)
             count += 1
-            if count > MOST_FILES:
+            if count > MAX_FILES:
                 return
 
 

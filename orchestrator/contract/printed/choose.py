@@ -113,7 +113,7 @@ class Rounds(Reader):
 
 
 KEYS = ("step", "loss", "rate")
-LONGEST_LINE = 512
+MAX_LINE = 512
 SLOW = 0.5
 """Seconds of matching after which a pattern is disabled."""
 
@@ -156,7 +156,7 @@ class Own:
     def read(self, line: bytes) -> None:
         for key, pattern in list(self._patterns.items()):
             began = self._clock()
-            found = pattern.search(line[:LONGEST_LINE])
+            found = pattern.search(line[:MAX_LINE])
             took = self._clock() - began
             if took > SLOW:
                 # Matching cannot be interrupted, and the next line would delay the heartbeat by as much.

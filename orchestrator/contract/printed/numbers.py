@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from orchestrator.contract.bucket.limits import LARGEST_FLOAT
+from orchestrator.contract.bucket.limits import MAX_FLOAT
 
 COUNT = rb"(\d{1,3}(?:,\d{3}){1,4}|\d{1,12})(?!\d|\.\d|%)"
 """An integer, possibly with commas between thousands; not part of a longer number, fraction or percentage."""
@@ -23,9 +23,9 @@ def value(text: bytes) -> float:
         number = float(text)
     except ValueError:
         return float("nan")
-    return number if abs(number) <= LARGEST_FLOAT else float("nan")
+    return number if abs(number) <= MAX_FLOAT else float("nan")
 
 
 def usable(number: Optional[float]) -> Optional[float]:
     """Return a number that may be reported; None for NaN and None."""
-    return number if number is not None and abs(number) <= LARGEST_FLOAT else None
+    return number if number is not None and abs(number) <= MAX_FLOAT else None

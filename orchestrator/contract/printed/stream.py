@@ -6,7 +6,7 @@ import re
 import threading
 from typing import List
 
-LONGEST_LINE = 2048
+MAX_LINE = 2048
 """Bytes of a line that are examined. Every pattern of this package is at worst quadratic in a short word."""
 BACKLOG = 32 << 10
 """Bytes kept between two reads. Of more output only the newest lines are read."""
@@ -17,7 +17,7 @@ _ENDS = re.compile(rb"[\r\n]+")
 
 def plain(line: bytes) -> bytes:
     """Return a line without colours, cut, with single spaces."""
-    return b" ".join(_CONTROL.sub(b"", line[:LONGEST_LINE]).split())
+    return b" ".join(_CONTROL.sub(b"", line[:MAX_LINE]).split())
 
 
 class Stream:

@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Pattern, Sequence, S
 
 from orchestrator.contract.secrets.secret_forms import forms_of
 
-LONGEST_KEY = 16 << 10
+MAX_KEY = 16 << 10
 """Bytes of a private key without an end, after which text is shown again."""
 
 _BEGIN = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----")
@@ -164,7 +164,7 @@ class RedactedStream:
             start, end, name, self._inside = span
             shown += text[at:start] + f"[masked: {name}]".encode()
             # A key without an end would otherwise mask everything after it.
-            self._key = LONGEST_KEY if self._inside is _END else 0
+            self._key = MAX_KEY if self._inside is _END else 0
             at = end
 
     def _leave(self, text: bytes, at: int) -> int:

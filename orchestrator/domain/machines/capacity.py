@@ -15,7 +15,7 @@ USUAL_LIFE, CERTAINTY = 4 * 3600.0, 1.0
 WAY_BACK = 600.0
 """Seconds of work that each loss costs; a longer life is worth what it saves of these."""
 # More than a file names, but bounded: the record is written in each pass and must not grow for ever.
-MOST_ZONES = 64
+MAX_ZONES = 64
 HOUR = 3600.0
 FULL_FOR = 24 * HOUR
 """Seconds for which a quota refusal is remembered; the quota may be raised afterwards."""
@@ -113,7 +113,7 @@ def _last(one: ZoneMemory) -> float:
 def _with(memories: ZoneMemories, one: ZoneMemory) -> ZoneMemories:
     others = tuple(p for p in memories if (p.zone, p.type) != (one.zone, one.type))
     # Newest last, so that entries without news for longest are dropped.
-    return (*others, one)[-MOST_ZONES:]
+    return (*others, one)[-MAX_ZONES:]
 
 
 def _with_hour(

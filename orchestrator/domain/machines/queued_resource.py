@@ -35,7 +35,7 @@ IN_QUEUE = frozenset(
 ENDED = frozenset({QueuedState.SUSPENDING, QueuedState.SUSPENDED, QueuedState.FAILED})
 """States from which no node comes any more. They hold quota until they are deleted."""
 
-LONGEST_RUN = 7 * 86400.0
+MAX_RUN = 7 * 86400.0
 """Seconds that a flex-start TPU may run (docs/facts.md 1.5)."""
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-LONGEST = 4096
+MAX_LENGTH = 4096
 """Most characters of a text that a machine reports."""
 _UNSAFE = re.compile(
     # Control characters but tab and line feed, surrogates, and marks that reverse the direction of writing. The
@@ -30,7 +30,7 @@ def clean(text: str, *, colours: bool = False) -> str:
     return "".join(cleaned)
 
 
-def cut(text: str, most: int = LONGEST) -> str:
+def cut(text: str, most: int = MAX_LENGTH) -> str:
     """
     Return *text* cleaned, on one line, and cut to *most* characters.
 

@@ -24,7 +24,7 @@ from orchestrator.emulator.machines.socket_owner import End, Inside, listening
 LOOPBACK = "127.0.0.1"
 LINGER_SECONDS = 300.0  # for the other direction, after one has ended
 BLOCK = 64 * 1024
-MOST_HOSTS = 1000
+MAX_HOSTS = 1000
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 CLOSED = "is not reached from a rehearsal; job.env REHEARSAL_NETWORK: open lets the job reach other hosts"
 NEVER = "is Google's and never reached from a rehearsal"
@@ -32,7 +32,7 @@ Reader: TypeAlias = asyncio.StreamReader
 Writer: TypeAlias = asyncio.StreamWriter
 Copy: TypeAlias = Callable[[Reader, Writer], Awaitable[None]]
 IDENTITY = b"identity"
-LONGEST_HEAD = 32 * 1024  # bytes of request line and headers
+MAX_HEAD = 32 * 1024  # bytes of request line and headers
 HEAD_SECONDS = 30.0
 """Seconds for the head of a request: a client that sends none holds a connection."""
 GOOGLE = ("googleapis.com", "cloud.google.com", "google.internal", "pkg.dev", "gcr.io")
@@ -106,7 +106,7 @@ async def read_target(reader: asyncio.StreamReader) -> Target | None:
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
     except asyncio.LimitOverrunError:
-        raise RefusedError(431, f"the request's head is longer than {LONGEST_HEAD} bytes") from None
+        raise RefusedError(431, f"the request's head is longer than {MAX_HEAD} bytes") from None
     except (asyncio.IncompleteReadError, asyncio.TimeoutError):
         return None
     return target_of(head)
@@ -190,7 +190,7 @@ class ConnectProxy:
             writer.close()
 
         listener = listening(LOOPBACK, port, self._inside)
-        server = await asyncio.start_server(tracked, sock=listener, limit=LONGEST_HEAD, **options)
+        server = await asyncio.start_server(tracked, sock=listener, limit=MAX_HEAD, **options)
         self._servers.append(server)
 
     async def _serve(self, reader: Reader, writer: Writer, *, outside: bool) -> None:
@@ -236,7 +236,7 @@ class ConnectProxy:
         name = f"{target.host}:{target.port}"
         if name not in self.refused:
             print(f"proxy: {name} was refused to a machine", file=sys.stderr, flush=True)  # noqa: T201 - the daemon's log
-        if name in self.refused or len(self.refused) < MOST_HOSTS:
+        if name in self.refused or len(self.refused) < MAX_HOSTS:
             self.refused[name] += 1
         raise RefusedError(403, f"{name} {NEVER if target.is_google else CLOSED}")
 

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from orchestrator.emulator.http.websocket import LONGEST_HEAD, NORMAL, BrokenError, WebSocket
+from orchestrator.emulator.http.websocket import MAX_HEAD, NORMAL, BrokenError, WebSocket
 from orchestrator.emulator.machines.socket_owner import Inside, listening
 
 LOOPBACK = "127.0.0.1"
 PATH = "/v4/connect"
 PROTOCOL = "relay.tunnel.cloudproxy.app"
 ORIGIN = "bot:iap-tunneler"
-MOST = 16384
+MAX_READ = 16384
 CONNECTED, DATA, ACK = 0x0001, 0x0004, 0x0007
 NO_BACKEND, NOT_ALLOWED, NO_INSTANCE = 4003, 4033, 4047
 PERMISSION = "iap.tunnelInstances.accessViaIAP"
@@ -50,9 +50,7 @@ class IapRelay:
     async def start(self, port: int, context: ssl.SSLContext) -> None:
         """Listen with TLS, which gcloud requires. Raise OSError if the port is taken."""
         listener = listening(LOOPBACK, port, self._inside)
-        self._server = await asyncio.start_server(
-            self._serve, sock=listener, limit=4 * LONGEST_HEAD, ssl=context
-        )
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=4 * MAX_HEAD, ssl=context)
 
     async def close(self) -> None:
         if self._server is not None:
@@ -130,7 +128,7 @@ async def _inward(client: WebSocket, writer: asyncio.StreamWriter) -> None:
 
 
 async def _outward(reader: asyncio.StreamReader, client: WebSocket) -> None:
-    while data := await reader.read(MOST):
+    while data := await reader.read(MAX_READ):
         await client.send(_counted(DATA, data))
 
 

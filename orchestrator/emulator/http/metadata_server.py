@@ -15,7 +15,7 @@ from orchestrator.emulator.http.metadata_tree import MachineView, answer
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.machines.socket_owner import Inside, listening
 
-LONGEST_WAIT = 3600.0  # seconds, when a long-poll names no timeout_sec
+MAX_WAIT = 3600.0  # seconds, when a long-poll names no timeout_sec
 NAMES = ("metadata.google.internal", "metadata", "169.254.169.254")  # docs/facts.md 5.1
 Lookup = Callable[[str], MachineView | None]
 
@@ -166,4 +166,4 @@ def _foreign(address: str, request: Request) -> str:
 
 def _seconds(text: str) -> float:
     """Parse timeout_sec; anything but a number counts as no limit."""
-    return float(text) if text.isdigit() else LONGEST_WAIT
+    return float(text) if text.isdigit() else MAX_WAIT

@@ -14,7 +14,7 @@ from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state.tables import rows
 
 OLD, NEW = "E000-3F24-B8AA", "6F81-5844-456A"
-MOST = 5000
+MAX_PAGE = 5000
 
 
 def billing_routes(router: Router) -> None:
@@ -23,7 +23,7 @@ def billing_routes(router: Router) -> None:
 
 
 def _answer(request: Request, service: str) -> Response:
-    shown, token = rpc_page(request, _skus(service), SortOrder(itemgetter("name")), MOST)
+    shown, token = rpc_page(request, _skus(service), SortOrder(itemgetter("name")), MAX_PAGE)
     return Response.of({"skus": list(shown), "nextPageToken": token})
 
 

@@ -100,7 +100,7 @@ class Response:
 
 
 Handler = Callable[..., Response]
-MOST_PATHS = 10_000
+MAX_PATHS = 10_000
 """Paths whose routes are cached, as loops repeat the same requests."""
 
 
@@ -127,7 +127,7 @@ class Router:
     def find(self, request: Request) -> tuple[Handler, dict[str, str]] | None:
         key = (request.method, request.path)
         if key not in self._found:
-            if len(self._found) >= MOST_PATHS:
+            if len(self._found) >= MAX_PATHS:
                 self._found.clear()
             self._found[key] = self._matched(*key)
         return self._found[key]

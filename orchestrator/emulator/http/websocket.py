@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 from orchestrator.emulator.http.guard import from_page
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-LONGEST_HEAD = 16 * 1024
-LONGEST_MESSAGE = 1024 * 1024
+MAX_HEAD = 16 * 1024
+MAX_MESSAGE = 1024 * 1024
 NORMAL, PROTOCOL_ERROR, TOO_BIG = 1000, 1002, 1009
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
@@ -82,7 +82,7 @@ class WebSocket:
                 await self._send(_PONG, data)
             elif kind in (_BINARY, _CONTINUATION):
                 message += data
-                if len(message) > LONGEST_MESSAGE:
+                if len(message) > MAX_MESSAGE:
                     raise BrokenError(TOO_BIG, "the message is too long")
                 if final:
                     return message
@@ -108,7 +108,7 @@ class WebSocket:
             (size,) = struct.unpack(">Q", await self._reader.readexactly(8))
         if not second & 0x80:
             raise BrokenError(PROTOCOL_ERROR, "a client must mask its frames")
-        if size > LONGEST_MESSAGE:
+        if size > MAX_MESSAGE:
             raise BrokenError(TOO_BIG, "the frame is too long")
         mask = await self._reader.readexactly(4)
         return bool(first & 0x80), first & 0x0F, unmasked(await self._reader.readexactly(size), mask)

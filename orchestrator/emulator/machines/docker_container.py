@@ -30,7 +30,7 @@ SHOWN = ("/etc/resolv.conf", "/etc/hosts", "/etc/hostname")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 DESCRIPTORS = "/proc/self/fd"
-MOST_LINKS = 40
+MAX_LINKS = 40
 
 
 @contextlib.contextmanager
@@ -197,7 +197,7 @@ def within(root: Path, target: str) -> Path:
             found = found[:-1]
         elif here.is_symlink():
             link, hops = here.readlink(), hops + 1
-            if hops > MOST_LINKS:
+            if hops > MAX_LINKS:
                 raise OSError(errno.ELOOP, f"too many links in {target}")
             found = [] if link.is_absolute() else found
             ahead = [one for one in link.parts if one != "/"] + ahead

@@ -20,7 +20,7 @@ from orchestrator.private_folders import private_folder
 
 TRASH = ".trash"
 AUTHORITIES = "authorities.pem"
-MOST_HOLDERS = 4096
+MAX_HOLDERS = 4096
 DEVICES = "dev/disk/by-id"
 
 
@@ -131,7 +131,7 @@ class MachineHosts(ABC):
         pids = process_table.members(entry, leaders)
         holder = process_table.socket_holder(inode, pids)
         machine = None if holder is None else process_table.machine_marker(holder, entry, leaders)
-        if len(self._holders) >= MOST_HOLDERS:
+        if len(self._holders) >= MAX_HOLDERS:
             self._holders = {}
         self._holders[inode] = machine
         return machine

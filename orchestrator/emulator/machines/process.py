@@ -17,7 +17,7 @@ from orchestrator.emulator.state.values.machine import Machine
 
 # The path of a Unix socket has at most 107 bytes (unix(7)), and Python creates its own below TMPDIR. A
 # machine's folder is longer, and managers and queues of multiprocessing would fail.
-LONGEST = 60
+MAX_PATH = 60
 """Bytes of TMPDIR that leave room for the names that multiprocessing and torch append."""
 SHORT = Path("/tmp")  # noqa: S108 - the folder in it has a random name and belongs to this user alone
 
@@ -59,7 +59,7 @@ class ProcessHosts(MachineHosts):
 
 def short_name(cloud_id: str, machine_id: str, folder: Path) -> Path:
     """Return a short path to *folder*; *folder* itself if it is short or no link can be made."""
-    if len(os.fsencode(folder)) <= LONGEST:
+    if len(os.fsencode(folder)) <= MAX_PATH:
         return folder
     name = _name(cloud_id, machine_id)
     try:

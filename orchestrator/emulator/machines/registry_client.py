@@ -33,7 +33,7 @@ _REFERENCE = re.compile(
 )
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 BLOCK = 1 << 20
-SECONDS = 60.0
+TIMEOUT = 60.0
 """Seconds without a byte after which a registry is given up."""
 
 
@@ -166,7 +166,7 @@ class Registry:
         if self._authorization:
             # Unredirected: a redirect leads to a signed URL of another server, which must not get it.
             request.add_unredirected_header("Authorization", self._authorization)
-        return self._opener.open(request, timeout=SECONDS)
+        return self._opener.open(request, timeout=TIMEOUT)
 
     def _answer_to(self, challenge: str) -> str:
         """Return the authorization header for a registry's challenge. Raise ImageError."""
@@ -178,7 +178,7 @@ class Registry:
         if self._basic:
             request.add_unredirected_header("Authorization", self._basic)
         try:
-            with self._opener.open(request, timeout=SECONDS) as answer:
+            with self._opener.open(request, timeout=TIMEOUT) as answer:
                 body = json.load(answer)
         except OSError as error:
             raise ImageError(f"failed to authorize: {error}") from error

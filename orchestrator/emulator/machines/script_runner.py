@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-LONGEST_LINE = 64 * 1024  # bytes; the real runner copies nothing after a longer line (docs/facts.md 2.4)
+MAX_LINE = 64 * 1024  # bytes; the real runner copies nothing after a longer line (docs/facts.md 2.4)
 _COPYING: set["asyncio.Task[None]"] = set()  # the event loop itself holds only weak references to tasks
 
 
@@ -58,7 +58,7 @@ async def _start(
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
     """Start the script on our own pipe; with asyncio's, `wait` would wait for all holders of the pipe."""
     ours, theirs = os.pipe()
-    reader = asyncio.StreamReader(limit=LONGEST_LINE)
+    reader = asyncio.StreamReader(limit=MAX_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb", 0))
     try:
@@ -82,7 +82,7 @@ async def _copy(stream: asyncio.StreamReader, key: str, serial: Serial) -> None:
         while line := await stream.readline():
             serial.line(f"{key}: ".encode() + line)
     except ValueError:
-        while await stream.read(LONGEST_LINE):
+        while await stream.read(MAX_LINE):
             pass
 
 

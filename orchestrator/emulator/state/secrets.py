@@ -17,7 +17,7 @@ from orchestrator.emulator.state.api_errors import ApiError, cases
 from orchestrator.private_folders import private_file
 
 ENABLED, DISABLED, DESTROYED = "ENABLED", "DISABLED", "DESTROYED"
-LARGEST = 64 * 1024
+MAX_BYTES = 64 * 1024
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Secrets:
         """Add a version with *data* in base64. Raise ApiError 404, 400."""
         with self._lock:
             secret = self.get(name)
-            if not 0 < len(base64.b64decode(data)) <= LARGEST:
+            if not 0 < len(base64.b64decode(data)) <= MAX_BYTES:
                 raise ApiError(400, "INVALID_ARGUMENT", "The payload must have 1 to 65536 bytes.")
             version = Version(len(secret.versions) + 1, self._clock.now(), data, checked=checked)
             secret.versions.append(version)

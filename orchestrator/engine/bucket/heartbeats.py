@@ -18,10 +18,10 @@ from typing import Any
 from orchestrator.contract.bucket.limits import (
     ALL_HEARTBEATS,
     HEARTBEATS,
-    LARGEST_FLOAT,
-    LARGEST_INT,
     LATEST_TIME,
-    MOST_WORKERS,
+    MAX_FLOAT,
+    MAX_INT,
+    MAX_WORKERS,
     Limit,
 )
 from orchestrator.contract.bucket.object_names import HEARTBEAT
@@ -32,7 +32,7 @@ from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.bucket.bounded_read import read_first
 from orchestrator.errors import NotFoundError, TpuctlError
 
-MOST_ENTRIES = 64
+MAX_ENTRIES = 64
 """Most entries of a list or a table in a heartbeat."""
 SLOWEST, FASTEST = 1e-7, 1e9
 """Range of believable rates, in steps per second."""
@@ -52,7 +52,7 @@ def worker_of(name: str) -> tuple[int, int] | None:
     """Return (incarnation, worker) from the name of a heartbeat's object, None for another object."""
     found = _NAME.fullmatch(name)
     worker = (int(found[1]), int(found[2])) if found else None
-    return worker if worker is not None and worker[1] < MOST_WORKERS else None
+    return worker if worker is not None and worker[1] < MAX_WORKERS else None
 
 
 def parse_heartbeat(stored: StoredObject) -> Heartbeat:
@@ -76,7 +76,7 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     # Any machine can write any report: one whose content contradicts its name is rejected.
     if (beat.incarnation, beat.worker) != worker_of(stored.name):
         raise ValueError("it is another worker's")
-    if not beat.worker < beat.workers <= MOST_WORKERS:
+    if not beat.worker < beat.workers <= MAX_WORKERS:
         raise ValueError(f"worker {beat.worker} of {beat.workers}")
     return beat
 
@@ -123,8 +123,8 @@ def _flag(name: str, value: Any) -> bool:
 
 def _integer(name: str, value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
-        value = int(value) if abs(value) <= LARGEST_INT else value
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST_INT:
+        value = int(value) if abs(value) <= MAX_INT else value
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_INT:
         raise ValueError(f"{name} is no whole number that could be")
     if value < 0 and name not in SIGNED:
         raise ValueError(f"{name} is negative")
@@ -137,7 +137,7 @@ def _number(name: str, value: Any) -> float | None:
         return _time(name, value)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"{name} is no number")  # noqa: TRY004 - wrong content
-    if not math.isfinite(value) or abs(value) > LARGEST_FLOAT:
+    if not math.isfinite(value) or abs(value) > MAX_FLOAT:
         return None
     if name == "rate" and not SLOWEST <= value <= FASTEST:
         return None
@@ -162,12 +162,12 @@ def _text(name: str, value: Any) -> str:
 def _list(name: str, value: Any, read: Callable[[str, Any], Any]) -> tuple[Any, ...]:
     if not isinstance(value, list):
         raise ValueError(f"{name} is no list")  # noqa: TRY004 - wrong content
-    return tuple(read(name, one) for one in value[:MOST_ENTRIES])
+    return tuple(read(name, one) for one in value[:MAX_ENTRIES])
 
 
 def _table(name: str, value: Any, read: Callable[[str, Any], Any]) -> dict[str, Any]:
-    if not isinstance(value, dict) or len(value) > MOST_ENTRIES:
-        raise ValueError(f"{name} is no table of at most {MOST_ENTRIES} entries")
+    if not isinstance(value, dict) or len(value) > MAX_ENTRIES:
+        raise ValueError(f"{name} is no table of at most {MAX_ENTRIES} entries")
     return {cut(key, 100): read(name, one) for key, one in value.items()}
 
 

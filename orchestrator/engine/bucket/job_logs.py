@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator
 
-from orchestrator.contract.bucket.limits import MOST_WORKERS
+from orchestrator.contract.bucket.limits import MAX_WORKERS
 from orchestrator.contract.bucket.object_names import LOGS
 from orchestrator.domain.ports import Store
 
 PIECE = 8 << 20
 """Most bytes of a log to read at once."""
-LONGEST_LINE = 1 << 20
+MAX_LINE = 1 << 20
 """Bytes after which a line without an end is returned in parts."""
 ALL_RESTS = 64 << 20
 """Bytes of all unfinished lines together, beyond which they are returned in parts."""
@@ -46,7 +46,7 @@ class JobLog:
                 # Split at the last line end before decoding, so that no multi-byte character is cut.
                 whole, _, rest = (before + found.data).rpartition(b"\n")
                 # Bound the memory: a job may write without ever ending a line.
-                if len(rest) > LONGEST_LINE or self._held + len(rest) > ALL_RESTS:
+                if len(rest) > MAX_LINE or self._held + len(rest) > ALL_RESTS:
                     whole, rest = whole + b"\n" * bool(whole) + rest, b""
                 if rest:
                     self._rest[incarnation, worker] = rest
@@ -102,6 +102,6 @@ def log_segments(
         match = _SEGMENT.fullmatch(stored.name)
         if match is None or stored.updated < since:
             continue
-        if int(match[2]) < MOST_WORKERS and worker in (None, int(match[2])):
+        if int(match[2]) < MAX_WORKERS and worker in (None, int(match[2])):
             found.append(((int(match[1]), int(match[2])), stored.name, stored.size))
     return sorted(found)

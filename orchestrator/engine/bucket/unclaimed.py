@@ -11,7 +11,7 @@ from orchestrator.engine.bucket.bounded_read import read_first
 from orchestrator.engine.bucket.fetch import Parcel, inside
 from orchestrator.errors import NotFoundError
 
-MOST_FOLDERS = 8
+MAX_FOLDERS = 8
 """Top folders of the bucket that are listed one by one."""
 WORDS = {
     Why.ENDED: "the job ended with status 0, nothing was committed",
@@ -112,7 +112,7 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
     files = [stored for part in one.parts for stored in part.files]
     # A file may lie in no folder at all; then its own name is listed.
     above = {"".join(stored.object.partition("/")[:2]) for stored in files}
-    prefixes = sorted(above) if len(above) <= MOST_FOLDERS else [""]
+    prefixes = sorted(above) if len(above) <= MAX_FOLDERS else [""]
     held = {found.name: found.size for prefix in prefixes for found in store.list(prefix)}
     return Parcel(
         what=f"the files that TPU #{one.incarnation} left behind",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from orchestrator import threads
-from orchestrator.contract.bucket.limits import COLLECTED_BYTES, HEARTBEATS, LARGEST_INT
+from orchestrator.contract.bucket.limits import COLLECTED_BYTES, HEARTBEATS, MAX_INT
 from orchestrator.contract.bucket.object_names import COLLECTED, HEARTBEAT, JOBS, STARTS
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.ports import Store
@@ -16,8 +16,8 @@ from orchestrator.planning.fleet.tasks import Submission, task_folder
 from orchestrator.planning.fleet.use import JobHistory, Start
 
 AT_ONCE = 16
-MOST_STARTS = 200_000
-MOST_OF_A_TASK = 1000
+MAX_STARTS = 200_000
+MAX_OF_A_TASK = 1000
 """Newest starts of one task to read; a task that fails more often is given up long before."""
 _START = re.compile(r"(0|[1-9]\d{0,4})\.([1-9]\d{0,8})\.([a-z][-a-z0-9]{0,62})")
 _COLLECTED = re.compile(r"(0|[1-9]\d{0,4})\.([1-9]\d{0,8})\.(\d)")
@@ -59,7 +59,7 @@ class FleetHistory:
         """Return a job with the starts and ends of its tasks, from two lists of the bucket."""
         prefix, tasks = f"{JOBS}{submission.name}/{STARTS}", len(submission.parameters)
         found: dict[int, dict[int, Start]] = defaultdict(dict)
-        for one in self._store.list(prefix, MOST_STARTS):
+        for one in self._store.list(prefix, MAX_STARTS):
             name = _START.fullmatch(one.name[len(prefix) :])
             if name is None or int(name[1]) >= tasks or name[3] not in nodes:
                 continue
@@ -70,7 +70,7 @@ class FleetHistory:
         marks = end_marks(self._store, submission.name)
         ends = {number: end for number, end in marks.items() if number < tasks}
         starts = {
-            task: tuple(mine[number] for number in sorted(mine)[-MOST_OF_A_TASK:])
+            task: tuple(mine[number] for number in sorted(mine)[-MAX_OF_A_TASK:])
             for task, mine in found.items()
         }
         return JobHistory(submission, starts, ends)
@@ -98,16 +98,12 @@ class FleetHistory:
 def read_collected(store: Store, submission: Submission) -> dict[int, dict[str, bytes]]:
     """Return the files that tasks left for the results table, by task and name; the newest start wins."""
     prefix, newest = f"{JOBS}{submission.name}/{COLLECTED}", dict[tuple[int, int], tuple[int, str]]()
-    for one in store.list(prefix, MOST_STARTS):
+    for one in store.list(prefix, MAX_STARTS):
         name = _COLLECTED.fullmatch(one.name[len(prefix) :])
         if name is None or one.size > COLLECTED_BYTES or int(name[1]) >= len(submission.parameters):
             continue
         key, number = (int(name[1]), int(name[3])), int(name[2])
-        if (
-            number <= LARGEST_INT
-            and key[1] < len(submission.collect)
-            and number > newest.get(key, (0, ""))[0]
-        ):
+        if number <= MAX_INT and key[1] < len(submission.collect) and number > newest.get(key, (0, ""))[0]:
             newest[key] = (number, one.name)
     with threads.pool(AT_ONCE) as pool:
         bodies = pool.map(

@@ -18,7 +18,7 @@ from orchestrator.scripts.shipped import remote_script
 
 T = TypeVar("T")
 FOLDER = "slurm"
-SECONDS = 90.0
+TIMEOUT = 90.0
 """Seconds for one command of Slurm over SSH: a busy controller answers late."""
 FETCH_SECONDS = 900.0
 """Seconds to install the packages, on a VM that may still boot and update its package lists."""
@@ -161,7 +161,7 @@ class Slurm:
         """Move tasks that have lost a machine to the front of the queue."""
         self._run("call", "tend")
 
-    def _run(self, *words: str | MachinePath, seconds: float = SECONDS) -> str:
+    def _run(self, *words: str | MachinePath, seconds: float = TIMEOUT) -> str:
         script = remote_script("call-slurm", *words)
         (done,) = self._reached(lambda host: self.remote.run_elevated([host], script, seconds))
         if done.exit_code:

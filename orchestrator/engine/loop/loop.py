@@ -36,7 +36,7 @@ SHORTEST_PAUSE = 0.2
 """Seconds between two passes at least: decisions that wake the loop at once must not fill a core."""
 FIRST_REPAIR = 15.0
 """Longest first pause after a broken pass, in seconds, never more than a poll; it doubles with each try."""
-LONGEST_REPAIR = 60.0
+MAX_REPAIR = 60.0
 """Longest pause between tries in seconds, or the poll if that is longer."""
 FIRST_REMARK = 2
 """Failed tries before the user is told what to expect: a single failure is mostly cured by the next try."""
@@ -93,7 +93,7 @@ class Watcher:
         self._lease = deployment.lease
         self._poll = float(deployment.spec.watch.poll)
         self._name = deployment.spec.name
-        first, last = min(self._poll, FIRST_REPAIR), max(self._poll, LONGEST_REPAIR)
+        first, last = min(self._poll, FIRST_REPAIR), max(self._poll, MAX_REPAIR)
         self._failures = ConsecutiveFailures(Backoff(first, last, jitter=0.5))
         self._faults: set[str] = set()
         self._wake_object = WakeObject(deployment.spec, deployment.cloud.store, deployment.clock)
@@ -227,7 +227,7 @@ class Watcher:
 
     def _outage_text(self) -> str:
         """Return the sentence that says how long the loop retries, and what protects the user meanwhile."""
-        often = f"{max(self._poll, LONGEST_REPAIR):.0f} s"
+        often = f"{max(self._poll, MAX_REPAIR):.0f} s"
         until = "until it answers" if self._patience is None else f"for {self._patience / 60:.0f} min"
         ends = auto_delete_text(self._spec, self._records.current.started_at)
         vm = safety_nets(self._spec)[0]

@@ -66,7 +66,7 @@ class WakeObject:
     def _fell_silent(self, incarnation: int) -> bool:
         """Return whether a heartbeat is overdue; each heartbeat is reported once."""
         try:
-            beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MOST_WORKERS)
+            beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MAX_WORKERS)
         # A missing list is no silence: Unknown is not absent.
         except TpuctlError:
             return False

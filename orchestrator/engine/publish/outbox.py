@@ -21,7 +21,7 @@ OUTBOX = ".tpuctl/outbox/"
 SENT = ".tpuctl/outbox-sent/"
 PAUSES = Backoff(2.0, 300.0, jitter=0.5)
 """Before a notification is sent again; random in half, so that those of many deployments spread."""
-MOST_TRIES = 60
+MAX_TRIES = 60
 """Tries for one receiver, about four hours; after that it is skipped."""
 
 
@@ -126,7 +126,7 @@ class Outbox:
                 receiver.send(one.notification)
             # Apprise is foreign code: no exception of it may end the thread that serves the other receivers.
             except Exception as error:
-                if one.failures.count == 0 or one.failures.count + 1 >= MOST_TRIES:
+                if one.failures.count == 0 or one.failures.count + 1 >= MAX_TRIES:
                     # Of a foreign error only the type is shown: its text may contain the address, which
                     # is a secret.
                     text = f"{name}: {type(error).__name__}"
@@ -137,7 +137,7 @@ class Outbox:
                 del one.receivers[name]
         if one.receivers:
             one.failures.failed()
-        if not one.receivers or one.failures.count >= MOST_TRIES:
+        if not one.receivers or one.failures.count >= MAX_TRIES:
             self._finish(one)
         else:
             # With jitter, so that many deployments do not call a recovered receiver at the same moment.

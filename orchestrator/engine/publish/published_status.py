@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.contract.bucket.limits import LARGEST_FLOAT, LARGEST_INT, LATEST_TIME
+from orchestrator.contract.bucket.limits import LATEST_TIME, MAX_FLOAT, MAX_INT
 from orchestrator.contract.bucket.object_names import CURVE, STATUS
 from orchestrator.domain.checksum import bytes_with_checksum, proven, verified
 from orchestrator.domain.lease import LIFE, Holder
@@ -116,12 +116,8 @@ def _points(read: Callable[[], bytes]) -> list[Point]:
 
 def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
     """Return a point of the curve; raise ValueError if a value is out of range."""
-    ok = (
-        0 <= float(at) <= LATEST_TIME
-        and 0 <= int(step) <= LARGEST_INT
-        and 0 <= int(incarnation) <= LARGEST_INT
-    )
-    if not ok or (loss is not None and not abs(float(loss)) <= LARGEST_FLOAT):
+    ok = 0 <= float(at) <= LATEST_TIME and 0 <= int(step) <= MAX_INT and 0 <= int(incarnation) <= MAX_INT
+    if not ok or (loss is not None and not abs(float(loss)) <= MAX_FLOAT):
         raise ValueError("no point of a curve")
     return float(at), int(step), None if loss is None else float(loss), int(incarnation)
 

@@ -23,7 +23,7 @@ from orchestrator.contract.secrets.redaction import masked
 from orchestrator.errors import TpuctlError, TransientError, UsageError
 from orchestrator.planning.notifications import Notification
 
-SECONDS = 10.0
+TIMEOUT = 10.0
 """Seconds for a receiver to answer; it is tried again later."""
 HOOK_SECONDS = 30.0
 """Seconds for a program of the user; one that hangs is killed and tried again."""
@@ -79,7 +79,7 @@ class Webhook(_Service):
         }
         try:
             request = urllib.request.Request(self.url, notification.to_json(), headers, method="POST")  # noqa: S310
-            with _opener(host).open(request, timeout=SECONDS):
+            with _opener(host).open(request, timeout=TIMEOUT):
                 return
         except urllib.error.HTTPError as error:
             # Without the cause, because its text and traceback contain the address.

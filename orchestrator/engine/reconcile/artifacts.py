@@ -14,7 +14,7 @@ from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import NotFoundError, TpuctlError
 
 DIGEST = re.compile("[0-9a-f]{64}")
-LARGEST_CODE = 4 << 30
+MAX_CODE = 4 << 30
 """Largest bundle in bytes."""
 
 
@@ -86,7 +86,7 @@ def find_artifacts(record: Record, folder: Path, store: Store) -> Artifacts:
 
 
 def _fetch(store: Store, name: str, digest: str) -> bytes:
-    stored = store.read(name, limit=LARGEST_CODE)
+    stored = store.read(name, limit=MAX_CODE)
     if stored is None:
         raise NotFoundError(
             f"the code {digest[:12]} is neither on this computer nor in the bucket",

@@ -13,7 +13,7 @@ from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import DiskError
 from orchestrator.planning.tpu.create_budget import (
     A_MINUTE,
-    MOST_A_MINUTE,
+    MAX_A_MINUTE,
     SHARED,
     Ledger,
     free_at,
@@ -38,7 +38,7 @@ class CreateBudgetFile:
 
     def __init__(self, path: Path, limit: int | None = None) -> None:
         self._path = path
-        self._limit = min(MOST_A_MINUTE, max(1, limit_of(os.environ) if limit is None else limit))
+        self._limit = min(MAX_A_MINUTE, max(1, limit_of(os.environ) if limit is None else limit))
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
         """Return until when zones are held back, in seconds since the epoch; zones that are free are left out."""

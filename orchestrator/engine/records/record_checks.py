@@ -11,12 +11,12 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record
 from orchestrator.pricing.cost_so_far import METERS
 
-MOST = 10**9
+MAX_NUMBER = 10**9
 """Largest incarnation or count."""
-MOST_SERIAL = 10**15
+MAX_SERIAL = 10**15
 """Largest serial; serials of a new record start at milliseconds since the epoch."""
-LARGEST_INT = 1 << 63
-LONGEST = 64 << 10
+MAX_INT = 1 << 63
+MAX_LENGTH = 64 << 10
 _HALF = re.compile("[\ud800-\udfff]")
 _ZONE = re.compile(r"[a-z0-9-]{1,40}")
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -45,7 +45,7 @@ def check_record(record: Record) -> None:
         *(r.incarnation for r in record.race.candidates),
         record.node.preemptions,
     )
-    if not all(0 <= number <= MOST for number in numbers) or not 0 <= record.serial <= MOST_SERIAL:
+    if not all(0 <= number <= MAX_NUMBER for number in numbers) or not 0 <= record.serial <= MAX_SERIAL:
         raise ValueError("a number that no TPU has")
     for name, pattern in _MARKS.items():
         _fits(name, getattr(record.job, name), pattern)
@@ -99,12 +99,12 @@ def _check_leaves(value: Any, name: str = "") -> None:
 
 
 def _check_text(name: str, value: str) -> None:
-    if len(value) > LONGEST:
+    if len(value) > MAX_LENGTH:
         raise ValueError(f"{name} has {len(value)} characters")
     if not value.isascii() and _HALF.search(value):
         raise ValueError(f"{name} holds half of a character")
 
 
 def _check_number(name: str, value: float) -> None:
-    if not math.isfinite(value) or abs(value) > (LATEST_TIME if isinstance(value, float) else LARGEST_INT):
+    if not math.isfinite(value) or abs(value) > (LATEST_TIME if isinstance(value, float) else MAX_INT):
         raise ValueError(f"{name} is out of range")

@@ -12,7 +12,7 @@ from enum import Enum
 from orchestrator.contract.bucket.object_names import JOBS, TASKS
 from orchestrator.domain.spec import JobSpec
 
-MOST_TASKS = 10_000
+MAX_TASKS = 10_000
 
 
 class TaskState(Enum):

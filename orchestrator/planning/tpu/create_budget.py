@@ -12,7 +12,7 @@ from typing import Protocol
 from orchestrator.domain.machines.capacity import ZoneMemories, ZoneMemory
 
 # Deletions need room below the hundred writes as well: what cannot be deleted keeps costing.
-A_MINUTE, MOST_A_MINUTE = 60, 91
+A_MINUTE, MAX_A_MINUTE = 60, 91
 """Creates a minute, by default and at most."""
 MINUTE, ZONE_PAUSE = 60.0, 5.0
 """Window of the budget, and shortest time between two creates in one zone, in seconds."""

@@ -29,9 +29,9 @@ BACKOFF: dict[Retry, Backoff] = {
     Retry.PERMANENT: Backoff(60.0, 200.0),
 }
 """The delays between requests after refusals of each class, without their jitter."""
-LONGEST_PAUSE = 1.5 * max(backoff.longest for backoff in BACKOFF.values())
+MAX_PAUSE = 1.5 * max(backoff.longest for backoff in BACKOFF.values())
 """Longest pause in seconds; jitter may add half of a delay to it."""
-LONGEST_GOING = 600.0
+MAX_GOING = 600.0
 """Seconds that remembered quota blocks a create while a node is deleted; then quota is tried again."""
 QUOTA_POLL = 5.0
 """Seconds between two checks whether a node that holds the quota is deleted."""
@@ -116,7 +116,7 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
     if old and refused[-1:] == [Retry.QUOTA]:
         return True
     since = (record.first_seen.get(of_name(n.name, Sign.DELETION_REQUESTED), world.observed_at) for n in old)
-    going = any(world.observed_at - asked < LONGEST_GOING for asked in since)
+    going = any(world.observed_at - asked < MAX_GOING for asked in since)
     return going and holds_one(record.zone_memories, zone, record.node.type, world.observed_at)
 
 

@@ -13,7 +13,7 @@ from orchestrator.domain.first_seen import FirstSeen, Sign, of_node
 from orchestrator.domain.machines.queued_resource import (
     ENDED,
     IN_QUEUE,
-    LONGEST_RUN,
+    MAX_RUN,
     QueuedResource,
     QueuedState,
 )
@@ -92,7 +92,7 @@ def loss_text(spec: Spec, record: Record, node: Node, now: float) -> str:
         return f"is {node.state.name}"
     given = record.first_seen.get(of_node(node.incarnation, NodeState.READY))
     most = spec.tpu.max_run_duration
-    seconds = float(most) if most is not None else LONGEST_RUN
+    seconds = float(most) if most is not None else MAX_RUN
     if given is None:  # No pass ran while the TPU existed, so its run time is unknown.
         return f"was ended by Google; a flex-start TPU runs for {most or '7d'} at most"
     if now - given >= seconds - RUN_SLACK:

@@ -29,7 +29,7 @@ _ABOUT_AN_OPEN_CHANNEL = {
     common.MSG_CHANNEL_SUCCESS,
     common.MSG_CHANNEL_FAILURE,
 }
-LARGEST_PACKET = 256 << 10
+MAX_PACKET = 256 << 10
 """Bytes; OpenSSH has the same limit. RFC 4253 6.1 requires 35,000, and a channel allows 32 KiB."""
 
 
@@ -38,11 +38,11 @@ class FloodError(paramiko.SSHException):
 
 
 class _Packets(Packetizer):
-    """Refuse packets above LARGEST_PACKET: the peer announces each length, before the login up to 4 GiB."""
+    """Refuse packets above MAX_PACKET: the peer announces each length, before the login up to 4 GiB."""
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         """Read *n* bytes. Raise FloodError for more than a packet may have."""
-        if n > LARGEST_PACKET:
+        if n > MAX_PACKET:
             raise FloodError(f"the machine announces a packet of {n} bytes")
         return super().read_all(n, check_rekey)
 

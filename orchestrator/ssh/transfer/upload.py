@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Bundle: TypeAlias = "bytes | mmap.mmap"
 
 _CHUNK = 256 * 1024
-MOST_SAID = 1 << 20
+MAX_SAID = 1 << 20
 """Bytes that a machine may print during an upload; login scripts print little."""
 
 
@@ -79,11 +79,11 @@ def _push(connection: "Connection", data: Bundle, digest: str, root: str, progre
 
 
 def _more(connection: "Connection", said: bytes, piece: bytes) -> bytes:
-    """Append *piece* to *said*. Raise RemoteError above MOST_SAID, which would fill our memory."""
-    if len(said) + len(piece) > MOST_SAID:
+    """Append *piece* to *said*. Raise RemoteError above MAX_SAID, which would fill our memory."""
+    if len(said) + len(piece) > MAX_SAID:
         raise RemoteError(
             f"push to {connection.host.name} ({connection.host.address}): "
-            f"it printed more than {MOST_SAID >> 20} MiB"
+            f"it printed more than {MAX_SAID >> 20} MiB"
         )
     return said + piece
 

@@ -117,7 +117,7 @@ def test_what_cannot_be_sent_is_refused_by_name(base, case):
 
 def test_too_many_files_are_refused_with_the_way_out(base, monkeypatch):
     """Each is an object; packed ones read faster anyway."""
-    monkeypatch.setattr(module, "MOST_FILES", 1)
+    monkeypatch.setattr(module, "MAX_FILES", 1)
     with pytest.raises(UsageError, match="more than 1") as caught:
         look(base)
     assert "tar" in caught.value.hint

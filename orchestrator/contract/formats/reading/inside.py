@@ -12,7 +12,7 @@ from typing import Any, Iterator, Mapping, Optional, Tuple
 
 from orchestrator.contract.formats.reading.msgpack import msgpack_numbers
 from orchestrator.contract.formats.reading.pickled import state_in
-from orchestrator.contract.formats.reading.whole import LONGEST_HEADER, npy_integer
+from orchestrator.contract.formats.reading.whole import MAX_HEADER, npy_integer
 from orchestrator.contract.json_values import whole_number
 
 STEPS = (
@@ -42,7 +42,7 @@ def position_in(path: Path) -> Position:
         if name.endswith(".npz"):
             return _among(_arrays(path))
         if name.endswith(".json"):
-            return _among(json.loads(path.read_bytes()) if path.stat().st_size < LONGEST_HEADER else {})
+            return _among(json.loads(path.read_bytes()) if path.stat().st_size < MAX_HEADER else {})
         with path.open("rb") as file:
             head = file.read(4)
         if head[:2] == b"PK" or head[:1] == b"\x80":
@@ -94,7 +94,7 @@ def _number(value: Any) -> Optional[int]:
 def _safetensors_metadata(path: Path) -> Any:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length)) if length <= LONGEST_HEADER else {}
+        header = json.loads(file.read(length)) if length <= MAX_HEADER else {}
     return header.get("__metadata__", {})
 
 

@@ -22,7 +22,7 @@ from orchestrator.contract.replacing import replacing
 
 H5_MAGIC = b"\x89HDF\r\n\x1a\n"
 NPY_MAGIC = b"\x93NUMPY"
-LONGEST_HEADER = 100 << 20
+MAX_HEADER = 100 << 20
 
 
 def zip_fault(path: Path) -> str:
@@ -41,7 +41,7 @@ def safetensors_fault(path: Path) -> str:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(LONGEST_HEADER, size - 8):
+        if size < 8 or length > min(MAX_HEADER, size - 8):
             return f"{path.name} is cut in its header"
         try:
             header = json.loads(file.read(length))

@@ -32,8 +32,8 @@ ROLES: Mapping[str, frozenset[str]] = {
 """Roles, with those of their permissions that the local cloud checks (docs/facts.md 3.2)."""
 Values = Mapping[str, str]
 Test = Callable[[Values], bool]
-MOST_OPERATORS = 12  # docs/facts.md 3.2
-LONGEST = 12_000
+MAX_OPERATORS = 12  # docs/facts.md 3.2
+MAX_LENGTH = 12_000
 DEEPEST = 50
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<name>[A-Za-z_][A-Za-z_.]*)"""
@@ -97,8 +97,8 @@ def holds(expression: str, values: Values) -> bool:
 def compiled(expression: str) -> Test:
     """Compile an expression to a test. Raise 400 if it is not supported."""
     tokens = _tokens(expression)
-    if sum(token in ("&&", "||", "!") for token in tokens) > MOST_OPERATORS:
-        raise invalid(f"A condition has at most {MOST_OPERATORS} logical operators.")
+    if sum(token in ("&&", "||", "!") for token in tokens) > MAX_OPERATORS:
+        raise invalid(f"A condition has at most {MAX_OPERATORS} logical operators.")
     parser = _Parser(tokens)
     test = parser.any_of(0)
     if parser.rest:
@@ -107,7 +107,7 @@ def compiled(expression: str) -> Test:
 
 
 def _tokens(expression: str) -> list[str]:
-    if len(expression) > LONGEST:
+    if len(expression) > MAX_LENGTH:
         raise invalid("The condition is too long.")
     found, position = [], 0
     text = expression.strip()

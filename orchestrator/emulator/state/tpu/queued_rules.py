@@ -17,7 +17,7 @@ from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.tpu import node_rules
 from orchestrator.emulator.state.values.faults import FATES
 from orchestrator.emulator.state.values.node import Node
-from orchestrator.emulator.state.values.queued import FLEX_START, LONGEST_RUN, Initiator, QueuedResource
+from orchestrator.emulator.state.values.queued import FLEX_START, MAX_RUN, Initiator, QueuedResource
 
 _ID = re.compile(r"[A-Za-z0-9_.~+%-]+")
 _DURATION = re.compile(r"(\d+(?:\.\d{1,9})?)s")
@@ -87,7 +87,7 @@ def _check_run(kernel: Kernel, body: Mapping[str, Any]) -> None:
     if model not in _MODELS:
         raise ValueError(f"'{model}' is no provisioning model")
     longest = _seconds(run["maxRunDuration"]) if "maxRunDuration" in run else 1.0
-    if not 0 < longest <= LONGEST_RUN:
+    if not 0 < longest <= MAX_RUN:
         raise node_rules.bad_request(kernel, "The max run duration must be between 1 second and 7 days.")
     if model == FLEX_START and "spot" in body:
         raise node_rules.bad_request(kernel, "Only one of spot and flex-start may be asked for.")

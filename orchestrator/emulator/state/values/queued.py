@@ -34,7 +34,7 @@ class Initiator(Enum):
 WAITING = frozenset({QueuedState.ACCEPTED, QueuedState.WAITING_FOR_RESOURCES})
 
 FLEX_START = "FLEX_START"
-LONGEST_RUN = 7 * 86400
+MAX_RUN = 7 * 86400
 """Maximum seconds of a flex-start node: "up to 7 days" (docs/facts.md 1.5)."""
 
 Tag = tuple[str, str, int, int]
@@ -72,7 +72,7 @@ class QueuedResource:
         """Return the maximum run time of its nodes in seconds if it is flex-start, else 0."""
         if self.body.get("provisioningModel") != FLEX_START:
             return 0.0
-        return float(self.body.get("runDuration", {}).get("maxRunDuration", f"{LONGEST_RUN}s")[:-1])
+        return float(self.body.get("runDuration", {}).get("maxRunDuration", f"{MAX_RUN}s")[:-1])
 
     @property
     def path(self) -> str:
