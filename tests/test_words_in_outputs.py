@@ -25,6 +25,7 @@ NAMES = {
     "unknown": "unpriced",
     "wasted_usd": "preemptions_usd",
     "cost_most_usd": "cost_upper_usd",
+    "lost": "unsupported, unknown_result; lost_usd is the cost of lost work",
     "lost_steps": "steps_redone",
     "most": "nodes_max",
     "most_usd": "upper_usd",

@@ -25,17 +25,20 @@ from orchestrator.scripts.exports.skypilot import skypilot_files, skypilot_steps
 
 @dataclass(frozen=True)
 class Exported:
-    """The folder, the project of the exported files, and the files; *lost* is empty for plain scripts."""
+    """The folder, the project of the exported files, and the files; *unsupported* is empty for plain scripts."""
 
     folder: Path
     project: str
     files: tuple[str, ...]
-    lost: tuple[Loss, ...] = ()
+    unsupported: tuple[Loss, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """Return what was written as `--json` prints it."""
-        lost = [{"what": row.what, "why": row.why} for row in self.lost]
-        return {"folder": str(self.folder), "project": self.project, "files": list(self.files), "lost": lost}
+        unsupported = [{"what": row.what, "why": row.why} for row in self.unsupported]
+        return {
+            "folder": str(self.folder), "project": self.project, "files": list(self.files),
+            "unsupported": unsupported,
+        }  # fmt: skip
 
 
 def export(

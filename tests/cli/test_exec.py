@@ -50,10 +50,10 @@ def test_each_worker_has_its_row_when_one_is_lost(cloud, tmp_path):
     first, second = document(out)["results"]
     assert code == 1
     assert first == {
-        "machine": "pair-tpu-g1-w0", "exit_code": 0, "stdout": "fine\n", "stderr": "", "lost": False,
+        "machine": "pair-tpu-g1-w0", "exit_code": 0, "stdout": "fine\n", "stderr": "", "unknown_result": False,
         "why": "", "code": None,
     }  # fmt: skip
-    assert (second["exit_code"], second["lost"], second["stdout"]) == (7, False, "")
+    assert (second["exit_code"], second["unknown_result"], second["stdout"]) == (7, False, "")
 
     begun = tmp_path / "begun"
     taker = threading.Thread(target=preempt_when, args=(begun, tmp_path))
@@ -63,7 +63,7 @@ def test_each_worker_has_its_row_when_one_is_lost(cloud, tmp_path):
     taker.join()
     first, second = document(out)["results"]
     assert (code, first["exit_code"], first["stdout"]) == (1, 0, "fine\n")
-    assert (second["exit_code"], second["lost"]) == (None, True)
+    assert (second["exit_code"], second["unknown_result"]) == (None, True)
     assert second["stdout"] in {"so far\n", ""}, "what was on its way when the machine died may be lost"
     assert second["code"] == "TPU-500"
 

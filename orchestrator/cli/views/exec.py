@@ -12,7 +12,7 @@ def as_dict(answer: CommandAnswer) -> dict[str, Any]:
     fault = answer.fault
     return {
         "machine": answer.host, "exit_code": answer.exit_code, "stdout": answer.stdout,
-        "stderr": answer.stderr, "lost": fault is not None, "why": fault.message if fault else "",
+        "stderr": answer.stderr, "unknown_result": fault is not None, "why": fault.message if fault else "",
         "code": fault.code if fault else None,
     }  # fmt: skip
 

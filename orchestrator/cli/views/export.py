@@ -10,9 +10,9 @@ def show(done: Exported, *, as_json: bool) -> None:
     if as_json:
         print_json("export", done.as_dict())
         return
-    if done.lost:
+    if done.unsupported:
         put("Lost:")
-    for row in done.lost:
-        line(row.what, row.why, max(len(row.what) for row in done.lost))
+    for row in done.unsupported:
+        line(row.what, row.why, max(len(row.what) for row in done.unsupported))
     where = f"{len(done.files)} files are in {done.folder}, for project {done.project}"
     say(f"{where}. Next: read {done.folder}/README.md")

@@ -89,7 +89,7 @@ KINDS: Mapping[str, Any] = {
     "adopt": {"tpu": str, "zone": str, "incarnation": int, "changes": int},
     "adopt-vm": {"vm": str, "zone": str, "at_down": str},
     "adopt-bucket": {"bucket": str, "at_down": str},
-    "export": {"folder": str, "project": str, "files": [str], "lost": [{"what": str, "why": str}]},
+    "export": {"folder": str, "project": str, "files": [str], "unsupported": [{"what": str, "why": str}]},
     "plan": {
         "name": str, "state?": str, "project": maybe(str), "region": str, "zones": [str],
         "bucket": maybe(str),
@@ -251,8 +251,8 @@ KINDS: Mapping[str, Any] = {
     },
     "exec": {
         "results": [{
-            "machine": str, "exit_code": maybe(int), "stdout": str, "stderr": str, "lost": bool, "why": str,
-            "code": maybe(str),
+            "machine": str, "exit_code": maybe(int), "stdout": str, "stderr": str,
+            "unknown_result": bool, "why": str, "code": maybe(str),
         }],
     },
     "cp": {
