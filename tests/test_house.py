@@ -229,7 +229,7 @@ MAY_IMPORT_LATE = {
         "orchestrator.engine.outcome_errors",
         "orchestrator.engine.reconcile.reconciler",
     ),
-    "app/loop/dashboard.py": ("uvicorn", "orchestrator.report.live_page"),  # an extra
+    "app/loop/dashboard.py": ("uvicorn", "orchestrator.report.dashboard_app"),  # an extra
     "app/loop/metrics.py": ("prometheus_client",),  # an extra
     "emulator/control.py": ("orchestrator.emulator.machines",),  # it first says which extra is missing
     "emulator/machines/supervisor.py": ("orchestrator.emulator.machines",),  # the parent stays small

@@ -1,4 +1,4 @@
-"""One word for one thing: names in the code use the words of docs/words.md, not those of before it."""
+"""One word for one thing: names in the code use the words of docs/glossary.md, not those of before it."""
 
 import ast
 import re

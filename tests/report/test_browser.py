@@ -7,8 +7,8 @@ import pytest
 import uvicorn
 
 from orchestrator.app.loop.dashboard import listening
+from orchestrator.report.dashboard_app import Dashboard
 from orchestrator.report.fleet_page import fleet_page
-from orchestrator.report.live_page import Dashboard
 from orchestrator.report.page import LiveFacts, page
 from tests.report.browser import Browser, found
 from tests.report.fleet_kit import Afternoon

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.cli.views.report import Bugs
 from orchestrator.errors import TransientError, UsageError
-from orchestrator.report.live_page import COOKIE, HEADERS, OPEN, Dashboard
+from orchestrator.report.dashboard_app import COOKIE, HEADERS, OPEN, Dashboard
 
 PORT = 4711
 HOST = f"127.0.0.1:{PORT}"

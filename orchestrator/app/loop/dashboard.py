@@ -35,7 +35,7 @@ def serve_dashboard(
     try:
         import uvicorn  # Imported here: it is an extra that most installations lack.
 
-        from orchestrator.report.live_page import Dashboard
+        from orchestrator.report.dashboard_app import Dashboard
     except ImportError as error:
         raise UsageError(
             f"the dashboard needs {error.name}", hint="pip install 'tpuctl[dashboard]'",

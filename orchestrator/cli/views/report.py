@@ -1,4 +1,4 @@
-"""Say where the report is, or its live page."""
+"""Say where the report is, or the dashboard."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def show(path: Path, facts: PageFacts, *, as_json: bool) -> None:
 
 
 def show_address(url: str, port: int, *, as_json: bool) -> None:
-    """Print the address of the live page."""
+    """Print the address of the dashboard."""
     if as_json:
         print_json("dashboard", {"url": url, "port": port})
         return

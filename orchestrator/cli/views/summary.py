@@ -23,7 +23,7 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
         ("preemptions", f"{summary.preemptions}"),
         ("steps redone", redone_text(summary)),
         (
-            # `goodput` in --json: people are told what it is (docs/words.md).
+            # `goodput` in --json: people are told what it is (docs/glossary.md).
             "useful time",
             UNKNOWN
             if summary.goodput is None

@@ -1,4 +1,4 @@
-"""docs/words.md explains the words that the other pages use."""
+"""docs/glossary.md explains the words that the other pages use."""
 
 import re
 
@@ -8,7 +8,7 @@ from orchestrator.domain.plan import Outcome, Verb
 from tests.cli.cli_kit import ROOT
 from tests.docs.pages import PAGES, text_of
 
-ROWS = re.findall(r"^\| ([a-z][\w ,]*) \| (.+) \|$", (ROOT / "docs/words.md").read_text(), re.MULTILINE)
+ROWS = re.findall(r"^\| ([a-z][\w ,]*) \| (.+) \|$", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
 WORDS = [word for word, _ in ROWS if word != "word"]
 MUST = {
     "agent",
@@ -43,7 +43,7 @@ def test_the_words_are_in_order_and_each_italic_one_has_a_row():
 
 def test_every_word_is_used_somewhere_else():
     """On a page, or in what commands print; a row that nothing needs goes."""
-    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.name != "words.md"]
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.name != "glossary.md"]
     pages += (ROOT / "orchestrator/cli/views").glob("*.py")
     text = " ".join(path.read_text().lower() for path in [*pages, ROOT / "README.md"])
     assert [word for word in WORDS if word.split(",")[0] not in text] == []
