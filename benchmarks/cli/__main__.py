@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import document
-from benchmarks.cli.stage import PROGRAM, Stage, stage
+from benchmarks.cli.benchmark_cloud import PROGRAM, BenchmarkCloud, benchmark_cloud
 from benchmarks.table import goal, table, words
 
 NODES, TURNS = 20, 7
@@ -91,7 +91,7 @@ class Taken:
     computing: list[float] = field(default_factory=list)
     megabytes: float = 0.0
 
-    def add(self, words: Sequence[str], where: Stage) -> None:
+    def add(self, words: Sequence[str], where: BenchmarkCloud) -> None:
         """Run once."""
         begun = time.monotonic()
         process = subprocess.Popen(
@@ -112,14 +112,17 @@ def main() -> None:
     """Measure, print, and write the table."""
     if shutil.which("gcloud") is None:
         sys.exit("gcloud is not installed, and it is the yardstick")
-    with tempfile.TemporaryDirectory(prefix="bench-cli-") as name, stage(Path(name), NODES) as where:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-cli-") as name,
+        benchmark_cloud(Path(name), NODES) as where,
+    ):
         text = page(measured(where), {name: imports(WAYS[name], where) for name in (PAPER, PLAN, FRESH)})
     print(text)
     if "--print" not in sys.argv:
         document.put("cli", text)
 
 
-def measured(where: Stage) -> dict[str, Taken]:
+def measured(where: BenchmarkCloud) -> dict[str, Taken]:
     """Return what each command took, all of them in turn; a watcher runs for those that name it."""
     watched = {name: words for name, words in WAYS.items() if "watcher" in name}
     found = rounds({name: words for name, words in WAYS.items() if name not in watched}, where)
@@ -136,7 +139,7 @@ def measured(where: Stage) -> dict[str, Taken]:
     return {name: found[name] for name in WAYS}
 
 
-def rounds(ways: dict[str, list[str]], where: Stage) -> dict[str, Taken]:
+def rounds(ways: dict[str, list[str]], where: BenchmarkCloud) -> dict[str, Taken]:
     """Run the commands in turn."""
     for command in ways.values():
         Taken().add(command, where)
@@ -147,7 +150,7 @@ def rounds(ways: dict[str, list[str]], where: Stage) -> dict[str, Taken]:
     return found
 
 
-def imports(words: Sequence[str], where: Stage) -> dict[str, float]:
+def imports(words: Sequence[str], where: BenchmarkCloud) -> dict[str, float]:
     """Return what share of a command's imports is whose: for each module the least of a few runs counts."""
     least: dict[str, int] = {}
     for _ in range(TURNS):

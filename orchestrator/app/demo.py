@@ -6,7 +6,7 @@ from pathlib import Path
 from subprocess import Popen
 
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
+from orchestrator.app.rehearsal.sandbox import CommandFailedError, Sandbox, interruptible
 
 EXAMPLE = "numpy-lm"
 LIMIT = 240.0
@@ -21,60 +21,62 @@ LEFTOVERS = 5
 def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
     """Play all scenes, then clean up unless *keep*; return the exit status."""
     folder = Path(tempfile.mkdtemp(prefix="tpuctl-demo-"))
-    stage = Stage(folder, folder / "work", reporter)
+    sandbox = Sandbox(folder, folder / "work", reporter)
     begun = time.monotonic()
     code, leftovers = 0, []
     with interruptible():
         try:
-            _play(stage, hosts)
+            _play(sandbox, hosts)
         except CommandFailedError as error:
             code = error.code
         finally:
             # Also after Ctrl-C: the machines are processes of this computer and would keep running.
-            leftovers = stage.keep() if keep else stage.clear()
+            leftovers = sandbox.keep() if keep else sandbox.clear()
     if code:
         return code
     if keep:
-        stage.say(f"kept: {stage.work}. To look around, first type:")
-        stage.say(f"cd {stage.work}; export TPUCTL_LOCAL_DIR={stage.cloud} TPUCTL_CLOUD=local")
+        sandbox.say(f"kept: {sandbox.work}. To look around, first type:")
+        sandbox.say(f"cd {sandbox.work}; export TPUCTL_LOCAL_DIR={sandbox.cloud} TPUCTL_CLOUD=local")
     elif leftovers:
         return LEFTOVERS
     else:
-        stage.say(f"Nothing is left: no process, no mount, no file. {time.monotonic() - begun:.0f} s in all.")
-        stage.say("Your own job: tpuctl init, then tpuctl plan.")
+        sandbox.say(
+            f"Nothing is left: no process, no mount, no file. {time.monotonic() - begun:.0f} s in all."
+        )
+        sandbox.say("Your own job: tpuctl init, then tpuctl plan.")
     return 0
 
 
-def _play(stage: Stage, hosts: str) -> None:
+def _play(sandbox: Sandbox, hosts: str) -> None:
     """Run the scenes in order. Raise CommandFailedError for the first command that fails."""
-    stage.warm_up()
-    stage.scene("1. A deployment file, and a training script that you can edit")
-    stage.run("init", "--recipe", EXAMPLE, str(stage.work))
-    stage.scene("2. What would be created, where, and at what price: no account, no network")
-    stage.run("plan")
-    stage.scene("3. Create it, on a cloud that runs on this computer")
-    stage.run("local", "start", "--hosts", hosts)
-    stage.run("up", *POLL)
-    stage.scene("4. Train. The machine is taken away twice: with notice, then by SIGKILL")
-    watcher = stage.start("watch", *POLL)
+    sandbox.warm_up()
+    sandbox.scene("1. A deployment file, and a training script that you can edit")
+    sandbox.run("init", "--recipe", EXAMPLE, str(sandbox.work))
+    sandbox.scene("2. What would be created, where, and at what price: no account, no network")
+    sandbox.run("plan")
+    sandbox.scene("3. Create it, on a cloud that runs on this computer")
+    sandbox.run("local", "start", "--hosts", hosts)
+    sandbox.run("up", *POLL)
+    sandbox.scene("4. Train. The machine is taken away twice: with notice, then by SIGKILL")
+    watcher = sandbox.start("watch", *POLL)
     try:
-        _disturb(stage, watcher)
+        _disturb(sandbox, watcher)
         code = watcher.wait(timeout=LIMIT)
     finally:
-        stage.end(watcher)
+        sandbox.end(watcher)
     if code != 0:
         raise CommandFailedError(code)
-    stage.scene("5. Take it down, data included, and prove that nothing is left")
-    stage.run("down", "--yes", "--delete-data")
+    sandbox.scene("5. Take it down, data included, and prove that nothing is left")
+    sandbox.run("down", "--yes", "--delete-data")
 
 
-def _disturb(stage: Stage, watcher: "Popen[bytes]") -> None:
+def _disturb(sandbox: Sandbox, watcher: "Popen[bytes]") -> None:
     """Preempt the TPU twice while the job trains."""
-    first, step = stage.wait_for_step(watcher, FIRST, LIMIT)
+    first, step = sandbox.wait_for_step(watcher, FIRST, LIMIT)
     if first:
-        stage.run_beside("local", "preempt", first)
-        second, _ = stage.wait_for_step(watcher, min(step + BETWEEN, LAST), LIMIT, other_than=first)
+        sandbox.run_beside("local", "preempt", first)
+        second, _ = sandbox.wait_for_step(watcher, min(step + BETWEEN, LAST), LIMIT, other_than=first)
         if second:
-            stage.run_beside("local", "preempt", second, "--now")
+            sandbox.run_beside("local", "preempt", second, "--now")
             return
-    stage.say("The job was done before its machine could be taken away: this computer is very busy.")
+    sandbox.say("The job was done before its machine could be taken away: this computer is very busy.")

@@ -33,7 +33,7 @@ from tests.kit.records import record_of
 LONG_AGO = MARGIN + 60.0
 
 
-class Stage:
+class ExpireLab:
     """A bucket, a TPU node of the local cloud, and the machine of its worker 0."""
 
     def __init__(self, lab: AgentLab, metadata: str) -> None:
@@ -97,7 +97,7 @@ def own_metadata(view: MachineView) -> Iterator[str]:
 
 
 @pytest.fixture
-def stage(lab: AgentLab, request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(lab: AgentLab, request: pytest.FixtureRequest) -> Iterator[ExpireLab]:
     """Offer a node of incarnation 1, READY unless born with a fault; its machine finds API and bucket."""
     cloud = a_lab()
     if birth := getattr(request, "param", ""):
@@ -105,7 +105,7 @@ def stage(lab: AgentLab, request: pytest.FixtureRequest) -> Iterator[Stage]:
     labels = {"tpuctl-deployment": "lab", "tpuctl-incarnation": "1"}
     cloud.node("lab-tpu-g1", labels=labels)
     with own_metadata(MachineView(cloud.cloud, cloud.cloud.machines()[0])) as metadata:
-        made = Stage(lab, metadata)
+        made = ExpireLab(lab, metadata)
 
         def tpu_api(request: Request) -> Response | None:
             if not request.path.startswith("/v2/"):
@@ -118,7 +118,7 @@ def stage(lab: AgentLab, request: pytest.FixtureRequest) -> Iterator[Stage]:
         yield made
 
 
-def test_the_node_goes_after_a_last_commit_when_the_time_is_over(stage: Stage) -> None:
+def test_the_node_goes_after_a_last_commit_when_the_time_is_over(stage: ExpireLab) -> None:
     """The job saves, the agent commits and leaves, the node is deleted, and the heartbeat says why."""
     stage.machine.start().until_committed(10)
     stage.record(LONG_AGO)
@@ -138,7 +138,7 @@ def test_the_node_goes_after_a_last_commit_when_the_time_is_over(stage: Stage) -
 
 
 @pytest.mark.parametrize("stage", ["late-ready:500"], indirect=True)
-def test_a_deletion_that_the_api_drops_is_asked_for_again(stage: Stage) -> None:
+def test_a_deletion_that_the_api_drops_is_asked_for_again(stage: ExpireLab) -> None:
     """Asked for while the API says CREATING it has no effect: each minute the node is looked at again."""
     stage.record(LONG_AGO)
     stage.expire()
@@ -152,7 +152,7 @@ def test_a_deletion_that_the_api_drops_is_asked_for_again(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("case", ["early", "held", "off", "damaged", "foreign", "missing", "refused"])
-def test_what_is_not_certain_keeps_the_node(stage: Stage, case: str) -> None:
+def test_what_is_not_certain_keeps_the_node(stage: ExpireLab, case: str) -> None:
     """Neither the node nor the job is touched."""
     stage.record({"early": MARGIN - 60, "off": None}.get(case, LONG_AGO))
     if case == "held":
@@ -175,7 +175,7 @@ def test_what_is_not_certain_keeps_the_node(stage: Stage, case: str) -> None:
     assert ("it is not known whether this TPU has to delete itself" in machine.agent_log()) == blind
 
 
-def test_a_day_after_its_end_the_node_goes_also_unseen(stage: Stage) -> None:
+def test_a_day_after_its_end_the_node_goes_also_unseen(stage: ExpireLab) -> None:
     """The clock of the TPU API is asked then; a node that was made with no end stays for ever."""
     stage.expire(made_until=0.0)
     assert stage.deletes == []
@@ -183,7 +183,7 @@ def test_a_day_after_its_end_the_node_goes_also_unseen(stage: Stage) -> None:
     assert len(stage.deletes) == 1
 
 
-def test_a_node_that_is_not_the_one_it_was_made_as_is_not_touched(stage: Stage) -> None:
+def test_a_node_that_is_not_the_one_it_was_made_as_is_not_touched(stage: ExpireLab) -> None:
     """A machine of an older incarnation never deletes a newer one's node, whatever it is called."""
     stage.record(LONG_AGO)
     body = {"labels": {"tpuctl-deployment": "lab", "tpuctl-incarnation": "2"}}
@@ -194,7 +194,7 @@ def test_a_node_that_is_not_the_one_it_was_made_as_is_not_touched(stage: Stage) 
     assert stage.deletes == []
 
 
-def test_a_refusal_is_reported_and_tried_again_later(stage: Stage) -> None:
+def test_a_refusal_is_reported_and_tried_again_later(stage: ExpireLab) -> None:
     """Without the role: the heartbeat says so, the job stays stopped, and the pauses grow."""
     stage.record(LONG_AGO)
     api, refusal = stage.lab.fault, {"error": {"message": "Permission 'tpu.nodes.delete' denied"}}

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.evidence import TAIL, _saved_since, last_output
-from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.emulator.address import Address
 from orchestrator.errors import LocalCloudError
@@ -67,16 +67,16 @@ def test_what_was_restored_is_not_counted_as_saved_again(tmp_path):
 def test_a_rehearsal_waits_for_no_command_whose_cloud_is_gone(tmp_path, monkeypatch):
     """The command would go on asking for a quarter of an hour; it is ended, and the cause is said."""
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    stage = Stage(tmp_path, tmp_path, Reporter())
-    stage.address = Address(1, 1, "http://127.0.0.1:1", 1, "local-project", "process")
+    sandbox = Sandbox(tmp_path, tmp_path, Reporter())
+    sandbox.address = Address(1, 1, "http://127.0.0.1:1", 1, "local-project", "process")
     started = []
 
     def start(*_):
         started.append(subprocess.Popen(["sleep", "600"]))
         return started[0]
 
-    monkeypatch.setattr(stage, "start", start)
-    monkeypatch.setattr("orchestrator.app.rehearsal.stage.POLL_SECONDS", 0.05)
+    monkeypatch.setattr(sandbox, "start", start)
+    monkeypatch.setattr("orchestrator.app.rehearsal.sandbox.POLL_SECONDS", 0.05)
     with pytest.raises(LocalCloudError, match="is gone"):
-        stage.call("up")
+        sandbox.call("up")
     assert started[0].poll() is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.cli.views.event_lines import OverLiveLine
 from orchestrator.cli.views.live_line import LiveLine
 
@@ -56,9 +56,9 @@ def test_a_command_beside_a_live_line_is_followed_by_an_empty_line(monkeypatch):
 
     done = SimpleNamespace(returncode=0, stderr="Preemption notice sent to toy-tpu-g1\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
-    stage = Stage.__new__(Stage)
-    stage.work, stage._reporter = Path("work"), Said()
-    stage.run_beside("local", "preempt", "toy-tpu-g1")
+    sandbox = Sandbox.__new__(Sandbox)
+    sandbox.work, sandbox._reporter = Path("work"), Said()
+    sandbox.run_beside("local", "preempt", "toy-tpu-g1")
     assert said == ["$ tpuctl local preempt toy-tpu-g1\n", "Preemption notice sent to toy-tpu-g1\n"]
 
 

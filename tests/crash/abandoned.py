@@ -9,7 +9,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment import expired
 from orchestrator.app.deployment.expired import end_expired
 from tests.crash import commands
-from tests.crash.stage import HERE
+from tests.crash.crash_lab import HERE
 from tests.engine.engine_lab import PROJECT
 
 SLACK = 600.0

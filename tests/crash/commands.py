@@ -17,8 +17,8 @@ from orchestrator.engine.loop.loop import Watcher
 from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import LeaseHeldError
 from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles, vm_lines, vm_obstacles
+from tests.crash.crash_lab import ELSEWHERE, HERE
 from tests.crash.oracle import asked
-from tests.crash.stage import ELSEWHERE, HERE
 from tests.engine.engine_lab import DIGEST, PROJECT, ZONE
 
 THEIRS = "demo-tpu-theirs"

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tests.crash.abandoned import check_abandoned
+from tests.crash.crash_lab import ELSEWHERE, HERE, CrashLab, one_thread
 from tests.crash.fingerprint import fingerprint
 from tests.crash.oracle import observe
-from tests.crash.stage import ELSEWHERE, HERE, CrashLab, one_thread
 
 OLD = 20.0
 """Seconds by which lists of TPUs are late: less than the time between two witnesses of an absence."""

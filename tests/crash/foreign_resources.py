@@ -7,8 +7,8 @@ from orchestrator.domain.names import bucket_name
 from orchestrator.domain.record import Record
 from orchestrator.engine.blueprint import Blueprint
 from tests.crash import commands
+from tests.crash.crash_lab import HERE
 from tests.crash.oracle import ours
-from tests.crash.stage import HERE
 from tests.engine.engine_lab import KEY, PROJECT, ZONE, a_spec
 
 SPEC = a_spec(vm__spot=True)

@@ -32,8 +32,8 @@ from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from tests.crash import commands
+from tests.crash.crash_lab import CrashLab, one_thread
 from tests.crash.scenarios import SCENARIOS, SPEC
-from tests.crash.stage import CrashLab, one_thread
 from tests.engine.engine_lab import PROJECT, Controller
 from tests.memory_disk import MEMORY
 

@@ -15,6 +15,7 @@ from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
 from tests.crash import commands
+from tests.crash.crash_lab import HERE
 from tests.crash.foreign_resources import (
     IN_FOLDER,
     SPEC,
@@ -39,7 +40,6 @@ from tests.crash.foreign_resources import (
     vm_adopted,
 )
 from tests.crash.oracle import check_done, check_gone, check_over, check_running
-from tests.crash.stage import HERE
 from tests.engine.engine_lab import QUOTA, ZONE, a_spec
 
 STEP = 20

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.emulator.http.router import Request
+from tests.crash.crash_lab import HERE
 from tests.crash.explore import begun
 from tests.crash.remote_commands import CONTROL
-from tests.crash.stage import HERE
 
 ROOT = Path(__file__).parents[2]
 

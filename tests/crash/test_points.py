@@ -6,11 +6,11 @@ Here a sample of the points is tried; `python -m tests.crash` tries all of them,
 
 import pytest
 
+from tests.crash.crash_lab import one_thread
 from tests.crash.explore import Found, abandoned, begun, kills, points_of, singles
 from tests.crash.ports import called_methods, mutating_methods
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.sigkill import far, real_singles
-from tests.crash.stage import one_thread
 
 EVERYONE = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 

@@ -10,7 +10,7 @@ from orchestrator.google.error_mapping import to_error
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.project_probe import Probe
 from orchestrator.google.refusal import of_answer
-from tests.google.cloud_kit import ZONE, AdapterLab, a_lab, a_node, a_vm, vms_of
+from tests.google.adapter_kit import ZONE, AdapterLab, a_lab, a_node, a_vm, vms_of
 
 CUSTOM = ("lab/west@europe-west4",)
 LAB = NetworkInterface("lab", "west")

@@ -19,7 +19,7 @@ import pytest
 from orchestrator.agent.agreement.attempts import Attempt
 from tests.kit.figures import record_figures
 from tests.reliability.damage import depth
-from tests.reliability.two_lives import Stage, quiet
+from tests.reliability.two_incarnations import Interleaving, quiet
 
 STRIDE = depth("TPUCTL_ZOMBIE_STRIDE", 131)
 FIGURES: dict[str, object] = {}
@@ -55,13 +55,13 @@ def replaces(machine):
     machine.train(machine.boot(), 3)
 
 
-def schedules(stage, stride):
+def schedules(interleaving, stride):
     """
     Return some of all (first, second, third): requests of the old one, of the new one, of the old one again.
 
     With a *stride* above 1 those run that pause right after a check for a replacement, and some others.
     """
-    world = stage.play([("g1", math.inf)])
+    world = interleaving.play([("g1", math.inf)])
     old, new = world.requests["g1"], world.requests["g2"]
     everything = [(*pair, math.inf) for pair in itertools.product(range(old + 1), range(new + 1))]
     dice = random.Random(0)
@@ -76,10 +76,10 @@ def play(name, story, folder, keep=2):
     """Play the schedules of a story, and return what was wrong in some of them."""
     late, hollow, aside, bad = 0, 0, 0, []
     with quiet():
-        stage = Stage(folder, {"g1": story, "g2": replaces}, keep)
-        chosen = schedules(stage, STRIDE)
+        interleaving = Interleaving(folder, {"g1": story, "g2": replaces}, keep)
+        chosen = schedules(interleaving, STRIDE)
         for first, second, third in chosen:
-            world = stage.play([("g1", first), ("g2", second), ("g1", third)])
+            world = interleaving.play([("g1", first), ("g2", second), ("g1", third)])
             late, hollow, aside = late + world.late, hollow + world.hollow, aside + world.set_aside
             if world.wrong:
                 bad.append(((first, second, third), world.wrong))

@@ -28,7 +28,7 @@ from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.engine.reconcile import artifacts
 from orchestrator.engine.records import journal, record_store
 from orchestrator.google.secret_manager import SecretManager
-from tests.crash.stage import storage_parts
+from tests.crash.crash_lab import storage_parts
 from tests.kit import cloud as clouds
 from tests.kit.cloud import PROJECT, Cloud
 from tests.kit.machines import Machines, Ssh

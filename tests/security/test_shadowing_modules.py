@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.emulator.machines import start_module
 from orchestrator.emulator.machines.apt_standin import install_apt
 from orchestrator.emulator.machines.machine_programs import install_programs
@@ -29,10 +29,10 @@ def project(tmp_path):
 def test_no_module_of_the_project_is_imported_by_a_rehearsal(project, tmp_path, capfd):
     """Its commands run in the folder of the project, as the user would run them."""
     with mock.patch.dict(os.environ):
-        stage = Stage(tmp_path / "stage", project, Reporter())
-        assert stage.call("--version") == 0
-        stage.run_beside("local", "status")
-        stage.clear()
+        sandbox = Sandbox(tmp_path / "sandbox", project, Reporter())
+        assert sandbox.call("--version") == 0
+        sandbox.run_beside("local", "status")
+        sandbox.clear()
     assert "tpuctl, version" in capfd.readouterr().out
 
 

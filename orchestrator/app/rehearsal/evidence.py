@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.advice.rehearsal.life import LifeSign, Moment, RehearsedLife, Save, Shown
 from orchestrator.app.rehearsal.checkpoint_prints import read_prints
-from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.contract.agent_lines import is_agent_line
 from orchestrator.contract.formats.base import Format, SavedState
 from orchestrator.contract.formats.choose import format_of
@@ -30,12 +30,12 @@ TAIL = 20
 class RunEvidence:
     """Collects evidence repeatedly, and keeps that of machines which no longer exist."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._beats = Heartbeats(stage.session.cloud.store)
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._beats = Heartbeats(sandbox.session.cloud.store)
         self._observed = self._answered = time.monotonic()
         self._stored: dict[tuple[int, int | None], float] = {}
-        self._log = JobLog(stage.session.cloud.store)
+        self._log = JobLog(sandbox.session.cloud.store)
         self._lines: list[tuple[int, int, str]] = []
         self.beats: tuple[Heartbeat, ...] = ()
         self.saves: list[Save] = []
@@ -53,7 +53,7 @@ class RunEvidence:
         if self.observations and not at_once and now - self._observed < PACE:
             return
         self._observed, self.observations = now, self.observations + 1
-        self._stage.must_have_cloud()
+        self._sandbox.must_have_cloud()
         found = self._beats.read(None)
         try:
             # A cloud busy with starting machines may not answer for a moment; only GONE seconds are an error.
@@ -81,7 +81,7 @@ class RunEvidence:
         self.steps |= {b.step for b in beats if b.step is not None and b.phase is not Phase.RESTORE}
 
     def _note_saves(self) -> None:
-        session = self._stage.session
+        session = self._sandbox.session
         newest = max((b.incarnation for b in self.beats), default=1)
         for one in reversed(read_checkpoints(session.cloud.store, session.spec.job.checkpoint)):
             key = (one.step, one.incarnation)
@@ -100,14 +100,14 @@ class RunEvidence:
 
         A job that restarts its count saves below the restored step, which is never committed.
         """
-        spec = self._stage.session.spec.job.checkpoint
+        spec = self._sandbox.session.spec.job.checkpoint
         newest = max((b.incarnation for b in self.beats), default=0)
         started = [b.timings.get("spawned") for b in self.beats if b.incarnation == newest]
         # In the bucket every save is a commit; only a disk can hold one that was not committed.
         if spec.dir != "local" or not started or started[0] is None:
             return []
         steps: list[int] = []
-        for folder in self._stage.cloud.glob("machines/*/opt/tpuctl/checkpoints"):
+        for folder in self._sandbox.cloud.glob("machines/*/opt/tpuctl/checkpoints"):
             with contextlib.suppress(OSError):
                 steps += _saved_since(started[0], folder, format_of(spec.format, spec.marker))
         return [Save(step, newest) for step in steps]
@@ -138,7 +138,7 @@ class RunEvidence:
     def life(self, outcome: Outcome | None, reason: str) -> RehearsedLife:
         """Return the run as observed, after its end."""
         self.observe(at_once=True)
-        session = self._stage.session
+        session = self._sandbox.session
         store = session.cloud.store
         self._lines += self._log.new_lines()
         self._lines += self._log.unfinished()

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from orchestrator.advice.rehearsal.life import Fault, InjectedFault, LifeSign, Moment, come
 from orchestrator.app.rehearsal.evidence import RunEvidence, newest_step
-from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.clock import Clock, wait_until
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.contract.phase import Phase
@@ -42,10 +42,10 @@ class Injector:
     """
 
     def __init__(
-        self, stage: Stage, watcher: "subprocess.Popen[bytes]", evidence: RunEvidence, chance: random.Random,
+        self, sandbox: Sandbox, watcher: "subprocess.Popen[bytes]", evidence: RunEvidence, chance: random.Random,
         clock: Clock,
     ) -> None:  # fmt: skip
-        self._stage = stage
+        self._sandbox = sandbox
         self._watcher = watcher
         self._evidence = evidence
         self._chance = chance
@@ -94,7 +94,7 @@ class Injector:
         # Before the call: even if its answer is lost, this node is not taken for the next one.
         self._struck = node
         words = ["local", "preempt", node, *([] if notice else ["--no-notice"])]
-        self._stage.say(f"$ tpuctl {' '.join(words)}", style="command")
+        self._sandbox.say(f"$ tpuctl {' '.join(words)}", style="command")
         control.call("preempt", {"name": node, "notice": notice})
 
     def _injected(self, fault: Fault, beat: Heartbeat) -> InjectedFault:
@@ -104,7 +104,7 @@ class Injector:
         """Wait until the job trains on a READY node and *moment* has come."""
 
         def ready(world: World) -> tuple[str, Heartbeat] | None:
-            node = current_node(world, self._stage.session.records.current)
+            node = current_node(world, self._sandbox.session.records.current)
             beats = world.known_heartbeats
             running = [b for b in beats if b.phase is Phase.RUN]
             if node is None or node.state is not NodeState.READY or node.name == other_than or not running:
@@ -118,7 +118,7 @@ class Injector:
         """Wait until the node after *old* prepares the job."""
 
         def booting(world: World) -> str | None:
-            node = current_node(world, self._stage.session.records.current)
+            node = current_node(world, self._sandbox.session.records.current)
             beats = world.known_heartbeats
             awake = any(b.phase in {Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN} for b in beats)
             return node.name if node is not None and node.name != old and awake else None
@@ -138,10 +138,10 @@ class Injector:
 
     def _traces(self) -> tuple[object, ...]:
         """Return values that a save changes: names and sizes in the machines' checkpoint folders or the bucket."""
-        spec, session = self._stage.session.spec, self._stage.session
+        spec, session = self._sandbox.session.spec, self._sandbox.session
         if spec.job.checkpoint.dir == "bucket":
             return tuple(o.name for o in session.cloud.store.list(CHECKPOINTS))
-        return tuple(_files(self._stage.cloud / "machines"))
+        return tuple(_files(self._sandbox.cloud / "machines"))
 
     def _beat(self) -> Heartbeat | None:
         beats = self._observe().heartbeats
@@ -150,9 +150,9 @@ class Injector:
 
     def _stop_vm(self) -> None:
         """Stop the VM, as a preemption or a user might, and wait until `watch` has started it again."""
-        session = self._stage.session
+        session = self._sandbox.session
         vm, zone = names.vm_name(session.spec), names.vm_zone(session.spec)
-        self._stage.say(f"the VM {vm} is stopped from outside", style="command")
+        self._sandbox.say(f"the VM {vm} is stopped from outside", style="command")
         session.cloud.vms.stop(vm, zone)
 
         def state(wanted: bool) -> Callable[[World], bool | None]:
@@ -186,7 +186,7 @@ class Injector:
         )
 
     def _observe(self) -> World:
-        session = self._stage.session
+        session = self._sandbox.session
         # Read only: a second writer of the record would disturb the rehearsed `watch`.
         with contextlib.suppress(TpuctlError):
             session.records.load()

@@ -11,7 +11,7 @@ from orchestrator.advice.rehearsal.verdict import RehearsalVerdict, judge, judge
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.evidence import RunEvidence
 from orchestrator.app.rehearsal.faults import Injector, JobOverError
-from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
+from orchestrator.app.rehearsal.sandbox import CommandFailedError, Sandbox, interruptible
 from orchestrator.app.secret import lend_secrets
 from orchestrator.clock import SystemClock
 from orchestrator.config.find import FILE_NAME, find
@@ -57,7 +57,7 @@ class RehearsalPlan:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """The verdict, the *leftovers* that could not be removed, and the stage's folders if *retained*."""
+    """The verdict, the *leftovers* that could not be removed, and the sandbox's folders if *retained*."""
 
     verdict: RehearsalVerdict
     leftovers: Sequence[str]
@@ -94,30 +94,30 @@ def rehearse(
     chance = random.Random(plan.seed)  # noqa: S311 - moments of a rehearsal, not secrets
     faults = [chance.choice(list(Fault)) for _ in range(plan.count)] if plan.count else list(plan.faults)
     plan.check()
-    stage = Stage(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), file.parent, reporter, talk=talk)
-    run = _Run(stage, settings, faults, plan.at, chance)
+    sandbox = Sandbox(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), file.parent, reporter, talk=talk)
+    run = _Run(sandbox, settings, faults, plan.at, chance)
     leftovers: list[str] = []
     with interruptible():
         try:
             run.take(ONCE)
-            stage.start_cloud("--hosts", plan.hosts, "--notice", NOTICE, "--no-fresh-project")
-            lend_secrets(stage.session.spec, reporter)
+            sandbox.start_cloud("--hosts", plan.hosts, "--notice", NOTICE, "--no-fresh-project")
+            lend_secrets(sandbox.session.spec, reporter)
             verdict = run.judged(compare=plan.compare)
             # If the job fails by itself, its logs are the only way to find out why.
             keep = keep or verdict.crash is not None
         finally:
-            leftovers = stage.keep() if keep else stage.clear()
-    return Rehearsed(verdict, leftovers, stage.cloud, stage.work, keep)
+            leftovers = sandbox.keep() if keep else sandbox.clear()
+    return Rehearsed(verdict, leftovers, sandbox.cloud, sandbox.work, keep)
 
 
 class _Run:
     """Runs the job undisturbed, then with faults, and judges."""
 
     def __init__(
-        self, stage: Stage, settings: Sequence[str], faults: Sequence[Fault], asked: Sequence[Moment],
+        self, sandbox: Sandbox, settings: Sequence[str], faults: Sequence[Fault], asked: Sequence[Moment],
         chance: random.Random,
     ) -> None:  # fmt: skip
-        self._stage = stage
+        self._sandbox = sandbox
         self._settings = settings
         self._faults = faults
         self._asked = asked
@@ -125,33 +125,33 @@ class _Run:
 
     def take(self, failures: str) -> None:
         """Use the user's settings, which override our own job.failures."""
-        self._stage.take((failures, *self._settings, POLL))
+        self._sandbox.take((failures, *self._settings, POLL))
 
     def judged(self, *, compare: bool) -> RehearsalVerdict:
         """Return the verdict. A job that fails undisturbed is not run again."""
-        stage, unbroken = self._stage, None
+        sandbox, unbroken = self._sandbox, None
         if compare:
-            stage.scene("The job, undisturbed")
+            sandbox.scene("The job, undisturbed")
             unbroken = self._life((), None)
             # It failed without an injected fault, which says nothing about recovery, so a second run is useless.
             if not unbroken.done:
                 return judge_crash(unbroken)
-            stage.run("down", "--yes", "--delete-data", *stage.flags)
+            sandbox.run("down", "--yes", "--delete-data", *sandbox.flags)
         self.take(TWICE)
         count = len(self._faults)
-        stage.scene(f"The job, with {count} fault{'s' if count != 1 else ''} injected")
+        sandbox.scene(f"The job, with {count} fault{'s' if count != 1 else ''} injected")
         broken = self._life(self._faults, unbroken)
         return judge(broken, unbroken, missed=count - len(broken.faults))
 
     def _life(self, faults: Sequence[Fault], unbroken: RehearsedLife | None) -> RehearsedLife:
         """Bring the deployment up and watch it to its end under *faults*."""
-        stage = self._stage
-        code = stage.call("up", *stage.flags)
-        evidence = RunEvidence(stage)
+        sandbox = self._sandbox
+        code = sandbox.call("up", *sandbox.flags)
+        evidence = RunEvidence(sandbox)
         if code != 0:
             return self._ended(evidence, (), code)
-        watcher = stage.start("watch", *stage.flags)
-        injector = Injector(stage, watcher, evidence, self._chance, SystemClock())
+        watcher = sandbox.start("watch", *sandbox.flags)
+        injector = Injector(sandbox, watcher, evidence, self._chance, SystemClock())
         injected: list[InjectedFault] = []
         try:
             for number, fault in enumerate(faults, start=1):
@@ -160,18 +160,18 @@ class _Run:
         except JobOverError:
             code = watcher.wait()
         finally:
-            stage.end(watcher)
+            sandbox.end(watcher)
         return self._ended(evidence, injected, code)
 
     def _moment(self, number: int, unbroken: RehearsedLife | None) -> Moment:
         if number <= len(self._asked):
             return self._asked[number - 1]
-        target = self._stage.session.spec.job.target_steps
+        target = self._sandbox.session.spec.job.target_steps
         return default_moment(number, len(self._faults), target, unbroken.pace if unbroken else None)
 
     def _ended(self, evidence: RunEvidence, injected: Sequence[InjectedFault], code: int) -> RehearsedLife:
         """Return the run; raise CommandFailedError when the deployment has not ended."""
-        records = self._stage.session.records
+        records = self._sandbox.session.records
         records.load()
         outcome = records.current.outcome
         if outcome is None:

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from orchestrator.advice.selftest.compare import Difference, Topic, differences
 from orchestrator.advice.selftest.recording import Recording, parse
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.rehearsal.stage import interruptible, undisturbed
+from orchestrator.app.rehearsal.sandbox import interruptible, undisturbed
 from orchestrator.app.selftest.steps import FOLDER, Run, RunCommand, WantedProofs, take_down
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.config.load import FILE_NAME

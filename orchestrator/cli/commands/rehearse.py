@@ -56,7 +56,7 @@ def command(
     last lines are shown and its local cloud is kept to look at.
     """  # noqa: D301 (click reads the character, so the text cannot be raw)
     from orchestrator.app.rehearsal.rehearse import RehearsalPlan, rehearse
-    from orchestrator.app.rehearsal.stage import CommandFailedError
+    from orchestrator.app.rehearsal.sandbox import CommandFailedError
     from orchestrator.cli.views import verdict
     from orchestrator.cli.views.event_lines import OverLiveLine
 

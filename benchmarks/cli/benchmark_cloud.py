@@ -23,7 +23,7 @@ job: {{command: sleep 1000}}
 
 
 @dataclass(frozen=True)
-class Stage:
+class BenchmarkCloud:
     """The folder of the deployment file, and what commands need in their environment."""
 
     work: Path
@@ -46,7 +46,7 @@ class Stage:
 
 
 @contextmanager
-def stage(folder: Path, nodes: int) -> Iterator[Stage]:
+def benchmark_cloud(folder: Path, nodes: int) -> Iterator[BenchmarkCloud]:
     """Run a local cloud with *nodes* TPU nodes, one of them of a deployment, and as many VMs."""
     work = folder / "work"
     work.mkdir()
@@ -56,12 +56,14 @@ def stage(folder: Path, nodes: int) -> Iterator[Stage]:
         **kept, "PYTHONPATH": str(REPO), "TPUCTL_LOCAL_DIR": str(folder / "cloud"), "TPUCTL_CLOUD": "local",
         "CLOUDSDK_CONFIG": str(folder / "gcloud"), "NO_COLOR": "1",
     }  # fmt: skip
-    bare = Stage(work, environment, "")
+    bare = BenchmarkCloud(work, environment, "")
     try:
         bare.tpuctl("local", "start", "--latency", "instant", "--no-fresh-project")
         names = json.loads(bare.tpuctl("local", "env", "--json"))["variables"]
         address = json.loads((folder / "cloud" / "daemon.json").read_text())
-        one = Stage(work, {**environment, **names, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}, address["endpoint"])
+        one = BenchmarkCloud(
+            work, {**environment, **names, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}, address["endpoint"]
+        )
         one.tpuctl("up")
         _fill(one, address["project"], nodes)
         yield one
@@ -69,7 +71,7 @@ def stage(folder: Path, nodes: int) -> Iterator[Stage]:
         bare.tpuctl("local", "reset")
 
 
-def _fill(one: Stage, project: str, nodes: int) -> None:
+def _fill(one: BenchmarkCloud, project: str, nodes: int) -> None:
     tpu = {"acceleratorType": "v5litepod-1", "runtimeVersion": "v2-alpha-tpuv5-lite"}
     image = "projects/debian-cloud/global/images/family/debian-13"
     for number in range(1, nodes):

@@ -266,7 +266,7 @@ def quiet():
         yield
 
 
-class Stage:
+class Interleaving:
     """
     What both incarnations find: the old one has committed two steps before the story begins.
 

@@ -1,4 +1,4 @@
-"""Provide a stage: a local cloud of its own, and public commands run on it as a user would."""
+"""Provide a sandbox: a local cloud of its own, and public commands run on it as a user would."""
 
 import json
 import os
@@ -31,7 +31,7 @@ from orchestrator.private_folders import private_folder
 POLL_SECONDS = 5.0
 """Seconds between two checks, during a command, that the local cloud still runs."""
 PASSED_ON = frozenset({"TPUCTL_VENV_CACHE"})
-"""Our variables that commands on a stage inherit, because they do not affect a deployment."""
+"""Our variables that commands on a sandbox inherit, because they do not affect a deployment."""
 
 
 class CommandFailedError(Exception):
@@ -42,11 +42,11 @@ class CommandFailedError(Exception):
         self.code = code
 
 
-class Stage:
+class Sandbox:
     """
     A local cloud in *folder*, and commands that run on it.
 
-    *work* is the folder of the deployment file; *talk* redirects the commands' output to stderr. The stage
+    *work* is the folder of the deployment file; *talk* redirects the commands' output to stderr. The sandbox
     changes this process's environment, which the commands inherit.
     """
 
@@ -82,7 +82,7 @@ class Stage:
         return tuple(part for setting in self._settings for part in ("--set", setting))
 
     def say(self, text: str, style: Style = "title") -> None:
-        """Report one line of the stage's own."""
+        """Report one line of the sandbox's own."""
         self._reporter.say(text, style=style)
 
     def scene(self, title: str) -> None:
