@@ -236,11 +236,12 @@ class Machine:
     def job_processes(self) -> list[int]:
         """Return living processes that carry this machine's root and a job mark."""
         found = []
-        for entry in Path("/proc").iterdir():
+        for entry in os.scandir("/proc"):
             if not entry.name.isdigit():
                 continue
             try:
-                environ = (entry / "environ").read_bytes().split(b"\0")
+                with io.FileIO(f"/proc/{entry.name}/environ") as file:
+                    environ = file.readall().split(b"\0")
             except OSError:
                 continue
             if f"TPUCTL_ROOT={self.root}".encode() in environ and any(

@@ -8,6 +8,7 @@ it is in the session that the agent created for the job.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import time
@@ -32,7 +33,7 @@ def _processes_of(roots: Sequence[Path], session: Optional[int]) -> List[int]:
     markers = [b"TPUCTL_ROOT=" + os.fsencode(str(root)) for root in roots]
     me = os.getpid()
     # Listed again in each round: a job may start processes faster than they are killed.
-    numbers = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    numbers = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
     return [pid for pid in numbers if pid != me and _belongs(pid, markers, session)]
 
 
@@ -91,7 +92,7 @@ def _belongs(pid: int, markers: Sequence[bytes], session: Optional[int]) -> bool
         return True
     try:
         # Unreadable means another user's process, but the job runs as this user.
-        environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        environ = _read(pid, "environ").split(b"\0")
     except OSError:
         return False
     return any(marker in environ for marker in markers) and any(entry.startswith(MARK) for entry in environ)
@@ -100,6 +101,12 @@ def _belongs(pid: int, markers: Sequence[bytes], session: Optional[int]) -> bool
 def _stat(pid: int) -> List[bytes]:
     """Return the fields of /proc/PID/stat after the name (which may hold blanks): state, parent, group, session."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return _read(pid, "stat").rpartition(b")")[2].split()
     except OSError:
         return []
+
+
+def _read(pid: int, name: str) -> bytes:
+    # Not through Path: every process of the machine is read three times at each start of a job.
+    with io.FileIO(f"/proc/{pid}/{name}") as file:
+        return file.readall()
