@@ -11,6 +11,8 @@ from orchestrator.app.deployment.bills import last_bill, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import holder_of, observe_now, state_of
+from orchestrator.app.this_computer.holder import process_ended
+from orchestrator.engine.publish.published_copy import published_here
 
 JOURNAL_BYTES = 64 << 10
 """Bytes that are read from the end of the local journal."""
@@ -28,7 +30,8 @@ def explained(session: Session) -> Explanation:
     """Observe once and explain the observed state."""
     now = observe_now(session)
     held = holder_of(session, now.world)
-    watching = held and Watching(held.who, held.command, held.renewed_age_s, held.where == "vm")
+    next_at = _next_pass_at(session, now.world.observed_at)
+    watching = held and Watching(held.who, held.command, held.renewed_age_s, held.where == "vm", next_at)
     journal = _journal(session.folder / "journal.jsonl")
     bill = last_bill(session, now.record)
     return explain(
@@ -45,6 +48,14 @@ def explained(session: Session) -> Explanation:
             bill.deleted_text if bill else "",
         )
     )
+
+
+def _next_pass_at(session: Session, now: float) -> float | None:
+    """Return when the watcher of this computer makes its next pass, as it has published; None without one."""
+    found = published_here(session.folder, now, process_ended)
+    if found is None or found.status.next_pass_in_s is None:
+        return None
+    return now - found.age + found.status.next_pass_in_s
 
 
 def _journal(path: Path) -> tuple[Entry, ...]:

@@ -28,6 +28,7 @@ class EventKind(str, Enum):
     JOURNAL = "journal"
     INVARIANT = "invariant"
     DISK = "disk"
+    TAKEN_OVER = "taken-over"
     DELETE = "delete"
     DELETE_FAILED = "delete-failed"
     BUCKET_RELEASED = "bucket-released"

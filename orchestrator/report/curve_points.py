@@ -100,6 +100,22 @@ def with_printed_steps(
     return tuple(_trained(beat, furthest.get(beat.incarnation)) for beat in beats)
 
 
+def with_starts(
+    points: Sequence[tuple[float, int, float | None, int]], beats: Iterable[Heartbeat]
+) -> list[tuple[float, int, float | None, int]]:
+    """
+    Return the points of (time, step, loss, incarnation), with the one from which each machine trained on.
+
+    A watcher sees a machine's step only some seconds after its first one, so a line would begin in the air.
+    """
+    first = {beat.incarnation: beat for beat in beats if beat.worker == 0 and "first_step" in beat.timings}
+    begun = [
+        (first[number].timings["first_step"], number) for number in {point[3] for point in points} & {*first}
+    ]
+    starts = [(at, first[number].resumed_from or 0, None, number) for at, number in begun]
+    return sorted([*points, *starts], key=lambda point: (point[3], point[0]))
+
+
 def _trained(beat: Heartbeat, step: int | None) -> Heartbeat:
     if step is None or beat.step is not None or beat.worker:
         return beat

@@ -18,7 +18,7 @@ from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.amounts import rate_text, saved_text, span_text
 from orchestrator.pricing.cost_breakdown import CostBreakdown, Stretch, Use, stretches
 from orchestrator.report import charts
-from orchestrator.report.curve_points import Losses
+from orchestrator.report.curve_points import Losses, with_starts
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, Summary, redone_texts
 from orchestrator.report.timeline import MarkKind, Timeline, timeline
 
@@ -249,7 +249,7 @@ def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
         "kinds": sorted(shown, key=lambda one: order.index(one[0])),
         "signs": [(sign, kind.value) for kind, sign in SIGNS.items() if kind in kinds],
         "lost_at": [(position(at), number) for number, at in drawn.losses.items()],
-        "progress": charts.progress(facts.points, drawn, _target(facts)),
+        "progress": charts.progress(with_starts(facts.points, facts.beats), drawn, _target(facts)),
         "saved_at": [(position(at), step) for step, at in inside],
     }
 

@@ -380,3 +380,16 @@ def test_the_journal_says_what_was_made_and_nothing_of_a_job_on_an_earlier_tpu()
     texts = [one.text for one in explain_job(facts).evidence]
     assert "create code 8e099184e18b: the bucket does not have it yet -> ok" in texts
     assert not [text for text in texts if "TPU-404" in text]
+
+
+def test_the_next_pass_comes_when_the_watcher_has_published_that_it_comes():
+    """Who only looks does not know when the watcher looked last; a time that is over means now."""
+    for at, shown in ((NOW + 4, NOW + 4), (NOW - 1, NOW)):
+        watching = replace(HERE, next_at=at)
+        parts = {
+            part.what: part
+            for part in explain(observed(watching=watching, **lately(NodeState.CREATING))).parts
+        }
+        assert parts["watcher"].when == shown
+    parts = {part.what: part for part in explain(observed(**lately(NodeState.CREATING))).parts}
+    assert parts["watcher"].when == NOW + spec().watch.poll

@@ -6,6 +6,7 @@ import sys
 
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat
+from orchestrator.engine.bucket.heartbeats import STORED_KEYS
 from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import AgentLab, is_alive
@@ -26,6 +27,16 @@ def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: AgentLab) -> N
     assert not (machine.root / "state" / "agent.pid").exists()
 
 
+def test_the_log_of_a_job_that_trains_past_its_target_says_how_long_it_may(lab: AgentLab) -> None:
+    """Its grace counts from the save of the target; what it saves until then is kept."""
+    changes = {"TARGET_STEPS": 20, "GRACE_SECONDS": 1, "_STEPS": 100000}
+    machine = lab.machine(**changes).run_to_end()
+    beat = machine.heartbeat()
+    assert beat["phase"] == "done"
+    assert beat["committed_step"] >= 20
+    assert "is committed, the target is 20: the job has 1 s to end by itself" in lab.log()
+
+
 def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: AgentLab) -> None:
     """
     The heartbeat object holds the engine's fields, plus three of the agent's.
@@ -34,7 +45,8 @@ def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: AgentLab) -> None:
     """
     beat = lab.machine().run_to_end().heartbeat()
 
-    fields = set(Heartbeat.__dataclass_fields__) - {"updated", "script"}
+    names = set(Heartbeat.__dataclass_fields__) - {"updated", "script"}
+    fields = {STORED_KEYS.get(name, name) for name in names}
     assert set(beat) == fields | {"at", "deployment", "schema"}
     assert Phase(beat["phase"]) is Phase.DONE
     times = {"boot", "restore_began", "unpack_began", "fetched", "restored", "spawned", "first_step"}

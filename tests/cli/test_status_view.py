@@ -122,10 +122,10 @@ def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
     ("state", "step", "meaning"),
     [
         ("tpu-lost", 110, "TPU lost, no watcher: no new TPU is requested, so the job does not resume"),
-        ("replacing", 110, "replacing its TPU: a new one is requested; the job resumes from step 110"),
+        ("replacing", 110, "replacing its TPU: the job resumes from step 110"),
         (
             "replacing", None,
-            "replacing its TPU: a new one is requested; the job begins again, since nothing was saved",
+            "replacing its TPU: the job begins again, since nothing was saved",
         ),
         ("resuming", 110, "resuming: from step 110"),
     ],
@@ -223,7 +223,7 @@ def test_what_is_waited_for_is_no_next_step(look, shown):
     assert f"waiting      TPU: CREATING ({shown})" in status_lines(found, unbilled=False, width=0)
     assert news_line(found).endswith(", waiting: TPU: CREATING")
     change = body(next_steps=["create TPU g4: it is PREEMPTED"], next_pass_in_s=15.0)
-    assert "next         create TPU g4: it is PREEMPTED (in 15 s)" in status_lines(
+    assert "next         create TPU g4: it is PREEMPTED (now)" in status_lines(
         change, unbilled=False, width=0
     )
     done = body(outcome="done", next_steps=["delete TPU g3"], next_pass_in_s=None)

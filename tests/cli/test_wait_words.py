@@ -1,8 +1,11 @@
 """What `status` and `explain` print of a wait, and of a TPU that is gone."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.cli.views.status import fitted
+from orchestrator.domain.status import FROM_CLOUD
 from tests.cli.test_status_view import body
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
@@ -49,3 +52,12 @@ def test_a_stockout_names_the_command_that_lists_more_zones(user):
     said = user.run("up")
     assert said.code != 0
     assert "name more zones in tpu.zones; see: tpuctl zones v5litepod-8" in said.err
+
+
+def test_a_watcher_makes_its_changes_now_and_who_asks_the_cloud_sees_them_before():
+    """`in 14 s` was said of a TPU that the watcher was requesting in that second."""
+    change = body(next_steps=["create TPU g4: it is PREEMPTED"], next_pass_in_s=15.0)
+    line = "next         create TPU g4: it is PREEMPTED"
+    assert f"{line} (now)" in fitted(change, unbilled=True, wide=False, colour=False)
+    asked = replace(change, source=FROM_CLOUD)
+    assert f"{line} (within 15 s)" in fitted(asked, unbilled=True, wide=False, colour=False)

@@ -12,7 +12,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.cost_breakdown import Use
 from orchestrator.report.charts import curve
-from orchestrator.report.curve_points import PrintedLines, losses, with_printed_steps
+from orchestrator.report.curve_points import PrintedLines, losses, with_printed_steps, with_starts
 from orchestrator.report.summary import summarise
 from orchestrator.report.timeline import timeline
 from tests.agent.printed_lines import SAMPLES
@@ -127,3 +127,17 @@ def test_a_point_of_the_watcher_counts_as_a_printed_step():
     )
     found = with_printed_steps(beats, PrintedLines(), [(T, 30, None, 1), (T + 1, 40, 0.5, 1)])
     assert [beat.step for beat in found] == [40, None, None]
+
+
+def test_the_line_of_a_machine_begins_where_it_trained_on():
+    """The watcher saw it 100 steps later; a machine without a first step, or that nobody saw, gets no point."""
+    points = [(T + 20, 100, 2.0, 1), (T + 90, 190, 1.5, 2)]
+    beats = [
+        Heartbeat(1, 0, Phase.RUN, T + 20, step=100, timings={"first_step": T + 5}),
+        Heartbeat(2, 0, Phase.RUN, T + 90, step=190, resumed_from=80, timings={"first_step": T + 70}),
+        Heartbeat(3, 0, Phase.RUN, T + 99, step=200, resumed_from=180, timings={"first_step": T + 95}),
+        Heartbeat(2, 1, Phase.RUN, T + 90, step=190, resumed_from=70, timings={"first_step": T + 60}),
+    ]
+    found = with_starts(points, beats)
+    assert found == [(T + 5, 0, None, 1), points[0], (T + 70, 80, None, 2), points[1]]
+    assert with_starts(points, [Heartbeat(1, 0, Phase.BOOT, T)]) == points

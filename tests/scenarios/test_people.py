@@ -341,3 +341,17 @@ def test_a_watch_that_is_killed_while_another_command_runs_ends_alone(cloud, use
     assert [said.code for said in ends] == [0]
     user.watch(600)
     assert set(cloud.nodes()) == {"demo-tpu-g1", "other-tpu-g1"}
+
+
+def test_the_log_says_that_a_watch_was_killed_and_another_one_took_its_place(cloud, user):
+    """It is what one looks for after an accident; a watch that its user ended has said so itself."""
+    user.up()
+    user.watch(300)
+    assert "killed or cut off" not in user.run("logs", "--controller").out
+    late = cloud.clock.monotonic() + 200
+    killed = user.watch(3600, kill=lambda *_: cloud.clock.monotonic() > late)
+    assert killed.code is None
+    user.watch(300)
+    said = [line for line in user.run("logs", "--controller").out.splitlines() if "killed or cut off" in line]
+    assert len(said) == 1
+    assert "`tpuctl watch` of" in said[0]

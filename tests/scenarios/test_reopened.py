@@ -200,3 +200,16 @@ def test_plan_says_why_it_uploads_the_same_code_after_down(cloud, user):
     assert why() == ["the bucket does not have it yet"]
     user.run("down", "--yes")
     assert why() == ["each `up` after a `down` uploads it"]
+
+
+def test_status_after_down_says_that_the_checkpoint_is_still_there(cloud, user):
+    """The machines that reported it are gone, the bucket keeps it; with the data it is gone too."""
+    user.up()
+    user.watch(900)
+    step = user.run("status", "--json").document["checkpoint"]
+    assert step
+    user.run("down", "--yes")
+    assert user.run("status", "--json").document["checkpoint"] == step
+    assert f"checkpoint   step {step}, in the bucket" in user.run("status").out.splitlines()
+    user.run("down", "--delete-data", "--yes")
+    assert user.run("status", "--json").document["checkpoint"] is None

@@ -13,12 +13,13 @@ from orchestrator.domain.status import DeploymentState
 
 @dataclass(frozen=True)
 class Watching:
-    """The lease's holder, and the seconds since the last renewal."""
+    """The lease's holder, the seconds since the last renewal, and the time of the next pass if that is known."""
 
     who: str
     command: str
     age: float
     on_vm: bool = False
+    next_at: float | None = None
 
     @property
     def alive(self) -> bool:
@@ -125,6 +126,8 @@ def next_pass(facts: DeploymentFacts, step: Step | None = None) -> float | None:
     # Without a loop no plan is carried out, so there is no time to promise.
     if facts.watching is None or not facts.watching.alive:
         return None
+    if facts.watching.next_at is not None:
+        return max(facts.watching.next_at, facts.world.observed_at)
     poll = float(facts.spec.watch.poll)
     wake = step.wake_in if step is not None and step.wake_in is not None else poll
     return facts.world.observed_at + min(poll, wake)

@@ -318,7 +318,12 @@ class AttemptRunner:
                     JobOutcomeKind.FAILED, f"stalled: nothing new for {self._settings.stall:g} s"
                 )
             if target is not None and committed is not None and committed >= target:
-                reached_at = reached_at or self._clock.monotonic()
+                if reached_at is None:
+                    reached_at = self._clock.monotonic()
+                    time_to_end = f"the job has {self._settings.grace:g} s to end by itself"
+                    self._parts.log.say(
+                        f"step {committed} is committed, the target is {target}: {time_to_end}"
+                    )
                 if self._clock.monotonic() - reached_at > self._settings.grace:
                     job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
                     return outcome_of(0, target, None, committed)

@@ -367,7 +367,17 @@ class Session:
                 fresh = not older or self.lease.token is None
                 take_record(self.lease, self.records, self._check_record, fresh=fresh)
                 own_agent(self.records, self.bundles)
+                self._say_taken_over()
             yield
+
+    def _say_taken_over(self) -> None:
+        """Say, and keep for the report, that the process before this one ended without releasing its lease."""
+        before = self.lease.taken_from
+        if before is not None and before.id != self.holder.id:
+            text = (
+                f"`tpuctl {before.command}` of {before.who} was killed or cut off; this one takes its place"
+            )
+            self.sink(Event(self.clock.now(), EventKind.TAKEN_OVER, text))
 
     def _check_record(self) -> None:
         check_record(self.choice, self.records, self.reporter, self.spec.name, self.folder)

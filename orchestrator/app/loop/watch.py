@@ -157,11 +157,11 @@ def must_be_up(session: Session) -> None:
     """Raise UsageError if the deployment is not up."""
     record, name = session.records.current, session.spec.name
     if not record.job.bundle:
-        # After the end of a job `up` would train on, which is not what its user came for.
+        # After the end of a job its user came for the model, not for more steps.
         done = record.outcome is Outcome.DONE
         raise UsageError(
             f"{name} is {'done, and down' if done else 'not up'}: there is nothing to watch",
-            hint="tpuctl checkpoints fetch copies the model; tpuctl up trains on" if done else "run: tpuctl up",
+            hint="tpuctl checkpoints fetch copies the model" if done else "run: tpuctl up",
             changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
 

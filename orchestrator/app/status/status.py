@@ -159,7 +159,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         unpriced=tuple(bill.breakdown.unpriced if bill else session.unpriced(record, world.observed_at)),
         resources=_resources(session, world, record),
         workers=_workers(world),
-        checkpoint=common_step(beats),
+        checkpoint=common_step(beats) or _step_in_bucket(found),
         resumes_from=_resumes_from(state, found),
         watcher=watcher,
         auto_delete=auto_delete_text(spec, record.started_at),
@@ -184,6 +184,12 @@ def _resumes_from(state: DeploymentState, found: JudgedDeployment) -> int | None
     if not (state.without_tpu or state is DeploymentState.RESUMING):
         return None
     return common_step(found.world.known_heartbeats) or found.record.deadline.progress.step or None
+
+
+def _step_in_bucket(found: JudgedDeployment) -> int | None:
+    """Return the newest step in the bucket of a deployment that is down, None if it is up or has none."""
+    down = not found.record.job.bundle and isinstance(found.world.bucket, Present)
+    return found.record.deadline.progress.step or None if down else None
 
 
 def _saves(found: SaveInterval | None) -> SavesStatus | None:

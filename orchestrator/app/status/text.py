@@ -1,6 +1,6 @@
 """Describe a job's progress in a few words of its status."""
 
-from orchestrator.domain.status import DeploymentState, DeploymentStatus, WorkerStatus
+from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import rate_text, span_text
 
 NO_STEP = "no step reported yet"
@@ -20,7 +20,7 @@ def _consequence(status: DeploymentStatus) -> str:
         DeploymentState.PREEMPTING: "the job saves its work",
         DeploymentState.TPU_LOST: "no new TPU is requested, so the job does not resume",
         DeploymentState.NO_TPU: "none is requested, so the job does not start",
-        DeploymentState.REPLACING: f"a new one is requested; the job {resumes}",
+        DeploymentState.REPLACING: f"the job {resumes}",
         DeploymentState.RESUMING: "" if step is None else f"from step {step}",
     }.get(status.state, "")
 
@@ -87,7 +87,8 @@ def checkpoint_text(status: DeploymentStatus, *, step: str = "step ") -> str:
     if found is None and status.resumes_from is not None:
         return f"{step}{status.resumes_from}" + (RESUMES if step else "")
     if found is None:
-        return ""
+        unreported = status.checkpoint is not None and not status.workers
+        return f"{step}{status.checkpoint}{', in the bucket' if step else ''}" if unreported else ""
     # If that is older than what each worker has committed last, no worker reports its age.
     ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint == found]
     known = [age for age in ages if age is not None]
@@ -108,3 +109,15 @@ def _newest_of_all(status: DeploymentStatus) -> int | None:
     if not status.workers or any(w.checkpoint is None for w in status.workers):
         return None
     return status.checkpoint
+
+
+def next_pass_text(status: DeploymentStatus) -> str:
+    """Return when the next pass comes, "" without a watcher; changes that a watcher publishes are being made."""
+    when, changes = status.next_pass_in_s, bool(status.next_steps) and not status.waits
+    if when is None:
+        return ""
+    asked = status.source == FROM_CLOUD
+    if when < 1 or (changes and not asked):
+        return "now"
+    # The cloud does not tell when the watcher made its last pass.
+    return f"{'within' if asked else 'in'} {span_text(when)}"

@@ -30,7 +30,7 @@ def show_steps(done: SelfTested) -> None:
     """Print a line for each step."""
     say("")
     for name, step in done.run.recording.steps.items():
-        text = f"  {step['outcome']:<8} {name:<12} {step['seconds']:>7.1f} s  {step['proves']}"
+        text = f"  {step['outcome']:<8} {name:<12} {step['duration_s']:>7.1f} s  {step['proves']}"
         styles = {"ok": "", "failed": "bold red"}
         say(text, style=styles.get(step["outcome"], "yellow"))
 

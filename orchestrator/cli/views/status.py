@@ -7,7 +7,7 @@ from enum import Enum
 
 import click
 
-from orchestrator.app.status.text import checkpoint_text, job_text, share_done, state_text
+from orchestrator.app.status.text import checkpoint_text, job_text, next_pass_text, share_done, state_text
 from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.cli.views.paint import (
     BAR,
@@ -300,8 +300,7 @@ def _end(status: DeploymentStatus) -> list[Field]:
     cure = _loop_cure(status)
     if cure and status.auto_delete:
         lines.append(Field("auto-delete", status.auto_delete))
-    when = status.next_pass_in_s
-    wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
+    wait = next_pass_text(status)
     when_text = wait or ("when tpuctl watch or tpuctl down runs" if status.outcome else "when a watcher runs")
     # What is waited for is the case already: only the next check of it is to come.
     label, again = ("waiting", "checked again ") if status.waits else ("next", "")

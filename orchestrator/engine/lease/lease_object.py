@@ -44,8 +44,8 @@ class Lease:
     Acquire, renew and release the lease of one deployment for *me*, from any thread.
 
     *process_ended* says whether another holder was a process of this computer that has ended; its lease is
-    taken over at once. *taken_over* says that the previous holder had not released the lease, so its last
-    calls may still take effect.
+    taken over at once. *taken_from* is a previous holder that had not released the lease, so its last calls may
+    still take effect.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Lease:
         self._lost: LeaseHeldError | None = None
         self._refused: TpuctlError | None = None
         self._asked = False
-        self.taken_over = False
+        self.taken_from: Holder | None = None
         self.me = me
 
     @property
@@ -108,16 +108,18 @@ class Lease:
             holder = Holder.from_json(found.data)
             # Held by us before, or by a process of this computer that has ended: it cannot act any more.
             if holder.id == self.me.id or self._process_ended(holder):
-                return self._take(found.generation, started, over=True)
+                return self._take(found.generation, started, holder)
             # Only by the bucket's clock: clocks of two computers may differ by more than a lease lives.
             age = self._age(found)
-            return self._take(found.generation, started, over=True) if age >= LIFE else (holder, age)
+            return self._take(found.generation, started, holder) if age >= LIFE else (holder, age)
         except NotFoundError:
             return None
         except AuthError as error:
             raise bucket_refused(error) from error
 
-    def _take(self, generation: int, started: float, *, over: bool = False) -> tuple[Holder, float] | None:
+    def _take(
+        self, generation: int, started: float, previous: Holder | None = None
+    ) -> tuple[Holder, float] | None:
         try:
             # A compare-and-swap: of all that try to take the lease now, the bucket lets one through.
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=generation)
@@ -132,7 +134,7 @@ class Lease:
         # Counted from before the call, or a late answer would make the lease look fresher than it is.
         self._renewed = started
         self._lost = None
-        self.taken_over = over
+        self.taken_from = previous
         self._set_clock()
         return None
 
@@ -306,7 +308,7 @@ def take_record(
         # The previous holder may have written it until the moment in which it released the lease.
         records.load()
     check()
-    records.take(lease.token, over=lease.taken_over)
+    records.take(lease.token, over=lease.taken_from is not None)
 
 
 def _in_doubt(message: str, cause: TpuctlError | None = None) -> TpuctlError:
