@@ -55,6 +55,14 @@ FINE_HERE = FINE | {"unchanged"}
 """The outcome of a `push` that found nothing new."""
 
 
+COUNT_OR_LIST = {
+    "changes", "files", "machines", "steps", "tasks", "unclaimed", "workers", "zones",
+}  # fmt: skip
+"""Keys that are a number in one document and the things themselves in another."""
+MANY_TYPES = COUNT_OR_LIST | {"changed", "check", "checkpoint", "leftovers", "secrets", "source", "task"}
+"""Keys that have several types, from before this was looked for; a new key does not join them."""
+
+
 def keys_in(schema: object, where: str) -> Iterator[tuple[str, str]]:
     """Yield (key, where it is) for each key of a JSON Schema."""
     if isinstance(schema, list):
@@ -122,3 +130,37 @@ def test_the_value_of_an_enum_has_the_word_that_the_pages_have() -> None:
         if value not in STORED.get(file, set()) and (bad := old_words(value, {}))
     }
     assert found == {}
+
+
+def types_in(schema: object) -> Iterator[tuple[str, str]]:
+    """Yield (key, JSON type) for each key of a JSON Schema."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from types_in(one)
+    if not isinstance(schema, dict):
+        return
+    for key, below in schema.get("properties", {}).items():
+        shape = below["anyOf"][0] if "anyOf" in below else below
+        kind = shape.get("type", "object")  # what has no shape of its own is an object
+        yield key, "number" if kind == "integer" else kind
+        yield from types_in(below)
+    for part in ("items", "anyOf", "additionalProperties"):
+        yield from types_in(schema.get(part))
+
+
+def test_a_key_has_one_type_in_all_documents() -> None:
+    """`up` was a yes in one document, a number in the next and a list in a third."""
+    types: dict[str, set[str]] = {}
+    for shape in KINDS.values():
+        for key, kind in types_in(schema_of(shape)):
+            types.setdefault(key, set()).add(kind)
+    types.pop("value")  # of a setting
+    assert {key: kinds for key, kinds in types.items() if len(kinds) > 1}.keys() == MANY_TYPES
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_time_in_seconds_ends_in_s(kind: str) -> None:
+    """But where seconds of several machines are added up: those say whose."""
+    keys = {key for key, _ in keys_in(schema_of(KINDS[kind]), kind)}
+    added_up = {"machine_seconds", "node_seconds"}
+    assert {key for key in keys - added_up if "seconds" in key} == set()

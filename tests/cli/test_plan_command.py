@@ -29,7 +29,7 @@ def test_before_up_plan_asks_no_cloud(user):
     """Neither network nor credentials are needed, and the plan says where it starts."""
     user.offline = True
     plan = planned(user)
-    assert plan["source"] == "nothing"
+    assert plan["compared_with"] == "nothing"
     assert ("node", "create") in kinds(plan)
     assert "offline (assumes that nothing exists yet)" in user.run("plan").out
 
@@ -38,7 +38,7 @@ def test_after_up_the_plan_is_about_what_exists(user):
     """No changes are planned, then only those that an edit makes; the calls of a plan only look."""
     user.up()
     made = user.cloud.mutations()
-    assert (planned(user)["source"], kinds(planned(user))) == ("cloud", [])
+    assert (planned(user)["compared_with"], kinds(planned(user))) == ("cloud", [])
     assert "No changes" in user.run("plan").out
     user.write("train.py", "print('another step')\n")
     assert kinds(planned(user)) == [("bundle", "create"), ("job", "update")]

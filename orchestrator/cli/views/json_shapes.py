@@ -106,7 +106,7 @@ KINDS: Mapping[str, Any] = {
             "dates": table(str),
         },
         "saves?": maybe(_SAVES),
-        "notes": [str], "source?": str, "file?": str, "check?": _FINDINGS, "scripts?": table(str),
+        "notes": [str], "compared_with?": str, "file?": str, "check?": _FINDINGS, "scripts?": table(str),
         "sent?": {"files": int, "bytes": int, "largest": [{"path": str, "bytes": int}]},
         "data?": [{
             "name": str, "source": str, "bytes": maybe(int), "files": maybe(int), "usd_month": maybe(float),

@@ -49,7 +49,9 @@ def show(
         out = {"file": str(found.out)} if found.out else {}
         body = found.preview.as_dict(scripts=scripts)
         state = {"state": found.state.value} if found.state else {}
-        print_json("plan", {**body, **state, "source": source, **out, **checks, **found.sent.as_dict()})
+        print_json(
+            "plan", {**body, **state, "compared_with": source, **out, **checks, **found.sent.as_dict()}
+        )
     else:
         with page() as console:
             now = found.state.phrase if found.state else ""
