@@ -1,18 +1,21 @@
 """List the checkpoints in the bucket, and which one the next start would resume from."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import last_bill, open_named
+from orchestrator.app.deployment.session import Session
+from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import Store
 from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket.checkpoints import faults_of, read_checkpoints
 from orchestrator.engine.bucket.unclaimed import UnclaimedFiles, read_unclaimed
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import NotFoundError, TpuctlError
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class CheckpointListing:
     The checkpoints of a deployment at the time *now*, and the files that no checkpoint contains.
 
     *deleted* says in words that its data was deleted on purpose, "" if it was not. *keep* is how many complete
-    ones the agent keeps in the bucket, 0 if it deletes none.
+    ones the agent keeps in the bucket, 0 if it deletes none. *done* says that the job is: nothing resumes.
     """
 
     name: str
@@ -47,6 +50,7 @@ class CheckpointListing:
     now: float
     deleted: str = ""
     keep: int = 0
+    done: bool = False
 
     @property
     def faulty(self) -> bool:
@@ -81,7 +85,15 @@ def list_checkpoints(
     saving = session.spec.job.checkpoint
     # With `dir: bucket` the job writes there itself, and the agent deletes nothing.
     keep = 0 if saving.dir == "bucket" else saving.keep
-    return CheckpointListing(session.spec.name, rows, unclaimed, session.clock.now(), deleted, keep)
+    done = bool(rows) and _is_done(session)
+    return CheckpointListing(session.spec.name, rows, unclaimed, session.clock.now(), deleted, keep, done)
+
+
+def _is_done(session: Session) -> bool:
+    """Return whether the record says that the job is done; without a readable one the list is still of use."""
+    with suppress(TpuctlError):
+        return session.records.load(forgiving=True).outcome is Outcome.DONE
+    return False
 
 
 def _verified(

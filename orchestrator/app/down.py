@@ -268,8 +268,6 @@ def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:
     else:
         going, staying = f"- bucket {bucket} with all its data", f"  bucket {bucket} is kept{again}"
     session.reporter.say(going if goes else staying)
-    if goes:
-        session.reporter.say("  `tpuctl report` needs these data: run it first to keep its page")
     _name_unclaimed(session, delete_data=goes)
     return True, goes
 

@@ -116,6 +116,9 @@ class DownQuestions:
     def approve(self, name: str, data_goes: bool) -> None:
         """Ask before a deletion. Raise Exit on a no."""
         with self._asking():
+            if data_goes and not self._yes:
+                # With --yes the data is already going: advice about what to do first would come too late.
+                say("  `tpuctl report` needs these data: run it first to keep its page")
             confirm_deletion(yes=self._yes)(name, data_goes)
 
     def go_on(self, held: LeaseHeldError) -> None:

@@ -2,7 +2,8 @@
 
 import re
 
-_FORM = "--- {} ---"
+BEGIN, END = "--- ", " ---"
+"""Around the text of each line of the agent's."""
 ENDINGS = ("done", "unclaimed", "notice", "asked", "fenced", "cut off", "gave up")
 """First words of the line with which an agent ends."""
 # Agents of earlier releases called the TPU an incarnation, and buckets keep their logs.
@@ -12,13 +13,7 @@ _ENDING = re.compile(rf"--- (?:{'|'.join(ENDINGS)}): ")
 
 def agent_line(text: str) -> str:
     """Return *text* as one line of the agent's, whatever line feeds it has."""
-    return _FORM.format(" ".join(text.split()))
-
-
-def agent_text(line: str) -> str:
-    """Return the text of a line of the agent's."""
-    before, after = _FORM.split("{}")
-    return line[len(before) : -len(after)]
+    return f"{BEGIN}{' '.join(text.split())}{END}"
 
 
 def attempt_text(incarnation: int, worker: int, attempt: int, origin: str, reason: str) -> str:
@@ -28,8 +23,7 @@ def attempt_text(incarnation: int, worker: int, attempt: int, origin: str, reaso
 
 def is_agent_line(line: str) -> bool:
     """Return whether a line begins and ends as the agent's do."""
-    before, after = _FORM.split("{}")
-    return line.startswith(before) and line.endswith(after)
+    return line.startswith(BEGIN) and line.endswith(END)
 
 
 def begins_attempt(line: str) -> bool:

@@ -118,7 +118,7 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
         return ""
     step = common_step(mine)
     if step is not None:
-        return f"its newest complete checkpoint so far is {'save' if mine[0].committed_counted else 'step'} {step}"
+        return f"its newest complete checkpoint is {'save' if mine[0].committed_counted else 'step'} {step}"
     uploaded = unclaimed_files_text(mine)
     also = f"; {uploaded} came to unclaimed/" if uploaded else ""
     if has_no_steps(saving):

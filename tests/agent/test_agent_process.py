@@ -100,7 +100,7 @@ def test_killed_machine_resumes_from_the_committed_step(lab: AgentLab) -> None:
     beat = second.heartbeat()
     assert (beat["phase"], beat["resumed_from"], beat["attempt"]) == ("done", committed, 1)
     assert f"begin after {committed}, asked for {committed}" in lab.log(incarnation=2)
-    assert f"resume from step {committed} (checkpoint complete: manifest)" in lab.log(incarnation=2)
+    assert f"resume from step {committed} (the checkpoint is complete)" in lab.log(incarnation=2)
 
 
 def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: AgentLab) -> None:

@@ -91,7 +91,7 @@ def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: Agent
     assert attempt["resume_step"] == 10
     lacks = "weights.bin of worker 0 has 18 bytes, not 5000"
     assert attempt["reason"] == (
-        f"checkpoint complete: manifest; step 20 of TPU #1 is not complete: part/{lacks}"
+        f"the checkpoint is complete; step 20 of TPU #1 is not complete: part/{lacks}"
     )
     assert f"resume from step 10 ({attempt['reason']})" in lab.log(incarnation=2)
     assert lab.names("checkpoints/00000020/g1/") == before

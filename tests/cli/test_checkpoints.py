@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.cli.views.checkpoints import show
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.domain.plan import Outcome
 from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from tests.cli.cli_kit import document, here
 
@@ -67,6 +69,16 @@ def test_the_list_names_the_one_to_resume_and_verify_finds_torn_bytes(bucket, ca
     assert rows[1]["faults"] == [f"{name} has another sha256 than its manifest says"]
     assert "2 of 2: reading step 10, 4 kB" in err
     assert "objects" not in json.dumps(rows)
+
+
+def test_of_a_job_that_is_done_nothing_resumes(bucket, capsys):
+    """What would be resumed from is the model then."""
+    session = Session(Choice(None, (), "local"), Reporter())
+    session.records.load()
+    with session.holding_lease("up"):
+        session.records.update(lambda record: replace(record, outcome=Outcome.DONE))
+    _, out, _ = here(capsys, "checkpoints")
+    assert [line.split("  ")[-1] for line in out.splitlines()[2:]] == ["complete, the model", "complete"]
 
 
 def test_no_checkpoint_is_said(tmp_path, monkeypatch, capsys):

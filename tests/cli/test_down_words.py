@@ -337,6 +337,7 @@ def test_the_bucket_has_a_line_as_the_machines_have(user):
     said = user.run("down", "--yes", "--delete-data")
     (name,) = [line.split()[2] for line in said.err.splitlines() if line.startswith("- bucket")]
     assert f"Deleting bucket {name} with all its data" in said.err
+    assert "run it first" not in said.err, "the data is going already"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def ended(capsys, *shown, found=True, deleted=True, **how):
 def start(incarnation, attempt=1):
     """Return the line before a start of the job."""
     return agent_line(
-        attempt_text(incarnation, 0, attempt, "resume from step 780", "checkpoint complete: manifest")
+        attempt_text(incarnation, 0, attempt, "resume from step 780", "the checkpoint is complete")
     )
 
 
@@ -59,7 +59,7 @@ def test_a_machine_is_called_as_everywhere():
 
 @pytest.mark.parametrize("numbered", [False, True])
 def test_a_line_of_the_agent_fits_the_terminal(capsys, monkeypatch, numbered):
-    """A long one goes on in the next line, and each part is the agent's; a path is never cut."""
+    """A long one goes on in the next line, indented; a path is never cut."""
     path = "/opt/" + "a" * 90
     for text in (
         attempt_text(12, 15, 3, "start from the beginning", "no checkpoint yet"),
@@ -72,10 +72,12 @@ def test_a_line_of_the_agent_fits_the_terminal(capsys, monkeypatch, numbered):
             context.setenv("COLUMNS", "80")
             shown = printed(capsys, (1, 0, line), (1, 0, "x" * 100), numbered=numbered)
         assert shown.pop().endswith("x" * 100)
-        lines = [part.removeprefix("w0 ") for part in shown]
-        assert len(lines) > 1
-        assert " ".join(part[4:-4] for part in lines) == text
-        assert all(is_agent_line(part) for part in lines)
+        first, *others = (part.removeprefix("w0 ") for part in shown)
+        assert is_agent_line(" ".join([first, *(part.strip() for part in others)]))
+        assert " ".join([first, *(part.strip() for part in others)]) == line
+        assert others
+        # With the same mark as the first one, each part would read as a message of its own.
+        assert all(part.startswith("    ") and part.strip() != "---" for part in others)
         assert all(len(part) <= 80 or path in part for part in shown)
 
 

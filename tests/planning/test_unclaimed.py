@@ -95,11 +95,9 @@ def test_a_preemption_tells_what_became_of_the_work():
     assert none in reported()
     early = "it committed nothing; the next one resumes from the checkpoint of an earlier TPU"
     assert early in reported(earlier=40)
-    assert "is being preempted; its newest complete checkpoint so far is step 40" in reported(
-        committed_step=40
-    )
+    assert "is being preempted; its newest complete checkpoint is step 40" in reported(committed_step=40)
     counted = reported(committed_step=3, committed_counted=True)
-    assert "its newest complete checkpoint so far is save 3" in counted, "no step is claimed"
+    assert "its newest complete checkpoint is save 3" in counted, "no step is claimed"
 
 
 @pytest.mark.parametrize(
@@ -198,6 +196,4 @@ def test_a_gang_is_as_far_as_the_step_that_all_of_its_workers_have_committed():
     assert common_step((one, beat(1))) is None
     assert common_step(()) is None
     lost = world(heartbeats=Present((one, two)))
-    assert (
-        lost_text(spec().job.checkpoint, lost, record()) == "its newest complete checkpoint so far is step 20"
-    )
+    assert lost_text(spec().job.checkpoint, lost, record()) == "its newest complete checkpoint is step 20"

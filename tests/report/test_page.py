@@ -183,8 +183,8 @@ def test_checkpoints_are_drawn_where_they_were_saved():
     words = page(facts(checkpoints=[(113, T + 900), (253, T + 2100), (9_999, T + 90_000)]))
     assert words.count("checkpoint of step 113") == 2
     assert "9,999" not in words
-    assert "checkpoint in the bucket" in words
-    assert "checkpoint in the bucket" not in page(facts())
+    assert "checkpoint still in the bucket" in words
+    assert "checkpoint still in the bucket" not in page(facts())
 
 
 def test_a_running_job_shows_how_far_it_is_and_when_it_ends():

@@ -118,7 +118,11 @@ class Catalogue:
         """Yield each checkpoint if it is complete, else None and what it lacks; newest first."""
         if self._settings.in_bucket:
             for one in self._stored(seconds):
-                found = Checkpoint(one.step, why=f"checkpoint complete: {one.why}") if one.complete else None
+                found = (
+                    Checkpoint(one.step, why=f"the checkpoint is complete: {one.why}")
+                    if one.complete
+                    else None
+                )
                 yield found, f"{one.name or 'the folder'} is not complete: {one.why}"
             return
         for step, folder in self.steps(seconds):

@@ -44,7 +44,7 @@ def _table(listing: CheckpointListing) -> None:
     # As wide as their content, so that a line fits a terminal. Checkpoints of an earlier release have no format.
     widths = [max(len(cells[at]) for cells in rows) for at in range(len(HEADS))]
     widths[-1] = widths[-1] if any(row.stored.format for row in listing.rows) else 0
-    states = ["state", *map(_state, listing.rows)]
+    states = ["state", *(_state(row, done=listing.done) for row in listing.rows)]
     faults = [(), *(row.faults for row in listing.rows)]
     for cells, state, found in zip(rows, states, faults, strict=True):
         start = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells[:-1], widths, strict=False))
@@ -59,13 +59,13 @@ def _cells(one: StoredCheckpoint, now: float) -> tuple[str, ...]:
     return str(one.step), tpu, str(one.workers or "-"), size_text(one.size), age, one.format or "-"
 
 
-def _state(row: Row) -> str:
+def _state(row: Row, *, done: bool) -> str:
     if not row.stored.complete:
         return f"not complete: {cut(row.stored.why)}"
     if row.faults:
         return "TORN: not as it was saved"
     words = {None: "complete", True: "complete, verified", False: "complete, no sha256 to compare"}
-    return words[row.verified] + (", resumes here" if row.resumes else "")
+    return words[row.verified] + ((", the model" if done else ", resumes here") if row.resumes else "")
 
 
 def show_fetched(done: Fetched, *, as_json: bool) -> None:

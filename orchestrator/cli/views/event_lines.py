@@ -3,10 +3,10 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -46,6 +46,14 @@ REMINDER = 300.0
 """Seconds after which a continuing wait is reported again, without a live line."""
 
 
+Share: TypeAlias = Callable[[float], tuple[float, str] | None]
+"""Returns the share done and the text beside the bar at a time; None without a bar."""
+
+
+def _no_share(_at: float) -> None:
+    return None
+
+
 def wanted() -> bool:
     """Return whether stderr is a terminal that can redraw a line."""
     return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
@@ -73,7 +81,7 @@ class EventPrinter(Reporter):
         self._shown_at = 0.0
         self._line: LiveLine | None = None
         self._now = ""
-        self._share: tuple[float, str] | None = None
+        self._share: Share = _no_share
         self._heartbeat_at: float | None = None
         self._shorter: Sequence[str] = ()
         self._waits: dict[tuple[str, str], _Shown] = {}
@@ -86,7 +94,7 @@ class EventPrinter(Reporter):
             from orchestrator.cli.views.live_line import LiveLine
 
             self._begun = time.time()
-            self._line = LiveLine(self.line_text, lambda: self._share)
+            self._line = LiveLine(self.line_text, lambda: self.bar(time.time()))
             self._line.start()
 
     def __exit__(
@@ -163,15 +171,17 @@ class EventPrinter(Reporter):
         return False
 
     def now(
-        self, text: str, heartbeat_at: float | None = None, share: tuple[float, str] | None = None,
+        self, text: str, heartbeat_at: float | None = None, share: Share | None = None,
         shorter: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """
-        Set the text of the live line, the time of its heartbeat, and the bar (0 to 1, and its text).
+        Set the text of the live line, the time of its heartbeat, and the bar (0 to 1, and its text) by the time.
 
         *shorter* has ever shorter texts, for want of room.
         """
-        self._now, self._heartbeat_at, self._share, self._shorter = text, heartbeat_at, share, shorter
+        self._now, self._heartbeat_at, self._shorter = text, heartbeat_at, shorter
+        # By the time of a redraw, since the time left counts down between two passes.
+        self._share = share or _no_share
 
     def line_text(self, at: float, width: int = 0) -> str:
         """
@@ -191,6 +201,10 @@ class EventPrinter(Reporter):
         seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
         # Cut: `fetch` shows file names here, which the job has chosen.
         return cut(", ".join(parts), 1000) or f"checking the cloud{seconds}"
+
+    def bar(self, at: float) -> tuple[float, str] | None:
+        """Return the share done (0 to 1) and the text beside its bar at the time *at*; None without a bar."""
+        return self._share(at)
 
     def waits_text(self, at: float) -> str:
         """Return what is waited for, and for how long; empty for nothing."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 from orchestrator.app.status.text import NO_STEP
 from orchestrator.cli.graceful_stop import graceful_stop
@@ -28,7 +29,7 @@ WORDS = {
     Phase.SETUP: "setup runs",
     Phase.RESTORE: "restoring the checkpoint",
     Phase.RUN: "job runs",
-    Phase.STOPPING: "stopping the job",
+    Phase.STOPPING: "the job was asked to stop",
     Phase.STOPPED: "job stopped",
     Phase.ENDED: "job ended, saving its files",
     Phase.DONE: "job done",
@@ -81,7 +82,7 @@ class ProgressLine:
             slowest = replace(slowest, rate=None)  # Nothing runs at it any more, so no time is left either.
         text = progress_text(slowest, self._spec, usd, lost=lost)
         text_now, *shorter = live_texts(slowest, self._spec, usd, upper_usd, lost=lost)
-        self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec), shorter)
+        self._printer.now(text_now, slowest.updated, partial(bar_of, slowest, self._spec), shorter)
         found = uncommitted(beats)
         lying = "" if found is None else uncommitted_text(self._spec.job.checkpoint, found)
         if found is not None and lying != self._lying:
@@ -120,7 +121,7 @@ def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False
         usd_text(usd),
         f"TPU #{beat.incarnation}",
     ]
-    return ", ".join([*parts, beat.message] if beat.message else parts)
+    return ", ".join([*parts, beat.message] if beat.message and not _says_why(beat) else parts)
 
 
 def live_texts(
@@ -149,16 +150,15 @@ def _is_gone(beat: Heartbeat, world: World) -> bool:
     return isinstance(world.nodes, Present) and not alive & {beat.incarnation, None}
 
 
-def bar_of(beat: Heartbeat, spec: Spec) -> tuple[float, str] | None:
-    """Return the finished share of the steps (0 to 1) and the bar's text, None if unknown."""
+def bar_of(beat: Heartbeat, spec: Spec, at: float | None = None) -> tuple[float, str] | None:
+    """Return the finished share of the steps (0 to 1) and the bar's text at the time *at*, None if unknown."""
     last = last_step(beat, spec.job.target_steps)
     if not last or beat.step is None:
         return None
-    return beat.step / last, ", ".join(_of_bar(beat, spec))
-
-
-def _of_bar(beat: Heartbeat, spec: Spec) -> list[str]:
-    return [figure for figure in (_step(beat, spec), _eta(beat, spec)) if figure]
+    age = 0.0 if at is None else max(0.0, at - beat.updated)
+    return beat.step / last, ", ".join(
+        figure for figure in (_step(beat, spec), _eta(beat, spec, age)) if figure
+    )
 
 
 def _step(beat: Heartbeat, spec: Spec) -> str:
@@ -166,15 +166,20 @@ def _step(beat: Heartbeat, spec: Spec) -> str:
     return "" if beat.step is None else f"step {beat.step}{f' of {last}' if last else ''}"
 
 
-def _eta(beat: Heartbeat, spec: Spec) -> str:
+def _eta(beat: Heartbeat, spec: Spec, age: float = 0.0) -> str:
     known = beat.phase is Phase.RUN and beat.rate
     seconds = seconds_remaining((beat,), spec.job.target_steps) if known else None
-    return "" if seconds is None else f"{span_text(seconds)} left"
+    return "" if seconds is None else f"{span_text(max(0.0, seconds - age))} left"
+
+
+def _says_why(beat: Heartbeat) -> bool:
+    """Return whether the phase itself names the message: far from each other they would be two facts."""
+    return beat.phase is Phase.STOPPING and bool(beat.message)
 
 
 def _phase(beat: Heartbeat, *, lost: bool) -> str:
     if not lost:
-        return WORDS[beat.phase]
+        return f"{WORDS[beat.phase]}: {beat.message}" if _says_why(beat) else WORDS[beat.phase]
     return "last report of the job" + (f": {NO_STEP}" if beat.step is None else "")
 
 

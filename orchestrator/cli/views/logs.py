@@ -9,14 +9,17 @@ import click
 
 from orchestrator.cli.console import columns, put, wrapped
 from orchestrator.contract.agent_lines import (
+    END,
     agent_line,
-    agent_text,
     begins_attempt,
     ends_agent,
     is_agent_line,
 )
 from orchestrator.domain.events import Event
 from orchestrator.domain.text.clean_text import clean
+
+INDENT = "    "
+"""Before a continuation of an agent's line: with the same mark as the first part it would be a second message."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,10 @@ def show_event(event: Event, *, as_json: bool) -> None:
 
 
 def fitted(line: str, width: int) -> list[str]:
-    """Wrap a line of the agent's between words, each part as a line of its own; a width below 1 wraps nothing."""
-    room = width - len(agent_line(""))
-    return [agent_line(part) for part in wrapped([agent_text(line)], max(room, 0), "", break_long=False)]
+    """Wrap a line of the agent's between words, continuations indented; a width below 1 wraps nothing."""
+    # Without its end, which must not stand alone in the last line.
+    *first, last = wrapped([line.removesuffix(END)], max(width - len(END), 0), INDENT, break_long=False)
+    return [*first, last + END]
 
 
 def parts_of(line: str) -> list[str]:

@@ -71,8 +71,12 @@ def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
     found = _of_all_workers(manifests)
     if not found:
         return None
-    why = f"manifests of all {len(found)} workers" if len(found) > 1 else "manifest"
-    return Checkpoint(found[0].step, found[0].incarnation, len(found), f"checkpoint complete: {why}")
+    why = (
+        f"the checkpoint is complete: all {len(found)} workers"
+        if len(found) > 1
+        else "the checkpoint is complete"
+    )
+    return Checkpoint(found[0].step, found[0].incarnation, len(found), why)
 
 
 def _of_all_workers(manifests: Sequence[Manifest]) -> Tuple[Manifest, ...]:

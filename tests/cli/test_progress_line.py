@@ -1,0 +1,26 @@
+"""What `watch` shows of a running job between two passes, and of one that is asked to stop."""
+
+from orchestrator.cli.views.event_lines import EventPrinter
+from orchestrator.cli.views.job_progress import ProgressLine, live_texts
+from orchestrator.contract.phase import Phase
+from tests.cli.test_views import SPEC, T0, lines, observed
+
+
+def test_the_live_line_counts_the_remaining_time_down_between_two_passes():
+    """Two commands beside each other, `watch` and `status`, must not differ by the age of a pass."""
+    printer = EventPrinter()
+    assert printer.bar(T0) is None
+    ProgressLine(printer, SPEC).show(observed(T0, step=200, rate=2.0), 0.1, 0.2)
+    assert printer.bar(T0) == (0.5, "step 200 of 400, 1 min 40 s left")
+    assert printer.bar(T0 + 15) == (0.5, "step 200 of 400, 1 min 25 s left")
+    assert printer.bar(T0 + 500) == (0.5, "step 200 of 400, 0 s left")
+
+
+def test_a_stop_has_its_reason_beside_it_and_tpuctl_does_not_claim_it(capsys):
+    """The machine is being taken away: far apart, the two read as two facts."""
+    why = "the machine is being taken away"
+    stops = observed(T0, step=180, phase=Phase.STOPPING, message=why)
+    ProgressLine(EventPrinter(), SPEC).show(stops, 0.1, 0.2)
+    assert lines(capsys) == [f"the job was asked to stop: {why}, step 180 of 400, 0.1000 USD, TPU #1"]
+    (report,) = stops.world.heartbeats.value
+    assert live_texts(report, SPEC, 0.1, 0.2)[0].startswith(f"the job was asked to stop: {why}")
