@@ -19,7 +19,7 @@ class CodeMeaning:
     meaning: str
     exit_code: int
     retry: Retry
-    text: str
+    markdown: str
 
 
 def code_meaning(word: str) -> CodeMeaning | None:

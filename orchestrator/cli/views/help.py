@@ -19,7 +19,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 def code_text(found: CodeMeaning, width: int) -> str:
     """Return a code's meaning, its exit code and its part of docs/errors.md, wrapped at *width* (0: not at all)."""
     head = f"{found.code}: {found.meaning}\nExit code {found.exit_code}; {RETRIED[found.retry]}"
-    return _filled(f"{head}\n\n{_LINK.sub(_target, found.text)}".rstrip(), width)
+    return _filled(f"{head}\n\n{_LINK.sub(_target, found.markdown)}".rstrip(), width)
 
 
 def _filled(text: str, width: int) -> str:
