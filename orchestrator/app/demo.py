@@ -9,7 +9,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.sandbox import CommandFailedError, Sandbox, interruptible
 
 EXAMPLE = "numpy-lm"
-LIMIT = 240.0
+TIMEOUT = 240.0
 """Seconds after which the demo gives up on a scene; normally the whole of it takes less than 60."""
 FIRST, BETWEEN, LAST = 60, 100, 340
 """The step of the first preemption, the steps until the second, and the latest step for the second."""
@@ -61,7 +61,7 @@ def _play(sandbox: Sandbox, hosts: str) -> None:
     watcher = sandbox.start("watch", *POLL)
     try:
         _disturb(sandbox, watcher)
-        code = watcher.wait(timeout=LIMIT)
+        code = watcher.wait(timeout=TIMEOUT)
     finally:
         sandbox.end(watcher)
     if code != 0:
@@ -72,10 +72,10 @@ def _play(sandbox: Sandbox, hosts: str) -> None:
 
 def _disturb(sandbox: Sandbox, watcher: "Popen[bytes]") -> None:
     """Preempt the TPU twice while the job trains."""
-    first, step = sandbox.wait_for_step(watcher, FIRST, LIMIT)
+    first, step = sandbox.wait_for_step(watcher, FIRST, TIMEOUT)
     if first:
         sandbox.run_beside("local", "preempt", first)
-        second, _ = sandbox.wait_for_step(watcher, min(step + BETWEEN, LAST), LIMIT, other_than=first)
+        second, _ = sandbox.wait_for_step(watcher, min(step + BETWEEN, LAST), TIMEOUT, other_than=first)
         if second:
             sandbox.run_beside("local", "preempt", second, "--now")
             return

@@ -28,7 +28,7 @@ from orchestrator.planning.job import NARROW, NARROW_VM, RECREATE_VM, job_digest
 
 OURS = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
 """What a push may change: code, job and sidecars, never a machine."""
-PATIENCE = 300.0
+TIMEOUT = 300.0
 """Seconds for which unreachable machines are retried."""
 
 
@@ -199,7 +199,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
     known = with_digest_of_today
     session.records.update_later(lambda record: _delivered(known(session.spec, record), wanted, mark, now))
     watcher = session.watcher(_only_ours, patience=OUTAGE)
-    end = session.clock.monotonic() + PATIENCE
+    end = session.clock.monotonic() + TIMEOUT
 
     def after(result: Pass) -> None:
         session.sink.flush()

@@ -61,7 +61,7 @@ def test_after_ten_minutes_apt_itself_says_who_holds_the_lock(machine, tmp_path,
 
     with pytest.raises(SystemExit):
         apt.main(["apt-get", "update"], machine, Layout(tmp_path / "opt"), wait, lambda: now[0])
-    assert (started, now) == ([["apt-get", "update"]], [apt.PATIENCE])
+    assert (started, now) == ([["apt-get", "update"]], [apt.LOCK_TIMEOUT])
 
 
 def test_a_machine_without_apt_gets_no_such_command(machine, tmp_path):

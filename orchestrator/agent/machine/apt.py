@@ -21,7 +21,7 @@ from orchestrator.contract.backoff import polled
 from orchestrator.contract.machine_errors import AgentError
 
 COMMANDS = ("apt-get", "apt")
-PATIENCE = 600.0
+LOCK_TIMEOUT = 600.0
 """Seconds to wait; then apt runs in any case and reports who holds the lock."""
 PAUSE = 1.0
 """Seconds between two checks of the lock, which the image's own updates hold for minutes."""
@@ -53,7 +53,7 @@ def main(
     lock = _lists(real, environ) / "lock"
     if _taken(lock):
         print(f"{name}: waiting for {lock}, which another program holds", file=sys.stderr, flush=True)
-        polled(lambda: not _taken(lock), PAUSE, now=clock, wait=wait, seconds=PATIENCE, longest=PAUSE)
+        polled(lambda: not _taken(lock), PAUSE, now=clock, wait=wait, seconds=LOCK_TIMEOUT, longest=PAUSE)
     try:
         # If another process takes the lock after the check, apt itself reports that.
         os.execve(real, [name, *arguments], dict(environ))  # noqa: S606 (no shell is wanted)

@@ -41,7 +41,7 @@ from orchestrator.ssh.run import run_on
 if TYPE_CHECKING:
     from orchestrator.ssh.connect.connection import Connection
 
-PATIENCE = 180.0
+CONNECT_TIMEOUT = 180.0
 """Seconds for the first contact; booting a machine takes one or two minutes."""
 PAUSE = 2.0
 """Seconds between two tries to reach a program that starts."""
@@ -157,9 +157,9 @@ def keep_open(
     """
     Keep the tunnel connected until the deployment is over; *ready* gets each machine's token or "".
 
-    Raise the last error if the first contact fails for PATIENCE seconds.
+    Raise the last error if the first contact fails for CONNECT_TIMEOUT seconds.
     """
-    first_end, connected = session.clock.now() + PATIENCE, False
+    first_end, connected = session.clock.now() + CONNECT_TIMEOUT, False
     say = _once(session.reporter)
     while True:
         try:

@@ -22,7 +22,7 @@ from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import TpuctlError
 
 T = TypeVar("T")
-LIMIT = 900.0
+TIMEOUT = 900.0
 """Seconds without progress after which waiting for a moment fails."""
 POLL_SECONDS = 0.3
 """Seconds between two polls; saves are polled more often."""
@@ -134,7 +134,7 @@ class Injector:
             return self._traces() != before
 
         # A save may last only milliseconds.
-        return self._beat() if wait_until(changed, self._clock, LIMIT, 0.02, longest=0.02) else None
+        return self._beat() if wait_until(changed, self._clock, TIMEOUT, 0.02, longest=0.02) else None
 
     def _traces(self) -> tuple[object, ...]:
         """Return values that a save changes: names and sizes in the machines' checkpoint folders or the bucket."""
@@ -167,7 +167,7 @@ class Injector:
 
     def _wait(self, ask: Callable[[World], T | None], what: str) -> T:
         """Poll until *ask* returns a value, as long as machines report news. Raise TpuctlError."""
-        signs, end = None, self._clock.monotonic() + LIMIT
+        signs, end = None, self._clock.monotonic() + TIMEOUT
         while self._clock.monotonic() < end:
             self._check_watcher()
             self._evidence.observe()
@@ -177,7 +177,7 @@ class Injector:
             now = tuple(b.updated for b in self._evidence.beats)
             if now != signs:
                 # A long setup that keeps reporting is waited for; only silence ends the rehearsal.
-                signs, end = now, self._clock.monotonic() + LIMIT
+                signs, end = now, self._clock.monotonic() + TIMEOUT
             self._clock.wait(POLL_SECONDS)
         raise TpuctlError(
             what,

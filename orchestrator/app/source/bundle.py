@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.app.source.source_files import LIMIT, KeyFound, SourceEntry, key_refusal, sent_files
+from orchestrator.app.source.source_files import MAX_BYTES, KeyFound, SourceEntry, key_refusal, sent_files
 from orchestrator.contract.replacing import replacing
 from orchestrator.domain.source.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
@@ -43,7 +43,7 @@ class Bundle:
 def build(
     source: Path,
     out_dir: Path,
-    limit: int = LIMIT,
+    limit: int = MAX_BYTES,
     more: Mapping[str, bytes] | None = None,
     written: Sequence[str] = (),
 ) -> Bundle:

@@ -13,7 +13,7 @@ from orchestrator.contract.bucket.object_names import FETCHED
 from orchestrator.domain.source.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 
-LIMIT = 512 * 1024 * 1024
+MAX_BYTES = 512 * 1024 * 1024
 COUNTED = 20_000
 """Files that are counted in an excluded folder; beyond that it is reported as larger."""
 SHOWN = 20
@@ -66,7 +66,7 @@ class SourceFiles:
     refused: list[UsageError] = field(default_factory=list)
 
 
-def sent_files(source: Path, limit: int = LIMIT, written: Sequence[str] = ()) -> list[SourceEntry]:
+def sent_files(source: Path, limit: int = MAX_BYTES, written: Sequence[str] = ()) -> list[SourceEntry]:
     """
     Return what would be sent, sorted by path; *written* adds patterns for files that tpuctl itself uses.
 
@@ -76,7 +76,7 @@ def sent_files(source: Path, limit: int = LIMIT, written: Sequence[str] = ()) ->
     return _walked(source, limit, written, homes=False).entries
 
 
-def source_files(source: Path, limit: int = LIMIT) -> SourceFiles:
+def source_files(source: Path, limit: int = MAX_BYTES) -> SourceFiles:
     """Return what would be sent and what is excluded. Raise UsageError as `sent_files` does."""
     return _walked(source, limit, (), homes=True)
 

@@ -32,7 +32,7 @@ from orchestrator.errors import (
 
 CLOCK_VALID = 3600.0
 """Seconds after which the clock is compared with the bucket's again."""
-PATIENCE = 15.0
+TIMEOUT = 15.0
 """Seconds to retry when the bucket does not answer."""
 PAUSES = Backoff(1.0, 1.0)
 """Between tries to write the lease while the bucket does not answer; a lease lives for a minute."""
@@ -84,7 +84,7 @@ class Lease:
             end = self._clock.monotonic() + YIELD_SECONDS
             while True:
                 held = retried(
-                    self._attempt, (TransientError,), PAUSES, seconds=PATIENCE,
+                    self._attempt, (TransientError,), PAUSES, seconds=TIMEOUT,
                     now=self._clock.monotonic, wait=self._clock.wait,
                 )  # fmt: skip
                 if held is None:
