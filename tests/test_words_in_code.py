@@ -129,6 +129,7 @@ TWINS = {
     "save_stalled": "save_pauses",
     "saves_stopped": "save_pauses_s",
     "succeeded": "has_successors, or what has succeeded",
+    "unmark": "remove_labels",
     "want": "with_wanted, record_for_the_watch",
     "with_budget": "with_create_budget",
 }

@@ -118,10 +118,10 @@ class Buckets(Protocol):
     def inspect(self, name: str) -> Observed[ForeignBucket]:
         """Observe one bucket of any owner, with what an adoption needs to know; errors become Unknown."""
 
-    def mark(self, name: str, labels: Mapping[str, str], version: int) -> None:
+    def add_labels(self, name: str, labels: Mapping[str, str], version: int) -> None:
         """Add *labels* to a bucket; raise ConflictError if its settings are no longer those of *version*."""
 
-    def unmark(self, made: NewBucket, labels: Sequence[str]) -> None:
+    def remove_labels(self, made: NewBucket, labels: Sequence[str]) -> None:
         """Remove *labels* and the grants of `create` from a bucket; do nothing if it does not exist."""
 
 
@@ -161,10 +161,10 @@ class Vms(Protocol):
     def inspect(self, name: str, zone: str) -> Observed[ForeignVm]:
         """Observe one VM of any owner, with what an adoption needs to know; errors become Unknown."""
 
-    def mark(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
+    def add_labels(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
         """Request additional *labels*; raise ConflictError if the VM's labels are no longer those of *version*."""
 
-    def unmark(self, name: str, zone: str, labels: Sequence[str]) -> Operation | None:
+    def remove_labels(self, name: str, zone: str, labels: Sequence[str]) -> Operation | None:
         """Request the removal of *labels*; None if the VM does not exist."""
 
     def admit(self, name: str, zone: str, ssh_key: str) -> Operation:
@@ -201,10 +201,10 @@ class Nodes(Protocol):
     def inspect(self, name: str, zone: str) -> Observed[ForeignNode]:
         """Observe one node of any owner, with its unchangeable settings; errors become Unknown."""
 
-    def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
+    def add_labels(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
         """Request additional *labels* and an SSH key on a node."""
 
-    def unmark(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
+    def remove_labels(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
         """Request the removal of *labels* and this SSH key from a node; None if it does not exist."""
 
 

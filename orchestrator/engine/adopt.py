@@ -54,7 +54,7 @@ def take_bucket(deployment: Deployment, found: ForeignBucket, at_down: str) -> N
     entry = deployment.journal.intend(change, in_bucket=False)
     labels = {**names.labels(deployment.spec, "bucket"), names.ADOPTED_LABEL: at_down}
     try:
-        deployment.cloud.buckets.mark(bucket.name, labels, found.version)
+        deployment.cloud.buckets.add_labels(bucket.name, labels, found.version)
     except TpuctlError as error:
         deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
         raise
@@ -76,12 +76,12 @@ def take_vm(deployment: Deployment, found: ForeignVm, at_down: str) -> None:
     try:
         # The label fingerprint is the lock: of two deployments that adopt the VM at once, one is refused.
         pending = {**labels, names.ADOPTED_LABEL: names.ADOPTING}
-        settle(deployment, vms.mark(vm.name, vm.zone, pending, found.version))
+        settle(deployment, vms.add_labels(vm.name, vm.zone, pending, found.version))
         settle(deployment, vms.admit(vm.name, vm.zone, key))
         _prepare_vm(deployment, vm)
         # Preparing the VM may have taken minutes, in which another process could have taken the lease.
         deployment.lease.keep()
-        settle(deployment, vms.mark(vm.name, vm.zone, {names.ADOPTED_LABEL: at_down}))
+        settle(deployment, vms.add_labels(vm.name, vm.zone, {names.ADOPTED_LABEL: at_down}))
     except TpuctlError as error:
         deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
         raise
@@ -191,7 +191,7 @@ class Adoption:
         change = Change(Kind.NODE, Verb.UPDATE, node.name, "adopted", node.zone, number, type=found.type)
         entry = deployment.journal.intend(change, in_bucket=True)
         try:
-            settle(deployment, deployment.cloud.nodes.mark(node.name, node.zone, {}, self.ssh_key))
+            settle(deployment, deployment.cloud.nodes.add_labels(node.name, node.zone, {}, self.ssh_key))
             self._prepare(node, number, world)
             deployment.lease.keep()
             now = deployment.clock.now()
@@ -200,7 +200,7 @@ class Adoption:
                 lambda r: accepted(with_request(r, node.zone, number, 0, now, found.type), number)
             )
             labels = {**names.labels(deployment.spec, "tpu", number), names.ADOPTED_LABEL: at_down}
-            settle(deployment, deployment.cloud.nodes.mark(node.name, node.zone, labels, self.ssh_key))
+            settle(deployment, deployment.cloud.nodes.add_labels(node.name, node.zone, labels, self.ssh_key))
         except TpuctlError as error:
             deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
             raise
@@ -218,9 +218,9 @@ class Adoption:
         change = Change(Kind.VM if is_vm else Kind.NODE, Verb.UPDATE, name, "released", zone, number)
         entry = deployment.journal.intend(change, in_bucket=False)
         steps: tuple[Callable[[], Operation | None], ...] = (
-            (lambda: vms.expel(name, zone, self.ssh_key), lambda: vms.unmark(name, zone, names.LABELS))
+            (lambda: vms.expel(name, zone, self.ssh_key), lambda: vms.remove_labels(name, zone, names.LABELS))
             if is_vm
-            else (lambda: deployment.cloud.nodes.unmark(name, zone, names.LABELS, self.ssh_key),)
+            else (lambda: deployment.cloud.nodes.remove_labels(name, zone, names.LABELS, self.ssh_key),)
         )
         for step in steps:
             operation = step()

@@ -108,7 +108,9 @@ class DataDeletion:
         change = Change(Kind.BUCKET, Verb.UPDATE, bucket.name, "released", bucket.location)
         entry = self._deployment.journal.intend(change, in_bucket=False)
         try:
-            self._deployment.cloud.buckets.unmark(self._deployment.blueprint.new_bucket(), names.LABELS)
+            self._deployment.cloud.buckets.remove_labels(
+                self._deployment.blueprint.new_bucket(), names.LABELS
+            )
         except TpuctlError as error:
             self._deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
             return Leftover("bucket", bucket.name, bucket.location, f"not given back: {error.message}")

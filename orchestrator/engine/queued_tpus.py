@@ -88,13 +88,13 @@ class NodesInQueue:
         """Observe one node of any owner with its unchangeable settings; errors become Unknown."""
         return self._nodes.inspect(name, zone)
 
-    def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
+    def add_labels(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
         """Add *labels* and an SSH key to a node, beside those that it has."""
-        return self._nodes.mark(name, zone, labels, ssh_key)
+        return self._nodes.add_labels(name, zone, labels, ssh_key)
 
-    def unmark(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
+    def remove_labels(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
         """Remove *labels* and an SSH key from a node; None if the node no longer exists."""
-        return self._nodes.unmark(name, zone, labels, ssh_key)
+        return self._nodes.remove_labels(name, zone, labels, ssh_key)
 
     def create(self, new: NewNode) -> Operation:
         """Request the node as the deployment file says: through the queue, or at once."""

@@ -92,14 +92,14 @@ class GcsBuckets:
 
         return observed(read)
 
-    def mark(self, name: str, labels: Mapping[str, str], version: int) -> None:
+    def add_labels(self, name: str, labels: Mapping[str, str], version: int) -> None:
         """Add *labels* to a bucket; raise ConflictError if its settings are no longer those of *version*."""
         with translated(f"label bucket '{name}'"):
             bucket = self._clients.storage.get_bucket(name, **self._clients.reading)
             bucket.labels = {**bucket.labels, **labels}
             bucket.patch(if_metageneration_match=version, **self._clients.mutating)
 
-    def unmark(self, made: NewBucket, labels: Sequence[str]) -> None:
+    def remove_labels(self, made: NewBucket, labels: Sequence[str]) -> None:
         """Remove *labels* and the grants of `create` from a bucket; do nothing if it does not exist."""
         try:
             with translated(f"give back bucket '{made.name}'"):

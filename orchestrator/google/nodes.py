@@ -171,7 +171,7 @@ class TpuNodes:
 
         return observed(read)
 
-    def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
+    def add_labels(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
         """
         Request additional *labels* and an SSH key on a node.
 
@@ -185,7 +185,7 @@ class TpuNodes:
         }  # fmt: skip
         return self._update(name, zone, {**node.labels, **labels}, metadata)
 
-    def unmark(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
+    def remove_labels(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
         """Request the removal of *labels* and this SSH key from a node; None if it does not exist."""
         try:
             node = self._get(name, zone)

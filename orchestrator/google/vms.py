@@ -151,7 +151,7 @@ class ComputeVms:
 
         return observed(read)
 
-    def mark(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
+    def add_labels(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
         """
         Request additional *labels*; raise ConflictError if the VM's labels are no longer those of *version*.
 
@@ -160,7 +160,7 @@ class ComputeVms:
         found = self._instance(name, zone)
         return self._relabel(found, zone, {**found.labels, **labels}, version or found.label_fingerprint)
 
-    def unmark(self, name: str, zone: str, labels: Sequence[str]) -> Operation | None:
+    def remove_labels(self, name: str, zone: str, labels: Sequence[str]) -> Operation | None:
         """Request the removal of *labels*; None if the VM does not exist."""
         try:
             found = self._instance(name, zone)

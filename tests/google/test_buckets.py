@@ -292,9 +292,9 @@ def test_a_bucket_that_was_changed_since_the_look_is_not_labelled():
     lab = a_lab()
     lab.buckets.create(a_bucket())
     inspected = lab.buckets.inspect("demo-bucket").value
-    lab.buckets.mark("demo-bucket", {"a": "b"}, inspected.version)
+    lab.buckets.add_labels("demo-bucket", {"a": "b"}, inspected.version)
     with pytest.raises(ConflictError):
-        lab.buckets.mark("demo-bucket", {"a": "c"}, inspected.version)
+        lab.buckets.add_labels("demo-bucket", {"a": "c"}, inspected.version)
     assert lab.buckets.observe("demo-bucket").value.labels == {LABEL: "demo", "a": "b"}
 
 
@@ -305,7 +305,7 @@ def test_what_is_given_back_has_neither_our_labels_nor_our_grants():
     held = lab.storage.buckets.policy("demo-bucket")
     more = {"role": "roles/storage.legacyObjectReader", "members": ["user:a@example.com"]}
     lab.storage.buckets.set_policy("demo-bucket", {**held, "bindings": [*held["bindings"], more]})
-    lab.buckets.unmark(a_bucket(), [LABEL])
+    lab.buckets.remove_labels(a_bucket(), [LABEL])
     assert roles(lab) == {(more["role"], more["members"][0], "")}
     assert lab.storage.buckets.get("demo-bucket", "x").fields["labels"] == {}
-    lab.buckets.unmark(a_bucket(name="gone"), [LABEL])
+    lab.buckets.remove_labels(a_bucket(name="gone"), [LABEL])
