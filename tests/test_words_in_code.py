@@ -82,6 +82,8 @@ TWINS = {
     "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",
     "beats_of": "heartbeats_of",
     "alone": "holding_lease, under_lease, auto_delete_text, only_node",
+    "Catalogue": "CommittedCheckpoints; a Catalog is of TPU types",
+    "catalogue": "checkpoints, catalog",
     "claim_record": "take_record; a claim is a race's or a fleet task's",
     "claimed": "assigned, committed; a claim is a race's or a fleet task's",
     "dead": "process_ended",

@@ -19,7 +19,7 @@ from orchestrator.agent.attempt.next_attempt import NextAttempt
 from orchestrator.agent.attempt.peers import LAST_LOG
 from orchestrator.agent.attempt.rescue import Uncommitted
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
-from orchestrator.agent.checkpoints.catalogue import retain
+from orchestrator.agent.checkpoints.committed_checkpoints import retain
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted, obey_signals
 from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
@@ -225,7 +225,7 @@ class Agent:
     def _report_again(self, attempt: Attempt) -> None:
         """Report again the finished attempt and what it saved: other workers may still wait for it."""
         self._finish.rescue.recall()
-        newest = self._parts.patiently("look for checkpoints", self._parts.catalogue.newest)
+        newest = self._parts.patiently("look for checkpoints", self._parts.checkpoints.newest)
         self._parts.status.set(
             attempt=attempt.attempt,
             resumed_from=attempt.resume_step,
@@ -277,7 +277,7 @@ class Agent:
         parts = self._parts
         try:
             if parts.committer.commit() and self._settings.worker == 0:
-                retain(self._settings, parts.bucket, parts.catalogue, parts.attempts)
+                retain(self._settings, parts.bucket, parts.checkpoints, parts.attempts)
         except FencedError as error:
             say(str(error))
 

@@ -9,8 +9,8 @@ from typing import Callable, Mapping, Optional, Tuple, TypeVar
 from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.caches.keeper import CacheKeeper
 from orchestrator.agent.caches.warm_start import Caches
-from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.checkpoints.commit import Committer
+from orchestrator.agent.checkpoints.committed_checkpoints import CommittedCheckpoints
 from orchestrator.agent.checkpoints.on_disk import LocalCheckpoints
 from orchestrator.agent.checkpoints.restore import Restorer
 from orchestrator.agent.cloud.metadata import Metadata
@@ -53,7 +53,7 @@ class Parts:
     log: JobLog
     shipper: LogShipper
     attempts: AttemptStore
-    catalogue: Catalogue
+    checkpoints: CommittedCheckpoints
     format: Format
     local: LocalCheckpoints
     committer: Committer
@@ -68,7 +68,7 @@ class Parts:
 
     def checkpoint_to_resume(self) -> Tuple[Optional[Checkpoint], str]:
         """Return the newest complete checkpoint and the reason; None without one, or for a job without steps."""
-        return (None, "") if self.format.at_end else self.catalogue.choice()
+        return (None, "") if self.format.at_end else self.checkpoints.choice()
 
     def patiently(self, doing: str, call: Callable[[], T]) -> T:
         """
@@ -105,7 +105,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
     status.masked = redactor.text
     log = JobLog(settings.layout.log, clock, redactor)
     format_ = format_of(saves.format, saves.marker)
-    attempts, catalogue = AttemptStore(settings, bucket), Catalogue(settings, bucket, format_)
+    attempts, checkpoints = AttemptStore(settings, bucket), CommittedCheckpoints(settings, bucket, format_)
     container = Container(settings, own, bucket, metadata) if settings.image else None
     # The tasks of one job share what they install, on any node.
     whole = own.get("TPUCTL_JOB_PREFIX")
@@ -131,13 +131,19 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
         log=log,
         shipper=LogShipper(settings, bucket, log),
         attempts=attempts,
-        catalogue=catalogue,
+        checkpoints=checkpoints,
         format=format_,
         local=local,
         committer=Committer(
-            settings, bucket, catalogue=catalogue, attempts=attempts, local=local, status=status, clock=clock
+            settings,
+            bucket,
+            checkpoints=checkpoints,
+            attempts=attempts,
+            local=local,
+            status=status,
+            clock=clock,
         ),
-        restorer=Restorer(settings, bucket, catalogue, local),
+        restorer=Restorer(settings, bucket, checkpoints, local),
         interrupts=interrupts,
         pace=Pace(settings, bucket, status, clock),
         secrets=Secrets(own, metadata, redactor),

@@ -290,7 +290,7 @@ def test_when_the_jobs_have_ended_the_last_two_saves_are_committed_newest_first(
     assert "00000040" in order[0]
     assert "00000030" in order[1]
     assert zero.status.get("committed_step") == 40
-    newest = zero.catalogue.newest()
+    newest = zero.checkpoints.newest()
     assert newest is not None
     assert newest.step == 30
     assert (committed(zero), committed(one)) == ([], [])

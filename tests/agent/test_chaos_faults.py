@@ -113,7 +113,7 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(chaos: ChaosLab, st
         return Response(status, b"away") if clock.monotonic() < OUTAGE else None
 
     chaos.lab.fault = away
-    newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
+    newest = parts.patiently("look for checkpoints", parts.checkpoints.newest)
 
     assert newest is not None
     assert newest.step == 20
@@ -214,7 +214,7 @@ def test_a_stored_file_that_was_cut_anywhere_is_found_out(chaos: ChaosLab, name:
             parts.restorer.restore(FROM_20)
         assert not (Path(parts.local.folder) / "step-000020").exists()
         parts.restorer.discard(FROM_20)
-        newest = parts.catalogue.newest()
+        newest = parts.checkpoints.newest()
         assert newest is not None
         assert newest.step == 10
         chaos.lab.put(STORED_20 + MANIFEST, manifest)
@@ -225,6 +225,6 @@ def test_a_manifest_that_was_cut_anywhere_is_no_manifest(chaos: ChaosLab) -> Non
     parts, whole = parts_of(chaos), chaos.lab.read(STORED_20 + MANIFEST)
     for length in range(0, len(whole), 25):
         chaos.lab.put(STORED_20 + MANIFEST, whole[:length])
-        newest = parts.catalogue.newest()
+        newest = parts.checkpoints.newest()
         assert newest is not None
         assert newest.step == 10, length

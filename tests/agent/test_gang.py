@@ -228,10 +228,10 @@ def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: AgentLab) -
         else:
             assert not one.committer.commit()
     assert not one.committer.follow_first()
-    assert zero.catalogue.newest() is None
+    assert zero.checkpoints.newest() is None
     (one.local.folder / "step-20" / "shard").unlink()
     assert one.committer.commit()
-    newest = zero.catalogue.newest()
+    newest = zero.checkpoints.newest()
     assert newest is not None
     assert newest.step == 30
 
@@ -261,10 +261,10 @@ def test_random_numbers_of_a_worker_that_saves_nothing_else_hold_no_checkpoint_b
         path.write_bytes(archive())
         assert zero.committer.commit()
         one.committer.commit()
-    newest = zero.catalogue.newest()
+    newest = zero.checkpoints.newest()
     assert newest is not None
     assert newest.step == 30
-    held = one.catalogue.part_of(30, 1, 1)
+    held = one.checkpoints.part_of(30, 1, 1)
     assert "model.safetensors" in {file.name for file in held.files}, "each machine reads the model"
     (one.local.folder / folder.format(30) / "model.safetensors").write_bytes(b"half of it")
     assert not one.committer.saved_nothing()

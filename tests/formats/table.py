@@ -103,13 +103,13 @@ def _local(layout: Layout, bench: Bench) -> tuple[str, str, str]:
         assert states == {"not resumable"}, states
         return "yes: not resumable", "no: not resumable", "not committed"
     assert parts.format.chosen == layout.format, parts.format.chosen
-    newest = parts.catalogue.newest()
+    newest = parts.checkpoints.newest()
     assert newest is not None
     assert parts.status.get("format") == layout.format
     if layout.tells:
         assert newest.step == 40, newest
     else:
-        assert not parts.catalogue.proven(newest.step, newest.incarnation), "a count proves no target"
+        assert not parts.checkpoints.proven(newest.step, newest.incarnation), "a count proves no target"
     other = bench.parts(incarnation=2)
     attempt = next_attempt(None, newest, "test", 0, counted=False)
     back = other.restorer.restore(attempt)
@@ -137,11 +137,11 @@ def _torn(layout: Layout, bench: Bench) -> str:
         parts.committer.begin(1, None)
         put(parts.local.folder, layout.write(20))
         parts.committer.commit()
-        before = parts.catalogue.newest()
+        before = parts.checkpoints.newest()
         put(parts.local.folder, remaining)
         parts.local.rest()
         parts.committer.commit()
-        after = parts.catalogue.newest()
+        after = parts.checkpoints.newest()
         assert after == before, (layout.name, [name for name, _ in remaining], after)
         if before is not None:
             attempt = next_attempt(None, before, "test", 0, counted=False)
@@ -195,7 +195,7 @@ def _in_bucket(layout: Layout, bench: Bench) -> tuple[str, str, str]:
     parts = bench.parts(in_bucket=True)
     for name, data in layout.write(20):
         bench.lab.put(f"checkpoints/{name}", data)
-    first = parts.catalogue.newest()
+    first = parts.checkpoints.newest()
     assert first is not None, layout.name
     assert parts.format.chosen == layout.format
     store = _Store(bench.lab)
@@ -203,12 +203,12 @@ def _in_bucket(layout: Layout, bench: Bench) -> tuple[str, str, str]:
     for name, data in saved[:-1]:
         bench.lab.put(f"checkpoints/{name}", data)
         if not layout.in_place and not _single(layout):
-            now = parts.catalogue.newest()
+            now = parts.checkpoints.newest()
             assert now is not None
             assert now.step == 20, (layout.name, name, now)
             assert _second(store) == 20, (layout.name, name)
     bench.lab.put(f"checkpoints/{saved[-1][0]}", saved[-1][1])
-    newest = parts.catalogue.newest()
+    newest = parts.checkpoints.newest()
     assert newest is not None
     if layout.in_place and layout.format in ("files", "orbax"):
         assert newest.step == _second(store) == 0
@@ -216,7 +216,7 @@ def _in_bucket(layout: Layout, bench: Bench) -> tuple[str, str, str]:
     else:
         assert newest.step == _second(store) == 40, (newest, _second(store))
         seen = "yes, step 40"
-    path = parts.catalogue.path_of(newest.step)
+    path = parts.checkpoints.path_of(newest.step)
     assert path.startswith(f"gs://{BUCKET}/checkpoints/"), path
     whole = len(saved) == 1 or layout.in_place
     return seen, "objects are whole" if whole else "yes", path.rsplit("/checkpoints/", 1)[-1]

@@ -51,7 +51,7 @@ def saved(parts: Parts, name: str, data: bytes) -> bool:
 
 def step_now(parts: Parts) -> int | None:
     """Return the newest complete step in the bucket."""
-    newest = parts.catalogue.newest()
+    newest = parts.checkpoints.newest()
     return newest.step if newest is not None else None
 
 
@@ -78,7 +78,7 @@ def test_the_newest_manifest_decides_for_the_next_machine(bench: Bench) -> None:
     assert parts.committer.commit()
     other = bench.parts(incarnation=2)
     put(other.local.folder, [("samples_900.npz", npz(None))])
-    attempt = next_attempt(None, parts.catalogue.newest(), "test", 0, counted=False)
+    attempt = next_attempt(None, parts.checkpoints.newest(), "test", 0, counted=False)
     other.restorer.restore(attempt)
     other.committer.begin(1, 20)
     assert not other.committer.commit()
@@ -96,13 +96,13 @@ def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
     assert parts.committer.proven is None
     assert parts.status.get("committed_counted") is True
     other = bench.parts(incarnation=2)
-    newest = parts.catalogue.newest()
+    newest = parts.checkpoints.newest()
     assert other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False)).counted
     other.committer.begin(1, 2, proven=False)
     assert not other.committer.commit(), "the same bytes have their step already"
     assert saved(other, "snapshot.pt", archive({"x": 9}))
     assert step_now(other) == 3
-    assert not other.catalogue.proven(3, 2)
+    assert not other.checkpoints.proven(3, 2)
 
 
 def test_the_step_that_the_job_reported_names_a_file_that_tells_none(bench: Bench) -> None:

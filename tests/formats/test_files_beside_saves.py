@@ -36,7 +36,7 @@ def begun(bench: Bench) -> Parts:
 
 def back(bench: Bench, parts: Parts) -> Path:
     """Return the folder of a new machine after its restore of the newest checkpoint."""
-    newest = parts.catalogue.newest()
+    newest = parts.checkpoints.newest()
     assert newest is not None, parts.local.steps()
     other = bench.parts(incarnation=2)
     other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False))
@@ -94,7 +94,7 @@ def test_each_file_that_a_program_needs_comes_back(bench: Bench, write) -> None:
     for step in (20, 40):
         put(parts.local.folder, write(step))
         assert parts.committer.commit()
-    newest = parts.catalogue.newest()
+    newest = parts.checkpoints.newest()
     assert newest is not None
     assert newest.step == 40
     folder = back(bench, parts)
@@ -227,9 +227,9 @@ def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Benc
             put(parts.local.folder, [(f"{part}/ckpt_{step}.pt", archive({"of": f"{part}{step}"}))])
             os.utime(parts.local.folder / f"{part}/ckpt_{step}.pt", (0, step + 100 * (part == "tuned")))
             parts.committer.commit()
-            newest = parts.catalogue.newest()
+            newest = parts.checkpoints.newest()
             if part == "tuned" and step > 5 and newest is not None:
-                held = parts.catalogue.manifest(newest.step, newest.incarnation, 0)
+                held = parts.checkpoints.manifest(newest.step, newest.incarnation, 0)
                 assert "first/ckpt_20.pt" in {one.name for one in held.files}, (step, held)
     parts.local.rest()
     parts.committer.commit()
@@ -246,7 +246,7 @@ def test_what_a_program_writes_at_its_start_is_no_save(bench: Bench, name: str) 
     parts = begun(bench)
     put(parts.local.folder, [(name, b"{}" if name == "run_id" else b"x" * 5000)])
     assert not parts.committer.commit()
-    assert parts.catalogue.newest() is None
+    assert parts.checkpoints.newest() is None
 
 
 def test_a_file_of_joblib_is_whole_or_cut(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_each_framework_is_recognised_committed_and_restored(saves, tmp_path):
             shutil.copytree(folder, parts.local.folder)
             parts.committer.begin(1, None)
             assert parts.committer.commit(), (folder.name, parts.local.steps())
-            newest = parts.catalogue.newest()
+            newest = parts.checkpoints.newest()
             assert parts.format.chosen == folder.name.partition("-")[0], folder.name
             assert newest.step == STEPS.get(folder.name, 100), folder.name
             other = bench.parts(incarnation=2)

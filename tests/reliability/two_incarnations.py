@@ -298,7 +298,7 @@ class Interleaving:
         world.actors.clear()
         world.observe()
         found = [
-            (one.step, one.incarnation) for one in Machine(world, 3, roots[2]).parts.catalogue.complete()
+            (one.step, one.incarnation) for one in Machine(world, 3, roots[2]).parts.checkpoints.complete()
         ]
         if found != sorted(world.whole, reverse=True):
             world.wrong.append(f"the agent finds {found} complete, and {world.whole} are whole")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Iterable, Optional, Sequence, Tuple
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.checkpoints.catalogue import Catalogue
+from orchestrator.agent.checkpoints.committed_checkpoints import CommittedCheckpoints
 from orchestrator.contract.bucket.completeness import Checkpoint
 
 ALIKE = 2
@@ -31,7 +31,7 @@ def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint])
     )
 
 
-def go_back(catalogue: Catalogue, wanted: Attempt, newest: Checkpoint) -> Attempt:
+def go_back(checkpoints: CommittedCheckpoints, wanted: Attempt, newest: Checkpoint) -> Attempt:
     """
     Return the attempt from the checkpoint before *newest*; *wanted* itself if there is no other one.
 
@@ -39,12 +39,12 @@ def go_back(catalogue: Catalogue, wanted: Attempt, newest: Checkpoint) -> Attemp
     the value of TPUCTL_RESUME changes.
     """
     suspects = (*wanted.suspects, (newest.step, newest.incarnation))
-    back = newest_but(catalogue.complete(), suspects)
+    back = newest_but(checkpoints.complete(), suspects)
     if back is None:
         return wanted
     # Only checkpoints that agents committed are renamed; those that the job wrote have incarnation -1.
     if newest.incarnation >= 0:
-        catalogue.suspect(newest)
+        checkpoints.suspect(newest)
     return replace(
         wanted,
         resume_step=back.step,
@@ -79,11 +79,11 @@ def going_back_text(attempt: Attempt, folder: str) -> str:
     )
 
 
-def acquit(catalogue: Catalogue, attempt: Attempt) -> str:
+def acquit(checkpoints: CommittedCheckpoints, attempt: Attempt) -> str:
     """Put the attempt's suspects back and return a sentence about it, "" if there were none."""
     for step, incarnation in attempt.suspects:
         if incarnation >= 0:
-            catalogue.acquit(step, incarnation)
+            checkpoints.acquit(step, incarnation)
     steps = ", ".join(str(step) for step, _ in attempt.suspects)
     text = f"; going back from step {steps} did not help, so it is in the choice again"
     return text if steps else ""

@@ -10,7 +10,7 @@ from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt.peers import all_ended, first_ended
 from orchestrator.agent.attempt.rescue import Rescue
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
-from orchestrator.agent.checkpoints.catalogue import retain
+from orchestrator.agent.checkpoints.committed_checkpoints import retain
 from orchestrator.agent.checkpoints.unclaimed import BUCKET, stray_in
 from orchestrator.agent.cloud.storage import TIMEOUT
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
@@ -78,7 +78,7 @@ class Finish:
         parts = self._parts
         if not parts.settings.worker:
             with contextlib.suppress(AgentError, OSError):
-                retain(parts.settings, parts.bucket, parts.catalogue, parts.attempts)
+                retain(parts.settings, parts.bucket, parts.checkpoints, parts.attempts)
 
     def ended_earlier(self) -> None:
         """Raise JobInterrupted if an earlier machine has uploaded the unclaimed files of this same job."""
@@ -99,7 +99,7 @@ class Finish:
         if not notice:
             # The report's step may be outdated by another worker's commit, so spend up to 10 s on a fresh answer.
             with contextlib.suppress(AgentError, OSError):
-                newest = self._parts.catalogue.newest(10.0)
+                newest = self._parts.checkpoints.newest(10.0)
                 committed = newest.step if newest is not None else None
         gone_by = (interrupts.ended_at or clock.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - clock.monotonic()) if notice else MAX_RESCUE
@@ -123,8 +123,8 @@ class Finish:
         """Return the checkpoint with the training's result; outputs count only if they are of this incarnation."""
         parts, number = self._parts, self._parts.settings.incarnation
         if not parts.format.at_end or parts.settings.checkpoints.in_bucket:
-            return parts.catalogue.newest(TIMEOUT)
-        return parts.catalogue.completed(number, number)
+            return parts.checkpoints.newest(TIMEOUT)
+        return parts.checkpoints.completed(number, number)
 
 
 def in_words(rescued: Unclaimed) -> str:

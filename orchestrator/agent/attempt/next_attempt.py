@@ -36,7 +36,7 @@ class NextAttempt:
         if latest is not None and latest.attempt > attempt.attempt:
             return latest
         if not counted:
-            parts.patiently("put suspects back", lambda: acquit(parts.catalogue, attempt))
+            parts.patiently("put suspects back", lambda: acquit(parts.checkpoints, attempt))
         wanted = self._wanted(attempt, outcome, counted)
         if counted:
             lonely = self._give_up_after(attempt, wanted, outcome)
@@ -65,7 +65,7 @@ class NextAttempt:
         # Checkpoints that the job itself wrote to the bucket are never renamed, so skip suspects here.
         older = parts.patiently(
             "look for older checkpoints",
-            lambda: newest_but(parts.catalogue.complete(), attempt.suspects),
+            lambda: newest_but(parts.checkpoints.complete(), attempt.suspects),
         )
         return older, older.why if older is not None else ""
 
@@ -81,7 +81,7 @@ class NextAttempt:
         missing = None if outcome.code is None else silent_peer(self._parts, attempt.attempt)
         if missing is not None:
             return f"worker {missing} is silent; the job is tried until its machine is replaced"
-        tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.catalogue, wanted))
+        tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.checkpoints, wanted))
         count = f"{wanted.failures} starts in a row without progress; the last: "
         text = f"{count if wanted.failures > 1 else ''}{outcome.reason}{tried}"
         self._parts.patiently("give up", lambda: self._parts.attempts.give_up(text))
@@ -107,7 +107,7 @@ class NextAttempt:
             raise JobInterrupted(
                 Ending(EndingKind.FENCED, f"TPU #{newer} exists, this machine is not needed")
             )
-        return parts.patiently("go one checkpoint back", lambda: go_back(parts.catalogue, wanted, newest))
+        return parts.patiently("go one checkpoint back", lambda: go_back(parts.checkpoints, wanted, newest))
 
     def _pause(self, attempt: Attempt, seconds: float) -> None:
         clock = self._parts.clock

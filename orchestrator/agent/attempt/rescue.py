@@ -234,7 +234,7 @@ class Rescue:
         """Return the files that the job itself wrote to the bucket, under their names there."""
         if not self._settings.checkpoints.in_bucket:
             return []
-        prefix = self._parts.catalogue.prefix()
+        prefix = self._parts.checkpoints.prefix()
         sizes = self._parts.bucket.sizes(prefix)
         return [
             UnclaimedFile(f"{SavedPlace.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
@@ -318,7 +318,7 @@ class Uncommitted:
     def _names(self) -> List[_Named]:
         """Return files that look like saves and are not about to be committed, newest first."""
         if self._parts.settings.checkpoints.in_bucket:
-            prefix = self._parts.catalogue.prefix()
+            prefix = self._parts.checkpoints.prefix()
             names, folders = self._parts.bucket.level(prefix)
             saves = [one[len(prefix) :] for one in names if checkpoint_like(one.rpartition("/")[2])]
             inner = [one[len(prefix) :].rstrip("/") for one in folders]

@@ -82,7 +82,7 @@ class AttemptRunner:
         parts.status.trouble("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
         target = self._settings.target
         if self._target_reached(attempt):
-            prove = partial(parts.catalogue.proven, attempt.resume_step, attempt.resume_incarnation)
+            prove = partial(parts.checkpoints.proven, attempt.resume_step, attempt.resume_incarnation)
             if parts.patiently("read the manifest", prove):
                 return JobOutcome(
                     JobOutcomeKind.DONE, f"step {attempt.resume_step} is committed, the target is {target}"

@@ -14,7 +14,7 @@ from typing import List, Optional, Set, Tuple
 from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.agreement.saves import SaveAgreement
 from orchestrator.agent.checkpoints import last_manifest
-from orchestrator.agent.checkpoints.catalogue import Catalogue
+from orchestrator.agent.checkpoints.committed_checkpoints import CommittedCheckpoints
 from orchestrator.agent.checkpoints.links import links_of
 from orchestrator.agent.checkpoints.on_disk import FileState, LocalCheckpoints, LocalStep, files_below
 from orchestrator.agent.cloud.storage import JobBucket
@@ -47,21 +47,21 @@ class Committer:
         settings: Settings,
         bucket: JobBucket,
         *,
-        catalogue: Catalogue,
+        checkpoints: CommittedCheckpoints,
         attempts: AttemptStore,
         local: LocalCheckpoints,
         status: Status,
         clock: Clock,
     ) -> None:
         self._settings, self._bucket, self._clock = settings, bucket, clock
-        self._catalogue = catalogue
+        self._checkpoints = checkpoints
         self._attempts = attempts
         self._local = local
         self._status = status
         self._lock = threading.Lock()
         self._attempt, self._start, self._in_bucket = 0, -1, settings.checkpoints.in_bucket
         self._floor: Optional[int] = None
-        self._newest = last_manifest.LastManifest(settings.worker, catalogue, local)
+        self._newest = last_manifest.LastManifest(settings.worker, checkpoints, local)
         self._agreement = SaveAgreement(settings, bucket, clock)
         self._same = last_manifest.CommittedFiles()
         self._before: Tuple[FileState, ...] = ()
@@ -160,7 +160,7 @@ class Committer:
             if not self._attempt:
                 return
             if self._in_bucket:
-                newest = self._catalogue.newest()
+                newest = self._checkpoints.newest()
                 if newest is not None:
                     self._committed(newest.step)
                 return
@@ -207,10 +207,10 @@ class Committer:
         if one.worker == 0 or not self.saved_nothing():
             return False
         firsts = []
-        for step, _folder in self._catalogue.steps():
+        for step, _folder in self._checkpoints.steps():
             if step > self._start:
                 with contextlib.suppress(TornError):
-                    first = self._catalogue.manifest(step, one.incarnation, 0)
+                    first = self._checkpoints.manifest(step, one.incarnation, 0)
                     firsts += [first] if first.attempt == self._attempt and first.files else []
         new = [first for first in firsts if first.step not in self._followed]
         if not new or (len(firsts) < WITHOUT_US and not self._followed and not ended):
@@ -254,7 +254,7 @@ class Committer:
         return then.besides <= BESIDES and self._commit_step(step, self._number(step))
 
     def _note(self) -> bool:
-        newest = self._catalogue.newest()
+        newest = self._checkpoints.newest()
         if newest is None or (self._floor is not None and newest.step <= self._floor):
             return False
         self._status.set(format=self._local.format.chosen)
@@ -340,7 +340,7 @@ class Committer:
         except TornError as error:
             say(str(error))
         # Another worker may be resuming from a complete checkpoint now, so only an incomplete one may be deleted.
-        if self._catalogue.completed(step, self._settings.incarnation) is not None:
+        if self._checkpoints.completed(step, self._settings.incarnation) is not None:
             return True
         self._fence()
         # Only this generation: the next agent of this worker may have written a new manifest.

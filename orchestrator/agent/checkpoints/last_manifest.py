@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Sequence, Tuple
 
-from orchestrator.agent.checkpoints.catalogue import REPLACED, Catalogue
+from orchestrator.agent.checkpoints.committed_checkpoints import REPLACED, CommittedCheckpoints
 from orchestrator.agent.checkpoints.on_disk import FileState, LocalCheckpoints, LocalStep
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import Manifest
@@ -19,9 +19,9 @@ FILES = "files"
 class LastManifest:
     """The manifest of the newest checkpoint, read once for each attempt."""
 
-    def __init__(self, worker: int, catalogue: Catalogue, local: LocalCheckpoints) -> None:
+    def __init__(self, worker: int, checkpoints: CommittedCheckpoints, local: LocalCheckpoints) -> None:
         self._worker = worker
-        self._catalogue = catalogue
+        self._checkpoints = checkpoints
         self._local = local
         self._manifest: Optional[Manifest] = None
 
@@ -33,9 +33,9 @@ class LastManifest:
         """Return this worker's manifest of the newest checkpoint, None if there is none."""
         # Cached, because each read would list the bucket at every poll.
         if self._manifest is None:
-            newest = self._catalogue.newest()
+            newest = self._checkpoints.newest()
             if newest is not None:
-                self._manifest = self._catalogue.part_of(newest.step, newest.incarnation, self._worker)
+                self._manifest = self._checkpoints.part_of(newest.step, newest.incarnation, self._worker)
         return self._manifest
 
     def gives_way(self, floor: Optional[int]) -> bool:
@@ -53,10 +53,10 @@ class LastManifest:
 
     def make_way(self, number: int) -> None:
         """Set aside single files with step *number* or later."""
-        for one in [one for one in self._catalogue.complete() if one.step >= number]:
-            if self._catalogue.manifest(one.step, one.incarnation, 0).format == FILES:
+        for one in [one for one in self._checkpoints.complete() if one.step >= number]:
+            if self._checkpoints.manifest(one.step, one.incarnation, 0).format == FILES:
                 say(f"step {one.step} of single files gives way to step {number}: the job saves otherwise")
-                self._catalogue.suspect(one, REPLACED)
+                self._checkpoints.suspect(one, REPLACED)
 
 
 def is_earlier(step: LocalStep, last: Manifest) -> bool:

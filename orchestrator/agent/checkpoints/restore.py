@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.checkpoints.catalogue import Catalogue
+from orchestrator.agent.checkpoints.committed_checkpoints import CommittedCheckpoints
 from orchestrator.agent.checkpoints.links import make_links
 from orchestrator.agent.checkpoints.on_disk import RESTORING, LocalCheckpoints
 from orchestrator.agent.cloud.storage import JobBucket
@@ -45,11 +45,15 @@ class Restorer:
     """Restores this worker's part of a checkpoint."""
 
     def __init__(
-        self, settings: Settings, bucket: JobBucket, catalogue: Catalogue, local: LocalCheckpoints
+        self,
+        settings: Settings,
+        bucket: JobBucket,
+        checkpoints: CommittedCheckpoints,
+        local: LocalCheckpoints,
     ) -> None:
         self._settings = settings
         self._bucket = bucket
-        self._catalogue = catalogue
+        self._checkpoints = checkpoints
         self._local = local
 
     def restore(self, attempt: Attempt) -> Restored:
@@ -61,7 +65,7 @@ class Restorer:
         """
         if self._settings.checkpoints.in_bucket:
             step = attempt.resume_step
-            return Restored("" if step is None else self._catalogue.path_of(step), ())
+            return Restored("" if step is None else self._checkpoints.path_of(step), ())
         local = self._local
         local.folder.mkdir(parents=True, exist_ok=True)
         if attempt.resume_step is None or attempt.resume_incarnation is None:
@@ -93,13 +97,13 @@ class Restorer:
 
     def _manifest(self, step: int, incarnation: int) -> Manifest:
         # A slice that grew has workers without a part; worker 0's manifest has the former number.
-        workers = self._catalogue.manifest(step, incarnation, 0).workers
+        workers = self._checkpoints.manifest(step, incarnation, 0).workers
         if workers != self._settings.workers:
             raise SliceSizeError(
                 f"the checkpoint of step {step} was saved by {workers} workers, this slice has "
                 f"{self._settings.workers}; nothing was changed"
             )
-        return self._catalogue.part_of(step, incarnation, self._settings.worker)
+        return self._checkpoints.part_of(step, incarnation, self._settings.worker)
 
     def _put_doubtful_aside(self, step: Optional[int]) -> List[str]:
         for partial in self._local.folder.glob(f"{RESTORING}*"):

@@ -22,7 +22,7 @@ MAX_NAMED = 3
 """Checkpoints that a reason names at most, the newest of the skipped ones."""
 
 
-class Catalogue:
+class CommittedCheckpoints:
     """The complete checkpoints in the bucket: committed by agents, or written there by the job's framework."""
 
     def __init__(self, settings: Settings, bucket: JobBucket, format_: Format) -> None:
@@ -174,7 +174,9 @@ class Catalogue:
         return self._settings.prefix(self._bucket.prefix)
 
 
-def retain(settings: Settings, bucket: JobBucket, catalogue: Catalogue, attempts: AttemptStore) -> None:
+def retain(
+    settings: Settings, bucket: JobBucket, checkpoints: CommittedCheckpoints, attempts: AttemptStore
+) -> None:
     """
     Delete old checkpoints: keep the newest complete ones and everything newer than the oldest of these.
 
@@ -183,11 +185,11 @@ def retain(settings: Settings, bucket: JobBucket, catalogue: Catalogue, attempts
     """
     if settings.checkpoints.in_bucket:
         return
-    complete = list(catalogue.complete())
+    complete = list(checkpoints.complete())
     old = disposable(complete, settings.checkpoints.keep)
     if not old:
         return
-    doomed = [(step, bucket.list(folder)) for step, folder in catalogue.steps() if step <= old[0]]
+    doomed = [(step, bucket.list(folder)) for step, folder in checkpoints.steps() if step <= old[0]]
     # Checked after choosing: a machine that sleeps in between must not delete what its replacement has saved.
     if attempts.newer_incarnation() is not None:
         return
