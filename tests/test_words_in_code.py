@@ -84,6 +84,7 @@ TWINS = {
     "alone": "holding_lease, under_lease, auto_delete_text, only_node",
     "Catalogue": "CommittedCheckpoints; a Catalog is of TPU types",
     "catalogue": "checkpoints, catalog",
+    "Controller": "SlurmController; a controller is a tpuctl that decides",
     "claim_record": "take_record; a claim is a race's or a fleet task's",
     "claimed": "assigned, committed; a claim is a race's or a fleet task's",
     "dead": "process_ended",

@@ -11,7 +11,7 @@ from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, JobSpec
 from orchestrator.planning.decide import decide
-from orchestrator.planning.fleet.deployments import Controller, fleet_of, node_names, node_spec
+from orchestrator.planning.fleet.deployments import SlurmController, fleet_of, node_names, node_spec
 from orchestrator.planning.fleet.tasks import (
     Queued,
     Submission,
@@ -25,7 +25,7 @@ from tests.engine.engine_lab import a_spec
 from tests.kit.records import record_of
 from tests.planning.worlds import world
 
-CONTROLLER = Controller("10.0.0.2", 6817, "slurm-abc.tar.gz")
+CONTROLLER = SlurmController("10.0.0.2", 6817, "slurm-abc.tar.gz")
 
 
 def a_fleet(nodes=3, **more):

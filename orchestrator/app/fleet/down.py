@@ -16,10 +16,10 @@ from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.delete import Deletion
 from orchestrator.errors import LeftoverError, TpuctlError
-from orchestrator.planning.fleet.deployments import Controller, node_names, node_spec
+from orchestrator.planning.fleet.deployments import SlurmController, node_names, node_spec
 
 
-def end_node(fleet: Fleet, name: str, controller: Controller) -> Down:
+def end_node(fleet: Fleet, name: str, controller: SlurmController) -> Down:
     """Delete one node, as `down` does with any deployment."""
     session = Session(
         fleet.choice, EventsOnly(fleet.reporter_of(name)),
@@ -73,7 +73,7 @@ def fleet_down(
         # First: from here on no watch, wherever it runs, requests another node.
         with fleet.head.holding_lease("down"):
             Deletion(fleet.head.deployment).begin()
-    nowhere = Controller("", fleet.port, "")
+    nowhere = SlurmController("", fleet.port, "")
     ends = for_each({name: partial(end_node, fleet, name, nowhere) for name in names})
     leftovers |= {name: why for name, end in ends.items() if (why := leftovers_of(end))}
     if leftovers:

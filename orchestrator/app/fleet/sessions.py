@@ -40,7 +40,14 @@ from orchestrator.errors import (
 )
 from orchestrator.google.clients import Clients
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.planning.fleet.deployments import PORT, Controller, fleet_of, head_of, node_names, node_spec
+from orchestrator.planning.fleet.deployments import (
+    PORT,
+    SlurmController,
+    fleet_of,
+    head_of,
+    node_names,
+    node_spec,
+)
 from orchestrator.planning.fleet.gate import Hold, corrections, dependencies, gate, under_wrong_account
 from orchestrator.planning.fleet.size import NodeLife
 from orchestrator.planning.fleet.tasks import cancelled, unfinished, waiting_copies
@@ -145,7 +152,7 @@ class Fleet:
         except TpuctlError:
             return True
 
-    def node(self, name: str, controller: Controller, zone: str = "") -> Session:
+    def node(self, name: str, controller: SlurmController, zone: str = "") -> Session:
         """Return the session of one node, which may be in all zones of the file, or in *zone* only."""
         spec = node_spec(self.spec, name, self.bucket, controller)
         if zone:
@@ -244,7 +251,7 @@ class Fleet:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def start_slurm(self, patience: float = BOOT_SECONDS) -> Controller:
+    def start_slurm(self, patience: float = BOOT_SECONDS) -> SlurmController:
         """Install Slurm on the VM and start its controller; wait up to *patience* seconds for a booting VM."""
         script = shipped("slurm.sh")
 
@@ -262,17 +269,17 @@ class Fleet:
                 "the VM is not listed", hint="run: tpuctl fleet up", changed="Slurm was not started"
             )
         # A recreated VM starts with the copy of Slurm's state in the bucket (slurm.sh).
-        controller = Controller(vm.value.internal_ip, self.port, archive)
+        controller = SlurmController(vm.value.internal_ip, self.port, archive)
         team = team_store.read_team(self.head.store)
         slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller, team)
         return controller
 
-    def controller(self) -> Controller:
+    def controller(self) -> SlurmController:
         """Return the controller's address from bucket and VM, as far as known."""
         vm = observe(self.head).vm
         names = [one.name[len(SLURM) :] for one in self.head.store.list(f"{SLURM}slurm-")]
         address = vm.value.internal_ip if isinstance(vm, Present) else ""
-        return Controller(address, self.port, next(iter(names), ""))
+        return SlurmController(address, self.port, next(iter(names), ""))
 
     def price(self) -> FleetPrice:
         """Return the hourly price of the whole fleet."""

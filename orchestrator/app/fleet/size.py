@@ -16,7 +16,7 @@ from orchestrator.contract.node_list import node_list
 from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
-from orchestrator.planning.fleet.deployments import Controller, node_names
+from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode, free_since, nodes_missing, resize
 from orchestrator.planning.fleet.wide_tasks import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks
 
@@ -166,15 +166,15 @@ class Sizing:
         # From here on no pass asks for another machine of this name, whose Slurm would lift the mark.
         self._watching.leave(name)
         try:
-            session = self._fleet.node(name, Controller("", 0, ""))
+            session = self._fleet.node(name, SlurmController("", 0, ""))
             held = self._fleet.slurm().drain(name, session.records.current.node.incarnation)
             if not held.going or held.has_task:
                 self._fleet.slurm().undrain(name)
                 return False
             self._fleet.reporter.say(f"{name} {why}")
             # Once it has begun, the record says so; what is left then the next pass deletes.
-            end_node(self._fleet, name, Controller("", 0, ""))
-            session = self._fleet.node(name, Controller("", 0, ""))
+            end_node(self._fleet, name, SlurmController("", 0, ""))
+            session = self._fleet.node(name, SlurmController("", 0, ""))
             session.upper_cost(session.records.current, session.clock.now())
             return self._fleet.life(name) is NodeLife.NONE
         finally:

@@ -17,7 +17,7 @@ from orchestrator.domain.observation import Absent, Node, Observed, Present, Wor
 from orchestrator.domain.spec import FleetSpec
 from orchestrator.engine.fleet import team_store
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet.deployments import Controller, node_names
+from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount
 from orchestrator.planning.fleet.size import NodeLife, wanted_nodes
 from orchestrator.planning.fleet.tasks import Queued
@@ -89,7 +89,7 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     tasks: dict[str, str] = {}
     assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
     size = fleet.spec.fleet
-    waiting, trouble, wanted, nowhere = 0, "", None, Controller("", fleet.port, "")
+    waiting, trouble, wanted, nowhere = 0, "", None, SlurmController("", fleet.port, "")
     queued: tuple[Queued, ...] = ()
     try:
         slurm = fleet.slurm()

@@ -14,7 +14,7 @@ from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.errors import (
     TpuctlError,
 )
-from orchestrator.planning.fleet.deployments import Controller, node_names
+from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.size import NodeLife, first_nodes, nodes_missing, wanted_nodes
 from orchestrator.planning.fleet.team import team_of
 
@@ -70,7 +70,7 @@ def fleet_up(
     return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm, others)
 
 
-def _end_others(fleet: Fleet, names: tuple[str, ...], controller: Controller) -> dict[str, str]:
+def _end_others(fleet: Fleet, names: tuple[str, ...], controller: SlurmController) -> dict[str, str]:
     """Delete the nodes that are too many, whatever computer has brought them up; return those that stay."""
     known = fleet.known()
     others = [*known, *(name for name in fleet.in_bucket() if name not in known and fleet.there(name))]

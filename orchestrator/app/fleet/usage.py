@@ -19,7 +19,7 @@ from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.history import FleetHistory
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet.deployments import Controller, node_names
+from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, fleet_cost, jobs_remaining, running
 from orchestrator.planning.fleet.team import over_budget, spending_of
 from orchestrator.planning.fleet.use import NodeFacts, Rates, lanes
@@ -96,7 +96,7 @@ def fleet_usage(choice: Choice, reporter: Reporter) -> FleetUsage:
 
 
 def _nodes(fleet: Fleet) -> tuple[list[NodeFacts], tuple[str, ...], int]:
-    nowhere = Controller("", fleet.port, "")
+    nowhere = SlurmController("", fleet.port, "")
     names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
     found = for_each({name: partial(_facts, fleet.node(name, nowhere)) for name in names})
     facts: list[NodeFacts] = []

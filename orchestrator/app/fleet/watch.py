@@ -24,7 +24,7 @@ from orchestrator.engine.loop.loop import run
 from orchestrator.engine.loop.many_loops import Chore, Member
 from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.errors import LeaseHeldError, RemoteError, TpuctlError
-from orchestrator.planning.fleet.deployments import Controller
+from orchestrator.planning.fleet.deployments import SlurmController
 from orchestrator.planning.update_record import LACKING
 
 TEND_SECONDS = 15.0
@@ -175,7 +175,7 @@ class FleetWatch(WatchAll[Reporter]):
             run(turn(head, _NodeScreen("", self._losses), None, threading.Event(), loop=True))
 
     def _count(self, name: str) -> None:
-        session = self._fleet.node(name, Controller("", 0, ""))
+        session = self._fleet.node(name, SlurmController("", 0, ""))
         session.upper_cost(session.records.current, session.clock.now())
 
     def _note(self, member: Member, end: Pass | TpuctlError) -> None:

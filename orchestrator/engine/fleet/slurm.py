@@ -8,7 +8,7 @@ from typing import TypeVar
 from orchestrator.domain.remote import Host, Remote
 from orchestrator.domain.remote_script import MachinePath
 from orchestrator.errors import RemoteError
-from orchestrator.planning.fleet.deployments import Controller
+from orchestrator.planning.fleet.deployments import SlurmController
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.planning.fleet.size import SlurmNode
 from orchestrator.planning.fleet.tasks import After, Queued, Submission
@@ -55,7 +55,7 @@ class Slurm:
         return self._run("database", seconds=FETCH_SECONDS).strip().splitlines()[-1]
 
     def start(
-        self, name: str, nodes: int, zones: Sequence[str], controller: Controller, team: Team
+        self, name: str, nodes: int, zones: Sequence[str], controller: SlurmController, team: Team
     ) -> None:  # fmt: skip
         """
         Start the controller and keep it running; with users or priorities, its database as well.

@@ -16,7 +16,7 @@ RESTARTS = 1000
 
 
 @dataclass(frozen=True)
-class Controller:
+class SlurmController:
     """Say where a fleet's Slurm controller is, and which Slurm archive (`slurm-SHA256.tar.gz`) all machines run."""
 
     address: str
@@ -40,7 +40,7 @@ def nodes(spec: Spec) -> int:
     return (spec.fleet or FleetSpec(0)).nodes
 
 
-def node_spec(spec: Spec, name: str, bucket: str, controller: Controller) -> Spec:
+def node_spec(spec: Spec, name: str, bucket: str, controller: SlurmController) -> Spec:
     """Return the deployment of one node, whose job is Slurm's node daemon."""
     variables = {
         "FLEET_NAME": spec.name, "FLEET_NODE": name, "FLEET_NODES": str(nodes(spec)),
