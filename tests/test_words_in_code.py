@@ -125,6 +125,7 @@ TWINS = {
     "StartRecord": "AttemptRecord",
     "rehearsed": "unbilled; a rehearsal is `tpuctl rehearse`",
     "rivals": "candidates; `rivals` is their key in the stored record",
+    "TornError": "DamagedError; torn is a checkpoint",
     "Sweep": "Deletion; a sweep is a fleet's",
     "sweep": "end_expired, delete_parts, clean_up; a sweep is a fleet's",
     "_sweep": "as `sweep`",

@@ -5,7 +5,7 @@ The errors of a machine's agent, by what to do next; those of tpuctl are in `err
     ├── TransientError      a retry may help: network, 408, 429, 5xx; its twin in tpuctl: TPU-400
     ├── PreconditionError   another process wrote the object first; its twin in tpuctl: TPU-412
     └── FinalError          a retry does not help
-        ├── TornError       data does not match its manifest, its name, or an earlier read
+        ├── DamagedError    data does not match its manifest, its name, or an earlier read
         ├── FencedError     a later attempt or incarnation exists, so this one must not write any more
         ├── SliceSizeError  another number of workers has saved the checkpoint
         └── UnsafeError     a child process of a rehearsal could reach the real service
@@ -32,7 +32,7 @@ class FinalError(AgentError):
     """Report a failure that a retry does not cure."""
 
 
-class TornError(FinalError):
+class DamagedError(FinalError):
     """Report data that does not match its manifest, its name, or an earlier read."""
 
 

@@ -10,7 +10,7 @@ from orchestrator.agent.checkpoints.on_disk import CLOCK_TICKS, lost_files
 from orchestrator.agent.parts import Parts
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.bucket.object_names import GANG
-from orchestrator.contract.machine_errors import FencedError, TornError
+from orchestrator.contract.machine_errors import DamagedError, FencedError
 from orchestrator.emulator.http.router import Request
 from tests.agent.agent_lab import AgentLab
 from tests.formats.layouts import npz, tf
@@ -138,7 +138,7 @@ def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: AgentLab
             shutil.rmtree(folder, ignore_errors=True)
 
     lab.fault = delete
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         parts.committer.commit()
     assert lab.manifests() == []
 
@@ -342,6 +342,6 @@ def test_a_worker_of_a_gang_does_not_commit_another_step_than_it_agreed_on(lab: 
     lab.fault = save
     assert not parts.committer.commit(), "it may still be written"
     parts.clock.wait(parts.settings.poll)
-    with pytest.raises(TornError, match="replaced before its copy"):
+    with pytest.raises(DamagedError, match="replaced before its copy"):
         parts.committer.commit()
     assert lab.manifests() == []

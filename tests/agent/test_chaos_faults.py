@@ -15,7 +15,7 @@ import pytest
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.parts import Parts
 from orchestrator.clock import Clock, VirtualClock
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import Machine
 from tests.agent.chaos_lab import MANIFEST, STATES, ChaosLab, chaos_lab, whole_steps
@@ -210,7 +210,7 @@ def test_a_stored_file_that_was_cut_anywhere_is_found_out(chaos: ChaosLab, name:
     manifest = chaos.lab.read(STORED_20 + MANIFEST)
     for length in (0, 1, len(data) // 2, len(data) - 1):
         chaos.lab.put(f"{STORED_20}/{name}", data[:length])
-        with pytest.raises(TornError, match=name):
+        with pytest.raises(DamagedError, match=name):
             parts.restorer.restore(FROM_20)
         assert not (Path(parts.local.folder) / "step-000020").exists()
         parts.restorer.discard(FROM_20)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.agent.cloud import transfers
-from orchestrator.contract.machine_errors import TornError, TransientError
+from orchestrator.contract.machine_errors import DamagedError, TransientError
 from orchestrator.emulator.http.router import Response
 from tests.agent.transfer_kit import DATA, NAME, PART, a_bucket, answering, body, put, small_parts
 
@@ -134,7 +134,7 @@ def test_an_object_that_always_changes_is_refused(lab, bucket, tmp_path):
         return true()
 
     answering(lab, restless)
-    with pytest.raises(TornError, match="changes faster"):
+    with pytest.raises(DamagedError, match="changes faster"):
         bucket.download(NAME, tmp_path / "copy", len(DATA))
 
 
@@ -143,12 +143,12 @@ def test_an_object_of_another_size_is_torn_before_a_byte_of_it_comes(lab, bucket
     """Its manifest says how large it is."""
     put(lab, DATA)
     observed = answering(lab, lambda _request, _kind, _number, true: true())
-    with pytest.raises(TornError, match=f"has {len(DATA)} bytes, not {size}"):
+    with pytest.raises(DamagedError, match=f"has {len(DATA)} bytes, not {size}"):
         bucket.download(NAME, tmp_path / "copy", size)
     assert observed["range"] == 0
 
 
 def test_an_object_that_is_gone_is_torn(bucket, tmp_path):
     """Not there is no empty file."""
-    with pytest.raises(TornError, match="not there"):
+    with pytest.raises(DamagedError, match="not there"):
         bucket.download(NAME, tmp_path / "copy", len(DATA))

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, TransientError
 from orchestrator.emulator.http.router import Request, Response, Router
 from tests.agent.agent_lab import BUCKET, AgentLab
 
@@ -122,6 +122,6 @@ def test_a_file_that_shrinks_is_torn(lab, tmp_path):
         return None
 
     lab.fault = fault
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         bucket_of(lab).upload(NAME, path, len(DATA))
     assert NAME not in lab.names()

@@ -17,7 +17,7 @@ from orchestrator.agent.telemetry.progress import ProgressReader, read_progress
 from orchestrator.contract.bucket.completeness import Checkpoint, completed_by, disposable, made_progress
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, parse
 from orchestrator.contract.formats.marker import step_of
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 
 SOURCES = sorted(p for room in (agent, contract) for p in Path(room.__file__).parent.rglob("*.py"))
 
@@ -114,7 +114,7 @@ def test_the_reason_names_the_program_that_ended(code: int, reason: str) -> None
 )
 def test_manifest_that_is_wrong_or_leads_out_is_refused(change: dict[str, object]) -> None:
     """A manifest comes from the network: it may name nothing outside its folder."""
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         parse(json.dumps({**json.loads(a_manifest().text()), **change}).encode(), "m")
     assert parse(a_manifest().text().encode(), "m") == a_manifest()
 
@@ -167,7 +167,7 @@ def test_bundle_that_leads_out_is_refused_whole(tmp_path: Path, members: list[ta
     target = tmp_path / "target"
     target.mkdir()
 
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         unpack(tmp_path / "b.tar.gz", target)
 
     assert list(target.iterdir()) == []
@@ -181,7 +181,7 @@ def test_cut_archive_is_torn(tmp_path: Path) -> None:
         entry.size = 100_000
         tar.addfile(entry, io.BytesIO(bytes(range(250)) * 400))
     (tmp_path / "b.tar.gz").write_bytes(buffer.getvalue()[:-200])
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         unpack(tmp_path / "b.tar.gz", tmp_path / "target")
 
 

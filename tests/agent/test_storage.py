@@ -19,7 +19,7 @@ from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, hear
 from orchestrator.agent.telemetry.logs import SEGMENT, JobLog, LogShipper
 from orchestrator.clock import Clock, VirtualClock
 from orchestrator.contract.bucket.object_names import WAKE
-from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, PreconditionError, TransientError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import BUCKET, AgentLab
 
@@ -89,7 +89,7 @@ def test_no_more_comes_to_the_disk_than_the_manifest_says(lab: AgentLab, tmp_pat
     data = b"x" * (3 << 20)
     bucket.write("large", data)
 
-    with pytest.raises(TornError, match="more than the 1048577 bytes"):
+    with pytest.raises(DamagedError, match="more than the 1048577 bytes"):
         bucket.download("large", tmp_path / "file", (1 << 20) + 1)
     assert (tmp_path / "file").stat().st_size <= 1 << 20
 

@@ -17,7 +17,7 @@ from orchestrator.agent.caches import pieces, unpacking
 from orchestrator.agent.caches.cache_manifest import Piece
 from orchestrator.agent.caches.pieces import files_below, in_pieces, pack
 from orchestrator.agent.caches.unpacking import Unpacking, UnpackProcesses, merge, unpack
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 from tests.kit.waiting import until
 
 
@@ -57,7 +57,7 @@ def test_an_archive_writes_nothing_outside_of_its_folder(
     data, size = archive(*members)
     (tmp_path / "a.tar.gz").write_bytes(data)
     piece = Piece(sha256(data).hexdigest(), len(data), size, len(members), "gz")
-    with pytest.raises((TornError, OSError)):
+    with pytest.raises((DamagedError, OSError)):
         unpack(
             Unpacking(
                 str(tmp_path / "a.tar.gz"), piece, {"folder": str(tmp_path / "into/folder")}, inside=True
@@ -69,7 +69,7 @@ def test_an_archive_writes_nothing_outside_of_its_folder(
 def test_what_a_process_finds_in_an_archive_is_raised_here_and_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bad content is TornError, a missing file OSError; the job's variables and folder do not reach the process."""
+    """Bad content is DamagedError, a missing file OSError; the process has not the job's variables and folder."""
     (tmp_path / "json.py").write_text("raise SystemExit(1)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
@@ -83,7 +83,7 @@ def test_what_a_process_finds_in_an_archive_is_raised_here_and_it_goes_on(
         return Unpacking(str(path), piece, {"folder": str(tmp_path / f"into-{path.name}")}, inside=True)
 
     with contextlib.closing(UnpackProcesses(1)) as processes:
-        with pytest.raises(TornError, match="bad is no whole archive"):
+        with pytest.raises(DamagedError, match="bad is no whole archive"):
             processes.unpack(task(bad))
         with pytest.raises(OSError, match="none"):
             processes.unpack(task(tmp_path / "none"))
@@ -122,7 +122,7 @@ def test_nothing_is_moved_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "place").mkdir()
     (tmp_path / "place/sub").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         merge(tmp_path / "staged", tmp_path / "place")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

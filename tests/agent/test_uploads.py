@@ -15,7 +15,7 @@ import pytest
 from orchestrator.agent.cloud import transfers
 from orchestrator.agent.cloud.transfers import PARTS, StoredPart, joined_crc
 from orchestrator.contract.bucket.completeness import judge
-from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, PreconditionError, TransientError
 from orchestrator.emulator.http.router import Response
 from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.agent.agent_lab import AgentLab
@@ -151,7 +151,7 @@ def test_parts_that_are_joined_in_another_order_are_found_out(lab, bucket, file)
         return true(replace(request, content=json.dumps(asked).encode()))
 
     answering(lab, shuffled)
-    with pytest.raises(TornError, match="joined other bytes"):
+    with pytest.raises(DamagedError, match="joined other bytes"):
         bucket.upload(NAME, file, len(DATA))
 
 
@@ -194,7 +194,7 @@ def test_a_file_that_shrinks_is_torn(lab, bucket, file):
         return true()
 
     answering(lab, cut)
-    with pytest.raises(TornError, match="changed"):
+    with pytest.raises(DamagedError, match="changed"):
         bucket.upload(NAME, file, len(DATA))
     assert names(lab) == []
 

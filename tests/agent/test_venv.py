@@ -16,7 +16,7 @@ from orchestrator.agent.layout import Layout
 from orchestrator.agent.machine import venv
 from orchestrator.agent.machine.uv import for_uv, program
 from orchestrator.agent.machine.venv import WantedPackages, _read, install_command, path_of
-from orchestrator.contract.machine_errors import AgentError, TornError
+from orchestrator.contract.machine_errors import AgentError, DamagedError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 from orchestrator.emulator.machines.machine_python import package_sources
 from orchestrator.errors import TransientError
@@ -196,7 +196,7 @@ def test_uv_comes_from_the_bucket_once_by_its_sha256(layout, tmp_path):
     assert VERSION in subprocess.run([here, "--version"], capture_output=True, text=True, check=True).stdout
     here.unlink()
     for data in (gzip.compress(b"another program"), b"no gzip"):
-        with pytest.raises(TornError):
+        with pytest.raises(DamagedError):
             program(layout, {}, lambda data=data: OneObject(data))
         assert not here.exists()
     with pytest.raises(AgentError, match=f"pip install uv=={VERSION}; then: tpuctl up"):

@@ -12,7 +12,7 @@ from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.inside import position_in
 from orchestrator.contract.formats.reading.numbered_names import numbered
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 from tests.agent.agent_lab import AgentLab, running_lab
 from tests.agent.format_trees import archive, safetensors
 from tests.formats.layouts import hugging_face, npz, old_torch
@@ -257,7 +257,7 @@ def test_a_manifest_leads_out_of_no_folder(folder: str) -> None:
     body = {"schema": 1, "folder": "a/b", "files": [], "at": 0, "step": 1, "incarnation": 1, "worker": 0}
     body["workers"] = 1
     assert parse(json.dumps(body).encode(), "here").folder == "a/b"
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         parse(json.dumps({**body, "folder": folder}).encode(), "here")
 
 

@@ -13,7 +13,7 @@ from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.file_fault import fault_of
 from orchestrator.contract.formats.reading.saved_files import Found, among, group, main_of
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 from tests.agent.agent_lab import running_lab
 from tests.agent.format_trees import BYTES, archive, safetensors
 from tests.formats.layouts import Save, joblib
@@ -161,7 +161,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
         "at": 0,
     }
     for pair in (["../x", "a"], ["a", "../x"], ["/x", "a"], ["a", "/etc"]):
-        with pytest.raises(TornError):
+        with pytest.raises(DamagedError):
             parse(json.dumps({**value, "links": [pair]}).encode(), "here")
     (tmp_path / "out").mkdir()
     (tmp_path / "root").mkdir()

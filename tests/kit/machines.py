@@ -15,7 +15,7 @@ from orchestrator.contract.bucket import object_names
 from orchestrator.contract.bucket.completeness import completed_by
 from orchestrator.contract.bucket.manifest import Manifest, file_name, manifest_name, parse, parse_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.remote import CommandAnswer, PushResult, RunResult
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.emulator.state.values.machine import NoHosts
@@ -183,7 +183,7 @@ class Machines(NoHosts):
         groups = {}
         for name in names:
             key = parse_name(name)
-            with contextlib.suppress(TornError):
+            with contextlib.suppress(DamagedError):
                 if key is not None:
                     groups.setdefault(key[:2], []).append(self._manifest(bucket, own, name))
         return {key for key, parts in groups.items() if completed_by(parts) is not None}

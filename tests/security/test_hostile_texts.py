@@ -22,7 +22,7 @@ from orchestrator.agent.attempt.install_bundle import unpack
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.bucket.manifest import parse
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.spec import BucketSpec, CheckpointSpec
 from orchestrator.planning.job import job_digest
 from orchestrator.scripts.render import (
@@ -213,7 +213,7 @@ def test_no_archive_writes_outside_of_its_folder(tmp_path):
         shutil.rmtree(place, ignore_errors=True)
         (place / "target").mkdir(parents=True)
         bad = archive(place / "b.tar.gz", ("fine", tarfile.REGTYPE, ""), case)
-        with pytest.raises(TornError):
+        with pytest.raises(DamagedError):
             unpack(bad, place / "target")
         assert sorted(p.name for p in place.rglob("*")) == ["b.tar.gz", "target"], case
     assert [p.name for p in tmp_path.iterdir()] == ["place"]
@@ -230,7 +230,7 @@ def test_no_manifest_names_a_file_outside_of_its_checkpoint(name):
     }  # fmt: skip
     if name == "./a":
         return
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         parse(json.dumps(body).encode(), "checkpoints/00000004/g1/w0.manifest.json")
 
 

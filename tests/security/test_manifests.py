@@ -16,7 +16,7 @@ from orchestrator.contract.bucket.completeness import completed_by
 from orchestrator.contract.formats.keras import METADATA
 from orchestrator.contract.formats.reading.whole import json_fault, safetensors_fault
 from orchestrator.contract.json_values import json_object
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.ports import MAX_BYTES, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
@@ -74,7 +74,7 @@ def test_every_field_times_every_type(kind):
     for text in texts:
         try:
             found = parse(text, name)
-        except TornError:
+        except DamagedError:
             continue
         assert 0 <= found.worker < found.workers <= 4096
         assert 0 <= found.at <= 1e11
@@ -107,7 +107,7 @@ FILE = WHOLE["files"][0]
 )
 def test_what_no_folder_can_hold_is_no_manifest(changes):
     """Each restore would fail with it, on every machine that comes."""
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         manifest.parse(json.dumps({**WHOLE, **changes}).encode(), "here")
 
 
@@ -299,7 +299,7 @@ def test_no_two_objects_come_to_one_file(user, manifests):
 def test_half_of_a_character_is_in_no_name(key):
     """JSON may hold it, and what has it in its name can be neither asked for nor written."""
     broken = {**UNCLAIMED, "files": [{**UNCLAIMED["files"][0], key: "home/\ud800"}]}
-    with pytest.raises(TornError):
+    with pytest.raises(DamagedError):
         unclaimed_manifest.parse(json.dumps(broken).encode(), "unclaimed/g1/w0.manifest.json")
 
 

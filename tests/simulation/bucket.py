@@ -6,7 +6,7 @@ from orchestrator.contract.bucket import unclaimed_manifest
 from orchestrator.contract.bucket.completeness import completed_by
 from orchestrator.contract.bucket.manifest import parse, parse_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.ports import StoredObject
 from orchestrator.emulator.state.storage.stored import Preconditions
 
@@ -59,7 +59,7 @@ class Bucket:
             if key is not None:
                 try:
                     found[key[:2]].append(parse(self.get(name), name))
-                except TornError:
+                except DamagedError:
                     continue
         return found
 

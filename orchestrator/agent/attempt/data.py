@@ -28,7 +28,7 @@ from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import Task, each
 from orchestrator.contract.bucket.object_names import DATA, DATA_LIST
 from orchestrator.contract.file_checksum import digest_of
-from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, FinalError, TransientError
 from orchestrator.contract.replacing import write_atomically
 
 PARALLEL = 8
@@ -89,16 +89,16 @@ class Data:
             _show(self._layout.data / name, self._layout.current.resolve() / name)
 
     def _sets(self) -> List[Tuple[str, str, List[Dict[str, object]]]]:
-        """Return name, source ("" for the user's computer) and files of each data set. Raise TornError."""
+        """Return name, source ("" for the user's computer) and files of each data set. Raise DamagedError."""
         body = read_json(self._layout.current / DATA_LIST)
         try:
             found = [(str(one["name"]), str(one["source"]), list(one["files"])) for one in body["sets"]]
         except (KeyError, TypeError) as error:
-            raise TornError(f"{DATA_LIST} in the bundle cannot be read") from error
+            raise DamagedError(f"{DATA_LIST} in the bundle cannot be read") from error
         for name, _, held in found:
             for relative in (name, *(f"{name}/{one['name']}" for one in held)):
                 if relative.startswith("/") or {"", ".", ".."} & set(relative.split("/")):
-                    raise TornError(f"{DATA_LIST} names {relative!r}, which is no place below a folder")
+                    raise DamagedError(f"{DATA_LIST} names {relative!r}, which is no place below a folder")
         return found
 
     def _files(self, name: str, source: str, held: List[Dict[str, object]]) -> Iterator[WantedData]:
@@ -186,9 +186,9 @@ class Data:
             self._bucket.other(file.bucket).download(file.name, part, file.size)
         held = part.stat().st_size
         if held != file.size:
-            raise TornError(f"{address} has {held} bytes, not {file.size}")
+            raise DamagedError(f"{address} has {held} bytes, not {file.size}")
         if found != wanted:
-            raise TornError(f"{address} is not what its checksum says")
+            raise DamagedError(f"{address} is not what its checksum says")
         # Renamed after the checksum. A kill leaves a part, which the next try overwrites from its start.
         part.replace(path)
         status = path.stat()

@@ -13,14 +13,14 @@ from typing import List
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout
 from orchestrator.contract.bucket.object_names import BUNDLES
-from orchestrator.contract.machine_errors import TornError, TransientError
+from orchestrator.contract.machine_errors import DamagedError, TransientError
 
 
 def fetch(layout: Layout, bucket: JobBucket, digest: str) -> None:
     """
     Make `current` point to the bundle *digest*; download it unless it is already unpacked.
 
-    Raise TransientError while the bucket does not have the bundle, TornError if the archive has another
+    Raise TransientError while the bucket does not have the bundle, DamagedError if the archive has another
     sha256.
     """
     target = layout.bundles / digest
@@ -44,7 +44,7 @@ def switch(layout: Layout, digest: str) -> None:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpack a tar.gz below *target*. Raise TornError, with nothing written, if a member would leave it."""
+    """Unpack a tar.gz below *target*. Raise DamagedError, with nothing written, if a member would leave it."""
     try:
         with tarfile.open(str(archive), "r:gz") as tar:
             # All names are checked before the first write, so that a refused bundle leaves nothing behind.
@@ -57,7 +57,7 @@ def unpack(archive: Path, target: Path) -> None:
     except (tarfile.TarError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise TornError(f"{archive.name} is no whole tar.gz: {error}") from error
+        raise DamagedError(f"{archive.name} is no whole tar.gz: {error}") from error
 
 
 def _fetch(folder: Path, bucket: JobBucket, digest: str, target: Path) -> None:
@@ -72,7 +72,7 @@ def _fetch(folder: Path, bucket: JobBucket, digest: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=str(folder)) as place:
         archive = Path(place) / "bundle.tar.gz"
         if bucket.download(name, archive, int(held["size"])) != digest:
-            raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
+            raise DamagedError(f"gs://{bucket.name}/{name} has another sha256 than its name")
         # Unpacked beside its place and renamed, so that a folder with this name is always complete.
         temporary.mkdir()
         unpack(archive, temporary)
@@ -86,20 +86,20 @@ def _fetch(folder: Path, bucket: JobBucket, digest: str, target: Path) -> None:
 
 
 def _check(members: List[tarfile.TarInfo]) -> None:
-    """Raise TornError for absolute names, `..`, devices, links that lead out, and members below a link."""
+    """Raise DamagedError for absolute names, `..`, devices, links that lead out, and members below a link."""
     links = {posixpath.normpath(one.name) for one in members if one.issym()}
     for member in members:
         name = posixpath.normpath(member.name)
         if _leads_out(member.name) or ".." in member.name.split("/"):
-            raise TornError(f"the bundle holds {member.name!r}, which leads out of its folder")
+            raise DamagedError(f"the bundle holds {member.name!r}, which leads out of its folder")
         if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
-            raise TornError(f"the bundle holds {member.name!r}, which is neither file, folder nor link")
+            raise DamagedError(f"the bundle holds {member.name!r}, which is neither file, folder nor link")
         parents = {posixpath.join(*name.split("/")[:count]) for count in range(1, name.count("/") + 1)}
         if parents & links:
-            raise TornError(f"the bundle holds {member.name!r} below a link")
+            raise DamagedError(f"the bundle holds {member.name!r} below a link")
         base = posixpath.dirname(name) if member.issym() else ""
         if member.linkname and (member.issym() or member.islnk()) and _leads_out(member.linkname, base):
-            raise TornError(
+            raise DamagedError(
                 f"the bundle holds {member.name!r}, a link to {member.linkname!r} out of its folder"
             )
 

@@ -19,7 +19,7 @@ from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import is_plain
 from orchestrator.contract.bucket.unclaimed_manifest import SavedPlace, UnclaimedFile, outputs_before
 from orchestrator.contract.formats.outputs import outputs_in
-from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError, TransientError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, SliceSizeError, TransientError
 
 
 def fetch_code(parts: Parts) -> None:
@@ -71,11 +71,11 @@ def restore_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Option
     try:
         try:
             restored = parts.patiently("restore", restore)
-        except TornError:
+        except DamagedError:
             # A failed comparison may be a bad download, so it is repeated once before the checkpoint
             # counts as torn.
             restored = parts.patiently("restore", restore)
-    except TornError as error:
+    except DamagedError as error:
         parts.patiently("put the torn checkpoint aside", partial(parts.restorer.discard, attempt))
         return NOTHING, JobOutcome(JobOutcomeKind.FAILED, f"restore: {error}")
     except SliceSizeError as error:
@@ -118,7 +118,7 @@ def restore_outputs(parts: Parts) -> None:
         place, target = temporary / "file", folder / stored.name[len(start) :]
         try:
             digest = parts.bucket.download(stored.object, place, stored.size)
-        except TornError as error:
+        except DamagedError as error:
             say(f"{stored.name} does not come back: {error}")
             continue
         if place.stat().st_size != stored.size or digest != stored.sha256:

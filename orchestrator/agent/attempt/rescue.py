@@ -30,7 +30,7 @@ from orchestrator.contract.bucket.unclaimed_manifest import (
 )
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.reading.save_like import checkpoint_like, save_folder_like, save_like
-from orchestrator.contract.machine_errors import AgentError, FinalError, TornError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, FinalError
 from orchestrator.contract.phase import Phase
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Rescue:
         """Put what an earlier agent of this machine has uploaded into the heartbeat."""
         name = manifest_name(self._settings.incarnation, self._settings.worker)
         held = self._parts.patiently("read the manifest", lambda: self._parts.bucket.read(name))
-        with contextlib.suppress(TornError):
+        with contextlib.suppress(DamagedError):
             if held is not None:
                 self.report(parse(held.data, name))
 
@@ -191,7 +191,7 @@ class Rescue:
         for _try in range(CHANGES):
             try:
                 stored = self._sent(one, known, taken, call)
-            except TornError:
+            except DamagedError:
                 continue
             except OSError as error:
                 say(f"{one.path}: {error}")
@@ -218,7 +218,7 @@ class Rescue:
             return self._parts.bucket.upload(target, path, size)
         except OSError as error:
             # An error of the disk, so waiting cannot help; the other files are still uploaded.
-            raise TornError(f"{path}: {error}") from error
+            raise DamagedError(f"{path}: {error}") from error
 
     def _write(self, manifest: Unclaimed, call: Call) -> None:
         """Write the manifest; every file that it names is already in the bucket."""
@@ -273,7 +273,7 @@ def read_manifests(bucket: JobBucket, incarnation: int) -> List[Unclaimed]:
     for number in numbers[-REMEMBERED:]:
         for name in bucket.level(f"{UNCLAIMED}g{number}/")[0]:
             held = bucket.read(name) if parse_name(name) else None
-            with contextlib.suppress(TornError):
+            with contextlib.suppress(DamagedError):
                 one = parse(held.data, name) if held is not None else None
                 if one is not None and (one.incarnation, one.worker) == parse_name(name):
                     found.append(one)

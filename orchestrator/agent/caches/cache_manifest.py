@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Tuple
 
 from orchestrator.contract.bucket.manifest import MAX_NAME, MAX_PATH, SHA256, is_plain, size_of
 from orchestrator.contract.bucket.object_names import CACHES
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 
 SCHEMA = 1
 ENVIRONMENT = "environment"
@@ -90,7 +90,7 @@ def cache_of(name: str) -> str:
 
 
 def parse(data: bytes, where: str) -> CacheManifest:
-    """Parse a manifest. Raise TornError if it is not valid, because any machine may have written it."""
+    """Parse a manifest. Raise DamagedError if it is not valid, because any machine may have written it."""
     try:
         value: Dict[str, Any] = json.loads(data)
         found = CacheManifest(
@@ -105,7 +105,7 @@ def parse(data: bytes, where: str) -> CacheManifest:
         )
         _check(found)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise TornError(f"{where} is no manifest of a cache: {error}") from error
+        raise DamagedError(f"{where} is no manifest of a cache: {error}") from error
     return found
 
 

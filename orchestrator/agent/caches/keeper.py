@@ -42,7 +42,7 @@ from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.contract.bucket.limits import IN_MEMORY
 from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.contract.clock import Clock
-from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, PreconditionError
 from orchestrator.contract.phase import Phase
 
 AFTER_START = 60.0
@@ -182,7 +182,7 @@ class CacheKeeper:
         self._retain()
 
     def _packed(self, cache: Cache, files: List[CacheFile]) -> List[PackedPiece]:
-        """Pack and upload files in pieces. Raise TornError for a file that changes; the next call packs it."""
+        """Pack and upload files in pieces. Raise DamagedError for a file that changes; the next call packs it."""
         paths = [os.fsencode(str(p)) for p in cache.places.values()] if self._caches.moves else []
         folder = self._settings.layout.root / f"{OURS}pack"
         shutil.rmtree(str(folder), ignore_errors=True)
@@ -196,7 +196,7 @@ class CacheKeeper:
             if self._bucket.stat(packed.piece.object) is None:
                 sent = self._bucket.upload(packed.piece.object, packed.path, packed.piece.size)
                 if sent != packed.piece.sha256:
-                    raise TornError(f"{packed.path} changed while it was sent")
+                    raise DamagedError(f"{packed.path} changed while it was sent")
             packed.path.unlink()
             return packed
 
@@ -229,7 +229,7 @@ class CacheKeeper:
             body = self._bucket.read(item["name"])
             try:
                 pieces = parse(body.data, item["name"]).pieces if body is not None else ()
-            except TornError:
+            except DamagedError:
                 pieces, count[cache] = (), RETAINED + 1
             if count[cache] > RETAINED or (cache.startswith(FOLDER) and cache not in wanted and old):
                 self._bucket.delete(item["name"], int(item["generation"]))

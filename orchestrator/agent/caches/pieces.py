@@ -17,7 +17,7 @@ from typing import IO, Callable, Dict, Iterator, List, Literal, Mapping, Sequenc
 
 from orchestrator.agent.caches.cache_manifest import Piece
 from orchestrator.contract.file_checksum import sha256_of
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 
 PREFIX = "prefix"
 """The place that pip installs into in the image's own Python, shared with the image's files."""
@@ -118,7 +118,7 @@ def pack(
     files: Sequence[CacheFile], path: Path, paths: Sequence[bytes], check: Callable[[], None]
 ) -> PackedPiece:
     """
-    Write files to one archive at *path*. Raise OSError, and TornError for a file that changes meanwhile.
+    Write files to one archive at *path*. Raise OSError, and DamagedError for a file that changes meanwhile.
 
     *paths* are searched for in each file; *check* is called before each file and may raise.
     """
@@ -145,17 +145,17 @@ def pack(
 
 
 def _add(tar: tarfile.TarFile, entry: tarfile.TarInfo, one: CacheFile, paths: Sequence[bytes]) -> str:
-    """Add one file; return "text" or "program" if it contains one of *paths*, else "". Raise TornError."""
+    """Add one file; return "text" or "program" if it contains one of *paths*, else "". Raise DamagedError."""
     # O_NOFOLLOW: the file may have been replaced by a link, which may lead anywhere.
     with os.fdopen(os.open(one.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         entry.size = one.size
         try:
             tar.addfile(entry, file)
         except OSError as error:
-            raise TornError(f"{one.path} changed while it was read: {error}") from error
+            raise DamagedError(f"{one.path} changed while it was read: {error}") from error
         about = os.fstat(file.fileno())
         if [about.st_size, about.st_mtime_ns] != one.state:
-            raise TornError(f"{one.path} changed while it was read")
+            raise DamagedError(f"{one.path} changed while it was read")
         # Python corrects the path in a .pyc file when it loads it.
         if not paths or not one.size or one.path.endswith(".pyc"):
             return ""

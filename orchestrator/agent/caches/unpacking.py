@@ -24,7 +24,7 @@ from typing import IO, Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from orchestrator.agent.caches.cache_manifest import Piece, check_member
 from orchestrator.agent.caches.pieces import BLOCK, is_outside, tar_of, zstd
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 
 MAX_TEXT = 1 << 20
 PACKAGE_PARENT = Path(__file__).parents[3]
@@ -92,7 +92,7 @@ class UnpackProcesses:
                     pipe.close()  # type: ignore[union-attr]
 
     def unpack(self, task: Unpacking) -> None:
-        """Unpack one archive. Raise OSError, and TornError for bad content."""
+        """Unpack one archive. Raise OSError, and DamagedError for bad content."""
         program = self._idle.get()
         try:
             program = program or self._start()
@@ -106,8 +106,8 @@ class UnpackProcesses:
         if not answer:
             raise OSError(f"the process that unpacks {Path(task.archive).name} left with {program.wait()}")
         said: Dict[str, str] = json.loads(answer)
-        if "torn" in said:
-            raise TornError(said["torn"])
+        if "damaged" in said:
+            raise DamagedError(said["damaged"])
         if "error" in said:
             raise OSError(said["error"])
 
@@ -137,8 +137,8 @@ def main() -> None:
         answer: Dict[str, str] = {}
         try:
             unpack(Unpacking.of_line(lines.get()))
-        except TornError as error:
-            answer = {"torn": str(error)}
+        except DamagedError as error:
+            answer = {"damaged": str(error)}
         except OSError as error:
             answer = {"error": str(error)}
         sys.stdout.write(json.dumps(answer) + "\n")
@@ -146,7 +146,7 @@ def main() -> None:
 
 
 def unpack(task: Unpacking) -> None:
-    """Unpack one archive in this process. Raise OSError, and TornError for bad content."""
+    """Unpack one archive in this process. Raise OSError, and DamagedError for bad content."""
     archive, piece = Path(task.archive), task.piece
     staged = {place: Path(folder) for place, folder in task.staged.items()}
     naming = frozenset(task.paths.naming)
@@ -160,7 +160,7 @@ def unpack(task: Unpacking) -> None:
                 place, _, relative = member.name.partition("/")
                 rest, files = rest - member.size, files - 1
                 if place not in staged or not relative or rest < 0 or files < 0:
-                    raise TornError(
+                    raise DamagedError(
                         f"{archive.name} holds {member.name[:200]!r}, which its manifest does not"
                     )
                 target = staged[place] / relative
@@ -174,11 +174,13 @@ def unpack(task: Unpacking) -> None:
                 elif member.isfile():
                     _write(tar, member, target, task.paths if member.name in naming else None)
                 else:
-                    raise TornError(f"{archive.name} holds {member.name!r}, which is no file, folder or link")
+                    raise DamagedError(
+                        f"{archive.name} holds {member.name!r}, which is no file, folder or link"
+                    )
     except (tarfile.TarError, ValueError, EOFError, zlib.error) as error:
-        raise TornError(f"{archive.name} is no whole archive: {error}") from error
+        raise DamagedError(f"{archive.name} is no whole archive: {error}") from error
     if rest or files:
-        raise TornError(f"{archive.name} holds less than its manifest says")
+        raise DamagedError(f"{archive.name} holds less than its manifest says")
     # Links are created last, so that no file was written through one.
     for target, leads in links:
         target.symlink_to(leads)
@@ -186,7 +188,7 @@ def unpack(task: Unpacking) -> None:
 
 @contextlib.contextmanager
 def _unpacker(kind: str, path: Path) -> Iterator[IO[bytes]]:
-    """Yield the uncompressed content of *path*. Raise TornError if zstd cannot read it."""
+    """Yield the uncompressed content of *path*. Raise DamagedError if zstd cannot read it."""
     if kind == "gz":
         with gzip.open(str(path), "rb") as source:
             yield source  # type: ignore[misc]
@@ -198,20 +200,20 @@ def _unpacker(kind: str, path: Path) -> Iterator[IO[bytes]]:
         while program.stdout.read(BLOCK):
             pass
         if program.wait():
-            raise TornError(f"{path.name} cannot be unpacked: zstd left with {program.returncode}")
+            raise DamagedError(f"{path.name} cannot be unpacked: zstd left with {program.returncode}")
 
 
 def _link_of(member: tarfile.TarInfo, task: Unpacking) -> str:
     leads = member.linkname
     if task.inside and is_outside(member.name, leads):
-        raise TornError(f"{member.name!r} is a link to {leads!r}, out of its folder")
+        raise DamagedError(f"{member.name!r} is a link to {leads!r}, out of its folder")
     return os.fsdecode(task.paths.put_into(os.fsencode(leads)))
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, paths: Optional[NewPaths]) -> None:
     source = tar.extractfile(member)
     if source is None:
-        raise TornError(f"{member.name!r} holds nothing")
+        raise DamagedError(f"{member.name!r} holds nothing")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     # Archives give neither set-user-id bits nor owners, and never write permission for others.
     with os.fdopen(os.open(str(target), flags, member.mode & 0o755 | 0o600), "wb") as file:
@@ -226,7 +228,7 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, paths: O
 
 def merge(staged: Path, target: Path) -> None:
     """
-    Move unpacked files to their place and replace files of the same name. Raise OSError and TornError.
+    Move unpacked files to their place and replace files of the same name. Raise OSError and DamagedError.
 
     A folder that does not exist yet appears by one rename; nothing is moved through a link.
     """
@@ -235,12 +237,12 @@ def merge(staged: Path, target: Path) -> None:
         staged.rename(target)
         return
     if target.is_symlink() or not target.is_dir():
-        raise TornError(f"{target} is there and is no folder")
+        raise DamagedError(f"{target} is there and is no folder")
     for entry in list(os.scandir(str(staged))):
         place = target / entry.name
         if entry.is_dir(follow_symlinks=False):
             merge(Path(entry.path), place)
         elif place.is_dir() and not place.is_symlink():
-            raise TornError(f"{place} is a folder, and no file can take its place")
+            raise DamagedError(f"{place} is a folder, and no file can take its place")
         else:
             Path(entry.path).replace(place)

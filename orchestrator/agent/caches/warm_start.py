@@ -34,7 +34,7 @@ from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import each, say
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.agent.telemetry.logs import JobLog
-from orchestrator.contract.machine_errors import AgentError, TornError
+from orchestrator.contract.machine_errors import AgentError, DamagedError
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.replacing import write_atomically
 
@@ -167,23 +167,23 @@ class Caches:
         """
         Return the new paths on a local machine, whose root folder differs; elsewhere none.
 
-        Raise TornError for a cache of another machine, image or Python.
+        Raise DamagedError for a cache of another machine, image or Python.
         """
         if manifest.key != cache.key or dict(manifest.facts) != dict(cache.facts):
-            raise TornError("it is of another machine, image or Python")
+            raise DamagedError("it is of another machine, image or Python")
         here = {name: str(path) for name, path in cache.places.items()}
         if set(here) != set(manifest.places):
-            raise TornError("it is of other folders")
+            raise DamagedError("it is of other folders")
         free = shutil.disk_usage(str(self._settings.layout.root)).free
         if manifest.unpacked + manifest.stored > free:
-            raise TornError(
+            raise DamagedError(
                 f"it has {manifest.unpacked / 1e9:.1f} GB, and the disk has room for {free / 1e9:.1f}"
             )
         if here == dict(manifest.places):
             return NewPaths()
         # A virtual environment contains its own path, so it is unusable in another place.
         if not self.moves or manifest.fixed:
-            raise TornError(
+            raise DamagedError(
                 f"it was in another place, {next(iter(manifest.places.values()))} {manifest.fixed}"
             )
         pairs = tuple((old, here[name]) for name, old in manifest.places.items())
@@ -205,7 +205,7 @@ class Caches:
                 archive = archives / str(number)
                 # Unpacked at once and deleted: after a power loss the start after it begins again.
                 if self._bucket.download(piece.object, archive, piece.size, durable=False) != piece.sha256:
-                    raise TornError(f"{piece.object} has another sha256 than its name")
+                    raise DamagedError(f"{piece.object} has another sha256 than its name")
                 into = {name: str(folder / f"p{number}") for name, folder in staged.items()}
                 processes.unpack(Unpacking(str(archive), piece, into, cache.inside, paths))
                 archive.unlink()

@@ -26,7 +26,7 @@ from orchestrator.contract.clock import Clock
 from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.formats.reading.saved_files import replaced_in_place
-from orchestrator.contract.machine_errors import FencedError, PreconditionError, TornError
+from orchestrator.contract.machine_errors import DamagedError, FencedError, PreconditionError
 
 PARALLEL = 4
 BESIDES = 2
@@ -123,12 +123,12 @@ class Committer:
         return self._agreement.pause if self._settings.workers > 1 else self._pause
 
     def _commit_all(self, steps: List[LocalStep]) -> None:
-        """Commit *steps*, newest first; one that is torn keeps no older one back. Raise TornError."""
-        torn: List[TornError] = []
+        """Commit *steps*, newest first; one that is torn keeps no older one back. Raise DamagedError."""
+        torn: List[DamagedError] = []
         for number, step in enumerate(steps):
             try:
                 self._commit_step(step, step.step, newest=number == len(torn))
-            except TornError as error:
+            except DamagedError as error:
                 torn.append(error)
         if torn:
             raise torn[0]
@@ -209,7 +209,7 @@ class Committer:
         firsts = []
         for step, _folder in self._checkpoints.steps():
             if step > self._start:
-                with contextlib.suppress(TornError):
+                with contextlib.suppress(DamagedError):
                     first = self._checkpoints.manifest(step, one.incarnation, 0)
                     firsts += [first] if first.attempt == self._attempt and first.files else []
         new = [first for first in firsts if first.step not in self._followed]
@@ -270,7 +270,7 @@ class Committer:
             if held.step != step.step:
                 # The next call sees the save that the job has made meanwhile.
                 if self._settings.workers > 1:
-                    raise TornError(f"{step.unit.name} was replaced before its copy, so it is not committed")
+                    raise DamagedError(f"{step.unit.name} was replaced before its copy and is not committed")
                 step, number = held, self._number(held)
             if not self._held_already(number):
                 # After a kill everything is sent again: objects without a manifest prove nothing.
@@ -337,7 +337,7 @@ class Committer:
                 return False
             if manifest.attempt == self._attempt:
                 return True
-        except TornError as error:
+        except DamagedError as error:
             say(str(error))
         # Another worker may be resuming from a complete checkpoint now, so only an incomplete one may be deleted.
         if self._checkpoints.completed(step, self._settings.incarnation) is not None:
@@ -351,7 +351,7 @@ class Committer:
         """
         Upload the payload first and the file that completes the step for its framework last.
 
-        A copy of the bucket's folder thus never looks complete too early. Raise TornError if a file changed.
+        A copy of the bucket's folder thus never looks complete too early. Raise DamagedError if a file changed.
         """
         local = self._local
         folder = source / step.unit.folder
@@ -370,7 +370,7 @@ class Committer:
         # A link shares its bytes with the job's file, so both kinds are compared.
         whole = files_below(folder) == before if held else local.files_of(step.unit) == before
         if not whole or not (held or local.format.at_end or step in local.steps()):
-            raise TornError(f"{step.unit.name} changed while it was uploaded, so it is not committed")
+            raise DamagedError(f"{step.unit.name} changed while it was uploaded, so it is not committed")
         return tuple(sorted(sent, key=lambda one: one.name))
 
     def _fence(self) -> None:

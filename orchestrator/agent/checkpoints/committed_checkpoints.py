@@ -14,7 +14,7 @@ from orchestrator.contract.bucket.manifest import Manifest, folder_name, manifes
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.contract.formats.base import Format, Listing, StoredStep
 from orchestrator.contract.formats.marker import step_of
-from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, PreconditionError
 
 SUSPECT = ".suspect"
 REPLACED = ".replaced"
@@ -52,16 +52,16 @@ class CommittedCheckpoints:
         return None, "; ".join(passed_over[:MAX_NAMED])
 
     def manifest(self, step: int, incarnation: int, worker: int) -> Manifest:
-        """Return one worker's manifest. Raises TornError when it is missing or not valid."""
+        """Return one worker's manifest. Raises DamagedError when it is missing or not valid."""
         name = manifest_name(step, incarnation, worker)
         held = self._bucket.read(name)
         if held is None:
-            raise TornError(f"{name} is not there")
+            raise DamagedError(f"{name} is not there")
         return parse(held.data, name)
 
     def part_of(self, step: int, incarnation: int, worker: int) -> Manifest:
         """
-        Return the manifest of a worker's part, worker 0's if that worker saved nothing. Raise TornError.
+        Return the manifest of a worker's part, worker 0's if that worker saved nothing. Raise DamagedError.
 
         A program that saves on its first machine only may read the files on all of them.
         """

@@ -24,7 +24,7 @@ from orchestrator.contract.formats.base import (
     Unit,
     unfinished,
 )
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 
 RESTORING = ".restore-"
 QUARANTINED = 5
@@ -185,7 +185,7 @@ class LocalCheckpoints:
         Copy the files of a live unit to a temporary folder; return that and what the copy is.
 
         The caller deletes the folder. The job may have saved another step since *step* was judged. Raise
-        TornError if the files changed meanwhile or the copy is not complete, OSError if it cannot be made.
+        DamagedError if the files changed meanwhile or the copy is not complete, OSError if it cannot be made.
         """
         folder = self._temporary()
         # Compared before and after: a file replaced during the copy would mix two saves.
@@ -204,15 +204,15 @@ class LocalCheckpoints:
         if changed or judged.state is not SavedState.COMPLETE:
             shutil.rmtree(str(folder), ignore_errors=True)
             why = "changed while it was copied" if changed else f"is {judged.state.value}: {judged.why}"
-            raise TornError(f"{step.unit.name} {why}, so it is not committed")
+            raise DamagedError(f"{step.unit.name} {why}, so it is not committed")
         return folder, _judged_step(step.unit, judged)
 
     def link(self, step: LocalStep) -> Path:
         """
         Link the files of a numbered save into a temporary folder and return that; the caller deletes it.
 
-        Raise TornError if the save changed meanwhile, OSError if it cannot be linked, if the disk is nearly full,
-        or if the job may be deleting the save: then it is whole only if it is there for the time of its upload.
+        Raise DamagedError if the save changed meanwhile, OSError if it cannot be linked, if the disk is nearly
+        full, or if the job may be deleting the save: it is whole only if it is there for the time of its upload.
         """
         folder, before = self._temporary(), self.files_of(step.unit)
         # What the job deletes stays on the disk until the upload ends, when it may have written two more.
@@ -238,7 +238,7 @@ class LocalCheckpoints:
             raise
         if not same:
             shutil.rmtree(str(folder), ignore_errors=True)
-            raise TornError(f"{step.unit.name} changed while it was linked, so it is not committed")
+            raise DamagedError(f"{step.unit.name} changed while it was linked, so it is not committed")
         return folder
 
     def _temporary(self) -> Path:

@@ -19,7 +19,7 @@ from orchestrator.agent.settings import Settings
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.base import SavedState, Unit
-from orchestrator.contract.machine_errors import SliceSizeError, TornError
+from orchestrator.contract.machine_errors import DamagedError, SliceSizeError
 from orchestrator.contract.replacing import sync_folder
 
 PARALLEL = 4
@@ -60,7 +60,7 @@ class Restorer:
         """
         Make the disk hold the attempt's step, verified, and neither later nor unfinished ones.
 
-        The format then makes the framework choose that step. Raise TornError if the bucket's copy differs
+        The format then makes the framework choose that step. Raise DamagedError if the bucket's copy differs
         from its manifest, SliceSizeError if the slice has another number of workers than the checkpoint.
         """
         if self._settings.checkpoints.in_bucket:
@@ -121,7 +121,7 @@ class Restorer:
         return notes
 
     def _replace(self, manifest: Manifest, wrong: str) -> List[str]:
-        """Put the bucket's copy in the place of whatever has its name. Return messages; raise TornError."""
+        """Put the bucket's copy in the place of whatever has its name. Return messages; raise DamagedError."""
         local, notes = self._local, []
         target = local.folder / manifest.folder
         names = tuple(one.name for one in manifest.files) if manifest.folder == "." else None
@@ -151,7 +151,7 @@ class Restorer:
         # Verified before any rename: the job never sees a file that differs from what was saved.
         if wrong:
             shutil.rmtree(str(temporary), ignore_errors=True)
-            raise TornError(f"checkpoint of step {manifest.step}: {wrong[0]}")
+            raise DamagedError(f"checkpoint of step {manifest.step}: {wrong[0]}")
         for file in manifest.files:
             if file.modified is not None:
                 # Some programs resume from the file with the newest time, whatever its name.

@@ -17,7 +17,7 @@ from typing import IO, Any, Callable, Dict, Mapping, Optional
 from orchestrator.agent.cloud.transport import Reply, Transport, retrying
 from orchestrator.agent.machine_clock import SYSTEM_CLOCK
 from orchestrator.contract.clock import Clock
-from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, TransientError
 
 PART = 8 << 20
 """Bytes of one request; Cloud Storage requires multiples of 256 KiB."""
@@ -60,7 +60,7 @@ class ResumableUpload:
         """
         Return the sha256 of what was sent; *seconds* bounds the retries of each part.
 
-        Raise TornError if the file changed meanwhile, TransientError, AgentError.
+        Raise DamagedError if the file changed meanwhile, TransientError, AgentError.
         """
         for _ in range(SESSIONS):
             try:
@@ -94,10 +94,12 @@ class ResumableUpload:
                 else:
                     made = json.loads(reply.body)
         if int(made.get("size", size)) != size or hashed != size:
-            raise TornError(f"{path} changed while it was sent")
+            raise DamagedError(f"{path} changed while it was sent")
         # Composed objects and some emulators have no md5.
         if made.get("md5Hash") not in (None, base64.b64encode(md5.digest()).decode()):
-            raise TornError(f"{path} changed while it was sent, or was damaged: the bucket holds other bytes")
+            raise DamagedError(
+                f"{path} changed while it was sent, or was damaged: the bucket holds other bytes"
+            )
         return sha.hexdigest()
 
     def _begin(self, size: int, remaining: float) -> str:
@@ -145,7 +147,7 @@ def _read(file: IO[bytes], start: int, wanted: int) -> bytes:
     file.seek(start)
     data = file.read(wanted)
     if len(data) != wanted:
-        raise TornError(f"{file.name} changed while it was read")
+        raise DamagedError(f"{file.name} changed while it was read")
     return data
 
 

@@ -19,7 +19,7 @@ from orchestrator.agent.machine_clock import SYSTEM_CLOCK
 from orchestrator.contract.bucket.limits import IN_MEMORY
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.file_checksum import digest_of
-from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, PreconditionError, TransientError
 
 DEFAULT_BASE = "https://storage.googleapis.com"
 TIMEOUT = 60.0
@@ -209,11 +209,11 @@ class JobBucket:
         return [item for page in self._pages(query, seconds, missing) for item in self._items(page)]
 
     def upload(self, name: str, path: Path, size: int) -> str:
-        """Upload a file of *size* bytes; return the sha256 of what was sent. Raise TornError if it shrank."""
+        """Upload a file of *size* bytes; return the sha256 of what was sent. Raise DamagedError if it shrank."""
         if size <= transfers.SMALLEST_PART:
             data = path.read_bytes()
             if len(data) != size:
-                raise TornError(f"{path} changed while it was read")
+                raise DamagedError(f"{path} changed while it was read")
             self.write(name, data, seconds=TIMEOUT + size / SLOWEST)
             return hashlib.sha256(data).hexdigest()
         if size > LARGE and self._may_compose():
@@ -253,7 +253,7 @@ class JobBucket:
         Download an object to a file; return its digest of *kind*, which the caller compares.
 
         *durable* files survive a power loss whole, which takes time on a busy disk.
-        Raise TornError if the object does not exist or has more than *size* bytes.
+        Raise DamagedError if the object does not exist or has more than *size* bytes.
         """
         if size > transfers.SMALLEST_PART:
             return transfers.download(self, self._streams, name, path, size, kind, durable=durable)
@@ -265,7 +265,7 @@ class JobBucket:
                 # The caller renames the file; without fsync the name could survive a power loss and the bytes not.
                 os.fsync(file.fileno())
         if reply.status == 404:
-            raise TornError(f"gs://{self.name}/{name} is not there")
+            raise DamagedError(f"gs://{self.name}/{name} is not there")
         return digest_of(path, kind)
 
     def _object(self, name: str) -> str:

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Protocol, Sequence, Tuple, TypeVar
 
 from orchestrator.agent.cloud.transport import Reply, seconds_of
-from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
+from orchestrator.contract.machine_errors import AgentError, DamagedError, PreconditionError, TransientError
 
 SMALLEST_PART, MAX_PART = 8 << 20, 32 << 20
 MAX_STREAMS = 16
@@ -152,20 +152,20 @@ def download(
     Download an object of *size* bytes to a file; return its digest, of hashlib's kind *kind*.
 
     All bytes are of one generation; if the object is replaced meanwhile, the download restarts. Raise
-    TornError if it does not exist or has another size.
+    DamagedError if it does not exist or has another size.
     """
     for _ in range(REPLACED):
         held = bucket.stat(name)
         if held is None:
-            raise TornError(f"{name} is not there")
+            raise DamagedError(f"{name} is not there")
         if int(held["size"]) != size:
-            raise TornError(f"{name} has {held['size']} bytes, not {size}")
+            raise DamagedError(f"{name} has {held['size']} bytes, not {size}")
         try:
             generation = str(held["generation"])
             return _of_generation(bucket, streams, name, generation, path, size, kind, durable=durable)
         except ReplacedError:
             continue
-    raise TornError(f"{name} changes faster than it can be read")
+    raise DamagedError(f"{name} changes faster than it can be read")
 
 
 def _of_generation(
@@ -272,7 +272,7 @@ def _send(
             wanted = min(part, size - number * part)
             data = file.read(wanted)
             if len(data) != wanted:
-                raise TornError(f"{path} changed while it was read")
+                raise DamagedError(f"{path} changed while it was read")
             digest.update(data)
             name = f"{mine}{number:06d}"
             return lambda: StoredPart.of(name, bucket.insert(name, data, None, PART_SECONDS))
@@ -309,7 +309,7 @@ def _join(bucket: BucketCalls, name: str, parts: List[StoredPart], before: int) 
             return one
     if made is None:
         raise refused
-    raise TornError(f"{name}: the bucket has joined other bytes than were sent")
+    raise DamagedError(f"{name}: the bucket has joined other bytes than were sent")
 
 
 def _delete_parts(bucket: BucketCalls, prefix: str, mine: str) -> None:

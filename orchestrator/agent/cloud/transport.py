@@ -16,7 +16,7 @@ from typing import IO, Callable, Dict, Mapping, Optional, TypeVar, Union
 from orchestrator.agent.machine_clock import SYSTEM_CLOCK
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.clock import Clock
-from orchestrator.contract.machine_errors import TornError, TransientError
+from orchestrator.contract.machine_errors import DamagedError, TransientError
 
 T = TypeVar("T")
 PAUSES = Backoff(0.25, 16.0, jitter=1.0)
@@ -73,7 +73,7 @@ class Transport:
         """
         Return the answer, whatever its status; the body of a 200 goes to *sink* if that is given.
 
-        At most *limit* bytes of a body are returned; a longer one for a sink raises TornError. Raise
+        At most *limit* bytes of a body are returned; a longer one for a sink raises DamagedError. Raise
         TransientError if the answer is incomplete. *timeout* bounds each wait for the network, in seconds.
         """
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)  # noqa: S310
@@ -111,7 +111,7 @@ def _body(answer: http.client.HTTPResponse, limit: Optional[int]) -> bytes:
 
 def _drain(answer: http.client.HTTPResponse, sink: IO[bytes], limit: Optional[int]) -> None:
     """
-    Copy the body to *sink*. Raise EOFError if it was cut, TornError if it is too long.
+    Copy the body to *sink*. Raise EOFError if it was cut, DamagedError if it is too long.
 
     The length is compared, since HTTPResponse.read(n) ends silently at a cut connection.
     """
@@ -123,7 +123,7 @@ def _drain(answer: http.client.HTTPResponse, sink: IO[bytes], limit: Optional[in
             break
         received += len(block)
         if limit is not None and received > limit:
-            raise TornError(f"more than the {limit} bytes that it is to have came")
+            raise DamagedError(f"more than the {limit} bytes that it is to have came")
         sink.write(block)
     if expected is not None and received != int(expected):
         raise EOFError(f"{received} of {expected} bytes came")

@@ -12,7 +12,7 @@ from typing import Callable, Dict, Mapping
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout
 from orchestrator.contract.file_checksum import sha256_of
-from orchestrator.contract.machine_errors import AgentError, TornError
+from orchestrator.contract.machine_errors import AgentError, DamagedError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 
 GIVEN = "TPUCTL_LOCAL_UV"
@@ -78,9 +78,9 @@ def _fetch(here: Path, digest: str, bucket: JobBucket) -> None:
             with gzip.open(str(packed), "rb") as source, fresh.open("wb") as target:
                 shutil.copyfileobj(source, target)
         except (OSError, EOFError) as error:
-            raise TornError(f"gs://{bucket.name}/{name} cannot be unpacked: {error}") from error
+            raise DamagedError(f"gs://{bucket.name}/{name} cannot be unpacked: {error}") from error
         if sha256_of(fresh) != digest:
-            raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
+            raise DamagedError(f"gs://{bucket.name}/{name} has another sha256 than its name")
         # Verified before it becomes executable.
         fresh.chmod(0o755)
         fresh.replace(here)  # A rename also replaces the file if another start has created it meanwhile.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from orchestrator.contract.bucket.manifest import Manifest, file_name, parse, parse_name
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 
 
 @dataclass(frozen=True, order=True)
@@ -45,7 +45,7 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ch
             continue
         try:
             manifest = parse(body, name)
-        except TornError as error:
+        except DamagedError as error:
             fault = str(error)
             continue
         # Copied to another name by hand, or written by a job that may write to the whole bucket.

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple, TypeVar
 
 from orchestrator.contract.bucket.limits import LATEST_TIME, MAX_INT, MAX_WORKERS
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 
 SCHEMA = 1
 _NAME = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
@@ -100,7 +100,7 @@ def parse_name(name: str) -> Optional[Tuple[int, int, int]]:
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """Parse a manifest. Raise TornError if it is not valid, or if a name leads out of its folder."""
+    """Parse a manifest. Raise DamagedError if it is not valid, or if a name leads out of its folder."""
     try:
         value: Dict[str, Any] = json.loads(data)
         _check(value)
@@ -117,7 +117,7 @@ def parse(data: bytes, where: str) -> Manifest:
             links=_links(value), **numbers,
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise TornError(f"{where} is no manifest: {error}") from error
+        raise DamagedError(f"{where} is no manifest: {error}") from error
 
 
 def _check(value: Dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from orchestrator.contract.bucket.limits import MAX_WORKERS
 from orchestrator.contract.bucket.manifest import SHA256, is_plain, size_of, time_of
 from orchestrator.contract.bucket.object_names import UNCLAIMED
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 
 SCHEMA = 1
 _NAME = re.compile(rf"{UNCLAIMED}g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
@@ -138,12 +138,12 @@ def parse_name(name: str) -> Optional[Tuple[int, int]]:
 
 
 def parse(data: bytes, where: str) -> Unclaimed:
-    """Parse a manifest. Raise TornError if it is not valid, or if a name leads out of its folder."""
+    """Parse a manifest. Raise DamagedError if it is not valid, or if a name leads out of its folder."""
     try:
         value: Dict[str, Any] = json.loads(data)
         return _unclaimed(value)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise TornError(f"{where} is no manifest: {error}") from error
+        raise DamagedError(f"{where} is no manifest: {error}") from error
 
 
 def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from orchestrator.contract.bucket import limits
 from orchestrator.contract.bucket.object_names import UNCLAIMED
 from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, Why, parse, parse_name
-from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.bounded_read import read_first
 from orchestrator.engine.bucket.fetch import Parcel, inside
@@ -78,7 +78,7 @@ def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
     for name, body in bodies.items():
         try:
             one = parse(body.data, name) if body is not None else None
-        except TornError:
+        except DamagedError:
             continue
         if one is not None and (one.incarnation, one.worker) == parse_name(name) and one.files:
             found.setdefault(one.incarnation, []).append(one)
