@@ -81,7 +81,7 @@ class LightCloud:
         self.done = 0.0
         self.finished = False
         self._prices = (-1, Prices())
-        self.nodes = self.store = self.memory = self.vms = self
+        self.nodes = self.store = self.capacity_store = self.vms = self
 
     # The clock.
 

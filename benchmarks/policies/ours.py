@@ -124,8 +124,8 @@ def deployment(cloud: LightCloud) -> Deployment:
     return Deployment(**parts)
 
 
-class NoMemory:
-    """Stand for the copy of the capacity memory in the bucket: the record here is never lost."""
+class NoHistory:
+    """Stand for the copy of the capacity history in the bucket: the record here is never lost."""
 
     def __init__(self, _: object) -> None:
         pass
@@ -147,7 +147,7 @@ def light_looks() -> Iterator[None]:
 
     with (
         patch.object(reconciler, "observe", look),
-        patch.object(reconciler, "CapacityMemory", NoMemory),
+        patch.object(reconciler, "SharedCapacityHistory", NoHistory),
         one_after_the_other(),
     ):
         yield

@@ -7,7 +7,7 @@ from orchestrator.contract.image_names import is_googles
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import shares_account
 from orchestrator.domain.catalog import Accelerator, Catalog
-from orchestrator.domain.machines.capacity import ZoneMemories
+from orchestrator.domain.machines.capacity import CapacityHistory
 from orchestrator.domain.machines.data_disks import disk_lines
 from orchestrator.domain.machines.image_python import python_text
 from orchestrator.domain.machines.node_price import ways_to_bucket
@@ -169,14 +169,14 @@ def preview(
     scripts: Mapping[str, str] | None = None,
     notes: tuple[str, ...] = (),
     there: Span | None = None,
-    memories: ZoneMemories = (),
+    history: CapacityHistory = (),
     local: bool = False,
 ) -> Preview:
     """
     Return the preview of *plan*; prices are those of the TPU that it creates, else of the one that is *there*.
 
     Without either they are those of the first zone. *notes* are shown before the deployment file's own ones.
-    *memories* is what is remembered of zones; *local* is true on the local cloud.
+    *history* is what is remembered of zones; *local* is true on the local cloud.
     """
     made = next((c for c in plan.changes if c.requests_tpu), None)
     zone, kind = (made.zone, made.type) if made else (there.zone, there.type) if there else ("", "")
@@ -190,7 +190,7 @@ def preview(
         (*notes, *_notes(spec, catalog)),
         scripts or {},
         ways_to_bucket(spec, catalog),
-        foreseen_interval(spec, memories, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
+        foreseen_interval(spec, history, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
         python_text(spec, catalog, local=local),
     )
 

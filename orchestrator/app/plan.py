@@ -135,7 +135,7 @@ def _from_cloud(
     shown = preview(
         session.spec, found.plan, load_catalog(), project=session.project, account=account, scripts=texts,
         notes=drift_notes(session.spec, found.world), there=newest_span(session.records.current),
-        memories=session.records.current.zone_memories, local=choice.cloud == "local",
+        history=session.records.current.capacity_history, local=choice.cloud == "local",
     )  # fmt: skip
     check_sources(session)
     if out is not None:

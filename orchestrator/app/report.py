@@ -54,7 +54,7 @@ MAX_SAVES = 200
 """Checkpoints that are marked; more would merge into a line."""
 
 
-class ReportMemory:
+class ReportCache:
     """What repeated observations need not read again, as data read from the cloud is billed."""
 
     def __init__(self, store: Store) -> None:
@@ -81,11 +81,11 @@ class ReportMemory:
         return self._saved[1]
 
 
-def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
+def facts_of(session: Session, cache: ReportCache | None = None) -> PageFacts:
     """
     Observe once and return all facts of a report. Raise UsageError if there is nothing to report.
 
-    *memory* speeds up repeated observations.
+    *cache* speeds up repeated observations.
     """
     observation = observe_now(session)
     record, world = observation.record, observation.world
@@ -97,10 +97,10 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
             f"{session.spec.name} is {state.phrase}: there is nothing to report", hint=hint,
             changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
-    memory = memory or ReportMemory(session.store)
-    found = memory.heartbeats.read(None)
+    cache = cache or ReportCache(session.store)
+    found = cache.heartbeats.read(None)
     points = curve_of(session)
-    beats = _with_printed_steps(session, found.value if isinstance(found, Present) else (), memory, points)
+    beats = _with_printed_steps(session, found.value if isinstance(found, Present) else (), cache, points)
     return PageFacts(
         status=status_of(session, observation, holder_of(session, world)),
         record=record,
@@ -108,9 +108,9 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
         events=read_events(session.store),
         summary=_summary(session, beats),
         breakdown=cost_breakdown(session.spec, session.catalog, record, beats, world.observed_at),
-        losses=_losses(session, beats, memory, points),
+        losses=_losses(session, beats, cache, points),
         points=points,
-        checkpoints=memory.checkpoints(session),
+        checkpoints=cache.checkpoints(session),
         now=world.observed_at,
         unbilled=session.choice.cloud == "local",
     )
@@ -118,10 +118,10 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
 
 def summary_of(session: Session) -> Summary:
     """Return the figures of a run from what the bucket holds."""
-    memory = ReportMemory(session.cloud.store)
-    found = memory.heartbeats.read(None)
+    cache = ReportCache(session.cloud.store)
+    found = cache.heartbeats.read(None)
     beats = found.value if isinstance(found, Present) else ()
-    return _summary(session, _with_printed_steps(session, beats, memory, curve_of(session)))
+    return _summary(session, _with_printed_steps(session, beats, cache, curve_of(session)))
 
 
 def curve_of(session: Session) -> list[Point]:
@@ -130,7 +130,7 @@ def curve_of(session: Session) -> list[Point]:
 
 
 def _with_printed_steps(
-    session: Session, beats: Sequence[Heartbeat], memory: ReportMemory, points: Sequence[Point]
+    session: Session, beats: Sequence[Heartbeat], cache: ReportCache, points: Sequence[Point]
 ) -> tuple[Heartbeat, ...]:
     """Return the last reports; the log is read only for a lost machine whose report has no step."""
     mine = [beat for beat in beats if beat.worker == 0]
@@ -138,8 +138,8 @@ def _with_printed_steps(
     if any(beat.step is None and beat.incarnation < newest for beat in mine):
         # Without the log the reports alone are shown: the figures of an end must not fail for it.
         with suppress(TpuctlError):
-            memory.read_log(progress_text(session.spec))
-    return with_printed_steps(beats, memory.printed, points)
+            cache.read_log(progress_text(session.spec))
+    return with_printed_steps(beats, cache.printed, points)
 
 
 def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
@@ -165,10 +165,10 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
 
 
 def _losses(
-    session: Session, beats: Sequence[Heartbeat], memory: ReportMemory, points: Sequence[Point]
+    session: Session, beats: Sequence[Heartbeat], cache: ReportCache, points: Sequence[Point]
 ) -> Losses:
     """Return the loss by step; the log is read only if the watcher recorded few *points*."""
     if len(points) >= FEW:
         return losses(points, beats)
-    memory.read_log(progress_text(session.spec))
-    return losses(points, beats, before=memory.printed)
+    cache.read_log(progress_text(session.spec))
+    return losses(points, beats, before=cache.printed)

@@ -42,7 +42,7 @@ UNKNOWN_ZONE = ZoneLives()
 
 
 def zone_lives(capacity: bytes, zone: str, tpu_type: str) -> ZoneLives:
-    """Return what the capacity memory in the bucket says of a zone; nothing if it is unreadable or absurd."""
+    """Return what the capacity history in the bucket says of a zone; nothing if it is unreadable or absurd."""
     try:
         zones: Any = json.loads(capacity)["places"]
         one = next(one for one in zones if (one["zone"], one["type"]) == (zone, tpu_type))
@@ -67,7 +67,7 @@ def expected_life(lives: Iterable[Life], zone: ZoneLives = UNKNOWN_ZONE) -> floa
     recent = list(lives)[-RECENT:]
     observed = sum(max(0.0, life.seconds) for life in recent)
     ends, lost = 1 + sum(life.ended for life in recent), 1 + sum(life.lost for life in recent)
-    # The zone's memory does not know which ends lost work. The job does: after a notice with time to save, nothing
+    # The zone's history does not know which ends lost work. The job does: after a notice with time to save, nothing
     # is lost, and more frequent saves would have gained nothing.
     mean = (PRIOR_LIFE + observed + zone.lived) / (ends + zone.losses)
     return mean * ends / lost

@@ -70,8 +70,8 @@ def prefix_of(spec: Spec) -> str:
     return f"{spec.bucket.prefix}/" if spec.bucket.prefix else ""
 
 
-def memory_prefix_of(spec: Spec) -> str:
-    """Return the folder of the capacity memory, which all nodes of a fleet share."""
+def capacity_prefix_of(spec: Spec) -> str:
+    """Return the folder of the capacity history, which all nodes of a fleet share."""
     prefix = prefix_of(spec)
     return "" if prefix.startswith(NODES) else prefix
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.machines.capacity import ZoneMemories
+from orchestrator.domain.machines.capacity import CapacityHistory
 from orchestrator.domain.machines.maintenance import Maintenance
 from orchestrator.domain.machines.node_price import Prices
 from orchestrator.domain.machines.queued_resource import QueuedResource
@@ -360,7 +360,7 @@ class World:
     observed_at: float = 0.0
     claim: Observed[Claim] = field(default_factory=Absent)
     held: Mapping[str, float] = field(default_factory=dict)
-    stockouts: ZoneMemories = ()
+    stockouts: CapacityHistory = ()
     prices: Prices = field(default_factory=Prices)
     boots: tuple[Heartbeat, ...] = ()
 

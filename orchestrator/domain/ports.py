@@ -310,7 +310,7 @@ class Cloud:
     """
     Bundle the adapters of one cloud for one deployment.
 
-    *memory* stores the capacity memory for all nodes of a fleet; it is the *store* without a fleet. *inside*
+    *capacity_store* has the capacity history for all nodes of a fleet; it is the *store* without a fleet. *inside*
     says that we run in the machines' network; *relay* is the address of a local cloud's Identity-Aware Proxy,
     empty for Google's own.
     """
@@ -322,7 +322,7 @@ class Cloud:
     queued: QueuedResources
     store: Store
     remote: Remote
-    memory: Store
+    capacity_store: Store
     ssh_port: int = 22
     inside: bool = False
     relay: str = ""

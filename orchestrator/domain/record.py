@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.first_seen import FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.job_progress import Progress
-from orchestrator.domain.machines.capacity import ZoneMemories
+from orchestrator.domain.machines.capacity import CapacityHistory
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Node, NodeState, Operation, World
 from orchestrator.domain.plan import Kind, Outcome
@@ -235,8 +235,8 @@ class Record:
     first_seen: Mapping[FirstSeen, float] = field(default_factory=dict)
     """Doubtful states, and since when every observation has shown them."""
     spans: tuple[Span, ...] = ()
-    zone_memories: ZoneMemories = ()
-    """Capacity memory of each zone."""
+    capacity_history: CapacityHistory = ()
+    """What each zone refused, granted and took away."""
     outcome: Outcome | None = None
     """None until the deployment has ended."""
     reason: str = ""

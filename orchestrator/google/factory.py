@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.domain.names import bucket_name, memory_prefix_of, prefix_of
+from orchestrator.domain.names import bucket_name, capacity_prefix_of, prefix_of
 from orchestrator.domain.ports import Cloud, CloudAccount
 from orchestrator.domain.remote import Remote
 from orchestrator.domain.spec import Spec
@@ -47,7 +47,7 @@ def open_cloud(
         queued=TpuQueued(clients),
         store=GcsStore(clients, bucket, prefix_of(spec)),
         remote=remote,
-        memory=GcsStore(clients, bucket, memory_prefix_of(spec)),
+        capacity_store=GcsStore(clients, bucket, capacity_prefix_of(spec)),
         ssh_port=settings.ssh_port,
         inside=settings.inside,
         relay=settings.relay,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.contract.interval import PRIOR_SAVE, ZoneLives, expected_life, saving_interval
-from orchestrator.domain.machines.capacity import ZoneMemories, memory_of
+from orchestrator.domain.machines.capacity import CapacityHistory, zone_history
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import span_text
@@ -61,9 +61,9 @@ class SaveInterval:
         }  # fmt: skip
 
 
-def foreseen_interval(spec: Spec, memories: ZoneMemories, tpu_type: str, zone: str) -> SaveInterval | None:
+def foreseen_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone: str) -> SaveInterval | None:
     """
-    Return the interval that a first machine in *zone* will tell its job, from the memory of TPUs there.
+    Return the interval that a first machine in *zone* will tell its job, from the history of TPUs there.
 
     None if the job decides. From then on the machine adjusts it by its own measurements (`agent/pace.py`).
     """
@@ -72,7 +72,7 @@ def foreseen_interval(spec: Spec, memories: ZoneMemories, tpu_type: str, zone: s
         return None
     if checkpoint.every != "auto":
         return SaveInterval(float(checkpoint.every))
-    there = memory_of(memories, zone, tpu_type)
+    there = zone_history(history, zone, tpu_type)
     life = expected_life((), ZoneLives(there.lived, there.lives))
     cost, whence = (
         (PRIOR_SAVE, ASSUMED) if checkpoint.save_seconds is None else (checkpoint.save_seconds, "declared")

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from orchestrator.domain.first_seen import BUCKET_ABSENT, FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.machines.capacity import (
-    ZoneMemories,
+    CapacityHistory,
     after_full,
     after_grant,
     after_loss,
     after_refusal,
-    memory_of,
+    zone_history,
 )
 from orchestrator.domain.observation import (
     Absent,
@@ -334,48 +334,48 @@ def _key(incarnation: int | None) -> FirstSeen:
 
 def update_capacity(record: Record, world: World) -> Record:
     """Return the record with news about the zones' capacity; each refusal, grant and loss counts once."""
-    memories = _refusals(_shared(record.zone_memories, record, world), record)
+    history = _refusals(_shared(record.capacity_history, record, world), record)
     racing = {
         record.node.incarnation,
         *(candidate.incarnation for candidate in record.race.candidates),
     } - set(record.deadline.on_demand)
     for node in world.known_nodes:
         if node.incarnation in racing:
-            memories = _of_node(memories, node, record, world)
-    return record if memories is record.zone_memories else replace(record, zone_memories=memories)
+            history = _of_node(history, node, record, world)
+    return record if history is record.capacity_history else replace(record, capacity_history=history)
 
 
-def _shared(memories: ZoneMemories, record: Record, world: World) -> ZoneMemories:
-    """Return the capacity memory with the stockouts of other deployments on this computer."""
+def _shared(history: CapacityHistory, record: Record, world: World) -> CapacityHistory:
+    """Return the capacity history with the stockouts of other deployments on this computer."""
     # Another deployment has just been refused there, so we need not be refused too.
     for stockout in world.stockouts:
-        known = memory_of(memories, stockout.zone, record.node.type)
+        known = zone_history(history, stockout.zone, record.node.type)
         if stockout.type == record.node.type and stockout.out_at > max(known.out_at, known.granted_at):
-            memories = after_refusal(memories, stockout.zone, record.node.type, stockout.out_at)
-    return memories
+            history = after_refusal(history, stockout.zone, record.node.type, stockout.out_at)
+    return history
 
 
-def _refusals(memories: ZoneMemories, record: Record) -> ZoneMemories:
-    last = {one.zone: max(one.out_at, one.granted_at) for one in memories if one.type == record.node.type}
+def _refusals(history: CapacityHistory, record: Record) -> CapacityHistory:
+    last = {one.zone: max(one.out_at, one.granted_at) for one in history if one.type == record.node.type}
     for refusal in record.refusals:
         if refusal.kind is not Kind.NODE or refusal.on_demand:
             continue
         if refusal.full:
-            memories = after_full(memories, refusal.zone, record.node.type, refusal.at)
+            history = after_full(history, refusal.zone, record.node.type, refusal.at)
         elif refusal.at > last.get(refusal.zone, 0.0) and refusal.retry in LACKING:
-            memories = after_refusal(memories, refusal.zone, record.node.type, refusal.at)
+            history = after_refusal(history, refusal.zone, record.node.type, refusal.at)
             last[refusal.zone] = refusal.at
-    return memories
+    return history
 
 
-def _of_node(memories: ZoneMemories, node: Node, record: Record, world: World) -> ZoneMemories:
+def _of_node(history: CapacityHistory, node: Node, record: Record, world: World) -> CapacityHistory:
     now = world.observed_at
     ready = record.first_seen.get(of_node(node.incarnation, NodeState.READY))
     if ready is None:
         # Counted once, in the first pass that shows it READY.
         fresh = node.state is NodeState.READY and node.healthy
-        return after_grant(memories, node.zone, record.node.type, now) if fresh else memories
+        return after_grant(history, node.zone, record.node.type, now) if fresh else history
     lost = node.state in TERMINAL or workers_stopped(world, node)
     if lost and of_node(node.incarnation, Sign.WORKERS_STOPPED) not in record.first_seen:
-        return after_loss(memories, node.zone, record.node.type, now, now - ready)
-    return memories
+        return after_loss(history, node.zone, record.node.type, now, now - ready)
+    return history

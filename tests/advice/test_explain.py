@@ -325,7 +325,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     """Between the end of the deletion and the next request only the refusal is left, which is no news."""
     full = Refusal(NOW - 1, "us-central1-a", Retry.QUOTA, "Quota limit", hint="request more", beside=True)
     granted = after_grant((), "us-central1-a", spec().tpu.type, NOW - 900)
-    was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,), zone_memories=granted)
+    was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,), capacity_history=granted)
     shown = observed(was, wants=ONE_ZONE, **NO_NODE)
     found = part("TPU", explain(shown))
     assert (found.rule, found.why) == (

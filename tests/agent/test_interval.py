@@ -22,7 +22,7 @@ from orchestrator.contract.interval import (
     zone_lives,
 )
 from orchestrator.domain.machines.capacity import after_grant, after_loss
-from orchestrator.engine.records.capacity_memory import encoded
+from orchestrator.engine.records.capacity_history import encoded
 from tests.agent.agent_lab import AgentLab, lines_of_the_job
 
 HOUR = 3600.0
@@ -120,22 +120,22 @@ def test_the_interval_grows_with_cost_lives_and_uploads_and_falls_with_losses(
 
 
 @given(st.binary(max_size=200) | st.from_regex(r'\{"places": .{0,80}').map(str.encode))
-def test_a_memory_of_zones_that_cannot_be_read_says_nothing(data) -> None:
+def test_a_capacity_history_that_cannot_be_read_says_nothing(data) -> None:
     """The job trains on with what is assumed."""
     assert zone_lives(data, "a", "b") == ZoneLives()
 
 
 @pytest.mark.parametrize("lived", ["-1", "1e999", "NaN", '"x"', "null", "[]"])
-def test_an_absurd_life_in_the_memory_of_zones_says_nothing(lived: str) -> None:
+def test_an_absurd_life_in_the_capacity_history_says_nothing(lived: str) -> None:
     """Neither negative nor without end."""
     text = f'{{"places": [{{"zone": "a", "type": "b", "lived": {lived}, "lives": 2}}]}}'
     assert zone_lives(text.encode(), "a", "b") == ZoneLives()
 
 
-def test_the_agent_reads_the_memory_of_zones_as_the_controller_writes_it() -> None:
+def test_the_agent_reads_the_capacity_history_as_the_controller_writes_it() -> None:
     """Of its own zone and type only."""
-    memories = after_loss(after_loss((), "a", "b", 9000, 600), "a", "b", 9900, 300)
-    data = encoded(after_loss(memories, "a", "other", 9000, 7))
+    history = after_loss(after_loss((), "a", "b", 9000, 600), "a", "b", 9900, 300)
+    data = encoded(after_loss(history, "a", "other", 9000, 7))
     assert zone_lives(data, "a", "b") == ZoneLives(900, 2)
     assert (
         zone_lives(data, "c", "b")
@@ -168,10 +168,10 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     }
     lab.put(".tpuctl/heartbeat/4/0", json.dumps(rested).encode())
     lab.put(".tpuctl/heartbeat/5/0", b"torn")
-    memories = ()
+    history = ()
     for at in range(4):
-        memories = after_loss(memories, "europe-west4-b", "v5litepod-8", 9000.0 + at, 300.0)
-    lab.put(".tpuctl/capacity.json", encoded(memories))
+        history = after_loss(history, "europe-west4-b", "v5litepod-8", 9000.0 + at, 300.0)
+    lab.put(".tpuctl/capacity.json", encoded(history))
     job = (
         "until [ -s $TPUCTL_SAVE_EVERY_FILE ]; do sleep 0.05; done; cp $TPUCTL_SAVE_EVERY_FILE first; "
         'echo "{\\"step\\": 1, \\"save_seconds\\": 500}" > $TPUCTL_PROGRESS_FILE; '

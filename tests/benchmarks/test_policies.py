@@ -229,7 +229,7 @@ def test_the_replay_learns_each_refusal():
     with ours.light_looks():
         parts = ours.deployment(cloud)
         Watcher(parts).run(lambda _: cloud.time >= 900.0)
-    (place,) = parts.records.current.zone_memories
+    (place,) = parts.records.current.capacity_history
     assert place.refused >= ledger.creates - 1 > 5
 
 

@@ -1,4 +1,4 @@
-"""The memory of zones: what was refused, granted and lost, and the order of asking that follows."""
+"""The capacity history: what was refused, granted and lost, and the order of asking that follows."""
 
 import time
 from dataclasses import replace
@@ -7,15 +7,15 @@ import pytest
 
 from orchestrator.domain.machines.capacity import (
     MAX_ZONES,
-    ZoneMemory,
+    ZoneHistory,
     after_grant,
     after_loss,
     after_refusal,
     emptiness,
-    memory_of,
     passed_over,
     ranked_zones,
     worth,
+    zone_history,
 )
 from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.plan import Kind, Verb
@@ -34,19 +34,19 @@ HOUR, DAY = 3600.0, 86400.0
 
 
 def refused(zone, *ages):
-    """Return the memory after refusals so many seconds ago, oldest first."""
-    memories = ()
+    """Return the history after refusals so many seconds ago, oldest first."""
+    history = ()
     for age in ages:
-        memories = after_refusal(memories, zone, "", NOW - age)
-    return memories
+        history = after_refusal(history, zone, "", NOW - age)
+    return history
 
 
 def lived(zone, *hours, ago=DAY):
-    """Return the memory after lives so long, the last of which ended so long ago."""
-    memories = ()
+    """Return the history after lives so long, the last of which ended so long ago."""
+    history = ()
     for one in hours:
-        memories = after_loss(memories, zone, "", NOW - ago, one * HOUR)
-    return memories
+        history = after_loss(history, zone, "", NOW - ago, one * HOUR)
+    return history
 
 
 def test_without_any_memory_the_order_of_the_file_holds():
@@ -58,8 +58,8 @@ def test_without_any_memory_the_order_of_the_file_holds():
 def test_an_outage_is_believed_for_about_as_long_as_it_has_lasted():
     """One refusal is forgotten within some hours, a night of refusals is not."""
     short, long = refused(A, 900), refused(A, 8 * HOUR, 4 * HOUR, 900)
-    assert emptiness(memory_of(short, A, ""), NOW) == pytest.approx(0.25)
-    assert emptiness(memory_of(long, A, ""), NOW) > 0.9
+    assert emptiness(zone_history(short, A, ""), NOW) == pytest.approx(0.25)
+    assert emptiness(zone_history(long, A, ""), NOW) > 0.9
     assert ranked_zones((A, B), refused(A, 60), "", NOW) == (B, A)
     assert ranked_zones((A, B), (*refused(A, 2 * HOUR), *refused(B, 1 * HOUR)), "", NOW) == (A, B)
     assert ranked_zones((A, B), long, "", NOW) == (B, A)
@@ -86,34 +86,34 @@ def test_what_a_zone_costs_is_weighed_against_what_it_is_worth():
 
 def test_the_hour_of_the_day_counts():
     """A zone that was empty at this hour on other days is worth less at this hour only."""
-    memories = ()
+    history = ()
     for day in range(10, 1, -1):
-        memories = after_refusal(memories, A, "", NOW - day * DAY)
-        memories = after_grant(memories, A, "", NOW - day * DAY + 6 * HOUR)
-    then = memory_of(memories, A, "")
+        history = after_refusal(history, A, "", NOW - day * DAY)
+        history = after_grant(history, A, "", NOW - day * DAY + 6 * HOUR)
+    then = zone_history(history, A, "")
     assert worth(then, NOW) < worth(then, NOW + 6 * HOUR) < 1
-    assert worth(then, NOW + 12 * HOUR) == worth(ZoneMemory(A), NOW)
-    assert ranked_zones((A, B), memories, "", NOW) == (B, A)
-    assert ranked_zones((A, B), memories, "", NOW + 12 * HOUR) == (A, B)
+    assert worth(then, NOW + 12 * HOUR) == worth(ZoneHistory(A), NOW)
+    assert ranked_zones((A, B), history, "", NOW) == (B, A)
+    assert ranked_zones((A, B), history, "", NOW + 12 * HOUR) == (A, B)
 
 
 def test_types_are_remembered_apart():
     """A zone without one type may have plenty of another."""
-    memories = after_refusal((), A, "v2-8", NOW)
-    assert ranked_zones((A, B), memories, "v2-8", NOW) == (B, A)
-    assert ranked_zones((A, B), memories, "v3-8", NOW) == (A, B)
+    history = after_refusal((), A, "v2-8", NOW)
+    assert ranked_zones((A, B), history, "v2-8", NOW) == (B, A)
+    assert ranked_zones((A, B), history, "v3-8", NOW) == (A, B)
 
 
 def test_the_memory_stays_small():
     """Neither time nor names without end make it grow."""
-    memories = ()
+    history = ()
     for number in range(300):
-        memories = after_refusal(memories, f"zone-{number}", "", NOW + number)
+        history = after_refusal(history, f"zone-{number}", "", NOW + number)
     for hour in range(24 * 100):
-        memories = after_refusal(memories, A, "", NOW + hour * HOUR)
-        memories = after_grant(memories, A, "", NOW + hour * HOUR + 60)
-    assert len(memories) == MAX_ZONES
-    assert len(memory_of(memories, A, "").hours) == 24
+        history = after_refusal(history, A, "", NOW + hour * HOUR)
+        history = after_grant(history, A, "", NOW + hour * HOUR + 60)
+    assert len(history) == MAX_ZONES
+    assert len(zone_history(history, A, "").hours) == 24
 
 
 def test_each_refusal_grant_and_loss_counts_once():
@@ -125,16 +125,16 @@ def test_each_refusal_grant_and_loss_counts_once():
     made = asked
     for _ in range(3):
         made = update_record(made, world(nodes=Present(())))
-    assert memory_of(made.zone_memories, ZONE, KIND).refused == 1
-    up = update_record(record(first_seen={}, zone_memories=made.zone_memories), world())
+    assert zone_history(made.capacity_history, ZONE, KIND).refused == 1
+    up = update_record(record(first_seen={}, capacity_history=made.capacity_history), world())
     up = update_record(up, world(observed_at=NOW + 60))
     assert (
-        memory_of(up.zone_memories, ZONE, KIND).granted,
-        memory_of(up.zone_memories, ZONE, KIND).out_at,
+        zone_history(up.capacity_history, ZONE, KIND).granted,
+        zone_history(up.capacity_history, ZONE, KIND).out_at,
     ) == (1, 0.0)
     gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), observed_at=NOW + HOUR)
     lost = update_record(update_record(up, gone), replace(gone, observed_at=NOW + HOUR + 15))
-    found = memory_of(lost.zone_memories, ZONE, KIND)
+    found = zone_history(lost.capacity_history, ZONE, KIND)
     assert (found.lives, found.lived, found.out_at) == (1, HOUR, NOW + HOUR)
 
 
@@ -143,8 +143,8 @@ def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
     reported = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
     warned = update_record(record(), world(heartbeats=reported))
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=reported, observed_at=NOW + 30)
-    assert memory_of(warned.zone_memories, ZONE, KIND).lives == 1
-    assert memory_of(update_record(warned, dead).zone_memories, ZONE, KIND).lives == 1
+    assert zone_history(warned.capacity_history, ZONE, KIND).lives == 1
+    assert zone_history(update_record(warned, dead).capacity_history, ZONE, KIND).lives == 1
 
 
 def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
@@ -162,17 +162,17 @@ def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
 
 def test_the_memory_outlives_down():
     """It is stored in the record, which stays in the bucket."""
-    known = record(zone_memories=refused(A, 60), bundle="b" * 64, agent="a" * 64)
-    assert decode(encode(closed(known, NOW), "demo"), "demo").zone_memories == known.zone_memories
+    known = record(capacity_history=refused(A, 60), bundle="b" * 64, agent="a" * 64)
+    assert decode(encode(closed(known, NOW), "demo"), "demo").capacity_history == known.capacity_history
 
 
 def test_a_pass_stays_cheap():
     """Learning with a full memory costs next to nothing: the policies are replayed over months."""
-    memories = ()
+    history = ()
     for number in range(MAX_ZONES):
-        memories = after_refusal(memories, f"zone-{number}", "", NOW)
+        history = after_refusal(history, f"zone-{number}", "", NOW)
     known, calm = (
-        record(zone_memories=memories),
+        record(capacity_history=history),
         World(world().bucket, world().vm, world().nodes, world().heartbeats),
     )
     began = time.process_time()

@@ -59,11 +59,11 @@ def test_zones_beside_the_bucket_are_asked_first_wherever_the_file_names_them():
 
 
 def test_a_refusal_beside_the_bucket_sends_the_next_one_away_until_it_is_old():
-    """The capacity memory decides; the last zone does not hold the TPU away for ever."""
+    """The capacity history decides; the last zone does not hold the TPU away for ever."""
     spec, table = known()
-    memories = after_refusal((), HERE, KIND, NOW)
-    memories = after_refusal(memories, BESIDE, KIND, NOW)
-    past = record(zone=AWAY, type=KIND, zone_memories=memories)
+    history = after_refusal((), HERE, KIND, NOW)
+    history = after_refusal(history, BESIDE, KIND, NOW)
+    past = record(zone=AWAY, type=KIND, capacity_history=history)
     assert next_zone(spec, past, NOW, table) == AWAY
     assert next_zone(spec, past, NOW + 6 * 3600, table) == HERE
 

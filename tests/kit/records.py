@@ -13,7 +13,7 @@ STORED = {
     "ssh_failed_since": "remote_failed_since",
     "ssh_next_try_at": "next_remote_at",
     "up_times": "starts",
-    "zone_memories": "places",
+    "capacity_history": "places",
 }
 """Fields whose keys in the stored record are those of its first version."""
 

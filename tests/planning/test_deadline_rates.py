@@ -24,10 +24,10 @@ def priced(spot, on_demand_usd, *, zone=ZONE, way=None):
     return Prices({(KIND, zone): Price(on_demand_usd, spot)}, {zone: way} if way else {})
 
 
-def offers(table, *, memories=(), **shown):
+def offers(table, *, history=(), **shown):
     """Return the offers of a deployment whose TPU is gone, by zone, and the price of on demand."""
     found = situation(
-        due(), world(nodes=Present(()), prices=table, **shown), begun(1, type=KIND, zone_memories=memories)
+        due(), world(nodes=Present(()), prices=table, **shown), begun(1, type=KIND, capacity_history=history)
     )
     return {offer.zone: offer for offer in found.offers}, found.on_demand_usd_hour
 
@@ -63,12 +63,10 @@ def test_an_unknown_price_is_guessed_from_what_is_known(table, usd, on_demand_us
 
 def test_what_is_remembered_of_a_zone_counts_for_it_alone():
     """How often spot was there by the hour, and how long TPUs lived."""
-    memories = after_loss(
-        after_grant((), ZONE, KIND, NOW - 50 * HOUR), ZONE, KIND, NOW - 30 * HOUR, 20 * HOUR
-    )
+    history = after_loss(after_grant((), ZONE, KIND, NOW - 50 * HOUR), ZONE, KIND, NOW - 30 * HOUR, 20 * HOUR)
     for hour in range(8):
-        memories = after_refusal(memories, OTHER_ZONE, KIND, NOW - 40 * HOUR + hour * HOUR)
-    found, _ = offers(Prices(), memories=memories)
+        history = after_refusal(history, OTHER_ZONE, KIND, NOW - 40 * HOUR + hour * HOUR)
+    found, _ = offers(Prices(), history=history)
     plain, _ = offers(Prices())
     assert found[ZONE].life > plain[ZONE].life == found[OTHER_ZONE].life
     assert found[OTHER_ZONE].share < 0.2 < plain[OTHER_ZONE].share < found[ZONE].share

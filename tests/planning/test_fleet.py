@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.names import memory_prefix_of, prefix_of
+from orchestrator.domain.names import capacity_prefix_of, prefix_of
 from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, JobSpec
@@ -53,9 +53,9 @@ def test_each_node_is_a_deployment_in_a_folder_of_the_fleets_bucket():
 def test_the_nodes_of_a_fleet_remember_zones_together_and_others_alone():
     """What one node has learnt keeps the next one from asking in vain."""
     node = node_spec(a_fleet(), "demo-001", "b", CONTROLLER)
-    assert memory_prefix_of(node) == ""
+    assert capacity_prefix_of(node) == ""
     alone = replace(node, bucket=replace(node.bucket, prefix="runs/a"))
-    assert memory_prefix_of(alone) == "runs/a/"
+    assert capacity_prefix_of(alone) == "runs/a/"
     assert (fleet_of(node), fleet_of(a_fleet()), fleet_of(alone)) == ("demo", "demo", "")
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.machines.capacity import FULL_FOR, after_full, holds_one, memory_of, merged
+from orchestrator.domain.machines.capacity import FULL_FOR, after_full, holds_one, merged, zone_history
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Refusal
@@ -84,7 +84,7 @@ def test_the_next_zone_is_the_first_that_has_not_refused_then_the_least_refused(
 
 def held(zone, at=NOW, **fields):
     """Return a record that knows that quota in *zone* has no room beside one of ours."""
-    return record(zone_memories=after_full((), zone, TYPE, at), **fields)
+    return record(capacity_history=after_full((), zone, TYPE, at), **fields)
 
 
 LOST = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
@@ -121,20 +121,20 @@ def test_what_is_known_of_quota_is_tried_again_after_a_day_or_a_deletion_that_do
 def test_a_refusal_of_quota_beside_a_node_of_ours_says_nothing_of_the_zones_capacity():
     """It is remembered as what it is; the spot quota says nothing about on demand."""
     beside = update_record(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True)), world())
-    assert holds_one(beside.zone_memories, ZONE, TYPE, NOW)
-    assert [(p.refused, p.out_at) for p in beside.zone_memories if p.zone == ZONE] == [(0, 0.0)]
+    assert holds_one(beside.capacity_history, ZONE, TYPE, NOW)
+    assert [(p.refused, p.out_at) for p in beside.capacity_history if p.zone == ZONE] == [(0, 0.0)]
     alone = update_record(refused(Refusal(NOW, ZONE, Retry.QUOTA)), world(nodes=Present(())))
-    assert not holds_one(alone.zone_memories, ZONE, TYPE, NOW)
-    assert not holds_one(of_mode(beside, on_demand=True).zone_memories, ZONE, TYPE, NOW)
+    assert not holds_one(alone.capacity_history, ZONE, TYPE, NOW)
+    assert not holds_one(of_mode(beside, on_demand=True).capacity_history, ZONE, TYPE, NOW)
     on_demand = update_record(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True, on_demand=True)), world())
-    assert not holds_one(on_demand.zone_memories, ZONE, TYPE, NOW)
+    assert not holds_one(on_demand.capacity_history, ZONE, TYPE, NOW)
 
 
 def test_what_another_loop_has_learned_of_quota_is_taken_over():
     """The newer of both counts; what is yet to come is not believed."""
     mine, theirs = after_full((), ZONE, "", NOW - 50), after_full((), ZONE, "", NOW - 5)
-    assert memory_of(merged(mine, theirs, NOW), ZONE, "").full_at == NOW - 5
-    assert memory_of(merged(theirs, mine, NOW), ZONE, "").full_at == NOW - 5
+    assert zone_history(merged(mine, theirs, NOW), ZONE, "").full_at == NOW - 5
+    assert zone_history(merged(theirs, mine, NOW), ZONE, "").full_at == NOW - 5
     assert merged(mine, after_full((), ZONE, "", NOW + 99), NOW) == mine
 
 

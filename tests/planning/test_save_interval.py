@@ -17,11 +17,11 @@ def beat(worker=0, **more):
 
 
 def lost(*lives):
-    """Return the memory of zones after TPUs that lived so long."""
-    memories = ()
+    """Return the capacity history after TPUs that lived so long."""
+    history = ()
     for number, life in enumerate(lives):
-        memories = after_loss(memories, ZONE, KIND, 1000.0 + number, life)
-    return memories
+        history = after_loss(history, ZONE, KIND, 1000.0 + number, life)
+    return history
 
 
 def test_before_any_observation_the_figures_are_assumed():
@@ -34,15 +34,15 @@ def test_before_any_observation_the_figures_are_assumed():
 
 
 def test_a_zone_with_short_lives_gets_a_shorter_interval_and_another_does_not():
-    """The memory of zones counts before the first machine of this deployment is lost."""
+    """The capacity history counts before the first machine of this deployment is lost."""
     spec = make_spec(job__checkpoint__every="auto", job__checkpoint__save_seconds=3.0)
-    memories = lost(1200.0, 1200.0, 1200.0)
-    short, other = (foreseen_interval(spec, memories, KIND, zone) for zone in (ZONE, "europe-west4-b"))
+    history = lost(1200.0, 1200.0, 1200.0)
+    short, other = (foreseen_interval(spec, history, KIND, zone) for zone in (ZONE, "europe-west4-b"))
     assert (
         short.text == "every 2 min 7 s: a save costs 3.0 s (declared), unsaved work is lost every 45 min 0 s"
     )
     assert other.life == 7200.0
-    assert foreseen_interval(spec, memories, "v4-8", ZONE).life == 7200.0
+    assert foreseen_interval(spec, history, "v4-8", ZONE).life == 7200.0
 
 
 @pytest.mark.parametrize(("every", "text"), [("10m", "every 10 min 0 s"), (None, None)])

@@ -32,11 +32,11 @@ job: {{command: "true"}}
 
 
 def out(kind, *zones, at=NOW):
-    """Return the memory of refusals of one type."""
-    memories = ()
+    """Return the history of refusals of one type."""
+    history = ()
     for zone in zones:
-        memories = after_refusal(memories, zone, kind, at)
-    return memories
+        history = after_refusal(history, zone, kind, at)
+    return history
 
 
 def creates(plan):
@@ -46,19 +46,19 @@ def creates(plan):
 
 def test_the_second_type_is_asked_for_when_all_zones_have_refused_the_first():
     """Not before: another zone may have the first one."""
-    known = record(type=FIRST, zone_memories=out(FIRST, ZONE))
+    known = record(type=FIRST, capacity_history=out(FIRST, ZONE))
     assert next_type(BOTH, known, NOW) == FIRST
-    known = replace(known, zone_memories=out(FIRST, ZONE, OTHER_ZONE))
+    known = replace(known, capacity_history=out(FIRST, ZONE, OTHER_ZONE))
     assert next_type(BOTH, known, NOW) == SECOND
     assert next_type(spec(), known, NOW) == FIRST
 
 
 def test_the_first_type_is_asked_for_again_later():
     """When its outage may be over, or when the second one is not to be had either."""
-    known = record(zone_memories=out(FIRST, ZONE, OTHER_ZONE, at=NOW - 7200))
+    known = record(capacity_history=out(FIRST, ZONE, OTHER_ZONE, at=NOW - 7200))
     assert next_type(BOTH, known, NOW) == FIRST
     both = out(FIRST, ZONE, OTHER_ZONE, at=NOW - 300) + out(SECOND, ZONE, OTHER_ZONE)
-    assert next_type(BOTH, record(zone_memories=both), NOW) == FIRST
+    assert next_type(BOTH, record(capacity_history=both), NOW) == FIRST
 
 
 def test_refusals_lead_to_the_second_type_and_the_plan_says_so():
@@ -79,8 +79,8 @@ def test_refusals_lead_to_the_second_type_and_the_plan_says_so():
 def test_the_preferred_type_is_no_substitute():
     """Nothing more is said of it."""
     lost = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
-    memories = after_loss(after_grant((), ZONE, SECOND, NOW - 9000), ZONE, SECOND, NOW, 9000)
-    known = record(type=SECOND, zone_memories=memories)
+    history = after_loss(after_grant((), ZONE, SECOND, NOW - 9000), ZONE, SECOND, NOW, 9000)
+    known = record(type=SECOND, capacity_history=history)
     assert creates(decide(BOTH, lost, known)) == [(ZONE, FIRST)]
 
 

@@ -30,7 +30,7 @@ def owner(cloud):
 
 
 def test_up_makes_one_vm_and_all_nodes_and_down_leaves_nothing(cloud, owner):
-    """Each node has its folder of the one bucket, and the memory of zones is common."""
+    """Each node has its folder of the one bucket, and the capacity history is common."""
     said = owner.up("--yes")
     assert "3 of 3 nodes are up" in said.err
     assert [sorted(cloud.nodes()), list(cloud.vms())] == [

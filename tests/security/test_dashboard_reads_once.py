@@ -37,7 +37,7 @@ def test_log_and_reports_leave_the_bucket_once():
     beat = json.dumps({"incarnation": 1, "worker": 0, "workers": 1, "phase": "run"}).encode()
     name = "logs/g1/w0/000001.log"
     shelf = Shelf(**{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": beat})
-    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportMemory(shelf)
+    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportCache(shelf)
 
     def read():
         beats = memory.heartbeats.read(None).value
@@ -66,7 +66,7 @@ def test_the_log_is_read_for_a_lost_machine_without_a_reported_step(phase, step)
     shelf = Shelf(
         **{n: b"step 70 loss 0.5\n" if b is None else json.dumps(b).encode() for n, b in held.items()}
     )
-    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportMemory(shelf)
+    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportCache(shelf)
     beats = memory.heartbeats.read(None).value
     found = report._with_printed_steps(session, beats, memory, ())
     assert found[0].step == step

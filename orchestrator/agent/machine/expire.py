@@ -127,14 +127,14 @@ class Timer:
         self._api = api
         self._whoami = whoami
         self._leave = leave
-        self._memory = ExpiryMemory(settings.layout)
+        self._state = ExpiryState(settings.layout)
 
     def step(self) -> int:
         """Return 0, or 1 if a necessary step failed."""
         try:
             return self._step()
         except (AgentError, OSError, ValueError) as error:
-            self._memory.say_news(f"it is not known whether this TPU has to delete itself: {error}")
+            self._state.say_news(f"it is not known whether this TPU has to delete itself: {error}")
             return 1
 
     def _step(self) -> int:
@@ -143,9 +143,9 @@ class Timer:
         if stays(observed):
             # Remembered, so that the log reports a failure of the bucket once and not every minute.
             if not observed.blind:
-                self._memory.say_news("")
+                self._state.say_news("")
             return 0
-        if observed.now < self._memory.next_try:
+        if observed.now < self._state.next_try:
             return 1
         # Before the job is stopped: a new node of the same name must not lose its job to this timer.
         resource, _ = self._api.get(node)
@@ -169,7 +169,7 @@ class Timer:
             end = end_of(held.data if held is not None else b"", self._settings.deployment)
             age, now = self._bucket.age(LEASE, ASKING)
         except (AgentError, OSError, ValueError) as error:
-            self._memory.say_news(f"it is not known whether this TPU has to delete itself: {error}")
+            self._state.say_news(f"it is not known whether this TPU has to delete itself: {error}")
             return ExpiryFacts(self._api.get(node)[1], self._made_until, blind=True)
         return ExpiryFacts(now, end, age)
 
@@ -201,7 +201,7 @@ class Timer:
             self._api.delete(node)
         # Usually a role is missing, so it will be refused again; the pauses grow to an hour.
         except FinalError as error:
-            pause = self._memory.refused(observed.now)
+            pause = self._state.refused(observed.now)
             self._report(f"{over}, but this TPU may not delete itself (next try in {pause:.0f} s): {error}")
             return 1
         except AgentError as error:
@@ -213,7 +213,7 @@ class Timer:
     def _report(self, text: str) -> None:
         """Report in the log and in the heartbeat; the agent, which usually writes that, has ended."""
         settings = self._settings
-        self._memory.say_news(text)
+        self._state.say_news(text)
         body = {
             **read_json(settings.layout.status), "schema": 1, "deployment": settings.deployment,
             "incarnation": settings.incarnation, "worker": settings.worker, "workers": settings.workers,
@@ -227,7 +227,7 @@ class Timer:
             )
 
 
-class ExpiryMemory:
+class ExpiryState:
     """What must be remembered between two runs: messages already logged, and the time of the next try."""
 
     def __init__(self, layout: Layout) -> None:

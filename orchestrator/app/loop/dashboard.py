@@ -10,7 +10,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
-from orchestrator.app.report import ReportMemory, facts_of
+from orchestrator.app.report import ReportCache, facts_of
 from orchestrator.app.status.all_deployments import Deployments
 from orchestrator.clock import SystemClock
 from orchestrator.domain.text.clean_text import cut
@@ -65,26 +65,26 @@ class Pages:
 
     def __init__(self, choice: Choice, name: str | None, reporter: Reporter) -> None:
         self._choice, self._name, self._reporter = choice, name, reporter
-        self._open: dict[str, tuple[Session, ReportMemory]] = {}
+        self._open: dict[str, tuple[Session, ReportCache]] = {}
 
     def first(self) -> None:
         """Observe once before serving, so that an error appears on the terminal."""
-        session, memory = self._opened("")
+        session, cache = self._opened("")
         end_expired(session)
-        facts_of(session, memory)
+        facts_of(session, cache)
 
     def observe(self, wanted: str) -> tuple[PageFacts, LiveFacts]:
         """Return the facts for the page of *wanted*; "" means the deployment of the command line."""
-        session, memory = self._opened(wanted)
+        session, cache = self._opened(wanted)
         # Read again: a watcher may have requested another TPU since the last request.
         session.records.load()
-        log = tuple(cut(line, MAX_LINE) for line in memory.tail.read())
-        return facts_of(session, memory), LiveFacts(log, shown=session.spec.name)
+        log = tuple(cut(line, MAX_LINE) for line in cache.tail.read())
+        return facts_of(session, cache), LiveFacts(log, shown=session.spec.name)
 
-    def _opened(self, wanted: str) -> tuple[Session, ReportMemory]:
+    def _opened(self, wanted: str) -> tuple[Session, ReportCache]:
         if wanted not in self._open:
             session = open_session(self._choice, wanted or self._name, self._reporter, only_observes=True)
-            self._open[wanted] = session, ReportMemory(session.store)
+            self._open[wanted] = session, ReportCache(session.store)
         return self._open[wanted]
 
 

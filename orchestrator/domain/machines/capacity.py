@@ -22,7 +22,7 @@ FULL_FOR = 24 * HOUR
 
 
 @dataclass(frozen=True)
-class ZoneMemory:
+class ZoneHistory:
     """
     One zone for one TPU type; times are in seconds since the epoch.
 
@@ -45,73 +45,75 @@ class ZoneMemory:
     full_at: float = 0.0
 
 
-ZoneMemories = tuple[ZoneMemory, ...]
+CapacityHistory = tuple[ZoneHistory, ...]
 
 
-def memory_of(memories: ZoneMemories, zone: str, tpu_type: str) -> ZoneMemory:
-    """Return the memory of a zone, a new one if there is none."""
-    return next((p for p in memories if (p.zone, p.type) == (zone, tpu_type)), ZoneMemory(zone, tpu_type))
+def zone_history(history: CapacityHistory, zone: str, tpu_type: str) -> ZoneHistory:
+    """Return the history of a zone, a new one if there is none."""
+    return next((p for p in history if (p.zone, p.type) == (zone, tpu_type)), ZoneHistory(zone, tpu_type))
 
 
-def after_refusal(memories: ZoneMemories, zone: str, tpu_type: str, at: float) -> ZoneMemories:
-    """Return the memory after a zone refused for lack of capacity or quota."""
-    one = memory_of(memories, zone, tpu_type)
+def after_refusal(history: CapacityHistory, zone: str, tpu_type: str, at: float) -> CapacityHistory:
+    """Return the history after a zone refused for lack of capacity or quota."""
+    one = zone_history(history, zone, tpu_type)
     # Refusals within one hour count once, so that frequent requests do not make the hour look worse.
     again = one.out_at > 0 and int(one.out_at // HOUR) == int(at // HOUR)
     hours = one.hours if again else _with_hour(one.hours, at, granted=0, out=1)
     since = one.out_since or at
     return _with(
-        memories,
+        history,
         replace(one, out_since=since, out_at=at, out_by_loss=False, refused=one.refused + 1, hours=hours),
     )
 
 
-def after_full(memories: ZoneMemories, zone: str, tpu_type: str, at: float) -> ZoneMemories:
-    """Return the memory after quota refused a TPU in a zone that still had one of ours."""
-    one = memory_of(memories, zone, tpu_type)
-    return _with(memories, replace(one, full_at=at)) if at > one.full_at else memories
+def after_full(history: CapacityHistory, zone: str, tpu_type: str, at: float) -> CapacityHistory:
+    """Return the history after quota refused a TPU in a zone that still had one of ours."""
+    one = zone_history(history, zone, tpu_type)
+    return _with(history, replace(one, full_at=at)) if at > one.full_at else history
 
 
-def holds_one(memories: ZoneMemories, zone: str, tpu_type: str, now: float) -> bool:
+def holds_one(history: CapacityHistory, zone: str, tpu_type: str, now: float) -> bool:
     """Return whether the zone's quota is known to have no room for a TPU beside one of ours."""
-    known = memory_of(memories, zone, tpu_type).full_at
+    known = zone_history(history, zone, tpu_type).full_at
     return known > 0 and now - known < FULL_FOR
 
 
-def after_grant(memories: ZoneMemories, zone: str, tpu_type: str, at: float) -> ZoneMemories:
-    """Return the memory after a TPU became READY."""
-    one = memory_of(memories, zone, tpu_type)
+def after_grant(history: CapacityHistory, zone: str, tpu_type: str, at: float) -> CapacityHistory:
+    """Return the history after a TPU became READY."""
+    one = zone_history(history, zone, tpu_type)
     hours = _with_hour(one.hours, at, granted=1, out=0)
     # The counts stay: a grant ends an outage, and does not undo earlier refusals.
     there = replace(one, out_since=0.0, out_at=0.0, granted_at=at)
-    return _with(memories, replace(there, granted=one.granted + 1, hours=hours))
+    return _with(history, replace(there, granted=one.granted + 1, hours=hours))
 
 
-def after_loss(memories: ZoneMemories, zone: str, tpu_type: str, at: float, lived: float) -> ZoneMemories:
-    """Return the memory after a TPU was lost that had lived for *lived* seconds."""
-    one = memory_of(memories, zone, tpu_type)
+def after_loss(
+    history: CapacityHistory, zone: str, tpu_type: str, at: float, lived: float
+) -> CapacityHistory:
+    """Return the history after a TPU was lost that had lived for *lived* seconds."""
+    one = zone_history(history, zone, tpu_type)
     worn = replace(one, out_since=at, out_at=at, out_by_loss=True)
-    return _with(memories, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
+    return _with(history, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
 
 
-def merged(memories: ZoneMemories, others: ZoneMemories, now: float) -> ZoneMemories:
-    """Return *memories* with each entry of *others* that has a later event; events after *now* are ignored."""
-    known = {(one.zone, one.type): _last(one) for one in memories}
+def merged(history: CapacityHistory, others: CapacityHistory, now: float) -> CapacityHistory:
+    """Return *history* with each entry of *others* that has a later event; events after *now* are ignored."""
+    known = {(one.zone, one.type): _last(one) for one in history}
     # An event in the future is from a wrong clock and would shadow all true ones for ever.
     newer = [one for one in others if known.get((one.zone, one.type), 0.0) < _last(one) <= now]
     for one in sorted(newer, key=_last):
-        memories = _with(memories, one)
+        history = _with(history, one)
     for one in others:
-        memories = after_full(memories, one.zone, one.type, one.full_at) if one.full_at <= now else memories
-    return memories
+        history = after_full(history, one.zone, one.type, one.full_at) if one.full_at <= now else history
+    return history
 
 
-def _last(one: ZoneMemory) -> float:
+def _last(one: ZoneHistory) -> float:
     return max(one.out_at, one.granted_at)
 
 
-def _with(memories: ZoneMemories, one: ZoneMemory) -> ZoneMemories:
-    others = tuple(p for p in memories if (p.zone, p.type) != (one.zone, one.type))
+def _with(history: CapacityHistory, one: ZoneHistory) -> CapacityHistory:
+    others = tuple(p for p in history if (p.zone, p.type) != (one.zone, one.type))
     # Newest last, so that entries without news for longest are dropped.
     return (*others, one)[-MAX_ZONES:]
 
@@ -125,7 +127,7 @@ def _with_hour(
     return tuple(sorted([*others, (hour, was[1] + granted, was[2] + out)]))
 
 
-def emptiness(one: ZoneMemory, now: float) -> float:
+def emptiness(one: ZoneHistory, now: float) -> float:
     """Return the probability that the zone is still empty: an outage tends to last as long again as it has."""
     if not one.out_at:
         return 0.0
@@ -133,7 +135,7 @@ def emptiness(one: ZoneMemory, now: float) -> float:
     return lasted / (lasted + max(0.0, now - one.out_at))
 
 
-def worth(one: ZoneMemory, now: float) -> float:
+def worth(one: ZoneHistory, now: float) -> float:
     """Return the value of asking this zone now, from 0 to 1."""
     life = (CERTAINTY * USUAL_LIFE + one.lived) / (CERTAINTY + one.lives)
     hour = int(now // HOUR) % 24
@@ -144,7 +146,7 @@ def worth(one: ZoneMemory, now: float) -> float:
 
 def ranked_zones(
     zones: Sequence[str],
-    memories: ZoneMemories,
+    history: CapacityHistory,
     tpu_type: str,
     now: float,
     home: str = "",
@@ -159,7 +161,7 @@ def ranked_zones(
     """
     near, fare = nearness or {}, fares or {}
     values = {
-        zone: worth(memory_of(memories, zone, tpu_type), now) * near.get(zone, 1.0) - fare.get(zone, 0.0)
+        zone: worth(zone_history(history, zone, tpu_type), now) * near.get(zone, 1.0) - fare.get(zone, 0.0)
         for zone in zones
     }
     # Rounded, so that noise does not override the user's order.
@@ -168,7 +170,7 @@ def ranked_zones(
 
 def passed_over(
     zones: Sequence[str],
-    memories: ZoneMemories,
+    history: CapacityHistory,
     tpu_type: str,
     now: float,
     chosen: str,
@@ -184,10 +186,12 @@ def passed_over(
             return "is far from the bucket"
         return "costs more" if fare.get(zone, 0.0) > fare.get(chosen, 0.0) else "is asked later"
 
-    return ", ".join(f"{z} {_fault(memory_of(memories, z, tpu_type), now) or otherwise(z)}" for z in earlier)
+    return ", ".join(
+        f"{z} {_fault(zone_history(history, z, tpu_type), now) or otherwise(z)}" for z in earlier
+    )
 
 
-def zone_summary(one: ZoneMemory) -> str:
+def zone_summary(one: ZoneHistory) -> str:
     """Return what is remembered of a zone, in words."""
     lives = f", {one.lives} lost after {_span(one.lived / one.lives)} on average" if one.lives else ""
     # No "0 refused": a refusal for the quota that our own TPU holds is not counted, and is shown beside this.
@@ -195,7 +199,7 @@ def zone_summary(one: ZoneMemory) -> str:
     return f"{one.granted} granted{refused}{lives}"
 
 
-def _fault(one: ZoneMemory, now: float) -> str:
+def _fault(one: ZoneHistory, now: float) -> str:
     if one.out_at and emptiness(one, now) >= 0.1:
         what = "preempted one" if one.out_by_loss else "refused"
         return f"{what} {_ago(now - one.out_at)}"

@@ -16,7 +16,7 @@ from orchestrator.engine.reconcile.alarms import Alarms
 from orchestrator.engine.reconcile.apply import Actor
 from orchestrator.engine.reconcile.observe import WideList, observe, unforeseen
 from orchestrator.engine.reconcile.shared_creates import share_stockouts, with_create_budget
-from orchestrator.engine.records.capacity_memory import CapacityMemory
+from orchestrator.engine.records.capacity_history import SharedCapacityHistory
 from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_outcome import expiry
@@ -33,7 +33,7 @@ class Reconciler:
         self._records = deployment.records
         self._sink = deployment.sink
         self._actor = Actor(deployment)
-        self._memory = CapacityMemory(deployment.cloud.memory)
+        self._capacity = SharedCapacityHistory(deployment.cloud.capacity_store)
         self._heartbeats = Heartbeats(deployment.cloud.store)
         self._wide = WideList()
         self._alarms = Alarms(deployment.sink)
@@ -62,7 +62,7 @@ class Reconciler:
         return Pass(world, plan, failures)
 
     def _observe(self) -> tuple[World, Record]:
-        """Return the observation, and the record with the shared memory of zones."""
+        """Return the observation, and the record with the shared capacity history."""
         deployment, record = self._deployment, self._records.current
         now = deployment.clock.now()
         world = observe(
@@ -71,8 +71,8 @@ class Reconciler:
         # A list may be older than our own create, so a new TPU that it lacks is not absent.
         world = not_older(world, record)
         record = updated(record, node=updated(record.node, type=record.node.type or deployment.spec.tpu.type))
-        # The memory of zones has its own object, because a lost record must not lose it.
-        record = self._memory.recalled(record, world)
+        # The capacity history has its own object, because a lost record must not lose it.
+        record = self._capacity.recalled(record, world)
         return with_create_budget(
             world, deployment.create_budget, deployment.spec.tpu.zones, record.node.type
         ), record
@@ -151,7 +151,7 @@ class Reconciler:
     def _end_pass(self, record: Record, world: World, plan: Plan) -> None:
         """Store the results of this pass; flush at once if the deployment has ended."""
         self._alarms.disk(self._records.disk or self._deployment.journal.disk, world.observed_at)
-        self._memory.keep(self._records.current.zone_memories, world.observed_at)
+        self._capacity.keep(self._records.current.capacity_history, world.observed_at)
         # Both records: refusals of this pass, and those that operations showed at its beginning.
         records = (self._records.current, record)
         self._stockouts_shared = share_stockouts(

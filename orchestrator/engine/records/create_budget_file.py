@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from orchestrator.domain.machines.capacity import ZoneMemories, ZoneMemory
+from orchestrator.domain.machines.capacity import CapacityHistory, ZoneHistory
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import DiskError
 from orchestrator.planning.tpu.create_budget import (
@@ -62,7 +62,7 @@ class CreateBudgetFile:
         with self._locked():
             self._write(with_stockout(self._read(), zone, tpu_type, at))
 
-    def stockouts(self, tpu_type: str, now: float) -> ZoneMemories:
+    def stockouts(self, tpu_type: str, now: float) -> CapacityHistory:
         """Return the stockouts of *tpu_type* that any deployment on this computer has recorded."""
         # Times in the future are ignored: another computer's clock may have written them.
         return tuple(
@@ -77,7 +77,7 @@ class CreateBudgetFile:
             body = json.loads(self._path.read_bytes())
             creates = tuple((float(at), str(zone)) for at, zone in body["creates"])
             stockouts = tuple(
-                ZoneMemory(str(zone), str(tpu_type), float(since), float(at))
+                ZoneHistory(str(zone), str(tpu_type), float(since), float(at))
                 for zone, tpu_type, since, at in body["stockouts"]
             )
         except (OSError, ValueError, KeyError, TypeError):

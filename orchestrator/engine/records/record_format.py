@@ -68,7 +68,7 @@ NESTED = {
     "mute": "silence.never_reported",
     "beacons": "silence.reports_at_boot",
     "sightings": "first_seen",
-    "places": "zone_memories",
+    "places": "capacity_history",
     "starts": "up_times",
 }
 PARTS = {path.partition(".")[0] for path in NESTED.values() if "." in path}

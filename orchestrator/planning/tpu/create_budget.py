@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from orchestrator.domain.machines.capacity import ZoneMemories, ZoneMemory
+from orchestrator.domain.machines.capacity import CapacityHistory, ZoneHistory
 
 # Deletions need room below the hundred writes as well: what cannot be deleted keeps costing.
 A_MINUTE, MAX_A_MINUTE = 60, 91
@@ -32,7 +32,7 @@ class CreateBudget(Protocol):
     def refused(self, zone: str, tpu_type: str, at: float) -> None:
         """Share with all deployments that *zone* had no capacity for *tpu_type*."""
 
-    def stockouts(self, tpu_type: str, now: float) -> ZoneMemories:
+    def stockouts(self, tpu_type: str, now: float) -> CapacityHistory:
         """Return the stockouts of *tpu_type* that any deployment has met within SHARED seconds."""
 
 
@@ -50,7 +50,7 @@ class Unlimited:
     def refused(self, zone: str, tpu_type: str, at: float) -> None:
         """Do nothing, because no other deployment shares this budget."""
 
-    def stockouts(self, tpu_type: str, now: float) -> ZoneMemories:
+    def stockouts(self, tpu_type: str, now: float) -> CapacityHistory:
         """Return nothing: no other deployment shares its stockouts."""
         return ()
 
@@ -60,7 +60,7 @@ class Ledger:
     """The creates of the last minute as (time, zone), and the stockouts of the last hour."""
 
     creates: tuple[tuple[float, str], ...] = ()
-    stockouts: ZoneMemories = field(default_factory=tuple)
+    stockouts: CapacityHistory = field(default_factory=tuple)
 
 
 def free_at(ledger: Ledger, zone: str, now: float, limit: int) -> float:
@@ -84,6 +84,6 @@ def with_stockout(ledger: Ledger, zone: str, tpu_type: str, at: float) -> Ledger
     """Return the ledger with a stockout; one within an hour of another extends it."""
     recent = tuple(p for p in ledger.stockouts if at - SHARED < p.out_at <= at)
     known = next((p for p in recent if (p.zone, p.type) == (zone, tpu_type)), None)
-    one = ZoneMemory(zone, tpu_type, known.out_since if known else at, at)
+    one = ZoneHistory(zone, tpu_type, known.out_since if known else at, at)
     others = tuple(p for p in recent if (p.zone, p.type) != (zone, tpu_type))
     return Ledger(ledger.creates, (*others, one))

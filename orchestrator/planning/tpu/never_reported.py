@@ -155,9 +155,9 @@ def with_silent_tpu(record: Record, change: Change, now: float) -> Record:
     if not change.never_reported or any(known == number for known, _ in record.silence.never_reported):
         return record
     # Like a refusal: the zone has provided a machine that does not work.
-    memories = after_refusal(record.zone_memories, change.zone, record.node.type, now)
+    history = after_refusal(record.capacity_history, change.zone, record.node.type, now)
     silent = (*record.silence.never_reported, (number, now))
-    return replace(record, silence=replace(record.silence, never_reported=silent), zone_memories=memories)
+    return replace(record, silence=replace(record.silence, never_reported=silent), capacity_history=history)
 
 
 def all_silent(spec: Spec, world: World, record: Record) -> AllSilent | None:

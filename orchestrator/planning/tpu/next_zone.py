@@ -8,9 +8,9 @@ from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.machines.capacity import (
     holds_one,
-    memory_of,
     passed_over,
     ranked_zones,
+    zone_history,
     zone_summary,
 )
 from orchestrator.domain.machines.node_price import Prices
@@ -59,13 +59,13 @@ def full_zones(spec: Spec, world: World, record: Record) -> tuple[str, ...]:
 
 def zone_order(spec: Spec, record: Record, now: float, prices: Prices = NO_PRICES) -> tuple[str, ...]:
     """
-    Return the zones in the order of requests: by the memory of zones, then by the number of recent refusals.
+    Return the zones in the order of requests: by the capacity history, then by the number of recent refusals.
 
     Among equal zones, one beside the bucket comes first.
     """
     near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
     ranked = ranked_zones(
-        spec.tpu.zones, record.zone_memories, record.node.type, now, record.node.zone, near, fares
+        spec.tpu.zones, record.capacity_history, record.node.type, now, record.node.zone, near, fares
     )
     return tuple(sorted(ranked, key=_refused_zones(record).count))
 
@@ -91,14 +91,14 @@ def _fares(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
 def why_there(spec: Spec, record: Record, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
     """Return why *zone* precedes zones that the file names earlier; empty if it skips none."""
     near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
-    text = passed_over(spec.tpu.zones, record.zone_memories, record.node.type, now, zone, near, fares)
-    matters = record.zone_memories or min(near.values()) < 1.0 or any(fares.values())
+    text = passed_over(spec.tpu.zones, record.capacity_history, record.node.type, now, zone, near, fares)
+    matters = record.capacity_history or min(near.values()) < 1.0 or any(fares.values())
     return f"; {text}" if text and matters else ""
 
 
 def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:
     """Return what is remembered of the file's zones, each with the time of its last event."""
-    found = (memory_of(record.zone_memories, zone, record.node.type) for zone in spec.tpu.zones)
+    found = (zone_history(record.capacity_history, zone, record.node.type) for zone in spec.tpu.zones)
     known = [one for one in found if one.out_at or one.granted_at]
     return [(max(one.out_at, one.granted_at), f"{one.zone}: {zone_summary(one)}") for one in known]
 
@@ -117,7 +117,7 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
         return True
     since = (record.first_seen.get(of_name(n.name, Sign.DELETION_REQUESTED), world.observed_at) for n in old)
     going = any(world.observed_at - asked < MAX_GOING for asked in since)
-    return going and holds_one(record.zone_memories, zone, record.node.type, world.observed_at)
+    return going and holds_one(record.capacity_history, zone, record.node.type, world.observed_at)
 
 
 def quota_wait(zone: str) -> Wait:

@@ -2,7 +2,7 @@
 Apply the deadline: what the next TPU should be, when the present one is left, and the forecast.
 
 The rules are in `planning.deadline`; this module supplies their input: prices from the table for the type and
-each zone, and the memory of zones.
+each zone, and the capacity history.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from math import inf
 
 from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.job_progress import with_heartbeats
-from orchestrator.domain.machines.capacity import ZoneMemory, memory_of
+from orchestrator.domain.machines.capacity import ZoneHistory, zone_history
 from orchestrator.domain.machines.node_price import Prices
 from orchestrator.domain.machines.queued_resource import IN_QUEUE
 from orchestrator.domain.names import incarnation_of
@@ -151,13 +151,15 @@ def of_mode(record: Record, *, on_demand: bool) -> Record:
     """
     Return the record with only those refusals of TPUs that apply to spot, or to on demand.
 
-    The memory of quota applies to what the file asks for only: on demand has a quota of its own.
+    The history of quota applies to what the file asks for only: on demand has a quota of its own.
     """
     fitting = (r for r in record.refusals if r.kind is not Kind.NODE or r.on_demand == on_demand)
-    memories = (
-        tuple(replace(p, full_at=0.0) for p in record.zone_memories) if on_demand else record.zone_memories
+    history = (
+        tuple(replace(p, full_at=0.0) for p in record.capacity_history)
+        if on_demand
+        else record.capacity_history
     )
-    return replace(record, refusals=tuple(fitting), zone_memories=memories)
+    return replace(record, refusals=tuple(fitting), capacity_history=history)
 
 
 def wants_flex_start(spec: Spec, record: Record) -> bool:
@@ -219,7 +221,7 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
     usd = rates(spec, world, record)
 
     def offer(zone: str) -> Offer:
-        one = memory_of(record.zone_memories, zone, record.node.type)
+        one = zone_history(record.capacity_history, zone, record.node.type)
         shut = doubted or create_gate(spec, cheap, zone) > world.observed_at
         share = share_in(one, len(spans), vain)
         lasts = (life + one.lived) / (1.0 + one.lives)
@@ -248,7 +250,7 @@ def span_spot(record: Record, name: str) -> bool | None:
     return False if incarnation_of(name, {}) in record.deadline.on_demand else None
 
 
-def share_in(one: ZoneMemory, granted: int, vain: int) -> float:
+def share_in(one: ZoneHistory, granted: int, vain: int) -> float:
     """Return the availability of spot in a zone: from its hours with and without, else from all TPUs so far."""
     with_one, without = sum(hour[1] for hour in one.hours), sum(hour[2] for hour in one.hours)
     if not with_one + without:

@@ -1,7 +1,7 @@
 """Choose which TPU type is requested next, in order of preference."""
 
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.machines.capacity import memory_of, worth
+from orchestrator.domain.machines.capacity import worth, zone_history
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 
@@ -25,7 +25,9 @@ def next_type(spec: Spec, record: Record, now: float) -> str:
     if len(types) == 1:
         return types[0]
     values = {
-        tpu_type: max(worth(memory_of(record.zone_memories, zone, tpu_type), now) for zone in spec.tpu.zones)
+        tpu_type: max(
+            worth(zone_history(record.capacity_history, zone, tpu_type), now) for zone in spec.tpu.zones
+        )
         for tpu_type in types
     }
     return next(tpu_type for tpu_type in types if values[tpu_type] >= NEAR * max(values.values()))

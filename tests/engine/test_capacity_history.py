@@ -1,12 +1,18 @@
-"""The memory of zones in an object of its own: it outlives the record, and is written seldom."""
+"""The capacity history in an object of its own: it outlives the record, and is written seldom."""
 
 from itertools import pairwise
 
 import pytest
 
 from orchestrator.contract.bucket import object_names
-from orchestrator.domain.machines.capacity import ZoneMemory, after_grant, after_refusal, memory_of, merged
-from orchestrator.engine.records.capacity_memory import SPACING, decoded, encoded
+from orchestrator.domain.machines.capacity import (
+    ZoneHistory,
+    after_grant,
+    after_refusal,
+    merged,
+    zone_history,
+)
+from orchestrator.engine.records.capacity_history import SPACING, decoded, encoded
 from orchestrator.engine.records.record_format import decode, encode
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
@@ -16,7 +22,7 @@ KIND = "v5litepod-8"
 
 def retained(lab):
     """Return what the object holds of the first zone."""
-    return memory_of(decoded(lab.get(object_names.CAPACITY)), ZONE, KIND)
+    return zone_history(decoded(lab.get(object_names.CAPACITY)), ZONE, KIND)
 
 
 def writes(lab, spec=SPEC, seconds=900.0):
@@ -38,7 +44,7 @@ def writes(lab, spec=SPEC, seconds=900.0):
 
 
 def test_a_long_stockout_is_written_once_a_minute_at_most_and_calm_not_at_all(lab):
-    """Each refusal changes the memory, the object follows; when nothing happens nothing is written."""
+    """Each refusal changes the history, the object follows; when nothing happens nothing is written."""
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
     controller, times = writes(lab)
     assert 5 <= len(times) <= 900 / SPACING + 1
@@ -76,10 +82,10 @@ def test_a_lost_record_does_not_lose_the_memory(lab, damage):
         for name in lab.objects(object_names.JOURNAL):
             controller.cloud.store.delete(name)
     later = lab.controller(SPEC)
-    assert later.record.zone_memories == ()
+    assert later.record.capacity_history == ()
     later.want()
     later.one_pass()
-    assert memory_of(later.record.zone_memories, ZONE, KIND).refused == retained(lab).refused
+    assert zone_history(later.record.capacity_history, ZONE, KIND).refused == retained(lab).refused
 
 
 @pytest.mark.parametrize(
@@ -92,12 +98,12 @@ def test_a_damaged_object_counts_as_empty_and_is_written_again(lab, data):
     lab.put(object_names.CAPACITY, data)
     later = lab.controller(SPEC)
     later.run(seconds=60)
-    assert later.record.zone_memories == controller.record.zone_memories
+    assert later.record.capacity_history == controller.record.capacity_history
     assert retained(lab).refused
 
 
 def test_what_another_has_written_in_between_is_read_and_not_lost(lab):
-    """The generation is a precondition: both memories are there in the end."""
+    """The generation is a precondition: both entries are there in the end."""
     controller = remembering(lab)
     now = lab.clock.now()
     other = after_grant((), "us-west4-a", KIND, now)
@@ -106,13 +112,13 @@ def test_what_another_has_written_in_between_is_read_and_not_lost(lab):
     controller.up()
     lab.wait(120)
     controller.run(seconds=300)
-    assert memory_of(controller.record.zone_memories, "us-west4-a", KIND).granted == 1
+    assert zone_history(controller.record.capacity_history, "us-west4-a", KIND).granted == 1
     found = decoded(lab.get(object_names.CAPACITY))
     assert {one.zone for one in found} == {ZONE, OTHER_ZONE, "us-west4-a"}
 
 
 def test_a_store_that_refuses_stops_no_pass(lab, monkeypatch):
-    """The memory is a help, not a duty."""
+    """The history is a help, not a duty."""
     from orchestrator.errors import TransientError
 
     controller = lab.up(SPEC)
@@ -135,17 +141,17 @@ def test_the_later_event_of_two_memories_counts_and_none_of_the_future():
     assert merged(old, new, 300.0) == new
     assert merged(new, old, 300.0) is new
     assert merged(old, new, 150.0) is old
-    assert merged((), (ZoneMemory(ZONE),), 300.0) == ()
+    assert merged((), (ZoneHistory(ZONE),), 300.0) == ()
     assert {p.zone for p in merged(old, after_grant((), OTHER_ZONE, KIND, 50.0), 300.0)} == {ZONE, OTHER_ZONE}
 
 
 def test_a_record_of_before_keeps_its_memory(lab):
     """An older tpuctl stored it in the record only."""
     controller = remembering(lab)
-    memories = controller.record.zone_memories
-    assert decode(encode(controller.record, "demo"), "demo").zone_memories == memories
+    history = controller.record.capacity_history
+    assert decode(encode(controller.record, "demo"), "demo").capacity_history == history
     controller.cloud.store.delete(object_names.CAPACITY)
     later = lab.controller(SPEC)
     later.run(seconds=60)
-    assert later.record.zone_memories == memories
-    assert decoded(lab.get(object_names.CAPACITY)) == memories
+    assert later.record.capacity_history == history
+    assert decoded(lab.get(object_names.CAPACITY)) == history

@@ -1,5 +1,5 @@
 """
-Keep the capacity memory of zones in an object of its own, so that it survives a lost record.
+Keep the capacity history in an object of its own, so that it survives a lost record.
 
 The record holds the same data and is newer: the object is written after changes, at most once a minute.
 """
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from orchestrator.contract.bucket.object_names import CAPACITY
 from orchestrator.domain.checksum import bytes_with_checksum, verified
-from orchestrator.domain.machines.capacity import ZoneMemories, merged
+from orchestrator.domain.machines.capacity import CapacityHistory, merged
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record
@@ -20,9 +20,9 @@ SPACING = 60.0
 """Shortest time between two writes, in seconds."""
 
 
-class CapacityMemory:
+class SharedCapacityHistory:
     """
-    Read and write the capacity memory. Failures are ignored: the memory only improves the choice of a zone.
+    Read and write the capacity history. Failures are ignored: it only improves the choice of a zone.
 
     The object is read at the first pass, and again after another deployment has written it.
     """
@@ -31,7 +31,7 @@ class CapacityMemory:
         self._store = store
         self._unread = True
         self._generation = 0
-        self._stored: ZoneMemories = ()
+        self._stored: CapacityHistory = ()
         self._tried_at = float("-inf")
 
     def recalled(self, record: Record, world: World) -> Record:
@@ -48,40 +48,40 @@ class CapacityMemory:
         self._unread = False
         self._generation = found.generation if found else 0
         self._stored = decoded(found.data) if found else ()
-        memories = merged(record.zone_memories, self._stored, world.observed_at)
-        return record if memories is record.zone_memories else replace(record, zone_memories=memories)
+        history = merged(record.capacity_history, self._stored, world.observed_at)
+        return record if history is record.capacity_history else replace(record, capacity_history=history)
 
-    def keep(self, memories: ZoneMemories, now: float) -> None:
-        """Write *memories* if they changed and the last attempt is at least SPACING ago. *now* is in seconds."""
-        # Not before the first read: an empty memory would overwrite what other deployments have learned.
-        if self._unread or memories == self._stored or 0 <= now - self._tried_at < SPACING:
+    def keep(self, history: CapacityHistory, now: float) -> None:
+        """Write *history* if they changed and the last attempt is at least SPACING ago. *now* is in seconds."""
+        # Not before the first read: an empty history would overwrite what other deployments have learned.
+        if self._unread or history == self._stored or 0 <= now - self._tried_at < SPACING:
             return
         self._tried_at = now
         try:
             # The precondition keeps us from overwriting what another deployment has written since our read.
-            self._generation = self._store.write(CAPACITY, encoded(memories), if_generation=self._generation)
+            self._generation = self._store.write(CAPACITY, encoded(history), if_generation=self._generation)
         except PreconditionError:
             # Another deployment's write, or one of ours whose answer was lost.
             self._unread = True
         except TpuctlError:
             return
         else:
-            self._stored = memories
+            self._stored = history
 
 
-def encoded(memories: ZoneMemories) -> bytes:
+def encoded(history: CapacityHistory) -> bytes:
     """Return the object's content: JSON with a checksum."""
-    body = {"schema": SCHEMA, "places": adapter(ZoneMemories).dump_python(memories, mode="json")}
+    body = {"schema": SCHEMA, "places": adapter(CapacityHistory).dump_python(history, mode="json")}
     return bytes_with_checksum(body)
 
 
-def decoded(data: bytes) -> ZoneMemories:
-    """Parse the object; return no memories if it is damaged or of another version."""
+def decoded(data: bytes) -> CapacityHistory:
+    """Parse the object; return no history if it is damaged or of another version."""
     try:
         body = verified(data)
-        memories: ZoneMemories = (
-            adapter(ZoneMemories).validate_python(body["places"]) if body["schema"] == SCHEMA else ()
+        history: CapacityHistory = (
+            adapter(CapacityHistory).validate_python(body["places"]) if body["schema"] == SCHEMA else ()
         )
     except (ValueError, KeyError, TypeError):
         return ()
-    return memories
+    return history
