@@ -14,8 +14,11 @@ from tests.kit.source import nodes
 pytestmark = pytest.mark.usefixtures("code_read_once")
 ROOT = Path(__file__).parents[1] / "orchestrator"
 ROOMS = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
-RIDDLES = re.compile(r"\b([Nn]obody|[Ss]omebody|[Ww]hoever|[Aa]new|two looks|next look|that many looks)\b")
-"""Words that hide who acts, or that no tool prints: say "another process", "the user", "unknown", "again"."""
+RIDDLES = re.compile(
+    r"\b([Nn]obody|[Ss]omebody|[Ww]hoever|[Aa]new|two looks|next look|that many looks|in sight"
+    r"|out of sight|looks? again)\b"
+)
+"""Words that hide who acts, or that no tool prints: say "another process", "the user", "unknown", "observed"."""
 ON_PAGES = {"check", "check_of_file", "rule", "click.command"}
 """Decorators of functions whose docstrings are text of docs/doctor.md, docs/checks.md and docs/commands.md."""
 FILLERS = frozenset(

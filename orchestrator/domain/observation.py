@@ -366,14 +366,14 @@ class World:
 
     @property
     def known_nodes(self) -> tuple[Node, ...]:
-        """Return the nodes in sight; empty if they could not be listed, so an empty result proves no absence."""
+        """Return the observed nodes; empty if they could not be listed, so an empty result proves no absence."""
         return self.nodes.value if isinstance(self.nodes, Present) else ()
 
     @property
     def known_heartbeats(self) -> tuple[Heartbeat, ...]:
-        """Return the heartbeats in sight; empty if they could not be read."""
+        """Return the observed heartbeats; empty if they could not be read."""
         return self.heartbeats.value if isinstance(self.heartbeats, Present) else ()
 
     def heartbeats_of(self, incarnation: int | None) -> tuple[Heartbeat, ...]:
-        """Return the heartbeats in sight of one incarnation."""
+        """Return the observed heartbeats of one incarnation."""
         return tuple(beat for beat in self.known_heartbeats if beat.incarnation == incarnation)

@@ -184,7 +184,7 @@ class FailedChange:
 @dataclass(frozen=True)
 class Step:
     """
-    One resource's changes, or what it waits for and when to look again (seconds).
+    One resource's changes, or what it waits for and in how many seconds to poll again.
 
     *blocked* says that another resource has to be created first. *rule* is the one that decided; END_NONE, the
     general one, for code and sidecars, which have no rules of their own.

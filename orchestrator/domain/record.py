@@ -277,7 +277,7 @@ def first_incarnations(record: Record) -> frozenset[int]:
 
 
 def current_node(world: World, record: Record) -> Node | None:
-    """Return the node of the newest incarnation if it is in sight, else None."""
+    """Return the node of the newest incarnation if it was observed, else None."""
     return next((n for n in world.known_nodes if n.incarnation == record.node.incarnation), None)
 
 

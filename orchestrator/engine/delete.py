@@ -261,7 +261,7 @@ class Deletion:
 
     def _not_certain(self, here: set[str], *, complete: bool) -> list[Leftover]:
         """
-        Return the machines that are out of sight but not proven deleted: a list may be older than a machine.
+        Return the machines that were not observed and are not proven deleted: a list may be older than a machine.
 
         A machine counts as deleted when its delete operation has succeeded and it is not found by name, or
         when two complete lists, CONFIRMED_AFTER seconds apart, lack it. *complete* says that no list of this

@@ -40,9 +40,9 @@ def broken(spec: Spec, plan: Plan, world: World, record: Record) -> BrokenPromis
 def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple[str, str]]:
     for change in plan.changes:
         what = f"{change.verb.word} {change.kind.value} {change.name}"
-        # The worst mistake: a second machine because the first was only out of sight.
-        if _unseen(change, world):
-            yield "unknown is not absent", f"{what}, which was not seen"
+        # The worst mistake: a second machine because the first was only not observed.
+        if _unobserved(change, world):
+            yield "unknown is not absent", f"{what}, which was not observed"
         if change.kind is Kind.BUCKET and change.verb is Verb.DELETE:
             yield "data stays", what
         if plan.outcome is not None and change.verb in MAKING:
@@ -64,7 +64,7 @@ def _is_theirs(spec: Spec, change: Change, world: World) -> bool:
     return adopted and change.verb is Verb.DELETE
 
 
-def _unseen(change: Change, world: World) -> bool:
+def _unobserved(change: Change, world: World) -> bool:
     """Return whether the change is about a kind of resource that could not be observed."""
     observations = {Kind.NODE: world.nodes, Kind.VM: world.vm, Kind.BUCKET: world.bucket}
     return isinstance(observations.get(change.kind), Unknown)

@@ -318,7 +318,7 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Ste
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
         return Step(wake_in=POLL_SOON if _before_first_step(beats, now) else None, rule=LoopRule.JOB_RUNS)
-    # A first report may be a second late, because its object has just been written; look again soon.
+    # A first report may be a second late, because its object has just been written; poll again soon.
     why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
     why = why if beats else "; no report yet"
     text = f"{len(running)} of {expected} workers are running{why}"

@@ -71,7 +71,7 @@ def test_an_operation_is_done_whatever_its_response_is(kind):
 
 
 def test_a_node_with_unknown_fields_and_enum_values_is_observed():
-    """A state that this client does not know is an unspecified one; the node stays in sight."""
+    """A state that this client does not know is an unspecified one; the node stays observed."""
     node = {
         "name": f"projects/local-project/locations/{ZONE}/nodes/demo-tpu-g3", "state": "DREAMING",
         "health": "BETTER_THAN_EVER", "labels": {"tpuctl-deployment": "demo"},

@@ -99,7 +99,7 @@ def test_a_create_that_was_never_confirmed_is_repeated_under_the_same_name():
 
 
 def test_a_create_whose_operation_runs_is_waited_for():
-    """The node may not be in sight yet although its create was accepted."""
+    """The node may not be observed yet although its create was accepted."""
     running = Operation("o", Kind.NODE, Verb.CREATE, "demo-tpu-g1", ZONE, 1)
     plan = decide(spec(), world(nodes=Present(())), record(operations=(running,), requested_at=NOW - 5))
     assert plan.empty

@@ -79,7 +79,7 @@ BUCKETS = st.builds(Bucket, st.just("b"), st.sampled_from(["us-central1", "us-ce
 
 
 def observed(values):
-    """Return any of the three kinds of sight."""
+    """Return any of the three kinds of observation."""
     return st.builds(Present, values) | st.just(Absent()) | UNKNOWN
 
 

@@ -25,7 +25,7 @@ def story(*looks):
 
 
 def vm_in(state):
-    """Return the sight of a VM in a state."""
+    """Return the observation of a VM in a state."""
     return Present(vm(state=state))
 
 

@@ -328,7 +328,7 @@ def test_one_look_reads_few_bytes_whatever_machines_write(lab, monkeypatch):
 
 @pytest.mark.parametrize("value", [*EVIL, 7, 8, 9, 10, 1006, 7.0, "7"])
 def test_a_forged_claim_names_no_winner(lab, value):
-    """A TPU that was asked for in this race, or is in sight with its label, or nobody has won."""
+    """A TPU that was asked for in this race, or was observed with its label, or nobody has won."""
     controller = lab.up()
     lab.put(".tpuctl/claim/7", json.dumps({"incarnation": value}).encode())
     asked = record_of(incarnation=7, round=7, rivals=(Candidate(8, "z", 1.0),))

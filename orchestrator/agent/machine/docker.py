@@ -34,7 +34,7 @@ def remove(root: Path) -> None:
         found = docker(asked, os.environ).split()
         if found:
             docker(["rm", "--force", *found], os.environ)
-        # After the removal: a kill before this line makes the next agent look again.
+        # After the removal: a kill before this line makes the next agent check again.
         mark.unlink()
     except (AgentError, OSError) as error:
         say(f"containers of the job cannot be removed: {error}")

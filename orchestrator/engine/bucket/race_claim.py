@@ -96,7 +96,7 @@ def _last_save_is_due(record: Record, world: World) -> bool:
 
 
 def _runners(record: Record, world: World) -> tuple[Node, ...]:
-    """Return the TPUs in sight that may win: the newest one, or else those requested beside it."""
+    """Return the observed TPUs that may win: the newest one, or else those requested beside it."""
     if not has_successors(record):
         node = current_node(world, record)
         return () if node is None else (node,)

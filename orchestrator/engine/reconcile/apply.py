@@ -151,7 +151,7 @@ class Actor:
         return self._deployment.create_budget.take(change.zone, self._clock.now()) > 0
 
     def _journal_result(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
-        """Write the result. If that fails, the intent stays open, which only makes the next process look again."""
+        """Write the result. If that fails, the intent stays open, so the next process only polls it again."""
         try:
             self._journal.result(entry, outcome, in_bucket=in_bucket)
         except TpuctlError as error:

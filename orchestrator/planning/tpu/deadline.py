@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 HEADROOM = 1.25
-"""Factor by which the spot time in sight must exceed the need before more expensive offers are rejected."""
+"""Factor by which the expected spot time must exceed the need before more expensive offers are rejected."""
 USUAL = 4 * 3600.0
 """Seconds that a spot node requested from on demand is assumed to last at least."""
 RETURN = 1 / 3
