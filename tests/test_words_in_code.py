@@ -90,6 +90,8 @@ TWINS = {
     "dead": "process_ended",
     "Everywhere": "AllZones",
     "everywhere": "list_all_zones, aggregated, or what it lists",
+    "fault_of": "damage_of; a fault is injected",
+    "faults_of": "damage_of",
     "Gang": "AttemptStore, SaveAgreement; a gang is its workers",
     "gone": "process_ended, all_gone, lost",
     "known_beats": "known_heartbeats",

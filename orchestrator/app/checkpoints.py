@@ -13,7 +13,7 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import Store
 from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.domain.text.amounts import size_text
-from orchestrator.engine.bucket.checkpoints import faults_of, read_checkpoints
+from orchestrator.engine.bucket.checkpoints import damage_of, read_checkpoints
 from orchestrator.engine.bucket.unclaimed import UnclaimedFiles, read_unclaimed
 from orchestrator.errors import NotFoundError, TpuctlError
 
@@ -25,14 +25,14 @@ class Row:
     stored: StoredCheckpoint
     resumes: bool
     verified: bool | None
-    faults: Sequence[str]
+    damage: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row as in `--json`."""
         body = asdict(self.stored)
         del body["objects"]
         body["bytes"] = body.pop("size")
-        return {**body, "resumes": self.resumes, "verified": self.verified, "faults": self.faults}
+        return {**body, "resumes": self.resumes, "verified": self.verified, "damage": self.damage}
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class CheckpointListing:
     done: bool = False
 
     @property
-    def faulty(self) -> bool:
+    def damaged(self) -> bool:
         """Return whether the content of a checkpoint differs from what was saved."""
-        return any(row.faults for row in self.rows)
+        return any(row.damage for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the list as in `--json`."""
@@ -78,8 +78,8 @@ def list_checkpoints(
     except NotFoundError:
         found = []
     unclaimed = tuple(read_unclaimed(store))
-    faults = dict(_verified(store, found, reporter)) if verify else {}
-    rows = tuple(_rows(found, faults, verify=verify))
+    damage = dict(_verified(store, found, reporter)) if verify else {}
+    rows = tuple(_rows(found, damage, verify=verify))
     bill = None if rows or unclaimed else last_bill(session, session.records.current)
     deleted = bill.deleted_text if bill else ""
     saving = session.spec.job.checkpoint
@@ -99,20 +99,20 @@ def _is_done(session: Session) -> bool:
 def _verified(
     store: Store, found: Sequence[StoredCheckpoint], reporter: Reporter
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield index and faults of each complete checkpoint, and report the progress."""
+    """Yield index and damage of each complete checkpoint, and report the progress."""
     whole = [(place, one) for place, one in enumerate(found) if one.complete]
     for number, (place, one) in enumerate(whole, 1):
         reporter.say(f"{number} of {len(whole)}: reading step {one.step}, {size_text(one.size)}")
-        yield place, faults_of(store, one)
+        yield place, damage_of(store, one)
 
 
 def _rows(
-    found: Sequence[StoredCheckpoint], faults: Mapping[int, Sequence[str]], *, verify: bool
+    found: Sequence[StoredCheckpoint], damage: Mapping[int, Sequence[str]], *, verify: bool
 ) -> Iterator[Row]:
     # The agent's rule, the newest complete one; only this list also excludes wrong checksums.
-    resume = next((place for place, one in enumerate(found) if one.complete and not faults.get(place)), None)
+    resume = next((place for place, one in enumerate(found) if one.complete and not damage.get(place)), None)
     for place, one in enumerate(found):
-        wrong = faults.get(place, ())
+        wrong = damage.get(place, ())
         # Objects without a checksum prove nothing, so such a checkpoint is never called verified.
         compared = any(checksum for _, checksum in one.objects)
         verified = compared and not wrong if verify and one.complete else None

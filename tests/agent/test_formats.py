@@ -12,7 +12,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.contract.formats.base import Listing, SavedState, Unit
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.formats.reading.pickled import updates_in
-from orchestrator.contract.formats.reading.whole import h5_fault
+from orchestrator.contract.formats.reading.whole import h5_damage
 from tests.agent import format_trees as trees
 
 NAMES = ("marker", "orbax", "hf", "fairseq", "tf", "keras", "torch")
@@ -203,10 +203,10 @@ def test_every_superblock_tells_the_length(tmp_path: Path, version: int, width: 
     path = tmp_path / "x.h5"
     data = trees.h5(version, width)
     path.write_bytes(data)
-    assert h5_fault(path) == ""
+    assert h5_damage(path) == ""
     for retained in (0, 7, 20, 40, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:retained])
-        assert h5_fault(path), retained
+        assert h5_damage(path), retained
 
 
 class Evil:

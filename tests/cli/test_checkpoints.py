@@ -66,7 +66,7 @@ def test_the_list_names_the_one_to_resume_and_verify_finds_torn_bytes(bucket, ca
         (30, None, False), (20, False, False), (10, True, True)
     ]  # fmt: skip
     name = "checkpoints/00000020/g1/w0/weights"
-    assert rows[1]["faults"] == [f"{name} has another sha256 than its manifest says"]
+    assert rows[1]["damage"] == [f"{name} has another sha256 than its manifest says"]
     assert "2 of 2: reading step 10, 4 kB" in err
     assert "objects" not in json.dumps(rows)
 
@@ -99,7 +99,7 @@ def test_the_list_fits_eighty_columns_whatever_the_age(capsys):
         StoredCheckpoint(step, 12, 64, 9_990_000_000, 3600.0, True, "", format="accelerate")
         for step in (1_000_000, 999_000)
     ]
-    rows = tuple(Row(one, resumes=one is found[0], verified=None, faults=()) for one in found)
+    rows = tuple(Row(one, resumes=one is found[0], verified=None, damage=()) for one in found)
     show(CheckpointListing("mine", rows, (), 3600.0 + 47 * 3600 + 59 * 60), as_json=False)
     head, *lines = capsys.readouterr().out.splitlines()
     assert "47 h 59 min" in lines[0]
@@ -111,7 +111,7 @@ def test_the_list_fits_eighty_columns_whatever_the_age(capsys):
 def test_a_list_with_gaps_says_how_many_stay(keep, said, capsys):
     """Who sees 450, 400 and 300 asks what has become of the others."""
     found = [StoredCheckpoint(step, 1, 1, 4000, 0.0, True, "") for step in (450, 300)]
-    rows = tuple(Row(one, resumes=False, verified=None, faults=()) for one in found)
+    rows = tuple(Row(one, resumes=False, verified=None, damage=()) for one in found)
     show(CheckpointListing("mine", rows, (), 60.0, keep=keep), as_json=False)
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 3

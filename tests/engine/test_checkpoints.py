@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.domain.spec import CheckpointSpec
-from orchestrator.engine.bucket.checkpoints import faults_of, read_checkpoints
+from orchestrator.engine.bucket.checkpoints import damage_of, read_checkpoints
 from tests.agent import format_trees as trees
 from tests.google.adapter_kit import a_bucket, a_lab
 
@@ -44,7 +44,7 @@ def test_complete_ones_come_newest_first_with_size_and_workers(store):
     ]  # fmt: skip
     assert all(one.complete and not one.why for one in found)
     assert [one.size for one in found] == [10004, 5002, 5002, 5002]
-    assert all(faults_of(store, one) == [] for one in found)
+    assert all(damage_of(store, one) == [] for one in found)
 
 
 def test_the_manifest_of_very_many_files_is_read_to_its_end(store):
@@ -124,9 +124,9 @@ def test_verify_finds_other_bytes_of_the_same_length(store):
     store.write(name, b"x" * 5000)
     (one,) = read_checkpoints(store, MARKER)
     assert one.complete
-    assert faults_of(store, one) == [f"{name} has another sha256 than its manifest says"]
+    assert damage_of(store, one) == [f"{name} has another sha256 than its manifest says"]
     store.delete(name)
-    assert faults_of(store, one) == [f"{name} is missing"]
+    assert damage_of(store, one) == [f"{name} is missing"]
 
 
 def test_orbax_in_the_bucket_counts_by_its_commit_object(store):
@@ -138,7 +138,7 @@ def test_orbax_in_the_bucket_counts_by_its_commit_object(store):
         (50, False, 5, None), (40, True, 10, None)
     ]  # fmt: skip
     assert "no commit_success.txt" in found[0].why
-    assert faults_of(store, found[1]) == []
+    assert damage_of(store, found[1]) == []
 
 
 def test_tensorflow_in_the_bucket_counts_by_its_list(store):

@@ -11,7 +11,7 @@ from orchestrator.agent.agreement.attempts import next_attempt
 from orchestrator.agent.checkpoints.links import make_links
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.manifest import parse
-from orchestrator.contract.formats.reading.file_fault import fault_of
+from orchestrator.contract.formats.reading.file_damage import damage_of
 from orchestrator.contract.formats.reading.saved_files import Found, among, group, main_of
 from orchestrator.contract.machine_errors import DamagedError
 from tests.agent.agent_lab import running_lab
@@ -253,7 +253,7 @@ def test_a_file_of_joblib_is_whole_or_cut(tmp_path: Path) -> None:
     """Its arrays lie between the opcodes, so a plain walk of the pickle calls each such file torn."""
     path, data = tmp_path / "model.joblib", joblib(3)
     path.write_bytes(data)
-    assert fault_of(path) == ""
+    assert damage_of(path) == ""
     for length in (*range(1, 200), len(data) // 2, len(data) - 1):
         path.write_bytes(data[:length])
-        assert fault_of(path) != "", length
+        assert damage_of(path) != "", length

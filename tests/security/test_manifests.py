@@ -14,7 +14,7 @@ from orchestrator.agent.checkpoints.links import make_links
 from orchestrator.contract.bucket import limits, manifest, unclaimed_manifest
 from orchestrator.contract.bucket.completeness import completed_by
 from orchestrator.contract.formats.keras import METADATA
-from orchestrator.contract.formats.reading.whole import json_fault, safetensors_fault
+from orchestrator.contract.formats.reading.whole import json_damage, safetensors_damage
 from orchestrator.contract.json_values import json_object
 from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.ports import MAX_BYTES, StoredObject
@@ -324,6 +324,6 @@ def test_json_that_is_nested_without_end_is_none_on_a_machine_too(tmp_path):
     header = tmp_path / "model.safetensors"
     header.write_bytes(len(nested).to_bytes(8, "little") + nested)
     (tmp_path / METADATA).write_bytes(nested)
-    assert safetensors_fault(header)
-    assert json_fault(tmp_path / METADATA)
+    assert safetensors_damage(header)
+    assert json_damage(tmp_path / METADATA)
     assert json_object(tmp_path / METADATA) is None

@@ -41,7 +41,7 @@ def show(choice: Choice, verify: bool, name: str | None) -> None:
     found = list_checkpoints(choice, EventPrinter(), name, verify=verify)
     checkpoints.show(found, as_json=choice.as_json)
     # After the listing: the exit code is for scripts, but users need to see which checkpoint it is.
-    if found.faulty:
+    if found.damaged:
         raise click.exceptions.Exit(1)
 
 

@@ -45,12 +45,12 @@ def _table(listing: CheckpointListing) -> None:
     widths = [max(len(cells[at]) for cells in rows) for at in range(len(HEADS))]
     widths[-1] = widths[-1] if any(row.stored.format for row in listing.rows) else 0
     states = ["state", *(_state(row, done=listing.done) for row in listing.rows)]
-    faults = [(), *(row.faults for row in listing.rows)]
-    for cells, state, found in zip(rows, states, faults, strict=True):
+    damages = [(), *(row.damage for row in listing.rows)]
+    for cells, state, found in zip(rows, states, damages, strict=True):
         start = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells[:-1], widths, strict=False))
         put(f"{start}  " + (f"{cells[-1]:<{widths[-1]}}  " if widths[-1] else "") + state)
-        for fault in found:
-            put(f"{'':>11}{cut(fault)}")
+        for damage in found:
+            put(f"{'':>11}{cut(damage)}")
 
 
 def _cells(one: StoredCheckpoint, now: float) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def _cells(one: StoredCheckpoint, now: float) -> tuple[str, ...]:
 def _state(row: Row, *, done: bool) -> str:
     if not row.stored.complete:
         return f"not complete: {cut(row.stored.why)}"
-    if row.faults:
+    if row.damage:
         return "TORN: not as it was saved"
     words = {None: "complete", True: "complete, verified", False: "complete, no sha256 to compare"}
     return words[row.verified] + ((", the model" if done else ", resumes here") if row.resumes else "")

@@ -238,7 +238,7 @@ KINDS: Mapping[str, Any] = {
         "checkpoints": [{
             "step": int, "incarnation": maybe(int), "workers": int, "bytes": int, "saved_at": float,
             "complete": bool, "why": str, "format": str, "resumes": bool, "verified": maybe(bool),
-            "faults": [str], "counted": bool,
+            "damage": [str], "counted": bool,
         }],
         "unclaimed": [{
             "incarnation": int, "complete": bool, "moment": str, "at": float, "bytes": int, "files": [str],

@@ -38,7 +38,7 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ch
 
     Machines and controller call this same function to choose what the next start resumes from.
     """
-    found, whole, fault = [], [], ""
+    found, whole, damage = [], [], ""
     for name in sorted(bodies):
         key, body = parse_name(name), bodies[name]
         if key is None or body is None:
@@ -46,16 +46,16 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ch
         try:
             manifest = parse(body, name)
         except DamagedError as error:
-            fault = str(error)
+            damage = str(error)
             continue
         # Copied to another name by hand, or written by a job that may write to the whole bucket.
         if (manifest.step, manifest.incarnation, manifest.worker) != key:
-            fault = f"{name} is the manifest of another checkpoint"
+            damage = f"{name} is the manifest of another checkpoint"
             continue
         found.append(manifest)
         lacks = _lacking(manifest, sizes)
-        # Report the first fault: later ones often follow from it.
-        fault = fault or lacks
+        # Report the first damage: later ones often follow from it.
+        damage = damage or lacks
         if not lacks:
             whole.append(manifest)
     # A bad manifest matters only if its worker is needed. Otherwise anyone who can write to the bucket could hide a
@@ -63,7 +63,7 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ch
     made_of = _of_all_workers(whole)
     if made_of:
         return CheckpointVerdict(completed_by(made_of), made_of)
-    return CheckpointVerdict(None, tuple(found), fault or _why_not(found))
+    return CheckpointVerdict(None, tuple(found), damage or _why_not(found))
 
 
 def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:

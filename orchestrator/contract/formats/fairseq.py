@@ -14,7 +14,7 @@ from typing import List
 
 from orchestrator.contract.formats.base import Format, SaveVerdict, Unit, complete, entries, torn, unfinished
 from orchestrator.contract.formats.reading.pickled import updates_in
-from orchestrator.contract.formats.reading.whole import copy_over, zip_fault
+from orchestrator.contract.formats.reading.whole import copy_over, zip_damage
 
 LAST = "checkpoint_last.pt"
 _STAGING = ".tmp"
@@ -51,9 +51,9 @@ class Fairseq(Format):
         path = root / unit.name
         if unit.name.endswith(_STAGING):
             return unfinished("it was never renamed")
-        fault = zip_fault(path)
-        if fault:
-            return torn(fault)
+        damage = zip_damage(path)
+        if damage:
+            return torn(damage)
         updates = unit.step if unit.rank == 2 else updates_in(path)
         return torn(f"{unit.name} holds no number of updates") if updates is None else complete(updates)
 

@@ -27,7 +27,7 @@ from orchestrator.contract.formats.base import (
     entries,
     torn,
 )
-from orchestrator.contract.formats.reading.file_fault import fault_of
+from orchestrator.contract.formats.reading.file_damage import damage_of
 from orchestrator.contract.formats.reading.inside import position_in
 from orchestrator.contract.formats.reading.numbered_names import NameKind, numbered
 from orchestrator.contract.formats.reading.saved_files import (
@@ -94,10 +94,10 @@ class Files(Format):
             if name in sides and not numbered(base_of(name)):
                 continue  # It may be written at any time, and no resume fails because of it.
             # Every byte is read: a truncated file often begins well.
-            fault = fault_of(root / name)
-            if fault:
-                return torn(fault)
-            unknown = unknown or (fault is None and name not in sides)
+            damage = damage_of(root / name)
+            if damage:
+                return torn(damage)
+            unknown = unknown or (damage is None and name not in sides)
         if saves is None or not unit.live:
             finished = not unknown and self._finished.issuperset(unit.files or ("",))
             return complete(None, PATIENT if unknown else 0 if finished else QUIET)

@@ -20,7 +20,7 @@ from orchestrator.contract.formats.base import (
     unfinished,
 )
 from orchestrator.contract.formats.marker import folders_with, step_of
-from orchestrator.contract.formats.reading.file_fault import fault_of
+from orchestrator.contract.formats.reading.file_damage import damage_of
 from orchestrator.contract.json_values import json_object, whole_number
 
 
@@ -94,9 +94,9 @@ class Accelerate(StepFolders):
             return unfinished(f"no {self.last} in it")
         # Objects registered by the user are written after the file that is otherwise last.
         for path in sorted(folder.rglob("*")):
-            fault = fault_of(path) if path.is_file() else ""
-            if fault:
-                return torn(fault)
+            damage = damage_of(path) if path.is_file() else ""
+            if damage:
+                return torn(damage)
         return complete(UNKNOWN if unit.live else None, QUIET)
 
 

@@ -21,7 +21,7 @@ from orchestrator.contract.formats.base import (
     torn,
     unfinished,
 )
-from orchestrator.contract.formats.reading.whole import safetensors_fault, zip_fault
+from orchestrator.contract.formats.reading.whole import safetensors_damage, zip_damage
 from orchestrator.contract.json_values import json_object, whole_number
 from orchestrator.contract.preemption_notice import TRAINER_SAVES
 
@@ -65,14 +65,14 @@ class HuggingFace(Format):
             return torn(f"{STATE} cannot be read")
         if state.get("global_step") != unit.step:
             return torn(f"{STATE} says step {state.get('global_step')}")
-        fault = _model_fault(folder)
-        if not fault and not any(any(folder.glob(name)) for name in _RESUME):
+        damage = _model_damage(folder)
+        if not damage and not any(any(folder.glob(name)) for name in _RESUME):
             # The state file comes last, so a file that is absent now was never going to be written.
             return SaveVerdict(
                 SavedState.NOT_RESUMABLE, "no optimizer, schedule or random state (save_only_model)"
             )
-        fault = fault or _resume_fault(folder)
-        return torn(fault) if fault else complete()
+        damage = damage or _resume_damage(folder)
+        return torn(damage) if damage else complete()
 
     def closes(self, name: str) -> bool:
         return name == STATE
@@ -81,7 +81,7 @@ class HuggingFace(Format):
         return whole_number((json_object(root / unit.folder / STATE) or {}).get("max_steps"))
 
 
-def _model_fault(folder: Path) -> str:
+def _model_damage(folder: Path) -> str:
     weights = sorted(folder.glob("*.safetensors"))
     older = sorted(folder.glob("pytorch_model*.bin"))
     if not weights and not older:
@@ -100,11 +100,11 @@ def _model_fault(folder: Path) -> str:
         part = _PART.fullmatch(name)
         if part and len([one for one in names if one.startswith(f"{part[1]}-")]) < int(part[2]):
             return f"parts of {part[1]} are missing"
-    faults = [*map(safetensors_fault, weights), *map(zip_fault, older)]
-    return next((fault for fault in faults if fault), "")
+    found = [*map(safetensors_damage, weights), *map(zip_damage, older)]
+    return next((damage for damage in found if damage), "")
 
 
-def _resume_fault(folder: Path) -> str:
+def _resume_damage(folder: Path) -> str:
     """Return why optimizer, schedule or random state cannot be restored; empty if they can."""
     random = sorted(folder.glob("rng_state*.pth"))
     if not random:
@@ -114,7 +114,7 @@ def _resume_fault(folder: Path) -> str:
         # FSDP and DeepSpeed keep the optimizer in folders of their own.
         if not path.exists() and sharded:
             continue
-        fault = zip_fault(path) if path.exists() else f"no {path.name}"
-        if fault:
-            return fault
+        damage = zip_damage(path) if path.exists() else f"no {path.name}"
+        if damage:
+            return damage
     return ""

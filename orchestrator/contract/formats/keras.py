@@ -20,7 +20,7 @@ from orchestrator.contract.formats.base import (
     torn,
     unfinished,
 )
-from orchestrator.contract.formats.reading.whole import copy_over, h5_fault
+from orchestrator.contract.formats.reading.whole import copy_over, h5_damage
 from orchestrator.contract.json_values import json_object, json_value, whole_number
 
 WEIGHTS = "latest.weights.h5"
@@ -50,9 +50,9 @@ class Keras(Format):
             if not path.exists():
                 return unfinished(f"no {path.name}")
         # Keras writes both in place: a kill between them leaves new weights beside the old epoch.
-        fault = h5_fault(weights)
-        if fault:
-            return torn(fault)
+        damage = h5_damage(weights)
+        if damage:
+            return torn(damage)
         value = json_object(metadata)
         if value is None:
             return torn(f"{metadata.name} cannot be read")

@@ -60,9 +60,9 @@ class TensorFlow(Format):
     def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         if unit.files is None:
             return unfinished("a staging folder that was never merged")
-        fault = missing_part(unit.name, unit.files)
-        if fault:
-            return unfinished(fault)
+        damage = missing_part(unit.name, unit.files)
+        if damage:
+            return unfinished(damage)
         # The index is written after the data and has their sizes, which is all that can be checked.
         sizes = shard_sizes((root / f"{unit.name}.index").read_bytes())
         if sizes is None:
@@ -116,8 +116,8 @@ class TensorFlow(Format):
             found.setdefault(match[1], []).append(match[0])
         named = named_in((listing.read(POINTER) or b"").decode("utf-8", "replace")) if found else ()
         for name in sorted(found, key=lambda one: step_of(one) or 0, reverse=True):
-            fault = missing_part(name, found[name]) or ("" if name in named else f"not named in {POINTER}")
-            yield StoredStep(step_of(name) or 0, name, not fault, fault or f"named in {POINTER}")
+            damage = missing_part(name, found[name]) or ("" if name in named else f"not named in {POINTER}")
+            yield StoredStep(step_of(name) or 0, name, not damage, damage or f"named in {POINTER}")
 
 
 def named_in(text: str) -> Tuple[str, ...]:

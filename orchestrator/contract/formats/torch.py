@@ -13,7 +13,7 @@ from typing import List, Optional
 
 from orchestrator.contract.formats.base import Format, SaveVerdict, Unit, complete, entries, torn, unfinished
 from orchestrator.contract.formats.marker import step_of
-from orchestrator.contract.formats.reading.whole import zip_fault
+from orchestrator.contract.formats.reading.whole import zip_damage
 from orchestrator.contract.json_values import json_object
 from orchestrator.contract.replacing import write_atomically
 
@@ -40,9 +40,9 @@ class Torch(Format):
     def judge(self, root: Path, unit: Unit) -> SaveVerdict:
         if unit.name.endswith(".tmp"):
             return unfinished("it was never renamed")
-        fault = zip_fault(root / unit.name)
-        if fault:
-            return torn(fault)
+        damage = zip_damage(root / unit.name)
+        if damage:
+            return torn(damage)
         # Read after the archive was checked, so that a save which ends meanwhile is not called unfinished.
         last = _pointed(root)
         if last is None:

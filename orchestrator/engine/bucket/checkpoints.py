@@ -43,10 +43,10 @@ def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoin
     return sorted(found, key=lambda one: (one.step, one.incarnation or 0), reverse=True)
 
 
-def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
+def damage_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
     """Read every byte of a checkpoint, in parallel, and return a line for each difference from its manifest."""
 
-    def fault(named: tuple[str, str]) -> str:
+    def damage(named: tuple[str, str]) -> str:
         name, wanted = named
         found = store.sha256(name)
         if found is None:
@@ -55,7 +55,7 @@ def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
 
     with threads.pool(PARALLEL) as pool:
         # Reads everything, which is slow and may cost traffic, so no pass calls it.
-        return [text for text in pool.map(fault, checkpoint.objects) if text]
+        return [text for text in pool.map(damage, checkpoint.objects) if text]
 
 
 def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpoint]:

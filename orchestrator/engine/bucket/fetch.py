@@ -99,8 +99,8 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
     part = check_folder(folder)
     _check_room(one, folder, part)
     try:
-        faults = _copies(store, one, folder, part, report)
-        if faults:
+        damage = _copies(store, one, folder, part, report)
+        if damage:
             # Start from nothing next time: a resume would keep the damaged file.
             shutil.rmtree(part)
         else:
@@ -114,9 +114,9 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
             f"{error.filename or part} cannot be written: {error.strerror}",
             hint="name another folder with --output", changed=f"{folder} was not written",
         ) from error  # fmt: skip
-    if faults:
+    if damage:
         raise TransientError(
-            f"{one.what}: not as saved: {faults[0]}", code="TPU-403", hint=one.again,
+            f"{one.what}: not as saved: {damage[0]}", code="TPU-403", hint=one.again,
             changed="nothing was written",
         )  # fmt: skip
 

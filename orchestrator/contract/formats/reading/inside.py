@@ -51,7 +51,7 @@ def position_in(path: Path) -> Position:
             return _among(state) if isinstance(state, Mapping) else Position()
         if name.endswith(".msgpack") or "." not in name:
             return _among(msgpack_numbers(path))
-    # An unreadable file has no step; `fault_of` reports that it is damaged.
+    # An unreadable file has no step; `damage_of` reports that it is damaged.
     except (*_ERRORS, struct.error, RecursionError):
         pass
     return Position()

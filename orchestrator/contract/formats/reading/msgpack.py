@@ -16,7 +16,7 @@ _COUNTED = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 _MOST = 10_000_000
 
 
-def msgpack_fault(path: Path) -> str:
+def msgpack_damage(path: Path) -> str:
     """Return what is wrong with the file, which must hold one map and nothing after it. Raise OSError."""
     size = path.stat().st_size
     try:

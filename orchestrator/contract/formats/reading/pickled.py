@@ -58,7 +58,7 @@ def state_in(path: Path) -> Any:
         return None
 
 
-def pickle_fault(path: Path) -> str:
+def pickle_damage(path: Path) -> str:
     """
     Walk a file of pickles to its last byte, including the tensors that the old torch.save appends.
 
@@ -69,7 +69,7 @@ def pickle_fault(path: Path) -> str:
         with path.open("rb") as file:
             first = _Reader(file).load()
             if first == _TORCH_MAGIC:
-                return _old_torch_fault(path, file, size)
+                return _old_torch_damage(path, file, size)
             while file.tell() < size:
                 _Reader(file).load()
     except OSError:
@@ -79,7 +79,7 @@ def pickle_fault(path: Path) -> str:
     return ""
 
 
-def _old_torch_fault(path: Path, file: BinaryIO, size: int) -> str:
+def _old_torch_damage(path: Path, file: BinaryIO, size: int) -> str:
     for _ in range(2):
         _Reader(file).load()
     reader = _Reader(file)
@@ -159,7 +159,7 @@ _HEAD = 4 << 20
 """Bytes at the start of a file in which joblib names its own class, if the file contains an array."""
 
 
-def joblib_fault(path: Path, otherwise: str) -> str:
+def joblib_damage(path: Path, otherwise: str) -> str:
     """Return what is wrong with a joblib file, or *otherwise* if joblib did not write it. Raise OSError."""
     size = path.stat().st_size
     with path.open("rb") as file:

@@ -1,7 +1,7 @@
 """
 Check by its own structure whether a file is whole.
 
-Each `_fault` function returns what is wrong, empty if nothing is. All were tested to catch files cut to 10,
+Each `_damage` function returns what is wrong, empty if nothing is. All were tested to catch files cut to 10,
 50 and 99.9 % of their size.
 """
 
@@ -25,7 +25,7 @@ NPY_MAGIC = b"\x93NUMPY"
 MAX_HEADER = 100 << 20
 
 
-def zip_fault(path: Path) -> str:
+def zip_damage(path: Path) -> str:
     """Check a zip archive, the format of torch.save, against the checksums of all its members."""
     try:
         with zipfile.ZipFile(str(path)) as archive:
@@ -36,7 +36,7 @@ def zip_fault(path: Path) -> str:
     return f"{path.name} is torn at its member {bad}" if bad is not None else ""
 
 
-def safetensors_fault(path: Path) -> str:
+def safetensors_damage(path: Path) -> str:
     """Check that a safetensors file ends where its header says: 8 bytes of length, JSON, then the tensors."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -52,7 +52,7 @@ def safetensors_fault(path: Path) -> str:
     return "" if size == end else f"{path.name} has {size} bytes, its header says {end}"
 
 
-def h5_fault(path: Path) -> str:
+def h5_damage(path: Path) -> str:
     """Check that an HDF5 file ends where its superblock (version 0 to 3) says."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -69,7 +69,7 @@ def h5_fault(path: Path) -> str:
     return "" if size == end else f"{path.name} has {size} bytes, its superblock says {end}"
 
 
-def npy_fault(path: Path) -> str:
+def npy_damage(path: Path) -> str:
     """Check that a numpy array is as long as its header says."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -121,7 +121,7 @@ def npy_integer(data: bytes) -> Optional[int]:
     return int.from_bytes(body, "little", signed=kind[1] == "i")
 
 
-def tar_fault(path: Path) -> str:
+def tar_damage(path: Path) -> str:
     """Check a tar archive, compressed or not, to its end."""
     try:
         with tarfile.open(str(path)) as archive:
@@ -133,7 +133,7 @@ def tar_fault(path: Path) -> str:
     return f"{path.name} is cut" if not members or (not packed and end > path.stat().st_size) else ""
 
 
-def json_fault(path: Path) -> str:
+def json_damage(path: Path) -> str:
     """Check that a file is one JSON value, or one in each line."""
     data = path.read_bytes()
     try:
