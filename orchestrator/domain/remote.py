@@ -46,13 +46,13 @@ class RunResult:
 
 @dataclass(frozen=True)
 class CommandAnswer:
-    """Output and exit code of one machine; without an exit code, *fault* has the error."""
+    """Output and exit code of one machine; without an exit code, *error* says why."""
 
     host: str
     exit_code: int | None
     stdout: str
     stderr: str
-    fault: RemoteError | None = None
+    error: RemoteError | None = None
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,13 @@ class ServerLine:
             # An SSH server sends its version first. An empty answer means that it boots or has too many clients.
             self._greeting = self._sock.recv(_CHUNK)
         except (OSError, EOFError) as error:
-            fault = self._fault(getattr(error, "strerror", "") or "no answer (it may still be booting)")
+            failed = self._error(getattr(error, "strerror", "") or "no answer (it may still be booting)")
             self.close()
-            raise fault from error
+            raise failed from error
         if not self._greeting:
-            fault = self._fault("it closed the connection at once (it may still be booting)")
+            failed = self._error("it closed the connection at once (it may still be booting)")
             self.close()
-            raise fault
+            raise failed
 
     def carry(self, source: int, sink: int) -> None:
         """Copy between the file descriptors and the machine until one side ends."""
@@ -84,8 +84,8 @@ class ServerLine:
                 sock.close()
         self._route.close()
 
-    def _fault(self, what: str) -> RemoteError:
-        host, (said, hint) = self._host, self._route.fault()
+    def _error(self, what: str) -> RemoteError:
+        host, (said, hint) = self._host, self._route.refusal()
         where = f"{host.name} ({host.address} port {host.port}){self._route.words}"
         return RemoteError(f"SSH to {where}: {said or what}", hint=hint or "see: tpuctl status")
 

@@ -85,7 +85,7 @@ class Ssh:
         pool = ThreadPoolExecutor(max(1, min(self.settings.parallel, len(hosts))), "ssh")
         try:
             futures = [pool.submit(work, connection) for connection in connections]
-            faults = [error for future in futures if (error := future.exception()) is not None]
+            errors = [error for future in futures if (error := future.exception()) is not None]
         except BaseException:
             # Python joins its threads at exit, and a thread cannot be interrupted; closing its connection ends it.
             for connection in connections:
@@ -94,17 +94,17 @@ class Ssh:
         finally:
             # Without waiting: after an interrupt, threads end as their connections close.
             pool.shutdown(wait=False, cancel_futures=True)
-        if faults:
-            raise _together(faults)
+        if errors:
+            raise _together(errors)
         return [future.result() for future in futures]
 
 
-def _together(faults: Sequence[BaseException]) -> BaseException:
+def _together(errors: Sequence[BaseException]) -> BaseException:
     """Return one error for many: a wrong host key first, then errors that are not SSH's, then all others joined."""
     ranked = sorted(
-        faults, key=lambda fault: (not isinstance(fault, HostKeyError), isinstance(fault, RemoteError))
+        errors, key=lambda error: (not isinstance(error, HostKeyError), isinstance(error, RemoteError))
     )
     first = ranked[0]
-    if len(faults) == 1 or not isinstance(first, RemoteError) or isinstance(first, HostKeyError):
+    if len(errors) == 1 or not isinstance(first, RemoteError) or isinstance(first, HostKeyError):
         return first
-    return RemoteError("; ".join(str(fault) for fault in faults), hint=first.hint, changed=first.changed)
+    return RemoteError("; ".join(str(error) for error in errors), hint=first.hint, changed=first.changed)

@@ -24,16 +24,16 @@ MAX_LINE = 1 << 20
 
 
 def answer_of(connection: "Connection", command: str) -> CommandAnswer:
-    """Open the connection and run a shell command; after a fault the answer has the output until then."""
+    """Open the connection and run a shell command; after an error the answer has the output until then."""
     output, errors = bytearray(), bytearray()
     code: int | None = None
-    fault: RemoteError | None = None
+    failed: RemoteError | None = None
     try:
         with connection:
             code = _run(connection, command, b"", output, errors)
     except RemoteError as error:
-        fault = error
-    return CommandAnswer(connection.host.name, code, _text(output), _text(errors), fault)
+        failed = error
+    return CommandAnswer(connection.host.name, code, _text(output), _text(errors), failed)
 
 
 def run_one(connection: "Connection", command: str, stdin: bytes = b"") -> RunResult:
@@ -124,7 +124,7 @@ def exit_code(connection: "Connection", channel: "paramiko.Channel") -> int:
     code = channel.recv_exit_status()
     # -1 means no exit code: a signal ended the command, or the connection was lost.
     if code < 0:
-        raise _by_signal(connection) if _answers(channel) else connection.fault()
+        raise _by_signal(connection) if _answers(channel) else connection.error_of()
     return code
 
 

@@ -60,7 +60,7 @@ def test_a_killed_command_is_not_called_a_lost_link(openssh, ssh):
     """The machine still answers, so its answer says what ended the command, and what came before that."""
     (answer,) = ssh.ask([openssh.host], "echo so far; kill -9 $$", 20)
     assert (answer.exit_code, answer.stdout) == (None, "so far\n")
-    assert "a signal ended it" in answer.fault.message
+    assert "a signal ended it" in answer.error.message
 
 
 @pytest.mark.parametrize("action", ["close", "reset", "hole"])
@@ -79,8 +79,8 @@ def test_one_lost_link_leaves_the_others_their_answers(
     threading.Thread(target=break_when_begun, daemon=True).start()
     command = f"test $TPUCTL_ROOT = {other.root} && exit 3; echo so far; touch {begun}; exec sleep 60"
     lost, whole = Ssh(replace(settings, stall=4)).ask([host, other.host], command, 90)
-    assert (lost.exit_code, lost.fault.code) == (None, "TPU-500")
-    assert (whole.exit_code, whole.fault) == (3, None)
+    assert (lost.exit_code, lost.error.code) == (None, "TPU-500")
+    assert (whole.exit_code, whole.error) == (3, None)
 
 
 @pytest.mark.parametrize("action", ["close", "reset", "hole"])

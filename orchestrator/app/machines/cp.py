@@ -42,7 +42,7 @@ class Copied:
     source: str
     target: str
     what: TreeCopied = field(default_factory=TreeCopied)
-    fault: RemoteError | None = None
+    error: RemoteError | None = None
 
 
 def copy(choice: Choice, options: CopyOptions, reporter: Reporter) -> list[Copied]:
@@ -82,7 +82,7 @@ def copy(choice: Choice, options: CopyOptions, reporter: Reporter) -> list[Copie
             except RemoteError as error:
                 if not several:
                     raise
-                done.append(Copied(host.name, options.source, options.target, fault=error))
+                done.append(Copied(host.name, options.source, options.target, error=error))
     return done
 
 

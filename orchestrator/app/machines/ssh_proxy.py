@@ -79,6 +79,6 @@ def _line(session: Session, host: Host, machine: str, reporter: Reporter) -> Ser
             note_keys(name, host, settings, session.folder / KNOWN_HOSTS, linked=True)
         else:
             # Only a convenience: the connection itself works without it.
-            why = answer.fault.message if answer.fault else answer.stderr.strip()
+            why = answer.error.message if answer.error else answer.stderr.strip()
             reporter.say(f"tpuctl: no link ~/tpuctl on {host.name}: {why}")
     return line

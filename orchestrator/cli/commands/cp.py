@@ -39,5 +39,5 @@ def command(
     options = CopyOptions(source, target, worker, on_vm, recursive)
     done = copy(choice, options, EventPrinter(as_json=choice.as_json))
     view.show(done, as_json=choice.as_json)
-    if any(one.fault for one in done):
+    if any(one.error for one in done):
         raise click.exceptions.Exit(1)

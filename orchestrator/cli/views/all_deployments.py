@@ -119,8 +119,8 @@ def browse(choice: Choice, deployments: Deployments) -> None:
                 live.update(_page(browser, rows, observer, deployments, console, choice), refresh=True)
                 key = key_within(0.5)
                 browser = browser.press(key, len(rows)) if key else browser
-                if observer.fault is not None:
-                    raise observer.fault
+                if observer.error is not None:
+                    raise observer.error
     except KeyboardInterrupt:
         pass
     finally:
@@ -135,7 +135,7 @@ class _Observer:
         self._over = threading.Event()
         self.rows: list[DeploymentRow] = []
         self.trouble = "checking the cloud"
-        self.fault: BaseException | None = None
+        self.error: BaseException | None = None
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="top", daemon=True).start()
@@ -151,12 +151,12 @@ class _Observer:
                     self.trouble = "no deployment of this computer exists; next: tpuctl up"
             except TpuctlError as error:
                 if error.retry is not Retry.TRANSIENT:
-                    self.fault = error
+                    self.error = error
                     return
                 self.trouble = f"{error.message} ({error.code}); trying again"
             # Kept for the main thread to raise; an exception in a thread would be lost.
             except BaseException as error:
-                self.fault = error
+                self.error = error
                 return
             self._over.wait(EVERY)
 

@@ -11,8 +11,8 @@ def show(copies: Sequence[Copied], *, as_json: bool) -> None:
     for one in copies:
         if as_json:
             _print(one)
-        elif one.fault:
-            put(f"{one.machine}: {one.fault.message} ({one.fault.code})", err=True)
+        elif one.error:
+            put(f"{one.machine}: {one.error.message} ({one.error.code})", err=True)
         else:
             _say(one)
 
@@ -33,4 +33,4 @@ def _print(one: Copied) -> None:
     what = one.what
     body = {"machine": one.machine, "source": one.source, "target": one.target, "bytes": what.size}
     more = {"files": what.files, "changed": what.changed, "skipped": what.skipped}
-    print_json("cp", body | more | ({"error": one.fault.as_dict()} if one.fault else {}))
+    print_json("cp", body | more | ({"error": one.error.as_dict()} if one.error else {}))

@@ -9,11 +9,11 @@ from orchestrator.domain.remote import CommandAnswer
 
 def as_dict(answer: CommandAnswer) -> dict[str, Any]:
     """Return the answer as in `--json`."""
-    fault = answer.fault
+    error = answer.error
     return {
         "machine": answer.host, "exit_code": answer.exit_code, "stdout": answer.stdout,
-        "stderr": answer.stderr, "unknown_result": fault is not None, "why": fault.message if fault else "",
-        "code": fault.code if fault else None,
+        "stderr": answer.stderr, "unknown_result": error is not None, "why": error.message if error else "",
+        "code": error.code if error else None,
     }  # fmt: skip
 
 
@@ -31,11 +31,11 @@ def show(answers: Sequence[CommandAnswer], *, as_json: bool) -> None:
         return
     for answer in answers:
         put(f"{answer.host}: {_end(answer)}", err=True)
-    for hint in sorted({answer.fault.hint for answer in answers if answer.fault and answer.fault.hint}):
+    for hint in sorted({answer.error.hint for answer in answers if answer.error and answer.error.hint}):
         put(f"  next:  {hint}", err=True)
 
 
 def _end(answer: CommandAnswer) -> str:
-    if answer.fault is None:
+    if answer.error is None:
         return f"exit code {answer.exit_code}" if answer.exit_code else "ok"
-    return f"lost, so whether it ended well is not known: {answer.fault.message} ({answer.fault.code})"
+    return f"lost, so whether it ended well is not known: {answer.error.message} ({answer.error.code})"

@@ -84,7 +84,7 @@ class Connection:
             else:
                 channel.invoke_shell()
         except Exception as error:  # paramiko raises its own, socket and EOF errors here
-            raise self.fault(error) from error
+            raise self.error_of(error) from error
         return channel
 
     def dial(self, address: str, port: int, peer: tuple[str, int]) -> paramiko.Channel:
@@ -98,7 +98,7 @@ class Connection:
                 "direct-tcpip", (address, port), peer, timeout=self.settings.connect
             )
         except Exception as error:  # paramiko raises its own, socket and EOF errors here
-            raise self.fault(error) from error
+            raise self.error_of(error) from error
         return channel
 
     @property
@@ -109,9 +109,9 @@ class Connection:
         except EOFError:
             return False
 
-    def fault(self, error: BaseException | None = None) -> RemoteError:
+    def error_of(self, error: BaseException | None = None) -> RemoteError:
         """Return the error for a failed connection; the watchdog's reason has priority over *error*."""
-        said, hint = self._route.fault()
+        said, hint = self._route.refusal()
         what = self._reason() or said or self._flood() or _describe(error)
         return RemoteError(
             f"SSH to {self.host.name} ({self.host.address} port {self.host.port}){self._route.words}: {what}",
@@ -144,9 +144,9 @@ class Connection:
             self.close()
             error = self._attempt()
         if error is not None:
-            fault = self._translate(error)
+            failed = self._translate(error)
             self.shut()
-            raise fault from error
+            raise failed from error
 
     def _attempt(self) -> Exception | None:
         """Connect once; return the error, or None."""
@@ -161,7 +161,7 @@ class Connection:
             return error
         if isinstance(error, paramiko.BadHostKeyException):
             return refusal(self.host, error.key, pinned(self.host, self.settings.known_hosts))
-        return self.fault(error)
+        return self.error_of(error)
 
     def _reason(self) -> str:
         return self._watchdog.reason if self._watchdog is not None else ""

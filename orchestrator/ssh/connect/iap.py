@@ -84,7 +84,7 @@ class IapPipe:
         self._inward.close()
         self._outward.close()
 
-    def fault(self) -> tuple[str, str]:
+    def refusal(self) -> tuple[str, str]:
         """Return gcloud's error message and a hint; both are empty if it still runs or printed nothing."""
         if not self._over():
             return "", ""

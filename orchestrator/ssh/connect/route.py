@@ -64,9 +64,9 @@ class Route:
             return " through Identity-Aware Proxy"
         return f" through {self._host.via.name}" if self._host.via is not None else ""
 
-    def fault(self) -> tuple[str, str]:
+    def refusal(self) -> tuple[str, str]:
         """Return what failed on the route and a hint; both "" if unknown."""
-        return self._sock.fault() if isinstance(self._sock, iap.IapPipe) else ("", "")
+        return self._sock.refusal() if isinstance(self._sock, iap.IapPipe) else ("", "")
 
     def _through(self, jump: Jump) -> Any:
         try:

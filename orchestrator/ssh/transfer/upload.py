@@ -49,8 +49,8 @@ def push_one(connection: "Connection", data: Bundle, digest: str, root: str) -> 
             _push(connection, data, digest, root, progress)
     except HostKeyError:
         raise
-    except RemoteError as fault:
-        error = f"{fault.message}. The code that was on the machine is unchanged."
+    except RemoteError as failed:
+        error = f"{failed.message}. The code that was on the machine is unchanged."
     return PushResult(connection.host.name, progress.sent, monotonic() - start, error)
 
 
