@@ -161,7 +161,7 @@ SAYS_NOT_WHAT_WAS_CHANGED = {
     "engine/fleet/slurm.py _run": "any command of Slurm: it may change something or only ask",
     "engine/routes.py _vm": "a part of many steps: `adopt` says what it has done, the_vm() that nothing was opened",
     "engine/routes.py vm_host": "the same",
-    "engine/reconcile/observe.py as_error": "a fault of ours while looking: it becomes an Unknown",
+    "engine/reconcile/observe.py as_error": "a bug of ours while looking: it becomes an Unknown",
 }
 """Functions whose errors do not say it, each with the reason."""
 

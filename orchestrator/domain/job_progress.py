@@ -7,7 +7,7 @@ from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat, Node
 
 MAX_START = 3 * 3600.0
-"""Seconds beyond which a start counts as a fault and not as a measure of the next one."""
+"""Seconds beyond which a start counts as an exception and not as a measure of the next one."""
 MAX_REST = 1e9
 """Longest believable remaining time of a job, in seconds (three decades)."""
 

@@ -336,9 +336,9 @@ class Deletion:
                 self._gone.add(name)  # The API answered 404: it does not exist.
             else:
                 self._deletions[name] = replace(operation, started_at=self._clock.now())
-        except PASS_ERRORS as fault:
+        except PASS_ERRORS as caught:
             # One failed deletion must not stop the others; the next round repeats it.
-            error = as_error(fault)
+            error = as_error(caught)
             self._journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
             self._sink(Event(self._clock.now(), EventKind.DELETE_FAILED, f"{what} {name}: {error.message}"))
             return

@@ -17,7 +17,7 @@ def translated(what: str) -> Iterator[None]:
     """
     Convert errors of the clients to ours; *what* begins the message, for example `create TPU node 'a'`.
 
-    Other errors (faults of our own) pass unchanged.
+    Other errors (bugs of our own) pass unchanged.
     """
     try:
         yield

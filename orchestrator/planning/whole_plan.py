@@ -55,7 +55,7 @@ def whole_plan(spec: Spec, accelerator: Accelerator | None, world: World, record
         for change in plan.changes:
             changes.append(change)
             world, record = _succeed(change, spec, accelerator, world, record)
-    # A fault of ours: PASSES exceeds the longest chain of decisions.
+    # A bug of ours: PASSES exceeds the longest chain of decisions.
     raise AssertionError("decide does not come to rest in a world where every step succeeds")
 
 

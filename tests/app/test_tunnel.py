@@ -100,7 +100,7 @@ WHOLE = {"address": "127.0.0.2", "port": 6006, "state": "running", "token": "t"}
     + [json.dumps({**WHOLE, "port": port}) for port in (-1, 65536, 10**400, 1.5, "80")],
 )
 def test_what_is_no_state_of_a_service_is_waited_for(monkeypatch, reported):
-    """A machine that prints anything else does not end the tunnel with a fault of ours."""
+    """A machine that prints anything else does not end the tunnel with a bug of ours."""
     monkeypatch.setattr(tunnels, "run_on", lambda *_: RunResult(0, reported))
     with pytest.raises(RemoteError, match="its state cannot be read") as raised:
         tunnels._state(None, tunnels.Service("tensorboard", "tpu", 6006, sidecar=True))

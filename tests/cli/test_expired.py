@@ -68,4 +68,4 @@ def test_an_unforeseen_fault_in_its_pass_ends_no_command_about_another_deploymen
 
     monkeypatch.setattr(Reconciler, "one_pass", faulty)
     said = other.run("status")
-    assert (said.code, "  not now: a fault of this tpuctl" in said.err) == (0, True)
+    assert (said.code, "  not now: a bug in tpuctl" in said.err) == (0, True)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from orchestrator.config.rules.progress_patterns import fault
+from orchestrator.config.rules.progress_patterns import pattern_error
 from orchestrator.contract.printed.choose import MAX_LINE
 from tests.config.test_load import VALID, findings, places
 
@@ -45,7 +45,7 @@ HOSTILE = [
 @pytest.mark.parametrize("pattern", TAKEN)
 def test_what_is_taken_is_fast_on_any_line(pattern: str) -> None:
     """Each is run against lines that are made to be slow, as long as the agent lets them be."""
-    assert fault("step", pattern) == ("", "")
+    assert pattern_error("step", pattern) == ("", "")
     compiled = re.compile(pattern.encode())
     for line in HOSTILE:
         began = time.process_time()
@@ -56,7 +56,7 @@ def test_what_is_taken_is_fast_on_any_line(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", SLOW)
 def test_what_can_take_for_ever_is_refused(pattern: str) -> None:
     """Repeats of repeats, alternatives that are repeated, and many repeats over everything."""
-    message, hint = fault("step", pattern)
+    message, hint = pattern_error("step", pattern)
     assert "repeat" in message or "groups" in message
     assert hint
 
@@ -74,7 +74,7 @@ def test_what_can_take_for_ever_is_refused(pattern: str) -> None:
 )
 def test_what_is_no_pattern_is_said_plainly(pattern: str, message: str) -> None:
     """With what is wrong."""
-    assert fault("step", pattern)[0].startswith(message)
+    assert pattern_error("step", pattern)[0].startswith(message)
 
 
 def test_a_wrong_pattern_is_reported_with_its_position() -> None:

@@ -221,7 +221,7 @@ def test_no_error_of_the_libraries_gets_through(kind):
     assert caught.value.code != "TPU-000"
 
 
-def test_a_fault_of_our_own_is_not_hidden():
+def test_a_bug_of_our_own_is_not_hidden():
     """A programming error passes through unchanged."""
     with pytest.raises(ZeroDivisionError), translated("look"):
         raise ZeroDivisionError

@@ -76,7 +76,7 @@ def forged(choose):
 
 @pytest.mark.parametrize(("seed", "folder"), [(1, "bucket"), (2, "local")])
 def test_no_command_trips_over_what_machines_write(tmp_path, seed, folder):
-    """No fault of ours, nothing that steers the terminal, no line that could pass for one of ours."""
+    """No bug of ours, nothing that steers the terminal, no line that could pass for one of ours."""
     more = {"job__checkpoint": {"dir": "bucket", "format": "auto"}} if folder == "bucket" else {}
     with Cloud(tmp_path).open() as cloud:
         user = User(cloud, job__target_steps=400, **more)

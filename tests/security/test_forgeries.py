@@ -205,7 +205,7 @@ def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch
     def faulty(*arguments):
         world = next(a for a in arguments if hasattr(a, "heartbeats"))
         if isinstance(world.heartbeats, Present) and world.heartbeats.value:
-            raise OverflowError("a fault of ours")
+            raise OverflowError("a bug of ours")
         return real(*arguments)
 
     monkeypatch.setattr(reconciler, part, faulty)

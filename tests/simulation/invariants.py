@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.engine.reconcile.observe import OWN_FAULT
+from orchestrator.engine.reconcile.observe import OWN_BUG
 
 CREATES_AN_HOUR = 75
 """Asks for one kind in one zone that a process may make in an hour: the longest back-off is a minute."""
@@ -31,7 +31,7 @@ class Live:
 
 def own_fault(text):
     """Return *text* if it reports an error of ours that a pass has survived: it would hide what it broke."""
-    return f"an error of the code: {text}" if OWN_FAULT in text else ""
+    return f"an error of the code: {text}" if OWN_BUG in text else ""
 
 
 class Violation(AssertionError):  # noqa: N818 - a broken promise, not a mistake of the caller

@@ -66,9 +66,9 @@ def end_expired(session: Session) -> None:
                 say(f"  not now: {why}")
         except LeaseHeldError as held:
             say(f"  left to its holder: {held.message}")
-        except PASS_ERRORS as fault:
+        except PASS_ERRORS as caught:
             # Whatever fails, even by a bug: the user's command is about another deployment.
-            say(f"  not now: {as_error(fault).message}")
+            say(f"  not now: {as_error(caught).message}")
 
 
 class IndentedReporter(Reporter):

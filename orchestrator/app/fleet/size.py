@@ -139,9 +139,9 @@ class Sizing:
     def _safely(self, name: str, call: Callable[[], object]) -> None:
         try:
             call()
-        except (*PASS_ERRORS, OSError) as fault:
+        except (*PASS_ERRORS, OSError) as caught:
             # Any error: the next pass finds the node's actual state.
-            why = as_error(fault).message
+            why = as_error(caught).message
             if self._said.get(name) != why:
                 self._fleet.reporter.say(f"{name}: {why}", style="warning")
             self._said[name] = why

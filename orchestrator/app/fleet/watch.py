@@ -197,9 +197,9 @@ class FleetWatch(WatchAll[Reporter]):
             if self._sizing is not None:
                 self._sizing.observe(slurm)
             self._said = ""
-        except (*PASS_ERRORS, OSError) as fault:
+        except (*PASS_ERRORS, OSError) as caught:
             # The VM may be coming back; what was not reported now is reported then.
-            error = as_error(fault)
+            error = as_error(caught)
             if error.message != self._said:
                 self._reporter.say(f"the queue: {error.message}", style="warning")
             self._said = error.message

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from math import isfinite
 
-from orchestrator.config.rules.progress_patterns import fault
+from orchestrator.config.rules.progress_patterns import pattern_error
 from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.contract.image_names import IMAGE
@@ -164,7 +164,7 @@ def _progress(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     if not given:
         yield RuleFinding("job.progress", "holds no pattern", "write step: or loss:, or leave it out")
     for key, text in given.items():
-        message, hint = fault(key, text)
+        message, hint = pattern_error(key, text)
         if message:
             yield RuleFinding(at("job.progress", key), message, hint)
 

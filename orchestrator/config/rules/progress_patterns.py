@@ -38,7 +38,7 @@ _REFUSED = {
 }
 
 
-def fault(key: str, pattern: str) -> tuple[str, str]:
+def pattern_error(key: str, pattern: str) -> tuple[str, str]:
     """Return what is wrong with the pattern of *key*, and what to do; two empty texts if it is accepted."""
     if len(pattern) > MAX_LENGTH:
         return (

@@ -187,7 +187,7 @@ def passed_over(
         return "costs more" if fare.get(zone, 0.0) > fare.get(chosen, 0.0) else "is asked later"
 
     return ", ".join(
-        f"{z} {_fault(zone_history(history, z, tpu_type), now) or otherwise(z)}" for z in earlier
+        f"{z} {_outage(zone_history(history, z, tpu_type), now) or otherwise(z)}" for z in earlier
     )
 
 
@@ -199,7 +199,7 @@ def zone_summary(one: ZoneHistory) -> str:
     return f"{one.granted} granted{refused}{lives}"
 
 
-def _fault(one: ZoneHistory, now: float) -> str:
+def _outage(one: ZoneHistory, now: float) -> str:
     if one.out_at and emptiness(one, now) >= 0.1:
         what = "preempted one" if one.out_by_loss else "refused"
         return f"{what} {_ago(now - one.out_at)}"

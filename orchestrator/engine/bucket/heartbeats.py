@@ -195,7 +195,7 @@ class Heartbeats:
         except TpuctlError as error:
             return Unknown(error.message, error.retry)
         found = sorted(self._known.values(), key=lambda b: (b.incarnation, b.worker))
-        # All are unreadable: a fault of ours or an attack, but no evidence that the workers are silent.
+        # All are unreadable: a bug of ours or an attack, but no evidence that the workers are silent.
         if found and all(beat.phase is Phase.UNKNOWN for beat in found):
             return Unknown(f"worker {found[0].worker}: {found[0].message}")
         return Present(tuple(found))

@@ -41,7 +41,7 @@ MAX_REPAIR = 60.0
 FIRST_REMARK = 2
 """Failed tries before the user is told what to expect: a single failure is mostly cured by the next try."""
 BROKEN_PASSES = 5
-"""Consecutive passes that may fail because of a fault of ours before the command ends with it."""
+"""Consecutive passes that may fail because of a bug of ours before the command ends with it."""
 OUTAGE = 900.0
 """Seconds that `up` and `push` wait for a cloud or network that does not answer; `watch` waits for ever."""
 BLIND_PASSES = 2
@@ -95,7 +95,7 @@ class Watcher:
         self._name = deployment.spec.name
         first, last = min(self._poll, FIRST_REPAIR), max(self._poll, MAX_REPAIR)
         self._failures = ConsecutiveFailures(Backoff(first, last, jitter=0.5))
-        self._faults: set[str] = set()
+        self._reported: set[str] = set()
         self._wake_object = WakeObject(deployment.spec, deployment.cloud.store, deployment.clock)
         self._lets_calm_wait = calm
         self._zone, self._listed = "", tuple[Node, ...]()
@@ -126,7 +126,7 @@ class Watcher:
                 self._shown(result, show)
             # After the pass was shown, so that the user sees the observation that ended the loop.
             raise_bucket_gone(result, self._records.current)
-            # Several in a row, because a single refusal may be a passing fault of the service.
+            # Several in a row, because a single refusal may be a passing error of the service.
             blind_passes = blind_passes + 1 if result.blind else 0
             if blind_passes >= BLIND_PASSES:
                 raise_blind(result)
@@ -170,14 +170,14 @@ class Watcher:
         """
         Call *after* with a pass.
 
-        A fault in it stops neither the loop, which enforces budget and ttl, nor the other callbacks.
+        A bug in it stops neither the loop, which enforces budget and ttl, nor the other callbacks.
         """
         try:
             after(result)
         except UNFORESEEN as error:
             text = unforeseen(error)
-            if text not in self._faults:
-                self._faults.add(text)
+            if text not in self._reported:
+                self._reported.add(text)
                 self._sink(
                     Event(self._clock.now(), EventKind.FAILURE, f"this pass could not be shown: {text}")
                 )
@@ -196,7 +196,7 @@ class Watcher:
             self._broken_off(trouble)
             return None
         except UNFORESEEN as error:
-            # A fault of ours may depend on one odd answer of the cloud; one that repeats is raised.
+            # A bug of ours may depend on one odd answer of the cloud; one that repeats is raised.
             if self._failures.count >= BROKEN_PASSES:
                 raise
             self._broken_off(TransientError(unforeseen(error), changed=SO_FAR))

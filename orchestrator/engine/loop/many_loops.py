@@ -182,9 +182,9 @@ class ManyLoops:
             member.rests(next(member.passes), self._clock.monotonic())
         except StopIteration as end:
             self._leave(member, end.value)
-        except (*PASS_ERRORS, OSError) as fault:
+        except (*PASS_ERRORS, OSError) as caught:
             # A member that fails ends alone; the others are still watched.
-            self._leave(member, as_error(fault))
+            self._leave(member, as_error(caught))
         finally:
             member.busy = False
 

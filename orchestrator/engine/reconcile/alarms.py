@@ -1,4 +1,4 @@
-"""Report what would come again in each pass once: faults of our own, and a disk that takes nothing."""
+"""Report what would come again in each pass once: bugs of our own, and a disk that takes nothing."""
 
 from collections.abc import Callable
 
@@ -6,17 +6,17 @@ from orchestrator.domain.events import Event, EventKind
 
 
 class Alarms:
-    """Emit each fault of ours once, and each change of this computer's disk."""
+    """Emit each bug of ours once, and each change of this computer's disk."""
 
     def __init__(self, sink: Callable[[Event], None]) -> None:
         self._sink = sink
-        self._faults: set[str] = set()
+        self._reported: set[str] = set()
         self._disk = ""
 
-    def fault(self, event: Event) -> None:
-        """Emit *event* unless one with the same text was emitted; two faults may alternate."""
-        if event.text not in self._faults:
-            self._faults.add(event.text)
+    def bug(self, event: Event) -> None:
+        """Emit *event* unless one with the same text was emitted; two bugs may alternate."""
+        if event.text not in self._reported:
+            self._reported.add(event.text)
             self._sink(event)
 
     def disk(self, trouble: str, now: float) -> None:

@@ -132,9 +132,9 @@ class Actor:
         # Another tpuctl is at work: not even the result may be written.
         except LeaseHeldError:
             raise
-        except PASS_ERRORS as fault:
-            # A fault of ours fails this change only, because one of the others may be a deletion that stops a bill.
-            error = as_error(fault)
+        except PASS_ERRORS as caught:
+            # A bug of ours fails this change only, because one of the others may be a deletion that stops a bill.
+            error = as_error(caught)
             self._refused(change, error, world)
             if entry:
                 self._journal_result(entry, f"{error.code} {error.message}", in_bucket=in_bucket)

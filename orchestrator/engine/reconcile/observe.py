@@ -190,26 +190,26 @@ def _or_unknown(read: Callable[[], T]) -> T | Unknown:
         return Unknown(unforeseen(error))
 
 
-OWN_FAULT = "a fault of this tpuctl, please report it"
+OWN_BUG = "a bug in tpuctl, please report it"
 
 
 def unforeseen(error: Exception) -> str:
     """Return the text for an error that no rule covers."""
-    return cut(f"{OWN_FAULT} ({type(error).__name__}: {error})", 300)
+    return cut(f"{OWN_BUG} ({type(error).__name__}: {error})", 300)
 
 
 PASS_ERRORS = (TpuctlError, *UNFORESEEN)
 """Everything that one part of a pass may raise without ending the others."""
 
 
-def as_error(fault: Exception) -> TpuctlError:
-    """Return *fault* unchanged if it is a TpuctlError, else wrapped in one."""
-    return fault if isinstance(fault, TpuctlError) else UnknownCloudError(unforeseen(fault))
+def as_error(caught: Exception) -> TpuctlError:
+    """Return *caught* unchanged if it is a TpuctlError, else wrapped in one."""
+    return caught if isinstance(caught, TpuctlError) else UnknownCloudError(unforeseen(caught))
 
 
 def poll(adapter: Nodes | Vms, operation: Operation) -> OperationResult:
-    """Poll one operation; any error, also a fault of ours, leaves the operation open."""
+    """Poll one operation; any error, also a bug of ours, leaves the operation open."""
     try:
         return adapter.poll(operation)
-    except PASS_ERRORS as fault:
-        return OperationResult(operation, done=False, message=as_error(fault).message)
+    except PASS_ERRORS as caught:
+        return OperationResult(operation, done=False, message=as_error(caught).message)

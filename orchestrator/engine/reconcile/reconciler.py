@@ -135,17 +135,17 @@ class Reconciler:
             raise error
         text = unforeseen(error)
         text_of_event = f"the machines' reports are left out: {text}"
-        self._alarms.fault(Event(world.observed_at, EventKind.FAILURE, text_of_event))
+        self._alarms.bug(Event(world.observed_at, EventKind.FAILURE, text_of_event))
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
     def _unless_broken(self, plan: Plan, world: World, record: Record) -> Plan:
         """Return the plan, or an empty one if it would break an invariant, which is reported once."""
-        # The invariants share no code with the decisions, so a fault in a decision is caught here.
-        fault = broken(self._deployment.spec, plan, world, record)
-        if fault is None:
+        # The invariants share no code with the decisions, so a bug in a decision is caught here.
+        found = broken(self._deployment.spec, plan, world, record)
+        if found is None:
             return plan
-        text = f"nothing is changed, because this tpuctl has a fault ({fault.text}); please report it"
-        self._alarms.fault(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": fault.text}))
+        text = f"nothing is changed, because tpuctl has a bug ({found.text}); please report it"
+        self._alarms.bug(Event(world.observed_at, EventKind.INVARIANT, text, {"promise": found.text}))
         return Plan(waits=(Wait(text),))
 
     def _end_pass(self, record: Record, world: World, plan: Plan) -> None:

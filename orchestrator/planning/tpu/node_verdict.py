@@ -104,7 +104,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     # Compare with the last `up`: editing the file alone must not cost a running job its TPU.
     if narrow(spec, "tpu", node.scopes) and record.job.settings == job_digest(spec):
         return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_UNWANTED, NARROW)
-    # Waiting in the queue is no fault, however long it takes.
+    # Waiting in the queue is no failure, however long it takes.
     if place is not None:
         return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_QUEUED, place.why)
     if state is NodeState.STOPPED:
