@@ -207,7 +207,7 @@ class JobSpec:
     Default: done at exit status 0 (format hf: at its max_steps).
     """
     failures: Annotated[int, Bounds(1, says="allows no start at all", hint="use at least 1")] = 5
-    """Failed starts in a row without progress before the deployment ends. Preemptions are not failures."""
+    """Failed attempts in a row without progress before the deployment ends. Preemptions are not failures."""
     stop_signal: Literal["TERM", "INT", "USR1"] = "TERM"
     """Signal that asks the job to save and stop."""
     grace: Duration | None = None

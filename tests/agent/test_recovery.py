@@ -81,14 +81,14 @@ def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: AgentLab)
 
 
 def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken(lab: AgentLab) -> None:
-    """Two starts from step 40 that end alike: the third goes back to an older one, and trains through."""
+    """Two attempts from step 40 that end alike: the third goes back to an older one, and trains through."""
     one = machine(lab, "torch", _STOP_AT=42, _STOP_CODE=3, _EACH_COMMITTED=1, _POISON="40", FAILURES=5)
     one.run_to_end()
 
     steps = [one["resume_step"] for one in lab.attempts()]
     assert steps[:4] == [None, 40, 40, 30]
     assert lab.attempts()[3]["suspects"] == [[40, 1]]
-    assert "2 starts from step 40 ended alike" in lab.attempts()[3]["reason"]
+    assert "2 attempts from step 40 ended alike" in lab.attempts()[3]["reason"]
     assert one.heartbeat()["committed_step"] == 60
 
 
@@ -110,7 +110,7 @@ def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: AgentLab) -
     assert one.wait() == 0
 
     assert [one["resume_step"] for one in lab.attempts()] == [40, 40, 30]
-    assert "2 starts in a row from step 40 failed alike, so this one is from step 30" in reported
+    assert "2 attempts in a row from step 40 failed alike, so this one is from step 30" in reported
     assert "finds step 40 in gs://lab-bucket/checkpoints all the same" in reported
     assert (one.heartbeat()["phase"], one.heartbeat()["committed_step"]) == ("done", 30)
     assert "from 40\n" in lab.log()

@@ -52,7 +52,7 @@ def go_back(checkpoints: CommittedCheckpoints, wanted: Attempt, newest: Checkpoi
         same=0,
         code=None,
         suspects=suspects,
-        reason=f"{wanted.same} starts from step {newest.step} ended alike, so the checkpoint before "
+        reason=f"{wanted.same} attempts from step {newest.step} ended alike, so the checkpoint before "
         f"is taken; {wanted.reason}",
     )
 
@@ -68,7 +68,7 @@ def going_back_text(attempt: Attempt, folder: str) -> str:
         return ""
     steps = " and ".join(str(step) for step, _ in attempt.suspects)
     text = (
-        f"{ALIKE} starts in a row from step {steps} failed alike, so this one is from step "
+        f"{ALIKE} attempts in a row from step {steps} failed alike, so this one is from step "
         f"{attempt.resume_step}; nothing is deleted"
     )
     if all(incarnation >= 0 for _, incarnation in attempt.suspects):

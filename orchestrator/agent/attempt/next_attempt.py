@@ -82,7 +82,7 @@ class NextAttempt:
         if missing is not None:
             return f"worker {missing} is silent; the job is tried until its machine is replaced"
         tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.checkpoints, wanted))
-        count = f"{wanted.failures} starts in a row without progress; the last: "
+        count = f"{wanted.failures} attempts in a row without progress; the last: "
         text = f"{count if wanted.failures > 1 else ''}{outcome.reason}{tried}"
         self._parts.patiently("give up", lambda: self._parts.attempts.give_up(text))
         raise JobInterrupted(Ending(EndingKind.GAVE_UP, text))

@@ -42,7 +42,7 @@ TICK = 0.1
 STALL_GRACE = 5.0
 """Seconds that a job which hangs, or whose machine is cut off, gets to save: it will hardly use them."""
 SUSPICIOUS_FAILURES = 2
-"""Consecutive failed starts after which packages restored from an earlier machine are suspected."""
+"""Consecutive failed attempts after which packages restored from an earlier machine are suspected."""
 
 
 class AttemptRunner:

@@ -30,7 +30,7 @@ _NO_SETTING = {
     "nodes": "one TPU with several workers is one type, such as v5litepod-16",
     "groups": "one TPU with several workers is one type, such as v5litepod-16",
     "dstack": "dstack's own",
-    "retry": "always on: lost machines are replaced without end; failed starts: job.failures",
+    "retry": "always on: lost machines are replaced without end; failed attempts: job.failures",
     "setup": "dstack ignores it in a task",
 }  # fmt: skip
 _HOST = "the TPU's type decides what its machine has"

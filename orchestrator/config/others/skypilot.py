@@ -185,7 +185,7 @@ def _recovery(draft: Draft, given: Any) -> None:
             draft.leave(theirs, "zones are tried in their order: list those of other regions in tpu.zones")
         elif name == "max_restarts_on_errors" and isinstance(value, int) and not isinstance(value, bool):
             draft.take(
-                "job.failures", value + 1, theirs, "starts in a row without progress, the first included"
+                "job.failures", value + 1, theirs, "attempts in a row without progress, the first included"
             )
         else:
             draft.leave(theirs, _UNKNOWN)

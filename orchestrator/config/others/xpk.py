@@ -136,7 +136,7 @@ def _restarts(draft: Draft, value: str, theirs: str) -> None:
             "job.failures", int(value) + 1, theirs, "preemptions do not count; only starts without progress"
         )
     else:
-        draft.leave(theirs, "preemptions never end a job here; failed starts: job.failures")
+        draft.leave(theirs, "preemptions never end a job here; failed attempts: job.failures")
 
 
 _OURS = {"--tpu-type": "tpu.type", "--device-type": "tpu.type", "--zone": "tpu.zones", "--project": "project",

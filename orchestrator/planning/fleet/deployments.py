@@ -12,7 +12,7 @@ PORT = 6817
 """Slurm's default port for the controller; the nodes' ports follow it."""
 FOR_EVER = Duration(10 * 365 * 86400)
 RESTARTS = 1000
-"""Failed starts in a row after which a node's Slurm is given up; it also fails while the controller is away."""
+"""Failed attempts in a row after which a node's Slurm is given up; it also fails while the controller is away."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ PROMISES = (
     Loss("warm starts", "each start installs and compiles again"),
     Loss("variables", "not set: ZONE, TPU_NAME, TPUCTL_NODE, TPUCTL_ROOT, TPUCTL_INCARNATION, TPUCTL_ATTEMPT, "
          "TPUCTL_JOB, TPUCTL_SAVE_EVERY_SECONDS and _FILE, the folders of compiled programs"),
-    Loss("failed starts", "counted in all, not in a row without progress"),
+    Loss("failed attempts", "counted in all, not in a row without progress"),
 )  # fmt: skip
 """What tpuctl always does, without any setting, and no target does."""
 
