@@ -32,7 +32,7 @@ SAY_INSTEAD = {
     r"runs all the time: [\d{]": "Maximum until TTL (1d)",
     r"lasts for about": "Budget 5 USD covers about 1.2 h",
     r"^On top: ": "Not included: storage",
-    r"If nobody watches: ": "What ends the cost when no watcher runs",
+    r"If nobody watches: ": "Does the cost end when no watcher runs?",
     r"Ways back after": "Recovery times",
     r"What each machine did$": "Timeline",
     r"is over \(done\)": "job has finished; nothing to push to",

@@ -15,7 +15,7 @@ from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
-from orchestrator.domain.text.amounts import size_text, usd_text
+from orchestrator.domain.text.amounts import size_text, usd_range_text
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.adopt import Adoption
 from orchestrator.engine.bucket.unclaimed import read_unclaimed
@@ -26,7 +26,7 @@ from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
 from orchestrator.planning.unclaimed import FETCH
 from orchestrator.pricing.cost_breakdown import CostBreakdown
-from orchestrator.pricing.cost_so_far import rate_now
+from orchestrator.pricing.cost_so_far import rates_now
 from orchestrator.ssh.keys import forget_key
 
 GOING = "what was asked to go is still going, and the rest stays"
@@ -321,14 +321,14 @@ def _end_of_costs(session: Session, adopted: Container[str]) -> float:
         record = session.records.current
         spans = tuple(span for span in record.spans if span.name not in adopted)
         disks = tuple(span for span in record.disks if span.name not in adopted)
-        saved = rate_now(session.spec, session.catalog, replace(record, spans=spans, disks=disks))
+        saved, most = rates_now(session.spec, session.catalog, replace(record, spans=spans, disks=disks))
     except UNFORESEEN as error:
         session.reporter.say(
             f"  what it costs is not known ({type(error).__name__}); it is deleted all the same"
         )
         return 0.0
     if saved:
-        session.reporter.say(f"  this ends about {usd_text(saved)} an hour (an estimate)")
+        session.reporter.say(f"  this ends about {usd_range_text(saved, most)} an hour (an estimate)")
     return round(saved, 4)
 
 

@@ -29,7 +29,7 @@ def _vm(spec: Spec) -> SafetyNet:
     if spec.vm == "none":
         return SafetyNet("VM", False, "there is no VM")
     if takes_vm(spec):
-        return SafetyNet("VM", False, "no limit at Google: it was adopted, not made by tpuctl")
+        return SafetyNet("VM", False, "it has no limit at Google: it was adopted, not made by tpuctl")
     more = " and an hour" if spec.watch.on_vm else ""
     verb = "stops" if spec.vm.spot else "deletes"
     return SafetyNet("VM", True, f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)")
@@ -40,8 +40,8 @@ def _node(spec: Spec) -> SafetyNet:
         if spec.tpu.request == "flex-start":
             return SafetyNet("TPU", True, f"Google deletes it {_run(spec)} after it was given (flex-start)")
         # A spot or on-demand TPU has no end of its own; the text names the cost of a forgotten one.
-        return SafetyNet("TPU", False, "it runs on until a user deletes it (or set watch.self_delete)")
-    return SafetyNet("TPU", True, f"deletes itself after {spec.watch.ttl} and at most ten minutes")
+        return SafetyNet("TPU", False, "it runs until you delete it (or set watch.self_delete: true)")
+    return SafetyNet("TPU", True, f"it deletes itself after {spec.watch.ttl} and at most ten minutes")
 
 
 def _run(spec: Spec) -> str:

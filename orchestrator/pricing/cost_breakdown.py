@@ -20,7 +20,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly, upper_to_ttl
-from orchestrator.pricing.cost_so_far import metered, priced_as, spent
+from orchestrator.pricing.cost_so_far import metered, priced_as, rates_now, spent
 
 
 class Use(Enum):
@@ -82,9 +82,10 @@ class CostBreakdown:
     The cost so far and its parts.
 
     *unpriced* names items without a known price, which the sums leave out. *machines_upper_usd* is the sum of
-    the machines alone at the highest prices, which a budget counts. *usd_hour* is per hour of what exists now.
-    *to_ttl_usd* is the sum at the end of ttl if everything runs all the time, *to_ttl_upper_usd* at the highest
-    prices. *budget_lasts_s* is the number of seconds until the budget is used up at those.
+    the machines alone at the highest prices, which a budget counts. *usd_hour* is per hour of what exists now,
+    *upper_usd_hour* the same at the highest prices. *to_ttl_usd* is the sum at the end of ttl if everything runs
+    all the time, *to_ttl_upper_usd* at the highest prices. *budget_lasts_s* is the number of seconds until the
+    budget is used up at those.
     """
 
     usd: float
@@ -104,6 +105,7 @@ class CostBreakdown:
     storage_gib: float = 0.0
     caches_gib: float = 0.0
     to_ttl_upper_usd: float | None = None
+    upper_usd_hour: float = 0.0
 
     @property
     def preemptions_usd(self) -> float:
@@ -156,6 +158,7 @@ def cost_breakdown(
     remaining = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else None
     hour, budget = whole.billed_usd, spec.watch.budget_usd
     to_ttl = None if remaining is None or hour is None else usd + hour * remaining / 3600
+    rate, rate_upper = rates_now(spec, catalog, record)
     rest = None if remaining is None else upper_to_ttl(whole, remaining)
     return CostBreakdown(
         usd=usd,
@@ -166,7 +169,7 @@ def cost_breakdown(
         days=dict(sorted(days.items())),
         uses=uses,
         unpriced=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
-        usd_hour=sum(prices.rate(one) for one in billed if one[0].until is None),
+        usd_hour=rate,
         ttl_remaining_s=remaining,
         to_ttl_usd=to_ttl,
         budget_usd=budget,
@@ -177,6 +180,7 @@ def cost_breakdown(
         storage_gib=sum(one.gib for one in stored),
         caches_gib=sum(one.gib for one in stored if one.cache),
         to_ttl_upper_usd=None if rest is None else max(usd, most) + rest,
+        upper_usd_hour=rate_upper,
     )
 
 

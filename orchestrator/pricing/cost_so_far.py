@@ -53,15 +53,16 @@ def newest_span(record: Record) -> Span | None:
     return max(spans, key=lambda span: span.since, default=None)
 
 
-def rate_now(spec: Spec, catalog: Catalog, record: Record) -> float:
-    """Return the USD per hour of everything that exists; unknown prices are left out."""
-    return sum(
-        line.billed_usd or 0.0
+def rates_now(spec: Spec, catalog: Catalog, record: Record) -> tuple[float, float]:
+    """Return the USD per hour of what exists, at the lowest and the highest prices; unknown ones are left out."""
+    lines = [
+        line
         for span, meters in metered(record)
         if span.until is None
         for line in hourly(priced_as(spec, span), catalog, span.zone).lines
         if line.meter in meters
-    )
+    ]
+    return sum(one.billed_usd or 0.0 for one in lines), sum(one.upper_usd or 0.0 for one in lines)
 
 
 def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator import __version__
-from orchestrator.domain.text.amounts import saved_text, span_text
+from orchestrator.domain.text.amounts import progress_percent, saved_text, span_text
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, queue_curve, state_of, steps_redone
 from orchestrator.planning.fleet.tasks import OPEN, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
 from orchestrator.report import charts
-from orchestrator.report.page import asset, environment, style_hash, usd_shown
+from orchestrator.report.page import asset, environment, style_hash, usd_range_shown, usd_shown
 from orchestrator.report.results_table import ResultsTable
 from orchestrator.report.summary import UNKNOWN
 from orchestrator.report.sweep_plots import sweep
@@ -70,10 +70,11 @@ def _head(usage: FleetUsage) -> dict[str, Any]:
     }
     whole = sum(uses.values())
     least = "at least " if usage.incomplete else ""
+    spent = usd_shown(cost.usd) if usage.incomplete else usd_range_shown(cost.usd, cost.upper_usd)
     hero = [
         (f"{done:,}", f"of {tasks:,} tasks done"),
         (f"{usage.preemptions or 'no'}", f"preemption{'' if usage.preemptions == 1 else 's'}"),
-        (f"{least}{usd_shown(cost.usd)}", "at spot prices" if usage.unbilled else "spent"),
+        (f"{least}{spent}", "at Google's prices" if usage.unbilled else "spent"),
     ]
     saved = saved_text(cost.usd, cost.upper_usd, cost.on_demand_usd)
     if saved and not usage.incomplete:
@@ -86,7 +87,7 @@ def _head(usage: FleetUsage) -> dict[str, Any]:
         ("restarts", f"{restarts:,}", "of tasks"),
         ("time left", _remaining_text(usage, counts) if open_ else "-", ""),
     ]  # fmt: skip
-    text = f"{done:,} of {tasks:,} tasks done, {done / max(1, tasks):.0%}"
+    text = f"{done:,} of {tasks:,} tasks done, {progress_percent(done / max(1, tasks))}"
     bar = {"share": round(100 * done / tasks, 2), "text": text} if tasks else None
     return {
         "name": usage.name, "state": state, "hero": hero, "tiles": tiles, "bar": bar, "now": usage.now,

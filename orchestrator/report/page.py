@@ -15,11 +15,11 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 from orchestrator.domain.status import DeploymentStatus
-from orchestrator.domain.text.amounts import rate_text, saved_text, span_text
+from orchestrator.domain.text.amounts import progress_percent, rate_text, saved_text, span_text
 from orchestrator.pricing.cost_breakdown import CostBreakdown, Stretch, Use, stretches
 from orchestrator.report import charts
 from orchestrator.report.curve_points import Losses, with_starts
-from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, Summary, redone_texts
+from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, USE_TEXTS, Summary, redone_texts
 from orchestrator.report.timeline import MarkKind, Timeline, timeline
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
         **_money(facts),
         "uses": _uses(facts),
         "goodput": facts.summary.goodput,
+        "wall": facts.summary.wall_s,
         "recoveries": facts.summary.recoveries,
         "parts": PARTS,
         "headings": HEADINGS,
@@ -144,6 +145,12 @@ def usd_shown(usd: float | None) -> str:
     return f"${usd:,.2f}" if usd >= 0.1 or not usd else f"${usd:.3f}" if usd >= 0.01 else f"${usd:.4f}"
 
 
+def usd_range_shown(usd: float, most: float) -> str:
+    """Return an amount between two ends, as one amount if they read alike."""
+    low, high = usd_shown(usd), usd_shown(max(usd, most))
+    return low if low == high else f"{low} to {high}"
+
+
 def _head(facts: PageFacts) -> dict[str, Any]:
     status, summary = facts.status, facts.summary
     outcome = status.outcome
@@ -200,7 +207,8 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
         _tile("", f"{lost or 'no'}", f"preemption{'' if lost == 1 else 's'} {survived if lost else ''}")
     )
     if spent.usd:
-        found.append(_tile("", usd_shown(spent.usd), "at spot prices" if facts.unbilled else "spent"))
+        known = usd_range_shown(spent.usd, spent.upper_usd)
+        found.append(_tile("", known, "at Google's prices" if facts.unbilled else "spent"))
     # An item without a known price would distort the saving.
     share = saved_text(spent.usd, spent.upper_usd, spent.on_demand_usd)
     if share and not spent.unpriced:
@@ -224,7 +232,7 @@ def _bar(facts: PageFacts) -> dict[str, Any] | None:
     target, step = _target(facts), facts.summary.steps
     if not target or step is None:
         return None
-    text = f"step {step:,} of {target:,}, {min(1.0, step / target):.0%}"
+    text = f"step {step:,} of {target:,}, {progress_percent(min(1.0, step / target))}"
     workers = facts.status.workers
     rates = [worker.rate for worker in workers if worker.rate]
     if _trains(facts) and len(rates) == len(workers):
@@ -284,7 +292,8 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
         width = 100 * lasted / whole
         rows.append(
             {
-                "text": use.value, "kind": use.name.lower(), "seconds": lasted, "share": lasted / whole,
+                "text": use.value, "what": USE_TEXTS[use], "kind": use.name.lower(),
+                "seconds": lasted, "share": lasted / whole,
                 "x": round(at, 3), "width": round(width, 3), "usd": facts.breakdown.uses.get(use.value, 0.0),
             }
         )  # fmt: skip
@@ -294,14 +303,20 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
 
 def _money(facts: PageFacts) -> dict[str, Any]:
     spent = facts.breakdown
-    notes = [f"Wasted by preemptions: {usd_shown(spent.preemptions_usd)}."]
+    differ = spent.upper_usd > 1.01 * spent.usd
+    lowest = " at the lowest prices" if differ else ""
+    notes = [f"Wasted by preemptions: {usd_shown(spent.preemptions_usd)}{lowest} (lost and recovering)."]
     if spent.usd_hour:
-        notes.append(f"What exists now costs {usd_shown(spent.usd_hour)} per hour.")
+        rate = usd_range_shown(spent.usd_hour, spent.upper_usd_hour)
+        notes.append(f"What exists now costs {rate} per hour.")
     if spent.budget_usd is not None:
         share = f"{spent.machines_upper_usd / spent.budget_usd:.0%} spent at the upper prices"
         notes.append(f"Budget: {usd_shown(spent.budget_usd)}, {share}.")
-    if spent.upper_usd > 1.01 * spent.usd:
-        notes.append(f"Public price lists differ: by the highest it is {usd_shown(spent.upper_usd)}.")
+    if differ:
+        highest = usd_shown(spent.upper_usd)
+        notes.append(
+            f"Public price lists differ. The tables have the lowest prices; by the highest it is {highest}."
+        )
     if spent.unpriced:
         notes.append(f"No price is known for {', '.join(spent.unpriced)}; the sums leave it out.")
     stored = "Storage is in it for what the bucket holds now" if spent.storage_gib else "Storage is not in it"

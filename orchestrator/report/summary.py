@@ -10,7 +10,7 @@ from orchestrator.contract.report_pause import report_pause
 from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.pricing.cost_breakdown import BEFORE
+from orchestrator.pricing.cost_breakdown import BEFORE, Use
 
 COMMITS = "commits"
 """Value of `Heartbeat.progress_from` for a job whose steps are known from its saves only."""
@@ -22,12 +22,23 @@ HEADINGS = {**{part: part for part in PARTS}, "fetch": "code", "unpack": "packag
 """What people read above each part; `--json` has the part's name."""
 LEGEND = (
     "detect: from the last report of the lost TPU until its loss is seen;",
-    "decide, create: until the next TPU is requested and boots; code: the job's and",
-    "the agent; packages: kept from an earlier TPU; setup: job.setup, 0 if it need",
-    "not run; restore: the checkpoint; first step: imports, data, compiling",
+    "decide, create: until the new TPU is requested and boots; code: it gets the",
+    "job's code and tpuctl's; packages: it gets those of an earlier TPU;",
+    "setup: it runs the commands of job.setup (0: not needed);",
+    "restore: it gets the checkpoint; first step: imports, data, compiling",
 )
 """Explains the parts, in lines of at most 78 columns."""
 UNKNOWN = "not known"
+USE_TEXTS = {
+    Use.TRAINING: "steps that count",
+    Use.LOST: "steps after the last save of a lost TPU",
+    Use.RECOVERING: "from a loss to the next TPU's first step",
+    Use.STARTING: "from the first TPU to its first step",
+    Use.IDLE: "machines while no TPU had work",
+    Use.UNKNOWN: "the job did not report its steps",
+    Use.STORAGE: "what the bucket holds",
+}
+"""Says to people what each use of paid time is."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +151,8 @@ def redone_texts(summary: Summary) -> tuple[str, str]:
         return UNKNOWN, ""
     if not summary.steps_redone_at_least or least == most:
         return f"{least:,}", ""
-    if most is None:
-        return f"at least {least:,}", "a lost TPU has not reported its last steps"
-    return f"{least:,} to about {most:,}", "a lost TPU has not reported its last steps"
+    text = f"at least {least:,}" if most is None else f"{least:,} to about {most:,}"
+    return text, f"{least:,} by the last report of each lost TPU, more if it trained on after that"
 
 
 def counts(beat: Heartbeat) -> bool:

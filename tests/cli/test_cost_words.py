@@ -1,5 +1,6 @@
 """What `cost`, `down`, the report and a fleet's cost say was saved, where the price lists differ."""
 
+from dataclasses import replace
 from io import StringIO
 from types import SimpleNamespace
 
@@ -38,11 +39,16 @@ def test_down_tells_both_ends_of_the_cost_and_of_what_was_saved():
 def test_cost_tells_both_ends_of_what_was_saved():
     """Its tables have the lower prices, and it says so."""
     console = Console(width=80, record=True, file=StringIO())
-    render(Cost("demo", 0, found()), console, unbilled=False)
+    both = replace(found(), usd_hour=1.22, upper_usd_hour=2.43)
+    render(Cost("demo", 1, both), console, unbilled=False)
     text = " ".join(console.export_text().split())
+    assert "What exists now costs 1.22 to 2.43 USD an hour." in text
+    assert "Wasted by 1 preemption: 0.0000 USD at the lowest prices (lost and recovering)." in text
     assert "Saved against on demand: 4.80 to 7.22 USD (49 to 75%)." in text
     assert "resource zone, region time" in text, "storage has a region"
-    assert "use USD of the cost" in text, "`watch` has the share of the time"
+    assert "use USD of the cost what it paid for" in text, "`watch` has the share of the time"
+    assert "not known" in text
+    assert "the job did not report its steps" in text, "each use is explained"
     assert "The tables use the lowest prices; at the highest, the sum is 4.80 USD." in text
 
 

@@ -42,10 +42,11 @@ def typed(monkeypatch, user, text, *words):
 
 def test_down_says_what_ends_an_hour(user):
     """The sum is that of what exists, as `plan` has it; afterwards nothing is left to end."""
-    hour = user.run("plan", "--json").document["price"]["billed_usd_hour"]
+    price = user.run("plan", "--json").document["price"]
+    hour, most = price["billed_usd_hour"], sum(line["upper_usd"] for line in price["lines"])
     said = user.run("down", "--yes", "--json")
     assert said.document["saved_usd_hour"] == pytest.approx(hour, abs=0.0001)
-    assert f"this ends about {hour:.2f} USD an hour" in said.err
+    assert f"this ends about {hour:.2f} to {most:.2f} USD an hour" in said.err
     again = user.down()
     assert "this ends" not in again.err
 
@@ -289,8 +290,9 @@ def test_a_bill_is_stored_under_the_keys_of_earlier_ones(user):
     (bill,) = verified(path.read_bytes())["bills"]
     stored = bill["spending"]
     assert set(stored) == {
-        "usd", "most_usd", "ondemand_usd", "items", "zones", "days", "uses", "unknown", "rate_usd", "ttl_left",
-        "to_ttl_usd", "budget_usd", "budget_lasts", "prices", "storage_gib", "caches_gib", "to_ttl_most_usd",
+        "usd", "most_usd", "ondemand_usd", "items", "zones", "days", "uses", "unknown", "rate_usd",
+        "upper_usd_hour", "ttl_left", "to_ttl_usd",
+        "budget_usd", "budget_lasts", "prices", "storage_gib", "caches_gib", "to_ttl_most_usd",
     }  # fmt: skip
     assert set(stored["items"][0]) == {"what", "zone", "machines", "seconds", "usd", "ondemand_usd"}
     line = stored["prices"]["lines"][0]

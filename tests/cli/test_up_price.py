@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.text.amounts import at_most_text
 from tests.engine.engine_lab import QUOTA
 from tests.kit.user import User
 
@@ -44,7 +45,7 @@ def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
     hour, ttl = price["billed_usd_hour"], price["to_ttl_upper_usd"]
     assert said.err.count("Price:") == 1
     assert f"Price: {hour:.2f} " in said.err
-    reported = f"If it runs until watch.ttl (2d): at most {ttl:.2f} USD"
+    reported = f"Running at this price until watch.ttl (2d): {at_most_text(ttl)}, without storage"
     assert reported in said.err, "to the cent, though `up` takes some seconds before it says so"
     assert reported in user.run("plan").out
     assert "tpuctl watch ends it at 50 USD" in said.err

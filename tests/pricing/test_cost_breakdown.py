@@ -172,6 +172,7 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
     found = cost_breakdown(SPEC, CATALOG, record(**existed((running, VM)), **here), [], T0 + 3600)
     hour = found.usd
     assert found.usd_hour == pytest.approx(hour)
+    assert found.upper_usd_hour == pytest.approx(found.machines_upper_usd)
     assert found.ttl_remaining_s == 47 * 3600
     assert found.to_ttl_usd == pytest.approx(48 * hour)
     assert found.machines_upper_usd >= found.usd

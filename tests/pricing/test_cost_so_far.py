@@ -10,7 +10,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.cost import Meter, estimate, hourly
-from orchestrator.pricing.cost_so_far import rate_now, spent
+from orchestrator.pricing.cost_so_far import rates_now, spent
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import NOW, record, world
 
@@ -60,8 +60,8 @@ def test_the_disk_of_a_stopped_vm_is_billed_until_the_vm_is_gone():
     assert spent(SPEC, CATALOG, stopped, NOW).known_usd == pytest.approx(
         spent(SPEC, CATALOG, gone, NOW).known_usd + disk
     )
-    assert rate_now(SPEC, CATALOG, stopped) == pytest.approx(disk)
-    assert rate_now(SPEC, CATALOG, gone) == 0.0
+    assert rates_now(SPEC, CATALOG, stopped) == pytest.approx((disk, disk))
+    assert rates_now(SPEC, CATALOG, gone) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from orchestrator.domain.record import Span
 from orchestrator.pricing.cost_breakdown import Use, stretches
 from orchestrator.report import charts
 from orchestrator.report.curve_points import MAX_POINTS, losses
-from orchestrator.report.page import NEWEST, LiveFacts, page, style_hash
+from orchestrator.report.page import NEWEST, LiveFacts, page, style_hash, usd_shown
 from orchestrator.report.timeline import timeline
 from tests.kit.records import changed
 from tests.report.report_kit import ZONE, T, beat, facts
@@ -204,6 +204,8 @@ def test_a_saving_that_is_not_known_is_not_claimed():
     assert "% saved" in Reader(page(found)).words
     dearer = replace(found.breakdown, machines_upper_usd=found.breakdown.on_demand_usd / 2)
     assert "50 to" in Reader(page(replace(found, breakdown=dearer))).words, "by the dearer price list"
+    both = f"{usd_shown(dearer.usd)} to {usd_shown(dearer.upper_usd)} "
+    assert both in Reader(page(replace(found, breakdown=dearer))).words, "the headline has both ends too"
     missing = replace(found, breakdown=replace(found.breakdown, unpriced=("TPU in x",)))
     assert "% saved" not in Reader(page(missing)).words
     setup = replace(found.status.workers[0], phase="setup")

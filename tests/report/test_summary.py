@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.cli.views.summary import redone_text, summary_lines
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
-from orchestrator.report.summary import summarise
+from orchestrator.report.summary import Summary, summarise
 
 T = 1_800_000_000.0
+WHY_MORE = "by the last report of each lost TPU, more if it trained on after that"
 TIMES = {"boot": T + 30, "fetched": T + 32, "restored": T + 35, "spawned": T + 36, "first_step": T + 40}
 
 
@@ -225,3 +227,25 @@ def test_what_saves_have_stopped_is_added_up_over_the_machines():
     beats = [beat(1, 57, save_pauses=12.0), beat(2, 100, 50), beat(3, 160, 100, save_pauses=6.5)]
     assert summary(beats, []).save_pauses_s == 18.5
     assert summary([beat(1, 57), beat(2, 100, 50)], []).save_pauses_s is None
+
+
+@pytest.mark.parametrize(
+    ("at_least", "at_most", "text"),
+    [
+        (False, 3, "3"),
+        (True, 3, "3"),
+        (True, 43, f"3 to about 43: 3 {WHY_MORE}"),
+        (True, None, f"at least 3: 3 {WHY_MORE}"),
+    ],
+)
+def test_steps_that_a_lost_machine_had_not_reported_are_shown_apart(at_least, at_most, text):
+    """A machine that died without a last report may have trained on after it."""
+    summary = Summary(60, None, 2, 3, at_least, (), None, 9.0, 0, 0, steps_redone_at_most=at_most)
+    assert redone_text(summary) == text
+
+
+def test_steps_that_were_not_counted_are_not_called_none():
+    """Neither 0 steps redone, nor a goodput of 0 %."""
+    lines = "\n".join(summary_lines(Summary(60, None, 2, None, True, (), None, 9.0, 0, 0), unbilled=True))
+    assert "steps redone    not known" in lines
+    assert "%" not in lines

@@ -153,8 +153,9 @@ def last_bill(session: Session, record: Record) -> Cost | None:
 def _deleted(spent: CostBreakdown) -> CostBreakdown:
     """Return what was spent, with nothing that exists or goes on: the sum is from before the deletion."""
     return replace(
-        spent, usd_hour=0.0, ttl_remaining_s=None, to_ttl_usd=None, to_ttl_upper_usd=None, budget_lasts_s=None
-    )
+        spent, usd_hour=0.0, upper_usd_hour=0.0, ttl_remaining_s=None, to_ttl_usd=None, to_ttl_upper_usd=None,
+        budget_lasts_s=None,
+    )  # fmt: skip
 
 
 def open_named(

@@ -1,7 +1,7 @@
 """Describe a job's progress in a few words of its status."""
 
 from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentStatus, WorkerStatus
-from orchestrator.domain.text.amounts import rate_text, span_text
+from orchestrator.domain.text.amounts import progress_percent, rate_text, span_text
 
 NO_STEP = "no step reported yet"
 RESUMES = ", in the bucket: the job resumes from it"
@@ -55,7 +55,7 @@ def step_text(status: DeploymentStatus) -> str:
     if slowest is None or slowest.step is None:
         return ""
     target = status.target_steps or slowest.total_steps
-    share = f" of {target} ({slowest.step / target:.0%})" if target else ""
+    share = f" of {target} ({progress_percent(slowest.step / target)})" if target else ""
     return f"step {slowest.step}{share}"
 
 

@@ -9,6 +9,7 @@ from orchestrator.app.deployment.bills import Cost
 from orchestrator.cli.console import page, print_json
 from orchestrator.domain.text.amounts import saved_text, span_text, ttl_text, usd_range_text, usd_text
 from orchestrator.pricing.cost_breakdown import CostBreakdown, Use
+from orchestrator.report.summary import USE_TEXTS
 
 WIDTH = 80
 LAST_DAYS = 14
@@ -66,7 +67,8 @@ def _tables(found: CostBreakdown) -> list[Table]:
     if not found.items:
         return []
     uses = {use.value: found.uses[use.value] for use in Use if use.value in found.uses}
-    tables = [_items(found), _shares("use", uses, found.usd)]
+    meanings = {use.value: text for use, text in USE_TEXTS.items()}
+    tables = [_items(found), _shares("use", uses, found.usd, meanings)]
     if len(found.zones) > 1:
         tables.append(_shares("zone, region", found.zones, found.usd))
     days = dict(list(found.days.items())[-LAST_DAYS:])
@@ -88,31 +90,42 @@ def _items(found: CostBreakdown) -> Table:
     return table
 
 
-def _shares(title: str, sums: Mapping[str, float], whole: float) -> Table:
+def _shares(
+    title: str, sums: Mapping[str, float], whole: float, meanings: Mapping[str, str] | None = None
+) -> Table:
+    """Return a table of parts of the cost; *meanings* says what each name means."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column(title, min_width=12)
     table.add_column("USD", justify="right")
     table.add_column("of the cost", justify="right")
+    if meanings:
+        table.add_column("what it paid for", overflow="fold")
     for name, usd in sums.items():
-        table.add_row(name, _usd(usd), f"{usd / whole:.0%}" if whole else "-")
+        meaning = (meanings[name],) if meanings else ()
+        table.add_row(name, _usd(usd), f"{usd / whole:.0%}" if whole else "-", *meaning)
     return table
 
 
 def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
     count = f"{preemptions} preemption{'' if preemptions == 1 else 's'}"
-    wasted = f"Wasted by {count}: {usd_text(found.preemptions_usd)}."
-    lines = [wasted] if preemptions or found.preemptions_usd else []
+    differ = found.upper_usd > 1.01 * found.usd
+    lowest = " at the lowest prices" if differ else ""
+    lines = (
+        [f"Wasted by {count}: {usd_text(found.preemptions_usd)}{lowest} (lost and recovering)."]
+        if preemptions or found.preemptions_usd
+        else []
+    )
     share = "" if found.unpriced else saved_text(found.usd, found.upper_usd, found.on_demand_usd)
     if share:
         saved = usd_range_text(found.least_saved_usd or 0.0, found.saved_usd or 0.0)
         lines.append(f"Saved against on demand: {saved} ({share}).")
     if found.usd_hour:
-        lines.append(f"What exists now costs {usd_text(found.usd_hour)} an hour.")
+        lines.append(f"What exists now costs {usd_range_text(found.usd_hour, found.upper_usd_hour)} an hour.")
     elif found.items:
         lines.append("Nothing exists now that is billed by the hour.")
     if found.to_ttl_upper_usd is not None and found.ttl_remaining_s is not None:
         remaining = f"{span_text(found.ttl_remaining_s)} left"
-        lines.append(f"{ttl_text(remaining, found.to_ttl_upper_usd)} in all.")
+        lines.append(f"{ttl_text(remaining, found.to_ttl_upper_usd)}, with the cost so far.")
     if found.budget_usd is not None:
         lasts = (
             "" if found.budget_lasts_s is None else f", and lasts for {span_text(found.budget_lasts_s)} more"
@@ -121,7 +134,7 @@ def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
             f"{found.machines_upper_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"
         )
         lines.append(f"The budget of {found.budget_usd:g} USD is {spent}{lasts}.")
-    if found.upper_usd > 1.01 * found.usd:
+    if differ:
         highest = usd_text(found.upper_usd)
         lines.append(
             f"Public price lists differ. The tables use the lowest prices; at the highest, the sum is {highest}."

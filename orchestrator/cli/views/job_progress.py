@@ -14,7 +14,7 @@ from orchestrator.domain.job_progress import common_step, last_step, seconds_rem
 from orchestrator.domain.observation import Heartbeat, Present, World
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.spec import Spec
-from orchestrator.domain.text.amounts import rate_text, span_text, usd_text
+from orchestrator.domain.text.amounts import rate_text, span_text, usd_range_text
 from orchestrator.planning.tpu.race import LOST
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted, uncommitted_text
 
@@ -80,7 +80,7 @@ class ProgressLine:
         )
         if lost:
             slowest = replace(slowest, rate=None)  # Nothing runs at it any more, so no time is left either.
-        text = progress_text(slowest, self._spec, usd, lost=lost)
+        text = progress_text(slowest, self._spec, usd, upper_usd, lost=lost)
         text_now, *shorter = live_texts(slowest, self._spec, usd, upper_usd, lost=lost)
         self._printer.now(text_now, slowest.updated, partial(bar_of, slowest, self._spec), shorter)
         found = uncommitted(beats)
@@ -113,12 +113,16 @@ class MemberLine(ProgressLine):
         return nullcontext()
 
 
-def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
-    """Return a line about the job; *lost* means that its machine is gone and *beat* was its last report."""
+def progress_text(beat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, lost: bool = False) -> str:
+    """
+    Return a line about the job; *lost* means that its machine is gone and *beat* was its last report.
+
+    The cost is from *usd* to *upper_usd*, where the price lists differ.
+    """
     parts = [
         _phase(beat, lost=lost),
         *_figures(beat, spec).values(),
-        usd_text(usd),
+        f"{usd_range_text(usd, upper_usd)} so far",
         f"TPU #{beat.incarnation}",
     ]
     return ", ".join([*parts, beat.message] if beat.message and not _says_why(beat) else parts)
@@ -130,12 +134,13 @@ def live_texts(
     """
     Return a line for the live line, then ever shorter ones for want of room; the bar shows the rest.
 
-    Beside a budget stands *upper_usd*, the cost by the highest prices, by which the budget ends.
+    The cost is from *usd* to *upper_usd*; a budget ends by the latter, which alone stands beside it.
     """
     figures = _figures(beat, spec, of_bar=bar_of(beat, spec) is None)
     runs = beat.phase is Phase.RUN and not lost and beat.step is not None
     budget = spec.watch.budget_usd
-    cost = usd_text(usd) if budget is None else f"{upper_usd:.2f} of {budget:g} USD"
+    spent = f"{usd_range_text(usd, upper_usd)} so far"
+    cost = spent if budget is None else f"{upper_usd:.2f} of {budget:g} USD"
     parts = {**({} if runs else {"phase": _phase(beat, lost=lost)}), **figures, "cost": cost}
     fewer = [
         {name: text for name, text in parts.items() if name not in LESS[:n]} for n in range(len(LESS) + 1)

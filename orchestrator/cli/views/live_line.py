@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.views.paint import BAR, bar
+from orchestrator.domain.text.amounts import progress_percent
 
 REFRESH = 4.0
 """Redraws per second; enough for a clock in seconds, and cheap."""
@@ -69,7 +70,7 @@ class LiveLine:
                 Text("  ")
                 .append(drawn[:full], "green")
                 .append(drawn[full:], "dim")
-                .append(f" {share:.0%}  {beside}\n")
+                .append(f" {progress_percent(share)}  {beside}\n")
             )
             return Text(no_wrap=True, overflow="ellipsis").append_text(top).append_text(line)
         return line

@@ -227,7 +227,8 @@ def _sums(preview: Preview) -> list[str]:
     if price.unpriced:
         lines.append(f"Unknown prices: {', '.join(price.unpriced)}. The sum is not known either.")
     elif (price.upper_usd or 0.0) > (price.billed_usd or 0.0):
-        lines.append("Two prices are shown where public price lists differ; either may be current.")
+        ends = "Where public price lists differ, a range is from the lowest to the highest."
+        lines.append(f"Billed: {_classes(preview)}. {ends}")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
         lines.append(f"The budget of {watch.budget_usd:g} USD covers about {seconds / 3600:.1f} h")
@@ -237,6 +238,13 @@ def _sums(preview: Preview) -> list[str]:
         )
         lines += _for_next_machine(preview)
     return [*lines, f"{price.date_text}. An estimate, not a bill.", *_without_tpuctl(preview)]
+
+
+def _classes(preview: Preview) -> str:
+    """Return the price classes that the file asks for, which the billed sum is made of."""
+    spec = preview.spec
+    machines = [("TPU", spec.tpu.spot), *([] if spec.vm == "none" else [("VM", spec.vm.spot)])]
+    return ", ".join(f"{name} {'spot' if spot else 'on demand'}" for name, spot in machines)
 
 
 def _for_next_machine(preview: Preview) -> list[str]:
@@ -252,15 +260,17 @@ def _for_next_machine(preview: Preview) -> list[str]:
 
 
 def _without_tpuctl(preview: Preview) -> list[str]:
-    """Return lines about what stops the billing when tpuctl no longer runs."""
+    """Return lines about what stops the billing when tpuctl no longer runs, first what nothing stops."""
+    legs = [leg for leg in safety_nets(preview.spec) if leg.name != "VM" or preview.spec.vm != "none"]
     shown = [
-        f"  {'on' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in safety_nets(preview.spec)
+        f"  {leg.name + ':':<4} {'yes' if leg.armed else 'NO'}, {leg.text}"
+        for leg in sorted(legs, key=lambda leg: leg.armed)
     ]
-    return ["What ends the cost when no watcher runs:", *shown]
+    return ["Does the cost end when no watcher runs?", *shown]
 
 
 def _range(usd: float | None, most: float | None) -> str:
-    return _usd(usd) if most is None or usd is None or most <= usd else f"{usd:.4f} - {most:.4f}"
+    return _usd(usd) if most is None or usd is None or most <= usd else f"{usd:.4f} to {most:.4f}"
 
 
 def _usd(usd: float | None) -> str:

@@ -21,7 +21,7 @@ from orchestrator.cli.views.paint import (
     wants_colour,
 )
 from orchestrator.domain.status import DeploymentState, DeploymentStatus, ResourceStatus, WorkerStatus
-from orchestrator.domain.text.amounts import span_text, usd_range_text, usd_text
+from orchestrator.domain.text.amounts import progress_percent, span_text, usd_range_text, usd_text
 from orchestrator.domain.text.clean_text import clean
 
 WIDTH = 80
@@ -185,7 +185,8 @@ def _bar(status: DeploymentStatus, width: int) -> list[Field]:
     """Return a bar if the last step is known, else no line."""
     share = None if status.state.without_tpu else share_done(status)
     size = min(BAR, max(10, (width or WIDTH) - LABEL - 10))
-    return [] if share is None else [Field("", f"{bar(share, size, blocks=draws_blocks())} {share:.0%}")]
+    drawn = "" if share is None else f"{bar(share, size, blocks=draws_blocks())} {progress_percent(share)}"
+    return [Field("", drawn)] if drawn else []
 
 
 def _job(status: DeploymentStatus) -> list[Field]:
@@ -222,9 +223,8 @@ def _cost(status: DeploymentStatus, *, unbilled: bool) -> list[Field]:
     billed = "nothing is billed" if unbilled else "not a bill"
     limit = _limit(status)
     if status.unpriced:
-        missing = ", ".join(status.unpriced)
         least = f"at least {usd_text(status.cost_usd)} so far"
-        return [Field("cost", f"{least}{limit}; no price is known for: {missing}")]
+        return [Field("cost", f"{least}{limit}; no price is known for: {', '.join(status.unpriced)}")]
     sum_text = usd_range_text(status.cost_usd, status.cost_upper_usd)
     return [Field("cost", f"about {sum_text} so far (an estimate, {billed}){limit}")]
 

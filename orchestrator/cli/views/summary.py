@@ -1,9 +1,12 @@
 """Show the figures of a finished run."""
 
+from textwrap import wrap
+
 from orchestrator.cli.console import put
 from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_text, usd_text
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, Summary, redone_texts
 
+WIDTH = 80
 NUMBER = 6
 """Characters of a number of seconds in the table of recoveries."""
 
@@ -36,7 +39,12 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
             ("saves", f"stopped the training for {span_text(summary.save_pauses_s)}, {share:.1%} of the time")
         )
     rows += _cost_rows(summary, "would have cost" if unbilled else "cost")
-    return [f"  {name:<16}{text}" for name, text in rows] + _recovery_lines(summary)
+    return [line for name, text in rows for line in _row(name, text)] + _recovery_lines(summary)
+
+
+def _row(name: str, text: str) -> list[str]:
+    """Return a row of the summary, the rest of a long *text* below its begin."""
+    return wrap(text, WIDTH, initial_indent=f"  {name:<16}", subsequent_indent=" " * 18)
 
 
 def _cost_rows(summary: Summary, title: str) -> list[tuple[str, str]]:
@@ -61,7 +69,7 @@ def _recovery_lines(summary: Summary) -> list[str]:
     heads = ("total", *(HEADINGS[name] for name in PARTS))
     widths = [max(len(head), NUMBER) + 1 for head in heads]
     cells = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
-    lines = ["  recovery, in seconds", f"{'':8}{cells}"]
+    lines = ["  recovery, in seconds; a row names the new TPU", f"{'':8}{cells}"]
     for recovery in summary.recoveries:
         figures = (recovery.total_s, *(recovery.parts_s[name] for name in PARTS))
         cells = "".join(f"{seconds:{width}.1f}" for seconds, width in zip(figures, widths, strict=True))

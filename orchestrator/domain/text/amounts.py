@@ -1,5 +1,7 @@
 """Format amounts, durations, rates and sizes for people."""
 
+from math import ceil
+
 
 def span_text(seconds: float) -> str:
     """Return a duration in two units: 9 s, 2 min 5 s, 1 h 4 min, 6 d 23 h."""
@@ -35,7 +37,21 @@ def _usd(usd: float) -> str:
 
 def ttl_text(ttl: str, most: float) -> str:
     """Return what a deployment costs that nothing ends, not even its job, before its *ttl*."""
-    return f"If it runs until watch.ttl ({ttl}): at most {usd_text(most)}"
+    return f"Running at this price until watch.ttl ({ttl}): {at_most_text(most)}, without storage"
+
+
+def at_most_text(usd: float) -> str:
+    """Return an upper bound in USD, never rounded down: in whole dollars from 100 on."""
+    places = 0 if usd >= 100 else 2 if usd >= 1 else 4
+    # The inner rounding takes away what binary fractions add: 2.30 * 100 is above 230.
+    up = ceil(round(usd * 10**places, 6)) / 10**places
+    return f"at most {up:.{places}f} USD"
+
+
+def progress_percent(share: float) -> str:
+    """Return a share that is done in whole percent, rounded down: 100% is the end, and nothing before it."""
+    # The inner rounding puts back what binary fractions take away: 0.29 * 100 is below 29.
+    return f"{int(round(100 * share, 6))}%"
 
 
 def saved_text(usd: float, most: float, full: float) -> str:
