@@ -43,7 +43,7 @@ class Preview:
     *project* and *account* are None if only the cloud knows them; *scripts* maps names to texts. *egress*
     holds USD per GiB between the bucket and each other region, None if unknown. *saves* is the interval that
     the first machine will tell its job, None if the job decides. *python* says which Python the job finds,
-    empty in a container.
+    empty in a container. *formats* are those in which the job has saved already.
     """
 
     spec: Spec
@@ -57,6 +57,7 @@ class Preview:
     egress: Mapping[str, float | None] = field(default_factory=dict)
     saves: SaveInterval | None = None
     python: str = ""
+    formats: tuple[str, ...] = ()
 
     @property
     def region(self) -> str:
@@ -171,12 +172,14 @@ def preview(
     there: Span | None = None,
     history: CapacityHistory = (),
     local: bool = False,
+    formats: tuple[str, ...] = (),
 ) -> Preview:
     """
     Return the preview of *plan*; prices are those of the TPU that it creates, else of the one that is *there*.
 
     Without either they are those of the first zone. *notes* are shown before the deployment file's own ones.
-    *history* is what is remembered of zones; *local* is true on the local cloud.
+    *history* is what is remembered of zones; *local* is true on the local cloud. *formats* are
+    those in which the job has saved already.
     """
     made = next((c for c in plan.changes if c.requests_tpu), None)
     zone, kind = (made.zone, made.type) if made else (there.zone, there.type) if there else ("", "")
@@ -192,6 +195,7 @@ def preview(
         ways_to_bucket(spec, catalog),
         foreseen_interval(spec, history, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
         python_text(spec, catalog, local=local),
+        formats,
     )
 
 

@@ -117,7 +117,8 @@ def take_down(
             _forget(session, found.spent if delete_data else None, delete_data=delete_data)
     # The local cloud stops with its last deployment, unless it was started by `local start`.
     stops = alone and not leftovers and not found.outside_zones and choice.cloud == "local" and stop_if_idle()
-    return _result(session, found, leftovers, idle_cloud_stopped=stops)
+    # One that this command has started only to look is no news.
+    return _result(session, found, leftovers, idle_cloud_stopped=stops and not session.started_local_cloud)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from orchestrator.domain.text.format_name import format_name
 from orchestrator.domain.wait import Wait
 
 
@@ -101,6 +102,11 @@ class WorkerStatus:
     xla_programs_restored: int | None = None
     xla_programs_compiled: int | None = None
     message: str = ""
+
+    @property
+    def format_name(self) -> str:
+        """Return in which format the job saves, for people; "" before its first save."""
+        return format_name(self.format)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,7 +107,7 @@ def test_nothing_found_is_said(tmp_path, capsys):
     """Silence could also mean that nobody looked."""
     shutil.copytree(ROOT / "examples" / "numpy-lm", tmp_path / "w")
     code, out, _ = here(capsys, "check", "--file", str(tmp_path / "w" / "tpuctl.yaml"))
-    assert (code, out) == (0, "Check of numpy-lm: nothing found\nPython of the job: 3.10, the image's\n")
+    assert (code, out) == (0, "Check of numpy-lm: no problem found\nPython of the job: 3.10, the image's\n")
 
 
 def test_a_wrong_file_is_an_error_of_its_own(folder, capsys):

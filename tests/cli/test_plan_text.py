@@ -49,3 +49,13 @@ def test_prices_are_those_of_the_zone_that_the_tpu_is_in(user):
     assert (document["changes"], document["price"]["zone"]) == ([], "europe-west4-a")
     assert "USD per hour in europe-west4-a" in user.run("plan").out
     assert user.run("plan", "--offline", "--json").document["price"]["zone"] == "europe-west4-b"
+
+
+def test_the_plan_knows_the_format_of_what_was_saved(user):
+    """`status` shows it since the first save, and `plan` of the same deployment said that it is not known."""
+    assert "any usual one, recognised at the first save" in user.run("plan").out
+    user.up()
+    user.watch(600)
+    user.cloud.machines.say("demo", format="files")
+    assert "format   plain files, recognised by its saves" in user.run("plan").out
+    assert "(format: plain files)" in user.run("status").out

@@ -7,6 +7,7 @@ Set TPUCTL_UPDATE_GOLDEN=1 to write the golden files again; then read the differ
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,17 @@ def test_the_price_of_a_plan_is_not_billed_on_the_local_cloud(unbilled):
     out = io.StringIO()
     render(build(next(iter(CASES))), Console(file=out, width=80, highlight=False), unbilled=unbilled)
     assert ("USD an hour (nothing is billed on the local cloud)" in out.getvalue()) == unbilled
+
+
+def test_the_plan_of_a_job_that_is_done_has_no_gap(capsys):
+    """Without prices and notes, two blank lines stood where they would have been."""
+    quiet = replace(foreseen("plan-empty"), preview=replace(build("plan-empty"), notes=()))
+    show(quiet, as_json=False)
+    assert "\n\n\n" not in capsys.readouterr().out
+
+
+def test_a_format_that_the_saves_have_shown_is_named(capsys):
+    """Before the first save it is any; `files` alone says nothing."""
+    known = replace(foreseen("plan-fresh"), preview=replace(build("plan-fresh"), formats=("files",)))
+    show(known, as_json=False)
+    assert "format   plain files, recognised by its saves" in capsys.readouterr().out

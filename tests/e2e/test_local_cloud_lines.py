@@ -16,3 +16,5 @@ def test_only_a_local_cloud_that_goes_on_is_worth_a_line(stage):
     assert lines[0].startswith("the local cloud runs at http://127.0.0.1:")
     down = stage.tpuctl("down", "--yes", "--delete-data")
     assert down.err.count("local cloud had nothing left to do and was stopped") == 1
+    again = stage.tpuctl("down", "--yes")
+    assert "local cloud" not in again.err, "it did not run before"

@@ -108,6 +108,7 @@ class Session:
         self._lists = lists
         self._together = together
         self._clients = clients
+        self.started_local_cloud = False
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (path or Path(), spec) if spec else read_spec(choice)
         # Time to live and budget are measured with it, so setting the clock back must not extend them.
@@ -132,6 +133,7 @@ class Session:
 
         address, fresh = ensure_running()
         if fresh:
+            self.started_local_cloud = True
             # Observing a deleted deployment must not leave a daemon running; with a machine in it the cloud stays.
             atexit.register(self._stop_local, address)
         return address

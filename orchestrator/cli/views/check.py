@@ -85,7 +85,7 @@ def count(findings: Sequence[Finding]) -> str:
         Level.NOTE: ("note", "notes"),
     }
     parts = [f"{n} {words[level][n > 1]}" for level in words if (n := _number(findings, level))]
-    return ", ".join(parts) or "nothing found"
+    return ", ".join(parts) or "no problem found"
 
 
 def _print(finding: Finding, console: Console, width: int) -> None:

@@ -8,6 +8,7 @@ from orchestrator.cli.console import print_json, put, say, talk
 from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.domain.text.amounts import size_text, span_text
 from orchestrator.domain.text.clean_text import cut
+from orchestrator.domain.text.format_name import format_name
 
 HEADS = ("step", "TPU", "workers", "size", "age", "format")
 
@@ -56,7 +57,14 @@ def _table(listing: CheckpointListing) -> None:
 def _cells(one: StoredCheckpoint, now: float) -> tuple[str, ...]:
     tpu = "-" if one.incarnation is None else f"#{one.incarnation}"
     age = span_text(max(0.0, now - one.saved_at))
-    return str(one.step), tpu, str(one.workers or "-"), size_text(one.size), age, one.format or "-"
+    return (
+        str(one.step),
+        tpu,
+        str(one.workers or "-"),
+        size_text(one.size),
+        age,
+        format_name(one.format) if one.format else "-",
+    )
 
 
 def _state(row: Row, *, done: bool) -> str:

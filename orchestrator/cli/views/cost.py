@@ -115,6 +115,10 @@ def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
         if preemptions or found.preemptions_usd
         else []
     )
+    if preemptions:
+        lines.append(
+            "Google bills nothing for a TPU that it preempts in its first minute; it is counted here."
+        )
     share = "" if found.unpriced else saved_text(found.usd, found.upper_usd, found.on_demand_usd)
     if share:
         saved = usd_range_text(found.least_saved_usd or 0.0, found.saved_usd or 0.0)

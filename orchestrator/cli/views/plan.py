@@ -13,6 +13,7 @@ from orchestrator.domain.names import home_region
 from orchestrator.domain.plan import Change, Plan, Verb
 from orchestrator.domain.status import DeploymentState
 from orchestrator.domain.text.amounts import ttl_text
+from orchestrator.domain.text.format_name import format_name
 from orchestrator.domain.text.suggest import join
 from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.pricing.cost import to_budget, upper_to_ttl
@@ -92,10 +93,13 @@ def render(
         console.print(_change(preview, change, verbose=verbose), width=width)
     for text in preview.plan.waiting:
         console.print(f"  waiting: {text}", markup=False, width=width)
-    console.print()
     if not over:
+        console.print()
         console.print(_prices(preview), width=width)
-    for line in (*(() if over else _sums(preview)), *(f"Note: {note}." for note in preview.notes)):
+    notes = [f"Note: {note}." for note in preview.notes]
+    if over and notes:
+        console.print()
+    for line in (*(() if over else _sums(preview)), *notes):
         console.print(line, markup=False, width=width)
     for name, text in preview.scripts.items() if scripts else ():
         console.print(f"\n--- {name} ---", style="bold", markup=False)
@@ -132,7 +136,11 @@ def _facts(preview: Preview, source: str, state: str, *, verbose: bool) -> Table
 
 def _saves(preview: Preview) -> str:
     name = preview.spec.job.checkpoint.format
-    text = "any usual one, recognised at the first save" if name == "auto" else name
+    if name == "auto":
+        known = ", ".join(map(format_name, preview.formats))
+        text = f"{known}, recognised by its saves" if known else "any usual one, recognised at the first save"
+    else:
+        text = format_name(name)
     if preview.saves is None:
         return text
     return f"{text}; a save {'at first ' if preview.saves.life else ''}{preview.saves.text}"

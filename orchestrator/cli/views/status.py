@@ -192,8 +192,8 @@ def _bar(status: DeploymentStatus, width: int) -> list[Field]:
 def _job(status: DeploymentStatus) -> list[Field]:
     lines: list[Field] = [_Phase("job", job_text(status))] if status.workers else []
     if status.workers:
-        formats = sorted({w.format for w in status.workers if w.format})
-        of_format = f" (format {', '.join(formats)})" if formats else ""
+        formats = sorted({w.format_name for w in status.workers if w.format})
+        of_format = f" (format: {', '.join(formats)})" if formats else ""
         lines.append(Field("checkpoint", f"{checkpoint_text(status) or 'none yet'}{of_format}"))
         lines += [Field("saving", status.saves.text)] if status.saves else []
     elif found := checkpoint_text(status):
