@@ -43,6 +43,7 @@ def test_cost_tells_both_ends_of_what_was_saved():
     render(Cost("demo", 1, both), console, unbilled=False)
     text = " ".join(console.export_text().split())
     assert "What exists now costs 1.22 to 2.43 USD an hour." in text
+    assert "Google bills nothing for a TPU that it preempts in its first minute; it is counted here." in text
     assert "Wasted by 1 preemption: 0.0000 USD at the lowest prices (lost and recovering)." in text
     assert "Saved against on demand: 4.80 to 7.22 USD (49 to 75%)." in text
     assert "resource zone, region time" in text, "storage has a region"
@@ -88,6 +89,7 @@ def test_the_sum_of_the_local_cloud_says_what_it_counts_and_where_the_other_one_
     bill = [{"usd": 0.0125}, {"usd": None}]
     show_status({"running": True, "endpoint": "http://127.0.0.1:1", "bill": bill}, as_json=False)
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "it would have cost 0.0125 USD: TPUs, VMs and disks of all deployments; what was",
-        "preempted in its first minute is free. `tpuctl cost` counts that and storage too",
+        "it would have cost 0.0125 USD at the lowest prices: TPUs, VMs and disks of all",
+        "deployments, without what was preempted in its first minute, which is free.",
+        "`tpuctl cost` counts that and storage too, for one deployment",
     ]

@@ -39,8 +39,9 @@ def show_status(body: dict[str, Any], *, as_json: bool) -> None:
     if body.get("bill"):
         usd = sum(line["usd"] or 0 for line in body["bill"])
         # Another sum than that of `cost`, which does not know which minutes Google leaves out.
-        click.echo(f"it would have cost {usd:.4f} USD: TPUs, VMs and disks of all deployments; what was")
-        click.echo("preempted in its first minute is free. `tpuctl cost` counts that and storage too")
+        click.echo(f"it would have cost {usd:.4f} USD at the lowest prices: TPUs, VMs and disks of all")
+        click.echo("deployments, without what was preempted in its first minute, which is free.")
+        click.echo("`tpuctl cost` counts that and storage too, for one deployment")
 
 
 def show_environment(variables: dict[str, str], *, as_json: bool) -> None:
