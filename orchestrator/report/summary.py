@@ -35,7 +35,7 @@ USE_TEXTS = {
     Use.RECOVERING: "from a loss to the next TPU's first step",
     Use.STARTING: "from the first TPU to its first step",
     Use.IDLE: "machines while no TPU had work",
-    Use.UNKNOWN: "the job did not report its steps",
+    Use.UNKNOWN: "what the TPU did was not reported",
     Use.STORAGE: "what the bucket holds",
 }
 """Says to people what each use of paid time is."""

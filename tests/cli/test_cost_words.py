@@ -49,7 +49,7 @@ def test_cost_tells_both_ends_of_what_was_saved():
     assert "resource zone, region time" in text, "storage has a region"
     assert "use USD of the cost what it paid for" in text, "`watch` has the share of the time"
     assert "not known" in text
-    assert "the job did not report its steps" in text, "each use is explained"
+    assert "what the TPU did was not reported" in text, "each use is explained"
     assert "The tables use the lowest prices; at the highest, the sum is 4.80 USD." in text
 
 
