@@ -46,6 +46,7 @@ def explained(session: Session) -> Explanation:
             watching or None,
             journal,
             bill.deleted_text if bill else "",
+            unbilled=session.choice.cloud == "local",
         )
     )
 

@@ -61,7 +61,7 @@ class Due(Enum):
         """Return the sentence about it, without a full stop."""
         if self is Due.SETTINGS:
             return "the machines run the job with other settings"
-        return "the machines do not have the newest code yet"
+        return "the machines do not have its code yet"
 
     @property
     def fact(self) -> str:

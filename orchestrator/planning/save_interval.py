@@ -41,7 +41,8 @@ class SaveInterval:
         parts = []
         if self.cost is not None:
             cost = f"{self.cost:.1f} s" if self.cost < 10 else span_text(self.cost)
-            parts.append(f"a save costs {cost} ({self.cost_from})")
+            doing = "costs" if self.seconds is not None else "stops the training for"
+            parts.append(f"a save {doing} {cost} ({self.cost_from})")
         if self.life is not None:
             parts.append(f"unsaved work is lost every {span_text(self.life)}")
         if self.seconds is not None and self.apart is not None and self.apart > IGNORED * self.seconds:
@@ -51,7 +52,9 @@ class SaveInterval:
     @property
     def text(self) -> str:
         """Return interval and reason in one line."""
-        return f"{self.every}: {self.why}" if self.why else self.every
+        # What a save costs is the reason of an interval, and only a fact beside one that the job decides.
+        between = "; " if self.seconds is None else ": "
+        return f"{self.every}{between}{self.why}" if self.why else self.every
 
     def as_dict(self) -> dict[str, object]:
         """Return the `--json` form, times in seconds."""

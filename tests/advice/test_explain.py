@@ -156,7 +156,7 @@ CASES = {
     ),
     "saves.fixed": ("saves", observed(**report(save_every=600.0)), "the file says so"),
     "job.runs": ("job", observed(), ""),
-    "watcher.running": ("watcher", observed(), "the next pass"),
+    "watcher.running": ("watcher", observed(), "the next check"),
     "watcher.lease-expired": ("watcher", observed(watching=Watching("me@here", "watch", 61.0)), "nothing"),
     "watcher.none": ("watcher", observed(watching=None), "nothing"),
 }  # fmt: skip
@@ -262,7 +262,7 @@ def test_the_headline_is_what_needs_the_user_most():
     assert part("deployment", alone).why.startswith("it is not over: the job is not done")
     assert part("deployment", lost).why.startswith("it is kept up: the job is not done")
     job = part("job", alone)
-    assert job.state == "last report: run", "no machine runs it"
+    assert job.state == "stopped with its TPU", "no machine runs it"
     assert job.evidence[0].text.startswith("worker 0, last report: run, step 10")
     job = part("job", explain(observed()))
     assert (job.state, job.evidence[0].text[:13]) == ("run", "worker 0: run")
@@ -280,8 +280,17 @@ def test_evidence_has_its_source_and_its_time():
     assert all(e.at is not None and e.at <= NOW for e in reported)
     text = part("deployment", found).evidence[-1].text
     assert text.startswith(
-        "about 0.7500 to 1.50 USD spent (an estimate); the budget of 40 USD counts the higher sum"
+        "about 0.7500 to 1.50 USD so far (an estimate); the budget of 40 USD counts the higher sum"
     )
+    unbilled = explain(replace(observed(wants=spec(watch=watch), usd=1.5), unbilled=True))
+    assert "(an estimate, nothing is billed)" in part("deployment", unbilled).evidence[-1].text
+
+
+def test_the_reason_of_the_headline_is_not_repeated_below_it():
+    """A deployment that is not up has one reason, and it stands in the first line."""
+    nothing = {"nodes": Present(()), "vm": Absent(), "bucket": Absent(), "heartbeats": Present(())}
+    assert text_of(explain(observed(record(bundle=""), **nothing))).count("`down` has run") == 1
+    assert "why" in text_of(explain(observed())), "a headline of another part leaves the reason of the first"
 
 
 def test_the_end_has_its_reason_from_reports_or_the_record():
@@ -337,7 +346,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     assert found.when < NOW + 10, "when the wait is over, not at the next poll of 15 s"
     texts = [one.text for one in found.evidence]
     assert "refused in us-central1-a (quota, held by a TPU of this deployment): Quota limit" in texts
-    assert "us-central1-a: 1 granted" in texts, "no `0 refused` beside a refusal"
+    assert "us-central1-a: 1 created" in texts, "no `0 refused` beside a refusal"
     # The same refusal without a TPU of ours is one of a quota that is too small.
     small = replace(was, refusals=(replace(full, beside=False),))
     refused = part("TPU", explain(observed(small, wants=ONE_ZONE, **NO_NODE)))
@@ -378,7 +387,7 @@ def test_the_journal_says_what_was_made_and_nothing_of_a_job_on_an_earlier_tpu()
     code = Entry(NOW - 5, "bundle", "create", "8e099184e18b", "the bucket does not have it yet", "ok")
     facts = replace(observed(record(requested_at=NOW - 60)), journal=(old, code))
     texts = [one.text for one in explain_job(facts).evidence]
-    assert "create code 8e099184e18b: the bucket does not have it yet -> ok" in texts
+    assert "create code 8e099184e18b (the bucket does not have it yet): done" in texts
     assert not [text for text in texts if "TPU-404" in text]
 
 

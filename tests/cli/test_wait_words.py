@@ -26,7 +26,7 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
     assert (lost["waits"], lost["next_steps"][0].partition(":")[0]) == (False, "delete TPU demo-tpu-g1")
     status, explained = user.run("status").out, user.run("explain").out
     assert "\nworker 0     last report: run, step 0, " in status
-    assert "\njob: last report: run\n" in explained
+    assert "\njob: stopped with its TPU\n" in explained
     assert "it is kept up" not in explained
 
     user.cloud.change(stockouts=frozenset({"europe-west4-b/spot"}))

@@ -80,4 +80,4 @@ def test_what_a_save_costs_is_shown_of_a_job_that_decides_when():
     """Asynchronous saves cost next to nothing."""
     reported = reported_interval((beat(save_cost=0.04, save_cost_from="measured"),))
     assert reported == SaveInterval(None, 0.04, "measured")
-    assert reported.text == "as the job decides: a save costs 0.0 s (measured)"
+    assert reported.text == "as the job decides; a save stops the training for 0.0 s (measured)"

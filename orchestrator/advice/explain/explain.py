@@ -16,7 +16,7 @@ from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unknown
 from orchestrator.domain.plan import LoopRule, Outcome, Step
 from orchestrator.domain.record import Record, current_node, last_incarnation
-from orchestrator.domain.text.amounts import usd_range_text
+from orchestrator.domain.text.amounts import span_text, usd_range_text
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.job import BOOT_GRACE, decide_job
 from orchestrator.planning.save_interval import reported_interval
@@ -63,6 +63,7 @@ def _ended(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
 def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
     """Return the most important sentence of the explanation."""
     first, *rest = parts
+    # See `Explanation.says_first_why`.
     if not first.calm:
         return f"{first.state}: {first.why}"
     loop, job = parts[-1], parts[-2]
@@ -163,8 +164,9 @@ def _limits(facts: DeploymentFacts) -> tuple[Evidence, ...]:
     limit = (
         f"the budget of {budget:g} USD counts the higher sum" if budget is not None else "no budget is set"
     )
-    spent = f"about {usd_range_text(facts.usd, facts.upper_usd)} spent (an estimate); {limit}"
-    more = f", {record.node.preemptions} preemption{'' if record.node.preemptions == 1 else 's'} so far"
+    billed = ", nothing is billed" if facts.unbilled else ""
+    spent = f"about {usd_range_text(facts.usd, facts.upper_usd)} so far (an estimate{billed}); {limit}"
+    more = f", {record.node.preemptions} preemption{'' if record.node.preemptions == 1 else 's'}"
     return (*_ran(record), Evidence("record", now, spent + more))
 
 
@@ -185,7 +187,10 @@ def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     if interval is None:
         return ()
     rule = LoopRule.SAVES_AUTO if interval.life is not None else LoopRule.SAVES_FIXED
-    return (ExplainedPart("saves", interval.every, interval.why or "the file says so", rule, calm=True),)
+    why = interval.why or "the file says so"
+    if interval.seconds is None:
+        why = f"job.checkpoint.every is not set{f'; {interval.why}' if interval.why else ''}"
+    return (ExplainedPart("saves", interval.every, why, rule, calm=True),)
 
 
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
@@ -206,7 +211,9 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
         *journal_of(facts, "job", "bundle", since=facts.record.node.requested_at),
     )
     phases = ", ".join(sorted({beat.phase.value for beat in beats}))
-    state = f"{last}{phases}" if phases else _without_report(facts)
+    # "run" would contradict that it waits for a TPU.
+    ended = "stopped with its TPU" if last else phases
+    state = ended if phases else _without_report(facts)
     if step.changes:
         why, nexts = step.changes[0].why, steps_text(step.changes)
         you = "" if next_pass(facts) else "tpuctl watch"
@@ -234,7 +241,7 @@ def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evide
         return ExplainedPart("job", state, step.waiting, step.rule, evidence, nexts, next_pass(facts))
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
-        evidence = (Evidence("record", ready, "the TPU was observed READY for the first time"), *evidence)
+        evidence = (Evidence("record", ready, "the TPU is READY since then"), *evidence)
     silent = ready is not None and current_node(facts.world, facts.record) is not None
     when = ready + BOOT_GRACE if silent and ready is not None else None
     you = "tpuctl logs -f shows what the machine does"
@@ -262,14 +269,14 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
     watching, now = facts.watching, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watching is None:
-        why = "no tpuctl works on the deployment: no process holds its lease"
+        why = "no `tpuctl watch` runs for it, on this computer or another one"
         return ExplainedPart(
             "watcher", "not running", why, LoopRule.WATCHER_NONE, next="nothing", you=f"tpuctl watch{where}"
         )
-    held = f"{watching.command} of {watching.who} renewed its lease"
+    held = f"tpuctl {watching.command} of {watching.who} works on it"
     evidence = (Evidence("lease", now - watching.age, held),)
     if not watching.alive:
-        why = f"the lease of {watching.command} was not renewed for {watching.age:.0f} s"
+        why = f"tpuctl {watching.command} has given no sign of life for {watching.age:.0f} s"
         return ExplainedPart(
             "watcher",
             "lease expired",
@@ -279,7 +286,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
             "nothing",
             you=f"tpuctl watch{where}",
         )
-    why = f"tpuctl {watching.command} works on it, and checks every {facts.spec.watch.poll}"
+    why = f"tpuctl {watching.command} works on it, and checks every {span_text(facts.spec.watch.poll)}"
     state = "on the VM" if watching.on_vm else "at work"
     return ExplainedPart(
         "watcher",
@@ -287,7 +294,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
         why,
         LoopRule.WATCHER_RUNNING,
         evidence,
-        "the next pass",
+        "the next check",
         next_pass(facts),
         calm=True,
     )

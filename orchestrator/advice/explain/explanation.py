@@ -10,6 +10,9 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.status import DeploymentState
 
+DONE = "ok"
+"""What the journal writes as the outcome of a change that was made."""
+
 
 @dataclass(frozen=True)
 class Watching:
@@ -58,6 +61,8 @@ class DeploymentFacts:
     watching: Watching | None = None
     journal: tuple[Entry, ...] = ()
     deleted: str = ""
+    unbilled: bool = False
+    """Nothing of it is billed: it is on the local cloud."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,11 @@ class Explanation:
     parts: tuple[ExplainedPart, ...]
     rules: Mapping[LoopRule, str] = field(default_factory=dict)
 
+    @property
+    def says_first_why(self) -> bool:
+        """Return whether the headline is the reason of the first part, which then need not say it again."""
+        return not self.parts[0].calm
+
     def as_dict(self) -> dict[str, object]:
         """Return the explanation as `--json` prints it."""
         parts = [{**asdict(part), "rule": part.rule.value} for part in self.parts]
@@ -138,10 +148,11 @@ def journal_of(
 ) -> tuple[Evidence, ...]:
     """Return the newest *last* entries of the journal about *kinds*, from the time *since* on."""
     chosen = [entry for entry in facts.journal if entry.kind in kinds and entry.at >= since][-last:]
-    return tuple(
-        Evidence("journal", e.at, f"{e.verb} {_named(e)}: {e.why} -> {e.outcome or 'no result known'}")
-        for e in chosen
-    )
+    return tuple(Evidence("journal", e.at, f"{e.verb} {_named(e)} ({e.why}): {_result(e)}") for e in chosen)
+
+
+def _result(entry: Entry) -> str:
+    return "done" if entry.outcome == DONE else entry.outcome or "no result known"
 
 
 def _named(entry: Entry) -> str:

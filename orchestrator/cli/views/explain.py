@@ -12,8 +12,8 @@ WIDTH = 80
 NO_STEP = {"", "nothing"}
 """What programs read as the next step where there is none."""
 _SOURCES = {
-    "cloud": "from the cloud's lists", "record": "from tpuctl's record", "journal": "from tpuctl's journal",
-    "heartbeat": "from the machine's report", "lease": "from the watcher's lease",
+    "cloud": "from the cloud's lists", "record": "noted by tpuctl", "journal": "requested by this computer",
+    "heartbeat": "from the machine's report", "lease": "its last sign of life",
 }  # fmt: skip
 
 
@@ -38,7 +38,8 @@ def render(found: Explanation, console: Console) -> None:
         if not (before and settled):
             console.print()
         console.print(f"{part.what}: {part.state}", style=style, markup=False, width=width)
-        _rows(part, found, console, width)
+        known = found.says_first_why and part is found.parts[0]
+        _rows(part, found, console, width, why_known=known)
 
 
 def _is_settled(part: ExplainedPart) -> bool:
@@ -46,8 +47,8 @@ def _is_settled(part: ExplainedPart) -> bool:
     return part.calm and bool(part.evidence) and part.next in NO_STEP and not part.you
 
 
-def _rows(part: ExplainedPart, found: Explanation, console: Console, width: int) -> None:
-    rows = [] if _is_settled(part) else [("why", part.why)]
+def _rows(part: ExplainedPart, found: Explanation, console: Console, width: int, *, why_known: bool) -> None:
+    rows = [] if why_known or _is_settled(part) else [("why", part.why)]
     rows += [] if part.calm else [("rule", found.rules[part.rule])]
     evidence = part.evidence[:1] if part.calm else part.evidence
     rows += [("seen", _evidence(one, found.observed_at)) for one in evidence]

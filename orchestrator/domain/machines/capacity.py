@@ -196,7 +196,7 @@ def zone_summary(one: ZoneHistory) -> str:
     lives = f", {one.lives} lost after {_span(one.lived / one.lives)} on average" if one.lives else ""
     # No "0 refused": a refusal for the quota that our own TPU holds is not counted, and is shown beside this.
     refused = f", {one.refused} refused" if one.refused else ""
-    return f"{one.granted} granted{refused}{lives}"
+    return f"{one.granted} created{refused}{lives}"
 
 
 def _outage(one: ZoneHistory, now: float) -> str:
@@ -214,4 +214,6 @@ def _ago(seconds: float) -> str:
 
 def _span(seconds: float) -> str:
     minutes = max(0.0, seconds) / 60
+    if minutes < 1:
+        return f"{60 * minutes:.0f} s"
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
