@@ -26,6 +26,7 @@ from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Span
 from orchestrator.domain.source.secret_refs import grant_line, job_secrets, secret_lines, secret_names
 from orchestrator.domain.spec import Spec, TpuSpec
+from orchestrator.domain.text.amounts import at_most_text
 from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.save_interval import SaveInterval, foreseen_interval
 from orchestrator.planning.sidecars import sidecars
@@ -338,7 +339,7 @@ def _deadline(preview: Preview) -> dict[str, str]:
     hour = "an unknown price" if on_demand is None else f"{on_demand:.2f} USD an hour"
     whole = on_demand is not None and deadline.after is not None
     # The highest cost: on demand for all of the time, the worst case of a deadline.
-    most = f", at most {(on_demand or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
+    most = f", {at_most_text((on_demand or 0.0) * (deadline.after or 0.0) / 3600)} in all" if whole else ""
     first = "flex-start, else " if preview.spec.watch.last_resort == "flex-start" else ""
     return {"deadline": f"{deadline}; where spot does not do, {first}on demand at {hour}{most}"}
 

@@ -1,9 +1,11 @@
 """What `plan` shows before anything is changed."""
 
 import json
+import re
 from dataclasses import replace
 
 from orchestrator.advice.preview import preview
+from orchestrator.config.load import read
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.machines.image_python import python_text
@@ -146,3 +148,13 @@ def test_the_python_of_the_job_is_said_and_an_unknown_one_as_unknown():
     on_vm = view(vm, job__run_on="vm")
     assert on_vm.details(vm)["python"] == "3.12, the image's"
     assert "python" not in on_vm.details(NODE)
+
+
+def test_the_most_that_a_deadline_costs_is_not_rounded_down():
+    """On demand for all of the time, as nobody knows when spot does not do."""
+    file = b"name: demo\ntpu: {type: v5litepod-4, zones: [europe-west4-a]}\n"
+    file += b"job: {command: x, target_steps: 9}\nwatch: {deadline: 7h}\n"
+    shown = preview(read(file, "tpuctl.yaml", environ={}), Plan((NODE,)), load_catalog())
+    most = 7 * shown.hourly.on_demand_usd
+    (said,) = re.findall(r"at most ([0-9.]+) USD in all", shown.details(NODE)["deadline"])
+    assert most <= float(said) < most + 0.01

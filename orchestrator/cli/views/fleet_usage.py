@@ -11,7 +11,7 @@ from orchestrator.app.fleet.queue import Queue
 from orchestrator.app.fleet.usage import QueueObserver
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
-from orchestrator.domain.text.amounts import saved_text, span_text, usd_text
+from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_text, usd_text
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, by_user, steps_redone
 from orchestrator.planning.fleet.gate import Gate, Hold
 from orchestrator.planning.fleet.tasks import OPEN, JobRow, TaskRow, TaskState
@@ -166,11 +166,13 @@ def _sum_line(found: Queue, usage: FleetUsage) -> str:
     summary = ", ".join(
         f"{counts[state]} {state.value}" for state in TaskState if counts[state] or state not in RARE
     )
-    return f"{usage.name}: {live} node{'' if live == 1 else 's'}; {summary}; {_usd(usage, usage.cost.usd)}"
+    return f"{usage.name}: {live} node{'' if live == 1 else 's'}; {summary}; {_usd(usage)}"
 
 
-def _usd(usage: FleetUsage, usd: float) -> str:
-    return f"{'at least ' if usage.incomplete else ''}{usd_text(usd)}"
+def _usd(usage: FleetUsage) -> str:
+    """Return the cost of the fleet so far; what is incomplete has no upper end."""
+    cost = usage.cost
+    return f"at least {usd_text(cost.usd)}" if usage.incomplete else usd_range_text(cost.usd, cost.upper_usd)
 
 
 def _job_rows(found: Queue, usage: FleetUsage) -> list[Sequence[str]]:

@@ -8,6 +8,7 @@ from orchestrator.advice.selftest.compare import Topic
 from orchestrator.app.selftest.selftest import Prepared, SelfTested, json_lines, write_recording
 from orchestrator.cli.console import print_json, put, say
 from orchestrator.cli.questions import approved
+from orchestrator.domain.text.amounts import at_most_text, usd_text
 from orchestrator.errors import LeftoverError
 
 
@@ -15,7 +16,7 @@ def announce(prepared: Prepared) -> None:
     """Print what will be created and the maximum cost."""
     run, limits = prepared.run, prepared.limits
     things = f"a VM and a TPU {run.tpu_type} (spot)" if run.tpu else "a VM"
-    cost = f"about {limits.usual_usd:.2f} USD, at most {limits.upper_usd:.2f} USD"
+    cost = f"about {usd_text(limits.usual_usd)}, {at_most_text(limits.upper_usd)}"
     say(f"This creates a bucket, {things} in {run.zone}, and deletes all of it at the end.", style="bold")
     say(f"  project  {run.session.project}, deployment {run.name}")
     say(f"  cost     {cost} ({prepared.prices})")
