@@ -73,7 +73,7 @@ def outcome_of(
     # Before the status: many programs are killed while they clean up after their last save.
     if target is not None and committed is not None and committed >= target:
         return JobOutcome(
-            JobOutcomeKind.DONE, f"step {committed} is committed, the target is {target}", exit_code
+            JobOutcomeKind.DONE, f"step {committed} is saved in the bucket, the target is {target}", exit_code
         )
     stopped = framework is not None and exit_code in framework.stopped_codes
     ended = JobOutcomeKind.STOPPED if stopped else JobOutcomeKind.FAILED

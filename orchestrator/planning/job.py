@@ -312,7 +312,7 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreac
 def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Step:
     finished = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
     if finished:
-        why = f"worker {finished[0]} says that it is done and has committed nothing"
+        why = f"worker {finished[0]} says that it is done and has saved no checkpoint"
         text = f"{why}; its machine is kept: inspect it with tpuctl ssh, then tpuctl push"
         return Step(wait=Wait(text), rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]

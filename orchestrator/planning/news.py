@@ -68,5 +68,5 @@ def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
         return None
     if has_no_steps(spec.job.checkpoint):
         return None
-    text = f"TPU #{record.node.incarnation} begins at STEP 0: nothing was committed before"
+    text = f"TPU #{record.node.incarnation} begins at STEP 0: no checkpoint was saved before"
     return Event(world.observed_at, EventKind.STARTED_OVER, text, {"incarnation": record.node.incarnation})

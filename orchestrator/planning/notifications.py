@@ -89,7 +89,7 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
             text = f"the job continues from step {first.resumed_from} in {record.node.zone}"
             yield "resumed", f"resumed-{number}", text, {**data, "resumed_from": first.resumed_from}
         else:
-            text = f"the job begins again at step 0 in {record.node.zone}: nothing was committed"
+            text = f"the job begins again at step 0 in {record.node.zone}: no checkpoint was saved"
             yield "resumed", f"resumed-{number}", text, data
     yield from _stalled(spec, world, record, beats)
 

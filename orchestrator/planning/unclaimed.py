@@ -42,7 +42,7 @@ def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     stray = next((b for b in beats if b.uncommitted and b.uncommitted_place == _BUCKET), None)
     if not count and stray is not None:
         return (
-            f"the job ended with status 0 and nothing was committed: {stray.uncommitted} lies "
+            f"the job ended with status 0 and no checkpoint: {stray.uncommitted} lies "
             f"{_PLACES[_BUCKET]} and from where `fetch` copies nothing; {_wanted_text(saving, stray)}"
         )
     if not count:
@@ -52,7 +52,7 @@ def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     more = "" if count == 1 else f" and {count - 1} more file{'s' if count > 2 else ''}"
     verb = "lies" if count == 1 else "lie"
     return (
-        f"the job ended with status 0 and nothing was committed: {first}{more} {verb} in unclaimed/ in the "
+        f"the job ended with status 0 and no checkpoint: {first}{more} {verb} in unclaimed/ in the "
         f"bucket ({size_text(size)}); {wanted}"
     )
 
@@ -66,7 +66,7 @@ def uncommitted(beats: Sequence[Heartbeat]) -> Heartbeat | None:
 def uncommitted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
     """Return which save of a report is in no checkpoint, where it is, and why."""
     where = _PLACES.get(beat.uncommitted_place, "on the machine")
-    return f"{beat.uncommitted} is {where}, nothing is committed ({_wanted_text(saving, beat)})"
+    return f"{beat.uncommitted} is {where}, but in no checkpoint ({_wanted_text(saving, beat)})"
 
 
 def link_text(beats: Sequence[Heartbeat]) -> str:
@@ -98,7 +98,7 @@ def unclaimed_files_text(beats: Sequence[Heartbeat]) -> str:
 def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
     """Return why a reported save is not committed: its place, or what the format expects."""
     if beat.uncommitted_place in _ELSEWHERE:
-        return "only what lies below $TPUCTL_CHECKPOINT_DIR is committed"
+        return "only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint"
     if beat.uncommitted_place == _BUCKET:
         return "set job.checkpoint.dir: bucket and let it save to $TPUCTL_CHECKPOINT_DIR, gs://BUCKET/checkpoints"
     if beat.uncommitted_state == SavedState.NOT_RESUMABLE.value:
@@ -126,8 +126,10 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
         return f"its job has no steps and starts again{stay}"
     stray = next((b.uncommitted for b in mine if b.uncommitted_place == _BUCKET), "")
     if stray:
-        return f"nothing is committed; {stray} is {_PLACES[_BUCKET]}: the job itself may find it there{also}"
+        return (
+            f"there is no checkpoint; {stray} is {_PLACES[_BUCKET]}: the job itself may find it there{also}"
+        )
     # A TPU may go before it has restored what an earlier one has saved.
     if record.deadline.progress.step:
-        return f"it committed nothing; the next one resumes from the checkpoint of an earlier TPU{also}"
+        return f"it saved no checkpoint; the next one resumes from the checkpoint of an earlier TPU{also}"
     return f"no complete checkpoint is in the bucket, so the next one begins at step 0{also}"

@@ -147,7 +147,7 @@ CASES = {
     "job.silent": ("job", observed(**report(updated=NOW - 600)), "create job"),
     "job.starts": ("job", observed(BOOTS, heartbeats=Present(())), "report"),
     "job.uncommitted": (
-        "job", observed(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "nothing is committed",
+        "job", observed(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "but in no checkpoint",
     ),
     "saves.auto": (
         "saves",

@@ -292,7 +292,7 @@ def test_a_job_whose_saves_no_format_reads_is_reported_at_once():
         life([ended], (), outcome=Outcome.UNCLAIMED, saves=(), reason="latest.npz lies there")
     )
     assert verdict_lines(found)[1:3] == [
-        "FAIL: the job fails with no fault injected: nothing was committed",
+        "FAIL: the job fails with no fault injected: no checkpoint was saved",
         "  cause      latest.npz lies there",
     ]
     assert found.causes == (Cause.UNCLAIMED,)

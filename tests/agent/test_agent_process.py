@@ -19,7 +19,7 @@ def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: AgentLab) -> N
     beat = machine.heartbeat()
     assert (beat["phase"], beat["committed_step"], beat["step"], beat["failures"]) == ("done", 40, 40, 0)
     assert lab.manifests()[-1] == "checkpoints/00000040/g1/w0.manifest.json"
-    assert (machine.root / "state" / "stop").read_text().startswith("step 40 is committed")
+    assert (machine.root / "state" / "stop").read_text().startswith("step 40 is saved in the bucket")
     assert (machine.root / "current").resolve().name == lab.code
     assert "attempt 1: start from the beginning" in lab.log()
     assert "trained" in lab.log()
@@ -34,7 +34,7 @@ def test_the_log_of_a_job_that_trains_past_its_target_says_how_long_it_may(lab: 
     beat = machine.heartbeat()
     assert beat["phase"] == "done"
     assert beat["committed_step"] >= 20
-    assert "is committed, the target is 20: the job has 1 s to end by itself" in lab.log()
+    assert "is saved in the bucket, the target is 20: the job has 1 s to end by itself" in lab.log()
 
 
 def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: AgentLab) -> None:

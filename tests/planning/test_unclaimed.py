@@ -33,7 +33,7 @@ def test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine():
     plan = planned(beat(phase=Phase.DONE, committed_step=None))
 
     assert (plan.outcome, plan.changes) == (None, ())
-    assert any("has committed nothing; its machine is kept" in text for text in plan.waiting)
+    assert any("has saved no checkpoint; its machine is kept" in text for text in plan.waiting)
     assert planned(beat(phase=Phase.DONE)).outcome is Outcome.DONE
 
 
@@ -93,7 +93,7 @@ def test_a_preemption_tells_what_became_of_the_work():
 
     none = "is being preempted; no complete checkpoint is in the bucket, so the next one begins at step 0"
     assert none in reported()
-    early = "it committed nothing; the next one resumes from the checkpoint of an earlier TPU"
+    early = "it saved no checkpoint; the next one resumes from the checkpoint of an earlier TPU"
     assert early in reported(earlier=40)
     assert "is being preempted; its newest complete checkpoint is step 40" in reported(committed_step=40)
     counted = reported(committed_step=3, committed_counted=True)
@@ -121,11 +121,11 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, alone)
     wrong = beat(uncommitted="out/ckpt.pt", uncommitted_place="work")
     reported = uncommitted_text(spec().job.checkpoint, wrong)
-    assert reported.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR is committed)")
+    assert reported.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint)")
     stray = {"uncommitted": "runs/ckpt_5.npz", "uncommitted_place": "bucket"}
     reported = uncommitted_text(spec().job.checkpoint, beat(**stray))
     assert (
-        "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, nothing is committed" in reported
+        "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, but in no checkpoint" in reported
     )
     assert "set job.checkpoint.dir: bucket" in reported
     ended = planned(beat(phase=Phase.UNCLAIMED, **stray))
@@ -134,7 +134,7 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     gone = world(heartbeats=Present((beat(phase=Phase.STOPPED, notice=True, **stray),)))
     assert "NOTHING" not in lost_text(spec().job.checkpoint, gone, record())
     ended = planned(beat(phase=Phase.UNCLAIMED, **{**LIES, "uncommitted_place": "home"}))
-    assert ended.reason.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR is committed")
+    assert ended.reason.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_save_elsewhere_is_named_with_its_reason():
             {"uncommitted": "out/a.pt", "uncommitted_place": "work"},
             "out/a.pt is in the job's working folder, ",
         ),
-        ({"uncommitted": "a.pt", "uncommitted_place": "new"}, "a.pt is on the machine, nothing is committed"),
+        ({"uncommitted": "a.pt", "uncommitted_place": "new"}, "a.pt is on the machine, but in no checkpoint"),
         ({}, None),
         ({"uncommitted": "a.pt", "committed_step": 5}, None),
         ({"uncommitted": "a.pt", "phase": Phase.STOPPED}, None),

@@ -99,7 +99,7 @@ RULES: Final[dict[LoopRule, str]] = {
         f"A machine has {_COUNT[int(BOOT_GRACE // 60)]} minutes from READY to its first heartbeat."
     ),
     LoopRule.JOB_UNCOMMITTED: (
-        "While nothing is committed, a save that has been there for four heartbeats is reported."
+        "While there is no checkpoint, a save that has been there for four heartbeats is reported."
     ),
     LoopRule.SAVES_AUTO: (
         f"The interval is sqrt(2 x cost of a save x time between two losses), between {MIN_INTERVAL:g} s and "

@@ -71,7 +71,7 @@ class Finish:
         rescued = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:
             return Ending(EndingKind.DONE, f"{outcome.reason}; {in_words(rescued)} beside its checkpoints")
-        return Ending(EndingKind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {in_words(rescued)}")
+        return Ending(EndingKind.UNCLAIMED, f"{outcome.reason}; no checkpoint was saved, {in_words(rescued)}")
 
     def _retain(self) -> None:
         # The last saves were committed outside of the loop that does this.
@@ -86,7 +86,7 @@ class Finish:
         mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
         if mine is not None:
             self.rescue.report(mine)
-            why = f"the job had ended on TPU #{mine.incarnation}; nothing was committed, {in_words(mine)}"
+            why = f"the job had ended on TPU #{mine.incarnation}; no checkpoint was saved, {in_words(mine)}"
             raise JobInterrupted(Ending(EndingKind.UNCLAIMED, why))
 
     def before(self, ending: Ending) -> None:

@@ -66,10 +66,14 @@ def conclude(parts: Parts, attempt: Attempt, outcome: JobOutcome) -> JobOutcome:
     trouble = last_commit(parts, at_end=outcome.kind is JobOutcomeKind.DONE)
     committed, target = parts.status.get("committed_step"), _target(parts)
     if trouble and not (outcome.code == 0 and committed is None):
-        return JobOutcome(JobOutcomeKind.FAILED, f"the last checkpoint cannot be committed: {trouble}")
+        return JobOutcome(
+            JobOutcomeKind.FAILED, f"the last checkpoint cannot be saved in the bucket: {trouble}"
+        )
     proven = parts.committer.proven
     if target is not None and proven is not None and proven >= target:
-        return JobOutcome(JobOutcomeKind.DONE, f"step {proven} is committed, the target is {target}")
+        return JobOutcome(
+            JobOutcomeKind.DONE, f"step {proven} is saved in the bucket, the target is {target}"
+        )
     saved = committed is not None and (attempt.resume_step is None or committed > attempt.resume_step)
     return settle(outcome, committed=committed, saved=saved, output=parts.log.tail())
 

@@ -85,7 +85,8 @@ class AttemptRunner:
             prove = partial(parts.checkpoints.proven, attempt.resume_step, attempt.resume_incarnation)
             if parts.patiently("read the manifest", prove):
                 return JobOutcome(
-                    JobOutcomeKind.DONE, f"step {attempt.resume_step} is committed, the target is {target}"
+                    JobOutcomeKind.DONE,
+                    f"step {attempt.resume_step} is saved in the bucket, the target is {target}",
                 )
         return self._prepare(attempt) or self._train(attempt)
 
@@ -322,7 +323,7 @@ class AttemptRunner:
                     reached_at = self._clock.monotonic()
                     time_to_end = f"the job has {self._settings.grace:g} s to end by itself"
                     self._parts.log.say(
-                        f"step {committed} is committed, the target is {target}: {time_to_end}"
+                        f"step {committed} is saved in the bucket, the target is {target}: {time_to_end}"
                     )
                 if self._clock.monotonic() - reached_at > self._settings.grace:
                     job.ask_to_stop(self._settings.stop_signal, self._settings.grace)

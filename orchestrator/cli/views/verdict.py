@@ -95,7 +95,7 @@ def _headline(verdict: RehearsalVerdict) -> str:
 
 def _ending(crash: Crash) -> str:
     if crash.outcome is Outcome.UNCLAIMED:
-        return "nothing was committed"
+        return "no checkpoint was saved"
     if crash.exit_code is None or crash.outcome is not Outcome.FAILED:
         return crash.reason
     return f"exit status {crash.exit_code}{'' if crash.exit_code else ' before its target'}"

@@ -14,7 +14,7 @@ from orchestrator.errors import NotFoundError
 MAX_FOLDERS = 8
 """Top folders of the bucket that are listed one by one."""
 WORDS = {
-    Why.ENDED: "the job ended with status 0, nothing was committed",
+    Why.ENDED: "the job ended with status 0 and no checkpoint",
     Why.BESIDE: "they lay beside the checkpoints of a job that is done",
     Why.FAILED: "the job was given up",
     Why.NOTICE: "the machine was taken away",
