@@ -56,7 +56,7 @@ FINE_HERE = FINE | {"unchanged"}
 
 
 COUNT_OR_LIST = {
-    "changes", "files", "machines", "steps", "tasks", "unclaimed", "workers", "zones",
+    "steps", "unclaimed", "zones",
 }  # fmt: skip
 """Keys that are a number in one document and the things themselves in another."""
 MANY_TYPES = COUNT_OR_LIST | {"changed", "check", "checkpoint", "leftovers", "secrets", "source", "task"}

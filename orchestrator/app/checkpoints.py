@@ -31,7 +31,7 @@ class Row:
         """Return the row as in `--json`."""
         body = asdict(self.stored)
         del body["objects"]
-        body["bytes"] = body.pop("size")
+        body["bytes"], body["workers_count"] = body.pop("size"), body.pop("workers")
         return {**body, "resumes": self.resumes, "verified": self.verified, "damage": self.damage}
 
 

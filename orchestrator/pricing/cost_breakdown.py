@@ -70,7 +70,7 @@ class Item:
 
     what: str
     zone: str
-    machines: int
+    machines_count: int
     machine_seconds: float
     usd: float | None
     on_demand_usd: float | None

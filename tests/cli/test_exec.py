@@ -131,7 +131,7 @@ def test_a_file_is_copied_whole_and_verified_or_not_at_all(cloud, tmp_path, monk
     # A folder to one worker that is named, and one of each worker to a folder of its own.
     assert cloud("cp", "-r", "src", "w1:sub/")[0] == 0
     code, out, _ = cloud("cp", "-r", "--worker", "all", "--json", ":sub", "both")
-    assert (code, [json.loads(line)["files"] for line in out.splitlines()]) == (0, [1, 1])
+    assert (code, [json.loads(line)["files_count"] for line in out.splitlines()]) == (0, [1, 1])
     found = sorted(str(path.relative_to(tmp_path / "both")) for path in (tmp_path / "both").rglob("*.*"))
     assert (found, (tmp_path / "both/w0/sub/empty").exists()) == (["w1/sub/src/note.txt"], True)
     assert cloud("cp", "-r", "w1:sub", "both/w1")[0] == 2, "it is there already"

@@ -31,7 +31,7 @@ def test_the_newest_complete_one_comes_and_nothing_is_overwritten(bucket, capsys
     """Step 30 is torn, so it is 20; another step by its number; no folder is written a second time."""
     code, out, _ = here(capsys, "checkpoints", "fetch", "--json")
     found = document(out)
-    assert (code, found["step"], found["files"], found["verified"]) == (0, 20, 1, True)
+    assert (code, found["step"], found["files_count"], found["verified"]) == (0, 20, 1, True)
     assert tree(tmp_path / "mine-step-20") == {"weights": b"w" * 4000}
 
     code, _, err = here(capsys, "checkpoints", "fetch")

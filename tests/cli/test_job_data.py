@@ -164,11 +164,11 @@ def test_the_plan_tells_of_data_and_of_what_stays_at_home(sets, capsys, tmp_path
         "name": "data",
         "source": "./data",
         "bytes": 512,
-        "files": 3,
+        "files_count": 3,
         "usd_month": 0.0,
     }
     assert [one["path"] for one in found["at_home"]] == ["big.log"]
-    assert found["sent"]["files"] == 3
+    assert found["sent"]["files_count"] == 3
 
 
 @pytest.mark.parametrize("source", ["gs://no-such-bucket/c4", "gs://OWN/empty"])

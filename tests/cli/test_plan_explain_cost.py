@@ -95,7 +95,7 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
     assert "bucket: was absent, is in us-east5" in refused["message"]
     assert "TPU mine-tpu-g1: was absent, is READY in us-east5-a" in refused["message"]
     assert run(capsys, "plan", "--output", "p.json")[1]["changes"] == []
-    assert run(capsys, "up", "p.json")[1]["changes"] == 0
+    assert run(capsys, "up", "p.json")[1]["changes_count"] == 0
 
     monkeypatch.chdir("/")
     _, why = run(capsys, "explain", "mine")

@@ -25,7 +25,7 @@ def test_up_killed_at_several_moments_ends_with_one_tpu_and_one_vm(stage):
         up.kill()
         up.wait(30)
     stage.tpuctl("up")
-    assert '"changes": 0' in stage.tpuctl("up", "--json").out
+    assert '"changes_count": 0' in stage.tpuctl("up", "--json").out
     kinds = sorted(m["id"].split("-")[0] for m in stage.machines())
     assert kinds == ["tpu", "vm"], stage.machines()
     stage.wait_for("the job", lambda: stage.at(2))

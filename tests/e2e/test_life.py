@@ -35,7 +35,7 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(sta
     stage.tpuctl("local", "start", "--notice", "30", "--python", python)
     assert "e2e is up" in stage.tpuctl("up").err
     again = stage.tpuctl("up", "--json")
-    assert '"changes": 0' in again.out
+    assert '"changes_count": 0' in again.out
 
     watch = stage.start("watch")
     stage.wait_for("step 7", lambda: stage.at(7))

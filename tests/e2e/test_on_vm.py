@@ -39,7 +39,7 @@ def test_the_loop_on_the_vm_needs_no_other_computer(stage):
     (first,) = loops(stage)
     assert holder(stage)["command"] == "watch on the VM"
     again = json.loads(stage.tpuctl("watch", "--on-vm", "--json").out)
-    assert (again["changes"], loops(stage)) == (0, [first])
+    assert (again["changes_count"], loops(stage)) == (0, [first])
     (key,) = stage.cloud.glob("machines/vm-*/opt/tpuctl/controller/current/id_ed25519")
     assert key.stat().st_mode & 0o777 == 0o600
 

@@ -67,7 +67,7 @@ def test_plan_and_a_dry_run_say_what_it_would_cost_and_change_nothing(cloud, own
     (owner.folder / "dry.json").write_text(json.dumps(job))
     words = ("fleet", "submit", str(owner.folder / "dry.json"), "--dry-run", "--json")
     said = owner.run(*words, "--takes", "30m").document
-    assert (said["tasks"], said["files"]) == (6, 2)
+    assert (said["tasks_count"], said["files_count"]) == (6, 2)
     assert said["usd"] == pytest.approx(3 * plan["node_usd_hour"])
     assert owner.run(*words).document["usd"] is None
     assert (cloud.mutations(), cloud.slurm) == ([], [])

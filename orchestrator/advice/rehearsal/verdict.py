@@ -129,7 +129,7 @@ class RehearsalVerdict:
             "log": list(self.crash.log),
         }
         compared = self.bytes and {
-            "step": self.bytes.step, "files": self.bytes.files, "differ": list(self.bytes.differ)
+            "step": self.bytes.step, "files_count": self.bytes.files, "differ": list(self.bytes.differ)
         }  # fmt: skip
         return {
             "verdict": self.word.value.lower(),

@@ -27,7 +27,7 @@ _SUMS = {
     "machines_upper_usd": "most_usd", "on_demand_usd": "ondemand_usd", "to_ttl_upper_usd": "to_ttl_most_usd",
     "ttl_remaining_s": "ttl_left", "budget_lasts_s": "budget_lasts", "usd_hour": "rate_usd", "unpriced": "unknown",
 }  # fmt: skip
-_ITEM = {"machine_seconds": "seconds", "on_demand_usd": "ondemand_usd"}
+_ITEM = {"machines_count": "machines", "machine_seconds": "seconds", "on_demand_usd": "ondemand_usd"}
 _LINE = {"on_demand_usd": "ondemand_usd", "upper_usd": "most_usd"}
 """Fields of a bill, of its items and of its prices that have another key in the file."""
 

@@ -41,7 +41,7 @@ class Sent:
         """Return the list as in `--json`."""
         return {
             "sent": {
-                "files": len(self.code),
+                "files_count": len(self.code),
                 "bytes": sum(entry.size for entry in self.code),
                 "largest": [{"path": e.path, "bytes": e.size} for e in self.code[:MAX_SHOWN]],
             },
@@ -49,14 +49,14 @@ class Sent:
                 {
                     "name": one.name, "source": one.source,
                     "bytes": None if one.in_bucket else one.size,
-                    "files": None if one.in_bucket else len(one.files),
+                    "files_count": None if one.in_bucket else len(one.files),
                     "usd_month": self._month(one),
                     **({"leads_to": self.leads[one.name]} if one.name in self.leads else {}),
                 }
                 for one in self.data
             ],
             "at_home": [
-                {"path": h.path, "pattern": str(h.verdict.line or ""), "files": h.files, "bytes": h.size}
+                {"path": h.path, "pattern": str(h.verdict.line or ""), "files_count": h.files, "bytes": h.size}
                 for h in self.at_home
             ],
             "hooks": dict(self.hooks),

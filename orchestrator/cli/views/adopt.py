@@ -61,7 +61,12 @@ _BUCKET_AT_DOWN = {
 def show(done: Adopted, *, as_json: bool) -> None:
     """Show the adopted TPU and the next step."""
     if as_json:
-        body = {"tpu": done.name, "zone": done.zone, "incarnation": done.incarnation, "changes": done.changes}
+        body = {
+            "tpu": done.name,
+            "zone": done.zone,
+            "incarnation": done.incarnation,
+            "changes_count": done.changes,
+        }
         print_json("adopt", body)
     else:
         text = f"{done.name} runs the job as TPU #{done.incarnation}. Next: tpuctl watch"

@@ -81,7 +81,7 @@ def show_fetched(done: Fetched, *, as_json: bool) -> None:
     parcel = done.parcel
     if as_json:
         body = {"name": done.name, done.kind: done.number, "folder": str(done.folder), "bytes": parcel.size}
-        print_json("fetch", {**body, "files": len(parcel.files), "verified": parcel.checked})
+        print_json("fetch", {**body, "files_count": len(parcel.files), "verified": parcel.checked})
         return
     how = "each file has the sha256 it was saved with" if parcel.checked else "no sha256 was noted"
     one = len(parcel.files) == 1 and not parcel.several

@@ -83,7 +83,7 @@ def _items(found: CostBreakdown) -> Table:
     for title in ("time", "USD", "on demand"):
         table.add_column(title, justify="right")
     for item in found.items:
-        count = f" ({item.machines} machines)" if item.machines > 1 else ""
+        count = f" ({item.machines_count} machines)" if item.machines_count > 1 else ""
         cells = (_usd(item.usd), _usd(item.on_demand_usd))
         table.add_row(f"{item.what}{count}", item.zone, span_text(item.machine_seconds), *cells)
     table.add_row("sum", "", "", _usd(found.usd), _usd(found.on_demand_usd), style="bold")

@@ -32,5 +32,5 @@ def _say(one: Copied) -> None:
 def _print(one: Copied) -> None:
     what = one.what
     body = {"machine": one.machine, "source": one.source, "target": one.target, "bytes": what.size}
-    more = {"files": what.files, "changed": what.changed, "skipped": what.skipped}
+    more = {"files_count": what.files, "changed": what.changed, "skipped": what.skipped}
     print_json("cp", body | more | ({"error": one.error.as_dict()} if one.error else {}))

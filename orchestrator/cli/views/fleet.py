@@ -184,8 +184,8 @@ def show_down(down: FleetDown, *, as_json: bool) -> None:
 def show_submitted(done: Submitted, *, as_json: bool) -> None:
     """Print the job and its number of tasks, or for a dry run what would be sent."""
     if as_json:
-        body = {"job": done.name, "tasks": done.tasks, "ended": done.ended}
-        more = {"dry_run": True, "files": done.files, "bytes": done.bytes, "usd": done.usd}
+        body = {"job": done.name, "tasks_count": done.tasks, "ended": done.ended}
+        more = {"dry_run": True, "files_count": done.files, "bytes": done.bytes, "usd": done.usd}
         print_json("fleet-submit", {**body, **(more if done.dry_run else {})})
         return
     if done.dry_run:
@@ -208,7 +208,7 @@ def _count(count: int, noun: str) -> str:
 def show_cancelled(which: str, tasks: int, *, as_json: bool) -> None:
     """Print how many tasks were cancelled."""
     if as_json:
-        print_json("fleet-cancel", {"job": which, "tasks": tasks})
+        print_json("fleet-cancel", {"job": which, "tasks_count": tasks})
     else:
         say(f"{which} is cancelled: {_tasks(tasks)} waited or ran", style="green")
 

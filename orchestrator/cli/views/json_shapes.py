@@ -86,7 +86,7 @@ KINDS: Mapping[str, Any] = {
         "file": str, "recipe": maybe(str), "from?": str, "tool?": str,
         "rows?": [{"verdict": str, "theirs": str, "ours": str, "why": str}],
     },
-    "adopt": {"tpu": str, "zone": str, "incarnation": int, "changes": int},
+    "adopt": {"tpu": str, "zone": str, "incarnation": int, "changes_count": int},
     "adopt-vm": {"vm": str, "zone": str, "at_down": str},
     "adopt-bucket": {"bucket": str, "at_down": str},
     "export": {"folder": str, "project": str, "files": [str], "unsupported": [{"what": str, "why": str}]},
@@ -107,17 +107,17 @@ KINDS: Mapping[str, Any] = {
         },
         "saves?": maybe(_SAVES),
         "notes": [str], "compared_with?": str, "file?": str, "check?": _FINDINGS, "scripts?": table(str),
-        "sent?": {"files": int, "bytes": int, "largest": [{"path": str, "bytes": int}]},
+        "sent?": {"files_count": int, "bytes": int, "largest": [{"path": str, "bytes": int}]},
         "data?": [{
-            "name": str, "source": str, "bytes": maybe(int), "files": maybe(int), "usd_month": maybe(float),
+            "name": str, "source": str, "bytes": maybe(int), "files_count": maybe(int), "usd_month": maybe(float),
             "leads_to?": str,
         }],
-        "at_home?": [{"path": str, "pattern": str, "files": int, "bytes": int}],
+        "at_home?": [{"path": str, "pattern": str, "files_count": int, "bytes": int}],
         "hooks?": table(str),
     },
     "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},
     "check": {"name": str, "python": str, **_FINDINGS},
-    "up": {"name": str, "bucket": str, "changes": int, "outcome": str},
+    "up": {"name": str, "bucket": str, "changes_count": int, "outcome": str},
     "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
     "fleet-up": {"name": str, "bucket": str, "ready": [str], "missing": table(str), "leftovers?": table(str)},
     "fleet-status": {
@@ -139,8 +139,8 @@ KINDS: Mapping[str, Any] = {
     },
     "fleet-down": {"name": str, "leftovers": table(str), "data_remains": bool},
     "fleet-submit": {
-        "job": str, "tasks": int, "ended": int,
-        "dry_run?": bool, "files?": int, "bytes?": int, "usd?": maybe(float),
+        "job": str, "tasks_count": int, "ended": int,
+        "dry_run?": bool, "files_count?": int, "bytes?": int, "usd?": maybe(float),
     },
     "fleet-queue": {
         "jobs": [
@@ -170,7 +170,7 @@ KINDS: Mapping[str, Any] = {
             }
         ],
     },
-    "fleet-cancel": {"job": str, "tasks": int},
+    "fleet-cancel": {"job": str, "tasks_count": int},
     "fleet-retry": {"job": str, "tasks": [int]},
     "fleet-hold": {"job": str, "held": bool, "changed": bool},
     "fleet-fetch": {"tasks": [{"task": int, "step?": int, "incarnation?": int, "folder": str}]},
@@ -178,7 +178,7 @@ KINDS: Mapping[str, Any] = {
         "stopped": bool,
         "deployments": [{"name": str, "outcome": maybe(str), "reason": str, "error": maybe(object)}],
     },
-    "watch-on-vm": {"vm": str, "running": bool, "changes": int, "digest?": str},
+    "watch-on-vm": {"vm": str, "running": bool, "changes_count": int, "digest?": str},
     "status": {
         "name": str, "project": str, "state?": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
         "unclaimed?": str, "incarnation": int, "unused_numbers?": [int], "preemptions": int, "cost_usd": float,
@@ -223,7 +223,7 @@ KINDS: Mapping[str, Any] = {
         "name": str, "state": str, "preemptions": int, "storage_gib": float, "caches_gib": float,
         "usd": float, "upper_usd": float, "machines_upper_usd": float, "on_demand_usd": float,
         "items": [{
-            "what": str, "zone": str, "machines": int, "machine_seconds": float, "usd": maybe(float),
+            "what": str, "zone": str, "machines_count": int, "machine_seconds": float, "usd": maybe(float),
             "on_demand_usd": maybe(float),
         }],
         "zones": table(float), "days": table(float), "uses": table(float), "unpriced": [str],
@@ -236,7 +236,7 @@ KINDS: Mapping[str, Any] = {
     "checkpoints": {
         "name": str,
         "checkpoints": [{
-            "step": int, "incarnation": maybe(int), "workers": int, "bytes": int, "saved_at": float,
+            "step": int, "incarnation": maybe(int), "workers_count": int, "bytes": int, "saved_at": float,
             "complete": bool, "why": str, "format": str, "resumes": bool, "verified": maybe(bool),
             "damage": [str], "counted": bool,
         }],
@@ -246,7 +246,7 @@ KINDS: Mapping[str, Any] = {
         }],
     },
     "fetch": {
-        "name": str, "step?": int, "unclaimed?": int, "folder": str, "bytes": int, "files": int,
+        "name": str, "step?": int, "unclaimed?": int, "folder": str, "bytes": int, "files_count": int,
         "verified": bool,
     },
     "exec": {
@@ -256,7 +256,7 @@ KINDS: Mapping[str, Any] = {
         }],
     },
     "cp": {
-        "machine": str, "source": str, "target": str, "bytes": int, "files": int, "changed": [str],
+        "machine": str, "source": str, "target": str, "bytes": int, "files_count": int, "changed": [str],
         "skipped": [str], "error?": object,
     },
     "ssh-config": {
@@ -268,7 +268,7 @@ KINDS: Mapping[str, Any] = {
         "done": bool, "recoveries": [_RECOVERY_VERDICT], "same_loss": maybe(bool), "loss": maybe(float),
         "unbroken_loss": maybe(float), "torn": int, "lost_s": maybe(float), "advice": [str],
         "missed": int, "survives": bool, "verdict": str, "same_checkpoint": maybe(bool), "causes": [str],
-        "checkpoint": maybe({"step": int, "files": int, "differ": [str]}), "folder": maybe(str),
+        "checkpoint": maybe({"step": int, "files_count": int, "differ": [str]}), "folder": maybe(str),
         "failure": maybe(
             {"run": str, "outcome": maybe(str), "exit_code": maybe(int), "reason": str, "log": [str]}
         ),

@@ -14,7 +14,7 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
         say(f"{text}.", style="yellow")
     if as_json:
         outcome = done.outcome.value if done.outcome else "running"
-        body = {"name": done.name, "bucket": done.bucket, "changes": done.changes, "outcome": outcome}
+        body = {"name": done.name, "bucket": done.bucket, "changes_count": done.changes, "outcome": outcome}
         print_json("up", body)
     elif done.outcome is not None:
         say(f"nothing to do: the job is done ({done.reason})")

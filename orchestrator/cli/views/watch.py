@@ -1,7 +1,6 @@
 """Show how a watch ended, and where the loop runs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from orchestrator.app.loop.hand_over import Moved
 from orchestrator.app.loop.watch import Watched
@@ -58,7 +57,8 @@ def show_all(ended: Sequence[WatchResult], *, stopped: bool, as_json: bool, agai
 def show_moved(moved: Moved, *, as_json: bool, command: str) -> None:
     """Print whether the loop of *command* now runs on the VM."""
     if as_json:
-        print_json("watch-on-vm", {key: value for key, value in asdict(moved).items() if value is not None})
+        body = {"vm": moved.vm, "running": moved.running, "changes_count": moved.changes}
+        print_json("watch-on-vm", body if moved.digest is None else {**body, "digest": moved.digest})
     elif not moved.running:
         say(f"no loop runs on {moved.vm} any more; the job continues")
         talk(f"  next:  go on here with `{command}`, or there with `{command} --on-vm`")
