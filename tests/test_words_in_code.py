@@ -187,6 +187,11 @@ def names_in(path: Path) -> Iterator[str]:
             yield node.attr
 
 
+BENCHMARKS = sorted(
+    path for path in (ROOT / "benchmarks").iterdir() if path.is_dir() and path.name != "traces"
+)
+
+
 def old_words(name: str, words: dict[str, str] = INSTEAD) -> set[str]:
     """Return the words of a name, in snake or camel case, that are no longer used."""
     if name in FINE:
@@ -194,9 +199,9 @@ def old_words(name: str, words: dict[str, str] = INSTEAD) -> set[str]:
     return set(re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower().split("_")) & words.keys()
 
 
-def found_in(package: str) -> dict[str, set[str]]:
+def found_in(folder: Path) -> dict[str, set[str]]:
     """Return the names with old words, by file."""
-    files = {str(path.relative_to(ROOT)): path for path in (ROOT / "orchestrator" / package).rglob("*.py")}
+    files = {str(path.relative_to(ROOT)): path for path in folder.rglob("*.py")}
     found = {
         file: {name for name in names_in(path) if old_words(name, IN_PACKAGE)} for file, path in files.items()
     }
@@ -206,7 +211,20 @@ def found_in(package: str) -> dict[str, set[str]]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_has_one_word_for_one_thing(package: str) -> None:
     """The second word for a thing makes readers look for a second thing."""
-    assert found_in(package) == {}
+    assert found_in(ROOT / "orchestrator" / package) == {}
+
+
+@pytest.mark.parametrize("folder", BENCHMARKS, ids=lambda path: path.name)
+def test_a_benchmark_has_the_words_of_the_package(folder: Path) -> None:
+    """Its figures are read beside the product's: in a second language they would be checked against nothing."""
+    assert found_in(folder) == {}
+    twins = {
+        f"{path.relative_to(ROOT)}: {name}: {TWINS[name]}"
+        for path in folder.rglob("*.py")
+        for name, _ in defined_in(path)
+        if name in TWINS
+    }
+    assert twins == set()
 
 
 def defined_in(path: Path) -> Iterator[tuple[str, str]]:

@@ -51,9 +51,9 @@ def benchmark_cloud(folder: Path, nodes: int) -> Iterator[BenchmarkCloud]:
     work = folder / "work"
     work.mkdir()
     (work / "tpuctl.yaml").write_text(FILE)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     environment = {
-        **kept, "PYTHONPATH": str(REPO), "TPUCTL_LOCAL_DIR": str(folder / "cloud"), "TPUCTL_CLOUD": "local",
+        **inherited, "PYTHONPATH": str(REPO), "TPUCTL_LOCAL_DIR": str(folder / "cloud"), "TPUCTL_CLOUD": "local",
         "CLOUDSDK_CONFIG": str(folder / "gcloud"), "NO_COLOR": "1",
     }  # fmt: skip
     bare = BenchmarkCloud(work, environment, "")

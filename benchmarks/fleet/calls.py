@@ -22,12 +22,12 @@ def calls(size: int) -> list[Figure]:
     ).open() as cloud:  # fmt: skip
         asked: list[float] = []
 
-        def noted(method: str, response: object) -> object:
+        def recorded(method: str, response: object) -> object:
             if method == LIST:
                 asked.append(cloud.clock.monotonic())
             return response
 
-        cloud.distort, cloud.queue = noted, Queue(cloud)
+        cloud.distort, cloud.queue = recorded, Queue(cloud)
         user = User(cloud)
         body = {key: value for key, value in user.file.items() if key != "job"}
         body |= {"tpu": {"type": "v2-8", "zones": list(ZONES)}, "vm": {}, "fleet": {"nodes": size}}

@@ -13,11 +13,11 @@ VERDICTS = {True: "kept", False: "**missed**", None: "not shown"}
 
 @dataclass(frozen=True)
 class Figure:
-    """Hold what was found for the figure *id*, and whether its goal is *kept*; None: it shows less than that."""
+    """Hold what was found for the figure *id*, and whether its goal is *met*; None: it shows less than that."""
 
     id: str
     found: str
-    kept: bool | None
+    met: bool | None
 
 
 GOALS = {
@@ -83,7 +83,7 @@ def text(rows: dict[str, str]) -> str:
 
 def row(figure: Figure) -> str:
     """Return the row of one figure, with the load of this moment."""
-    return _line(figure.id, figure.found, VERDICTS[figure.kept], _command(figure.id))
+    return _line(figure.id, figure.found, VERDICTS[figure.met], _command(figure.id))
 
 
 def load() -> str:

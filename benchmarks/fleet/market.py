@@ -27,7 +27,7 @@ class Lives:
 
     states: Callable[[], dict[str, str]]
     seconds: float = 0.0
-    dead: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
     over: threading.Event = field(default_factory=threading.Event)
 
     def watch(self) -> None:
@@ -36,11 +36,11 @@ class Lives:
         while not self.over.wait(0.5):
             states, now = self.states(), time.time()
             up = {node for node, state in states.items() if state in WORKS}
-            gone = (gone | (self.dead - up)) & self.dead
+            gone = (gone | (self.lost - up)) & self.lost
             # It is back when Slurm has seen it down, and up again.
-            self.dead -= gone & up
+            self.lost -= gone & up
             if states:
-                self.seconds += len(up - self.dead) * (now - last)
+                self.seconds += len(up - self.lost) * (now - last)
             last = now
 
 
@@ -50,22 +50,22 @@ def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float])
     grant.submit(JOB, TASKS, steps=STEPS, every=EVERY, pause=PAUSE)
     grant.wait("all nodes have a task", lambda: len(grant.steps(JOB)) >= grant.nodes)
     lives, began = Lives(grant.states), time.time()
-    looking = threading.Thread(target=lives.watch, daemon=True)
-    looking.start()
+    polling = threading.Thread(target=lives.watch, daemon=True)
+    polling.start()
     lost: list[tuple[str, float]] = []
     for at, count in losses:
         time.sleep(max(0.0, began + at / faster - time.time()))
         for node in _alive(grant, lives)[:count]:
-            lives.dead.add(node)
+            lives.lost.add(node)
             lost.append((node, grant.preempt(node)))
     time.sleep(max(45.0, began + (hours[1] - hours[0]) * 3600 / faster - time.time()))
     end = time.time()
     lives.over.set()
-    looking.join()
+    polling.join()
     steps = {task: [one for one in made if one.at <= end] for task, made in grant.steps(JOB).items()}
     known = {(node, at): grant.known(node, at) for node, at in lost}
     twice, ended = committed_twice(grant), grant.ended(JOB)
-    missing = set(range(TASKS)) - _queued(grant) - _marked(grant)
+    missing = set(range(TASKS)) - _queued(grant) - _with_marker(grant)
     grant.cancel(JOB)
     about = (
         f"{trace.stem}, hours {hours[0]:g} to {hours[1]:g}, {faster:g} times as fast, {len(lost)} losses on "
@@ -84,16 +84,16 @@ def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float])
         "F5": f"p50 {percentile(delays, 0.5):.1f} s, at most {max(delays):.1f} s; the watch lists each 15 s",
         "F6": f"mean {mean:.1f}, at most {most} in {len(again)} restarts; a save each {EVERY} steps of {PAUSE} s",
     }
-    kept = {
+    met = {
         "F1": not missing and not twice,
         "F2": used >= 0.94,
         "F3": good >= 0.92,
         "F5": max(delays) <= 16,
         "F6": most <= EVERY + 1,
     }
-    found: dict[str, bool | None] = {**kept}
+    found: dict[str, bool | None] = {**met}
     if grant.nodes < GOAL:
-        found |= {name: None for name in ("F2", "F3") if kept[name]}
+        found |= {name: None for name in ("F2", "F3") if met[name]}
     return [Figure(name, f"{text}: {about}", found[name]) for name, text in texts.items()]
 
 
@@ -124,7 +124,7 @@ def to_a_free_node(grant: Grant) -> list[Figure]:
 def _alive(grant: Grant, lives: Lives) -> list[str]:
     """Return the nodes that can be lost."""
     found = {node for node, state in grant.states().items() if state in WORKS}
-    return sorted(found - lives.dead)
+    return sorted(found - lives.lost)
 
 
 def _queued(grant: Grant) -> set[int]:
@@ -132,7 +132,7 @@ def _queued(grant: Grant) -> set[int]:
     return {int(one) for one in found if one.isdecimal()}
 
 
-def _marked(grant: Grant) -> set[int]:
+def _with_marker(grant: Grant) -> set[int]:
     names = grant.stage.objects(f"jobs/{JOB}/ends/")
     return {int(name.rpartition("/")[2].partition(".")[0]) for name in names}
 

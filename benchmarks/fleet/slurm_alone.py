@@ -76,13 +76,13 @@ class Market:
     def alive(self) -> list[str]:
         """Return the nodes that work and were not killed."""
         works = {name for name, state in self.states().items() if state in WORKS}
-        return sorted(works - self.lives.dead)
+        return sorted(works - self.lives.lost)
 
     def lose(self, name: str) -> None:
         """Kill a node's machine; Slurm hears it as from the watch, and another machine comes."""
         self.real.leave(name)
         # Afterwards: what it still does before is in its time, so that no more than all of it can be used.
-        self.lives.dead.add(name)
+        self.lives.lost.add(name)
         self._beside(self._replace, name, time.time())
 
     def _replace(self, name: str, at: float) -> None:

@@ -8,7 +8,7 @@ import time
 from benchmarks.fleet.figures import Figure, load
 from benchmarks.fleet.grant import Grant
 
-TASKS, LOOKS = 1000, 3
+TASKS, QUERIES = 1000, 3
 
 
 def submission(grant: Grant) -> list[Figure]:
@@ -20,8 +20,8 @@ def submission(grant: Grant) -> list[Figure]:
     timed(grant, "queue")  # Bytecode is written once.
     submit = timed(grant, "submit", "many.yaml")
     time.sleep(20)  # The watch looks at the queue each 15 s.
-    looks = [timed(grant, "queue") for _ in range(LOOKS)]
-    at, queue = load(), min(looks)
+    queries = [timed(grant, "queue") for _ in range(QUERIES)]
+    at, queue = load(), min(queries)
     grant.cancel("many")
     (tree,) = grant.head.glob("tree-*[0-9a-f]")
     megabytes = sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file()) / 1e6

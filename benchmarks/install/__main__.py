@@ -42,12 +42,12 @@ def main() -> None:
         document.put("install", text)
 
 
-def installed(place: Path, *wanted: str) -> Counter[str]:
+def installed(folder: Path, *wanted: str) -> Counter[str]:
     """Install into a virtual environment; return the bytes of each package's files."""
-    python = str(place / "bin" / "python")
-    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, str(place)], check=True)
+    python = str(folder / "bin" / "python")
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
     subprocess.run([UV, "pip", "install", "--quiet", "--python", python, *wanted], check=True)
-    (site,) = (place / "lib").glob("python3*/site-packages")
+    (site,) = (folder / "lib").glob("python3*/site-packages")
     return Counter({one.metadata["Name"]: _bytes(one) for one in distributions(path=[str(site)])})
 
 

@@ -123,10 +123,10 @@ def row(outcome: Outcome, name: str) -> dict[str, object]:
     delays = {f"delay_p{share:.0%}".rstrip("%"): r.delay(share) for share in (0.5, 0.9, 0.99)}
     known = {key: value for key, value in delays.items() if r.recoveries}
     return {
-        "kept": outcome.kept(name),
+        "kept": outcome.useful(name),
         "kept_of_omniscient": outcome.reached(name),
         "parts": outcome.between(name),
-        "usd_per_kept_hour": r.usd_hour if r.kept else None,
+        "usd_per_kept_hour": r.usd_hour if r.useful else None,
         "creates": r.creates,
         "machines_used": r.used,
         "wait_of_shortest": r.waited / r.soonest if r.soonest else None,

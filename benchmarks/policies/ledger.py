@@ -29,7 +29,7 @@ class Ledger:
     """
     Collect what a policy does in a market.
 
-    *kept* is with a save each `every` seconds. With *spaced* also what the same machines would have
+    *useful* is with a save each `every` seconds. With *spaced* also what the same machines would have
     kept: *paced* with `every: auto`, *swift* with that and asynchronous saves, *free* if saves cost nothing and no
     work were lost, *fixed* with a save each INTERVALS seconds. *used* counts machines whose job made a step.
     """
@@ -37,7 +37,7 @@ class Ledger:
     market: Market
     noticed: bool = False
     spaced: bool = True
-    kept: float = 0.0
+    useful: float = 0.0
     paced: float = 0.0
     swift: float = 0.0
     free: float = 0.0
@@ -89,23 +89,23 @@ class Ledger:
         if self.lost_at is not None and self.market.stressed:
             self.waited += ready - self.lost_at
             self.soonest += self.market.soonest(self.lost_at) - self.lost_at
-        told = spot and self.noticed and stop >= death - latency.notice
-        until = death - latency.notice if told else min(stop, death)
+        noticed = spot and self.noticed and stop >= death - latency.notice
+        until = death - latency.notice if noticed else min(stop, death)
         if first >= min(stop, death):
             return 0.0
         self.used += 1
-        kept = _survives(latency.worked(first, until), last=told)
-        self.kept += kept
+        useful = _survives(latency.worked(first, until), last=noticed)
+        self.useful += useful
         if self.spaced:
-            self._space(first, until, zone, last=told)
+            self._space(first, until, zone, last=noticed)
         known = self.zones.get(zone, UNKNOWN_ZONE)
         self.zones[zone] = ZoneLives(known.lived + min(stop, death) - ready, known.losses + 1)
-        self.lives.append(Life(max(0.0, until - first), lost=not told))
+        self.lives.append(Life(max(0.0, until - first), lost=not noticed))
         if self.lost_at is not None:
             without = self.market.without_capacity(self.lost_at, first - latency.floor)
             self.recoveries.append(Recovery(first - self.lost_at - latency.floor - without, self.taken))
-        self.lost_at, self.taken = death if told else min(stop, death), 0
-        return kept
+        self.lost_at, self.taken = death if noticed else min(stop, death), 0
+        return useful
 
     def _space(self, first: float, until: float, zone: int, *, last: bool) -> None:
         """Book what other spacings of saves would have kept of a machine."""

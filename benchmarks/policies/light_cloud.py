@@ -40,7 +40,7 @@ EPOCH = 1.7e9
 """The time at which a replay begins, since 0 means "never" to the record."""
 SAVED = 2.0
 """Seconds between the end of the last save and the report that it is committed."""
-GLANCE = 300.0
+POLL = 300.0
 """Seconds between two looks at a job with a deadline."""
 
 
@@ -49,7 +49,7 @@ class Machine:
     """Hold one node that was asked for and its fate: READY and dead later, or refused."""
 
     name: str
-    place: str
+    zone: str
     incarnation: int
     asked: float
     taken: bool
@@ -103,8 +103,8 @@ class LightCloud:
         gates = [create_gate(self.spec, record, zone) - EPOCH for zone in self.places]
         coming = [at for m in self.machines for at in (m.ready, self._gone_at(m), self._first_step(m))]
         # A job with a deadline may be acted on although nothing has happened.
-        next_look = self.time + GLANCE if self.work else float("inf")
-        later = (at for at in (*gates, *coming, next_look) if at > self.time)
+        next_poll = self.time + POLL if self.work else float("inf")
+        later = (at for at in (*gates, *coming, next_poll) if at > self.time)
         self.calm = min(later, default=float("inf")) - self.time
 
     def _gone_at(self, machine: Machine) -> float:
@@ -255,7 +255,7 @@ class LightCloud:
             state = NodeState.READY if self.time < machine.death else NodeState.PREEMPTED
         return Node(
             name=machine.name,
-            zone=machine.place,
+            zone=machine.zone,
             state=state,
             incarnation=machine.incarnation,
             workers=(Worker(0, "10.0.0.2"),) if state is NodeState.READY else (),
@@ -323,7 +323,7 @@ class LightCloud:
         stop = machine.death if machine.deleted is None else min(machine.death, machine.deleted)
         if stop <= machine.ready:
             return
-        zone = self.places[machine.place]
+        zone = self.places[machine.zone]
         if self._lost(machine):
             self.ledger.spare(zone, machine.ready, stop, spot=machine.spot)
         else:

@@ -42,7 +42,7 @@ class Latency:
         """Return the seconds of a recovery that no policy can take away."""
         return self.create + self.push + self.restore
 
-    def kept(self, first_step: float, death: float, *, noticed: bool) -> float:
+    def useful(self, first_step: float, death: float, *, noticed: bool) -> float:
         """
         Return the seconds of training that survive a machine that steps from *first_step* to *death*.
 
@@ -122,13 +122,13 @@ class Market:
     def changes(self, zone: int, at: float) -> float:
         """Return when the zone next goes up or down."""
         edges = self._edges[zone]
-        place = bisect_right(edges, at)
-        return edges[place] if place < len(edges) else self.end
+        index = bisect_right(edges, at)
+        return edges[index] if index < len(edges) else self.end
 
     def since(self, zone: int, at: float) -> float:
         """Return since when the zone is as it is."""
-        place = bisect_right(self._edges[zone], at)
-        return self._edges[zone][place - 1] if place else 0.0
+        index = bisect_right(self._edges[zone], at)
+        return self._edges[zone][index - 1] if index else 0.0
 
     def luck(self, zone: int, at: float) -> tuple[bool, float]:
         """Return whether a request of this half minute is taken, and how long its machine lives at most."""
@@ -159,9 +159,9 @@ class Market:
 
     def _usd_until(self, zone: int, at: float) -> float:
         bill = self._bill[zone]
-        place = min(max(0.0, at) / self.trace.tick, len(bill) - 1.0)
-        whole = min(int(place), len(bill) - 2)
-        return bill[whole] + (place - whole) * (bill[whole + 1] - bill[whole])
+        index = min(max(0.0, at) / self.trace.tick, len(bill) - 1.0)
+        whole = min(int(index), len(bill) - 2)
+        return bill[whole] + (index - whole) * (bill[whole + 1] - bill[whole])
 
     def soonest(self, at: float) -> float:
         """Return when somebody who knows all answers would have a machine, asking from a time on."""
@@ -177,9 +177,9 @@ class Market:
         return self._down_until(end) - self._down_until(start)
 
     def _down_until(self, at: float) -> float:
-        place = bisect_right(self._useful, at)
-        since = self._useful[place - 1] if place else 0.0
-        return (self._useless[place - 1] if place else 0.0) + (at - since if place % 2 == 0 else 0.0)
+        index = bisect_right(self._useful, at)
+        since = self._useful[index - 1] if index else 0.0
+        return (self._useless[index - 1] if index else 0.0) + (at - since if index % 2 == 0 else 0.0)
 
 
 def _edges(row: list[bool], tick: float) -> list[float]:

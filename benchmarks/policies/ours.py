@@ -40,8 +40,8 @@ class Records:
     def update(self, change: Callable[[Record], Record]) -> Record:
         """Take over a change."""
         changed = change(self.current)
-        kept = tuple(s for s in changed.spans if self._spans or s.until is None)
-        self.current = updated(changed, spans=kept)
+        spans = tuple(s for s in changed.spans if self._spans or s.until is None)
+        self.current = updated(changed, spans=spans)
         return self.current
 
     update_later = update
@@ -139,14 +139,14 @@ class NoHistory:
 
 
 @contextmanager
-def light_looks() -> Iterator[None]:
+def light_observations() -> Iterator[None]:
     """Let passes look at a light cloud directly, and act on it one call after the other."""
 
-    def look(cloud: LightCloud, _: Spec, record: Record, *__: object) -> World:
+    def observe_light(cloud: LightCloud, _: Spec, record: Record, *__: object) -> World:
         return cloud.world(record)
 
     with (
-        patch.object(reconciler, "observe", look),
+        patch.object(reconciler, "observe", observe_light),
         patch.object(reconciler, "SharedCapacityHistory", NoHistory),
         one_after_the_other(),
     ):
@@ -170,7 +170,7 @@ def tpuctl(
     cloud = LightCloud(ledger, a_spec(zones, strategy, work, end))
     cloud.time = 0.0 if work else random.uniform(0.0, 15.0)
 
-    with light_looks():
+    with light_observations():
         parts = deployment(cloud)
         Watcher(parts).run(
             lambda _: cloud.time >= end, lambda one: cloud.see(one.plan, parts.records.current)

@@ -54,8 +54,8 @@ def tpunicorn(ledger: Ledger, random: Random, *, retry: bool) -> None:
         if not taken:
             now = ready + 30.0
             continue
-        seen = now + ceil((ready - now) / 30.0) * 30.0 + 1.0
-        ledger.life(zone, ready, death, first_step=seen + market.latency.push + market.latency.restore)
+        observed = now + ceil((ready - now) / 30.0) * 30.0 + 1.0
+        ledger.life(zone, ready, death, first_step=observed + market.latency.push + market.latency.restore)
         now = death + random.uniform(0, 30.0) + market.latency.delete
 
 
@@ -72,7 +72,7 @@ def levanter(ledger: Ledger, random: Random) -> None:
         now = death + 10.0 + market.latency.delete
 
 
-def sweep(ledger: Ledger, zones: Iterable[int], now: float) -> tuple[bool, float, float, int]:
+def try_zones(ledger: Ledger, zones: Iterable[int], now: float) -> tuple[bool, float, float, int]:
     """Ask zone after zone: (True, ready, death, zone), or (False, now, now, -1)."""
     for zone in zones:
         if now >= ledger.market.end:
@@ -103,7 +103,7 @@ def sweeps(
     backoff = 60.0
     for turn in range(rounds):
         order = [zone for zone in by_price(ledger, now) if zone in keep]
-        found = sweep(ledger, order, now)
+        found = try_zones(ledger, order, now)
         if found[0] or found[1] >= ledger.market.end:
             return found
         now = found[1]
@@ -130,8 +130,8 @@ def skypilot(ledger: Ledger, random: Random, *, eager: bool) -> None:
             return
         started = ready + market.latency.push + market.latency.restore + random.uniform(0, 5.0)
         ledger.life(zone, ready, death, first_step=started)
-        seen = death + random.uniform(0, 15.0) + FETCH
-        now = seen + (market.latency.delete if eager else 0.0)
+        observed = death + random.uniform(0, 15.0) + FETCH
+        now = observed + (market.latency.delete if eager else 0.0)
         home = region(ledger, zone)
         first = [z for z in everywhere if (region(ledger, z) != home) == eager]
 
@@ -141,7 +141,7 @@ def dstack(ledger: Ledger, random: Random) -> None:
     market, now, waits = ledger.market, 0.0, 0
     delays = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
     while now < market.end:
-        taken, ready, death, zone = sweep(ledger, by_price(ledger, now), now)
+        taken, ready, death, zone = try_zones(ledger, by_price(ledger, now), now)
         if not taken:
             now = ready + delays[min(waits, 5)] + random.uniform(0, 4.0)
             waits += 1

@@ -71,7 +71,7 @@ class Result:
     """
 
     wall: float = 0.0
-    kept: float = 0.0
+    useful: float = 0.0
     paced: float = 0.0
     swift: float = 0.0
     free: float = 0.0
@@ -96,12 +96,12 @@ class Result:
     @property
     def usd_hour(self) -> float:
         """Return what an hour of kept progress costs."""
-        return self.usd / self.kept * 3600 if self.kept else float("nan")
+        return self.usd / self.useful * 3600 if self.useful else float("nan")
 
-    def instead(self, kept: float) -> "Result":
-        """Return the same machines with a job that saves at other times and so keeps *kept*."""
-        parts = [part * kept / self.kept if self.kept else 0.0 for part in self.parts]
-        return replace(self, kept=kept, parts=parts)
+    def instead(self, useful: float) -> "Result":
+        """Return the same machines with a job that saves at other times and so has *useful* seconds."""
+        parts = [part * useful / self.useful if self.useful else 0.0 for part in self.parts]
+        return replace(self, useful=useful, parts=parts)
 
     def delay(self, share: float) -> float:
         """Return the policy-added delay that a share of the recoveries stayed below, in seconds."""
@@ -109,7 +109,7 @@ class Result:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
-SUMS = ("wall", "kept", "paced", "swift", "free", "paid", "usd", "creates", "used", "waited", "soonest")
+SUMS = ("wall", "useful", "paced", "swift", "free", "paid", "usd", "creates", "used", "waited", "soonest")
 
 
 def groups(trace: Trace, each: str) -> list[tuple[int, ...]]:
@@ -131,7 +131,7 @@ def replay(task: Task) -> Result:
         for name in SUMS[1:]:
             setattr(one, name, getattr(ledger, name))
         total.add(one)
-    total.parts = [total.kept / total.wall]
+    total.parts = [total.useful / total.wall]
     return total
 
 
@@ -174,13 +174,13 @@ class Outcome:
     bounds: list[float]
     results: dict[str, Result]
 
-    def kept(self, name: str) -> float:
+    def useful(self, name: str) -> float:
         """Return the share of wall-clock time that a policy turned into progress."""
-        return self.results[name].kept / self.results[name].wall
+        return self.results[name].useful / self.results[name].wall
 
     def reached(self, name: str) -> float:
         """Return the same as a share of the bound."""
-        return self.kept(name) / self.bound
+        return self.useful(name) / self.bound
 
     def between(self, name: str) -> tuple[float, float]:
         """Return the same of the worst and of the best part alone."""
@@ -204,7 +204,7 @@ def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
             paced[SWIFT] = sums[NO_NOTICE].instead(sums[NO_NOTICE].swift)
         parts = windows(scene.trace, scene.hours, scene.seeds)
         most = [most_retained(part, scene.latency) for part in parts]
-        bounds = [kept / part.seconds for kept, part in zip(most, parts, strict=True)]
+        bounds = [useful / part.seconds for useful, part in zip(most, parts, strict=True)]
         whole = sum(most) / sum(part.seconds for part in parts)
         outcomes.append(Outcome(scene, whole, bounds, {**sums, **paced}))
     return outcomes

@@ -115,15 +115,15 @@ def goals(run: Run) -> str:
     """Say which goals are met, and by how much and why the others are missed."""
     race, every = run.main.results[RACE], [run.main, *run.others]
     two = REFUSALS * run.main.scene.latency.refuse
-    told = min(every, key=lambda one: one.reached(RACE))
+    lowest = min(every, key=lambda one: one.reached(RACE))
     blind = min(every, key=lambda one: one.reached(NO_NOTICE_AUTO))
     tries = run.stress.results[RACE]
-    dear = max(every, key=lambda one: one.results[RACE].usd_hour / cheapest(one)[0])
+    dearest = max(every, key=lambda one: one.results[RACE].usd_hour / cheapest(one)[0])
     lines = [
         _line("kept/omniscient on V100 at least 0.990", run.main.reached(RACE), 0.99, least=True),
         _line(
-            f"kept/omniscient in every market at least 0.985, lowest in {told.scene.title}",
-            told.reached(RACE), 0.985, least=True, why=_gap(told, RACE),
+            f"kept/omniscient in every market at least 0.985, lowest in {lowest.scene.title}",
+            lowest.reached(RACE), 0.985, least=True, why=_gap(lowest, RACE),
         ),
         _line(
             f"without notices, `every: auto`, at least 0.975, lowest in {blind.scene.title}",
@@ -141,8 +141,8 @@ def goals(run: Run) -> str:
             why="a zone that has just refused is not asked again at once",
         ),
         _line(
-            f"USD per kept hour at most that of the cheapest other tool, most above it in {dear.scene.title}",
-            dear.results[RACE].usd_hour / cheapest(dear)[0], 1.0, why=_dear(dear),
+            f"USD per kept hour at most that of the cheapest other tool, most above it in {dearest.scene.title}",
+            dearest.results[RACE].usd_hour / cheapest(dearest)[0], 1.0, why=_dearest_text(dearest),
         ),
     ]  # fmt: skip
     for contract, found in zip(run.contracts, run.due, strict=True):
@@ -167,7 +167,7 @@ def _gap(outcome: Outcome, name: str) -> str:
     lives = r.wall / 3600 / max(1, r.used)
     return (
         f"a machine is used for each {lives:.1f} h, and each costs a start; of the paid time "
-        f"{1 - r.kept / r.paid:.1%} is starts, saves and lost work"
+        f"{1 - r.useful / r.paid:.1%} is starts, saves and lost work"
     )
 
 
@@ -192,7 +192,7 @@ def _late(result: Result, limit: float) -> str:
     )
 
 
-def _dear(outcome: Outcome) -> str:
+def _dearest_text(outcome: Outcome) -> str:
     race = outcome.results[RACE]
     return (
         f"{race.usd_hour:.3f} against {cheapest(outcome)[0]:.3f} of {cheapest(outcome)[1]}, which keeps "

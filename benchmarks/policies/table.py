@@ -36,8 +36,8 @@ def in_full(outcome: Outcome) -> str:
         lowest, highest = outcome.between(name)
         rows.append(
             (
-                name, f"{outcome.kept(name):.3f}", f"{outcome.reached(name):.3f}",
-                f"{lowest:.3f} to {highest:.3f}", ratio(r.kept, r.paid), f"{r.usd_hour:.3f}",
+                name, f"{outcome.useful(name):.3f}", f"{outcome.reached(name):.3f}",
+                f"{lowest:.3f} to {highest:.3f}", ratio(r.useful, r.paid), f"{r.usd_hour:.3f}",
                 *delays(r, 0.5, 0.9, 0.99), f"{r.creates / r.wall * 86400:,.0f}",
             )
         )  # fmt: skip
@@ -84,7 +84,7 @@ def under_stress(outcome: Outcome) -> str:
     """Return what counts where most requests are refused: requests for each machine, and the time to it."""
     rows = [
         (
-            name, f"{outcome.kept(name):.3f}", ratio(r.kept, r.paid), ratio(r.creates, r.used, 1),
+            name, f"{outcome.useful(name):.3f}", ratio(r.useful, r.paid), ratio(r.creates, r.used, 1),
             ratio(r.waited, r.soonest, 3), *delays(r, 0.5, 0.99), f"{r.creates / r.wall * 86400:,.0f}",
         )
         for name, r in outcome.results.items()

@@ -103,8 +103,8 @@ def read_csv(path: Path, *, gang: int = 1, on_demand: float = 3.06, fill: bool =
     tick, repeats = _steps(path, head[0], times, fill=fill)
     zones: dict[str, list[bool]] = {}
     prices: dict[str, list[float]] = {}
-    for place, column in enumerate(head[1:], 1):
-        cells = [(line, row[place].strip()) for line, row in rows]
+    for index, column in enumerate(head[1:], 1):
+        cells = [(line, row[index].strip()) for line, row in rows]
         kind, _, zone = column.rpartition(":")
         if kind not in {"", "price", "preempted"}:
             raise BadRecordError(path, 1, column, "only price: and preempted: may stand before a zone")

@@ -40,10 +40,10 @@ async def _serve(machine: Machine, delay: float) -> asyncio.Server:
 async def _hang_up(server: asyncio.Server) -> None:
     """End what is still open: nobody waits for the last words of a connection."""
     server.close()
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
+    remaining = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in remaining:
         task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.gather(*remaining, return_exceptions=True)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:

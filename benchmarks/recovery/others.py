@@ -76,15 +76,15 @@ def _sample(scene: Scene, design: Design, folder: Path, moment: float) -> dict[s
     lost = scene.kill(f"peer-{design.loop}")
     os.kill(job, signal.SIGKILL)
     step = wait("the next step", lambda: next_job(made, job))
-    seen, ready, start = (_when(folder / "story", what, lost) for what in ("seen", "ready", "start"))
-    detect, idle = (seen - lost) * design.scale, (start - ready) * design.scale
+    observed, ready, start = (_when(folder / "story", what, lost) for what in ("seen", "ready", "start"))
+    detect, idle = (observed - lost) * design.scale, (start - ready) * design.scale
     done = (
         _when(folder / "story", "installed", lost) if "installed" in (folder / "story").read_text() else start
     )
     setup = {"setup": done - start} if done > start else {}
     return {
-        "detect": detect, "idle": idle, "create": ready - seen, **setup, "start": step - done,
-        "added": detect + idle, "total": detect + idle + ready - seen + step - start,
+        "detect": detect, "idle": idle, "create": ready - observed, **setup, "start": step - done,
+        "added": detect + idle, "total": detect + idle + ready - observed + step - start,
     }  # fmt: skip
 
 

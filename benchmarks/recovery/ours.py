@@ -72,7 +72,7 @@ def sample(
     asked = _event(scene, "node-create", lost)
     began, ready = scene.made(f"{name}-tpu-g{number + 1}")
     # An event is written beside the call that it tells of, and may be dated after it.
-    seen = min(asked, began, _event(scene, "preempted", lost))
+    observed = min(asked, began, _event(scene, "preempted", lost))
     fetched, restored = times["fetched"], times["restored"]
     # Nothing unpacked: it was looked for, and the setup began.
     there = times.get("unpacked", times.get("setup_began", fetched))
@@ -81,7 +81,8 @@ def sample(
     rest = {"rest": last["at"] - lost} if notice and last["phase"] == "stopped" else {}
     return {
         **rest,
-        "detect": seen - lost, "decide": began - seen, "create": ready - began, "boot": times["boot"] - ready,
+        "detect": observed - lost, "decide": began - observed, "create": ready - began,
+        "boot": times["boot"] - ready,
         "fetch": fetched - times["boot"], "unpack": there - fetched, "setup": done - there,
         "restore": max(0.0, restored - done), "start": step - max(restored, done),
         "added": began - lost, "total": step - lost,
@@ -96,9 +97,9 @@ def _timings(scene: Scene, number: int) -> dict[str, float] | None:
 def _event(scene: Scene, kind: str, after: float) -> float:
     """Return when the controller first said something of that kind after a moment."""
 
-    def look() -> float | None:
+    def read() -> float | None:
         names = (name.rpartition("/")[2] for name in scene.stage.objects(".tpuctl/events/"))
         times = [int(n.split("-")[0]) / 1000 for n in names if n.endswith(f"-{kind}.json")]
         return min((at for at in times if at > after - 0.05), default=None)
 
-    return wait(kind, look)
+    return wait(kind, read)

@@ -62,10 +62,10 @@ def newest(path: Path) -> int:
     return made[-1][1] if made else 0
 
 
-def wait(what: str, look: Callable[[], T | None]) -> T:
+def wait(what: str, read: Callable[[], T | None]) -> T:
     """Look until there is something."""
     end = time.monotonic() + PATIENCE
-    while (found := look()) is None:
+    while (found := read()) is None:
         if time.monotonic() > end:
             raise TimeoutError(what)
         time.sleep(0.02)

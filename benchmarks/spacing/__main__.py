@@ -40,11 +40,11 @@ class Bench:
     """Run the commands in one folder against a local cloud of its own."""
 
     def __init__(self, folder: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         self.work, self.ran, self.said = folder / "work", folder / "ran", ""
         self.cloud = folder / "cloud"
         self.environment = {
-            **kept, "PYTHONPATH": str(REPO), "TPUCTL_LOCAL_DIR": str(self.cloud), "TPUCTL_CLOUD": "local",
+            **inherited, "PYTHONPATH": str(REPO), "TPUCTL_LOCAL_DIR": str(self.cloud), "TPUCTL_CLOUD": "local",
             "NO_COLOR": "1",
         }  # fmt: skip
         self.work.mkdir()
@@ -84,10 +84,10 @@ class Bench:
         self.said += log.read_text()
         return taken
 
-    def wait(self, seen: Callable[[], bool]) -> None:
+    def wait(self, reached: Callable[[], bool]) -> None:
         """Look until it is there."""
         end = time.monotonic() + PATIENCE
-        while not seen():
+        while not reached():
             if time.monotonic() > end:
                 raise TimeoutError(self.said)
             time.sleep(0.02)
@@ -123,9 +123,9 @@ def main() -> None:
     turn(1.0)
     for number in range(TURNS):
         for interval in (0.0, 1.0) if number % 2 else (1.0, 0.0):
-            taken, told = turn(interval)
-            printed += told
-            print(number, interval, {name: round(seconds, 2) for name, seconds in taken.items()}, told)
+            taken, shown = turn(interval)
+            printed += shown
+            print(number, interval, {name: round(seconds, 2) for name, seconds in taken.items()}, shown)
             for name, seconds in taken.items():
                 found[interval].setdefault(name, []).append(seconds)
     text = page(found, printed)

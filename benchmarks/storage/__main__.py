@@ -147,10 +147,10 @@ class Bench:
     def client(self, python: str, name: str) -> tuple[Way, Way]:
         """Return both ways of a client of `clients.py`."""
         program = [python, str(Path(__file__).with_name("clients.py")), name]
-        kept = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]) if name == "ours" else ""}
+        environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]) if name == "ours" else ""}
 
         def moved(way: str, file: Path) -> None:
-            subprocess.run([*program, way, self.url, BUCKET, "x", str(file)], check=True, env=kept)
+            subprocess.run([*program, way, self.url, BUCKET, "x", str(file)], check=True, env=environ)
 
         return lambda file: moved("up", file), lambda file: moved("down", file)
 

@@ -74,11 +74,11 @@ def obstore(way: str, url: str, bucket: str, name: str, file: Path) -> None:
     size = obs.head(store, name)["size"]
     with file.open("wb") as target, ThreadPoolExecutor(4) as pool:
 
-        def bring(start: int) -> None:
+        def download(start: int) -> None:
             data = obs.get_range(store, name, start=start, end=min(start + PART, size))
             os.pwrite(target.fileno(), data, start)
 
-        list(pool.map(bring, range(0, size, PART)))
+        list(pool.map(download, range(0, size, PART)))
 
 
 if __name__ == "__main__":

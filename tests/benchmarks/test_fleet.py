@@ -54,10 +54,10 @@ def test_utilisation_counts_all_steps_and_goodput_each_step_once():
         + [Step(9.0, 1, 8), Step(10.0, 1, 9), Step(99.0, 1, 10)]
     }
     used, good = slurm_alone.figures(market, steps, (1.0, 10.0), "here")
-    assert (used.found[:5], used.kept, good.found[:5], good.kept) == ("1.000", True, "0.900", False)
+    assert (used.found[:5], used.met, good.found[:5], good.met) == ("1.000", True, "0.900", False)
     assert "1 restarts made 1.0 steps again" in good.found
     twice = {"1": [Step(1.0, 0, 1), Step(2.0, 1, 1), Step(3.0, 0, 2)]}
-    assert slurm_alone.figures(market, twice, (1.0, 10.0), "here")[0].kept is False
+    assert slurm_alone.figures(market, twice, (1.0, 10.0), "here")[0].met is False
 
 
 def test_a_task_without_an_agent_goes_on_from_its_save_after_a_kill(tmp_path):

@@ -169,22 +169,22 @@ PUBLISHED = {
 def test_models_of_other_tools_agree_with_an_earlier_replay(v100, name):
     """The whole record, against a replay of the same rules by another program."""
     result = replay(Task(name, v100, Latency(), None, 0))
-    assert result.kept / result.wall == pytest.approx(PUBLISHED[name], abs=TOLERANCE)
+    assert result.useful / result.wall == pytest.approx(PUBLISHED[name], abs=TOLERANCE)
 
 
 @pytest.mark.parametrize(("oldest", "noticed", "retained"), [(0, 0, 0.967), (1, 0, 0.969), (1, 1, 0.975)])
 def test_a_plain_race_agrees_with_an_earlier_replay(v100, oldest, noticed, retained):
     """Losses observed after 10 s, all zones asked at once."""
     ledger = played(v100, partial(peers.race, oldest=bool(oldest)), noticed=bool(noticed))
-    assert ledger.kept / v100.seconds == pytest.approx(retained, abs=0.002)
+    assert ledger.useful / v100.seconds == pytest.approx(retained, abs=0.002)
 
 
 def test_saved_work_by_hand():
     """Two whole intervals survive; with a notice 30 s before the end, the rest up to it as well."""
     latency = Latency()
-    assert latency.kept(0.0, 2 * 605.0 + 100.0, noticed=False) == 1200.0
-    assert latency.kept(0.0, 2 * 605.0 + 100.0, noticed=True) == 1270.0
-    assert latency.kept(0.0, 20.0, noticed=True) == 0.0
+    assert latency.useful(0.0, 2 * 605.0 + 100.0, noticed=False) == 1200.0
+    assert latency.useful(0.0, 2 * 605.0 + 100.0, noticed=True) == 1270.0
+    assert latency.useful(0.0, 20.0, noticed=True) == 0.0
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p.name)
@@ -202,7 +202,7 @@ def test_the_product_asks_elsewhere_and_trains_on():
     assert ledger.used == 2
     (delay,) = ledger.delays
     assert 0 <= delay <= 15 + 30 + 5
-    assert ledger.kept == 2 * 600.0 + 5 * 600.0
+    assert ledger.useful == 2 * 600.0 + 5 * 600.0
 
 
 def test_a_notice_brings_the_replacement_before_the_end():
@@ -211,7 +211,7 @@ def test_a_notice_brings_the_replacement_before_the_end():
     reported = played(trace, partial(ours.tpuctl, strategy="race"), noticed=True)
     blind = played(trace, partial(ours.tpuctl, strategy="race"))
     assert reported.delays[0] < 0 <= blind.delays[0]
-    assert reported.kept > blind.kept
+    assert reported.useful > blind.useful
 
 
 def test_a_race_asks_in_several_zones_and_pays_for_one():
@@ -219,14 +219,14 @@ def test_a_race_asks_in_several_zones_and_pays_for_one():
     ledger = played(a_trace(*["1" * 60] * 3), partial(ours.tpuctl, strategy="race"))
     assert (ledger.creates, ledger.used) == (2, 1)
     assert ledger.paid <= 3600.0 - 180.0 + 2 * 15.0
-    assert ledger.kept == 5 * 600.0
+    assert ledger.useful == 5 * 600.0
 
 
 def test_the_replay_learns_each_refusal():
     """The record of the product counts a refusal of the market as one, and not as a machine that has vanished."""
     ledger = Ledger(Market(a_trace("0" * 30), Latency()))
     cloud = LightCloud(ledger, ours.a_spec(("us-east1-a",), "failover"))
-    with ours.light_looks():
+    with ours.light_observations():
         parts = ours.deployment(cloud)
         Watcher(parts).run(lambda _: cloud.time >= 900.0)
     (place,) = parts.records.current.capacity_history
@@ -239,7 +239,7 @@ def test_a_machine_that_is_stopped_keeps_what_was_saved_by_then():
     for stop, retained in ((3000.0, 2400.0), (5980.0, 5745.0)):
         ledger = Ledger(market, noticed=True)
         ledger.life(0, 0.0, 6000.0, stop=stop)
-        assert ledger.kept == retained
+        assert ledger.useful == retained
         assert ledger.usd == pytest.approx(stop / 3600)
 
 

@@ -14,10 +14,10 @@ from tests.simulation.teeth import SWITCHES
 ROOT = Path(__file__).parents[2]
 TRY = """
 from tests.simulation.switch import Switch
-from tests.simulation.teeth import SWITCHES, bite
+from tests.simulation.teeth import SWITCHES, try_mutants
 name = "M3 the sweep of older incarnations"
 SWITCHES["nothing"] = Switch((), SWITCHES[name].tests)
-for name, what, trouble, _ in bite([name, "nothing"], jobs=2):
+for name, what, trouble, _ in try_mutants([name, "nothing"], jobs=2):
     print(name, what, trouble, sep="|")
 """
 

@@ -5,7 +5,7 @@ from random import Random
 
 ZONES = ("us-central1-b", "us-central1-c", "us-central1-f")
 MINUTE = 60.0
-STRIKES = (
+FAULTS = (
     "preempt", "preempt", "preempt with notice", "machine death", "freeze", "cut off", "slurm forgets a task",
     "slurm forgets its state", "slurm loses sight of a task", "slurm queues late", "controller out of reach",
     "stockout", "zombie",
@@ -22,7 +22,7 @@ WIDE = 50
 
 @dataclass(frozen=True)
 class FleetCase:
-    """One life: *strikes* and *errands* are (seconds after the start, what)."""
+    """One life: *faults* and *errands* are (seconds after the start, what)."""
 
     seed: int
     nodes: int
@@ -30,7 +30,7 @@ class FleetCase:
     minutes: float
     tasks: int
     steps: int
-    strikes: tuple
+    faults: tuple
     errands: tuple
     watch_kills: tuple
     errors: float
@@ -48,7 +48,7 @@ def draw(seed):
     minutes = r.uniform(6, 10) if wide else r.uniform(15, 40)
     hard = r.random()
     count = r.randint(1, 4 + nodes // 2) if hard < 0.8 else r.randint(4, 10 + nodes)
-    strikes = tuple(sorted((r.uniform(0, minutes * MINUTE), r.choice(STRIKES)) for _ in range(count)))
+    faults = tuple(sorted((r.uniform(0, minutes * MINUTE), r.choice(FAULTS)) for _ in range(count)))
     errands = tuple(
         sorted((r.uniform(0, minutes * MINUTE), r.choice(ERRANDS)) for _ in range(r.randint(0, 6)))
     )
@@ -59,7 +59,7 @@ def draw(seed):
     min_idle = more.choice((None, None, 0, 1)) if not wide else None
     return FleetCase(
         seed, nodes, tuple(r.sample(ZONES, r.choice((1, 2, 3)))), minutes,
-        tasks=r.randint(1, 2 * nodes + 2), steps=r.choice((15, 30, 60)), strikes=strikes,
+        tasks=r.randint(1, 2 * nodes + 2), steps=r.choice((15, 30, 60)), faults=faults,
         errands=tuple(sorted(errands)),
         watch_kills=tuple(
             (r.randint(1, 60 + 10 * nodes), r.choice(("before", "after"))) for _ in range(r.randint(0, 3))

@@ -85,8 +85,8 @@ class FleetLife:
         self._until_well(self.home, "up", "--yes", kill=self._some_kill())
         self._submit(self.home)
         cloud.distort = self._distort
-        for at, what in case.strikes:
-            cloud.later(at, lambda what=what: self._strike(what))
+        for at, what in case.faults:
+            cloud.later(at, lambda what=what: self._inject(what))
         for at, what in case.errands:
             cloud.later(at, lambda what=what: self._errand(what))
         end = cloud.clock.monotonic() + case.minutes * 60
@@ -309,7 +309,7 @@ class FleetLife:
 
     # What goes wrong.
 
-    def _strike(self, what):  # noqa: C901 (a list of what goes wrong)
+    def _inject(self, what):  # noqa: C901 (a list of what goes wrong)
         cloud, r = self.cloud, self.random
         self.events[what] += 1
         live = [slurmd for slurmd in self.fleet.slurmds.values() if slurmd.alive]

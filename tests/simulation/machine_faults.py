@@ -22,12 +22,12 @@ class MachineFaults:
                 self._plan(kind, rate)
 
     def _plan(self, kind, rate):
-        def strike():
+        def inject():
             if not self.world.quiet:
                 kind()
                 self._plan(kind, rate)
 
-        self.world.scheduler.after(self.random.expovariate(rate / 3600), strike)
+        self.world.scheduler.after(self.random.expovariate(rate / 3600), inject)
 
     def _node(self, *, spot=False):
         self.world.cloud.tick()

@@ -1,7 +1,7 @@
 """
 Switch each mechanism off, one at a time: a test or a life must fail then, or the tests prove nothing.
 
-`python -m tests.simulation.teeth [PART OF A NAME] [--jobs N] [--lives N]` prints what bit, and leaves with
+`python -m tests.simulation.teeth [PART OF A NAME] [--jobs N] [--lives N]` prints what was detected, and leaves with
 the number of mechanisms whose absence nobody noticed. With all mechanisms on, the same tests and lives pass,
 which is looked at first. A test that hangs without its mechanism has noticed it too.
 """
@@ -90,7 +90,7 @@ def _child(name, lives, answer):
         answer.send((found, ""))
 
 
-class Bite:
+class Mutant:
     """One forked child, which may hang without harm."""
 
     def __init__(self, name, lives):
@@ -120,12 +120,12 @@ class Bite:
         return found
 
 
-def bite(names, jobs=1, lives=40):
+def try_mutants(names, jobs=1, lives=40):
     """Yield (name, what bit, what went wrong, seconds) for each mechanism, *jobs* at a time."""
     waiting, running = list(names), []
     while waiting or running:
         while waiting and len(running) < jobs:
-            running.append(Bite(waiting.pop(0), lives))
+            running.append(Mutant(waiting.pop(0), lives))
         wait([one.answer for one in running], timeout=1.0)
         for one in [one for one in running if one.answer.poll() or one.over]:
             running.remove(one)
@@ -133,7 +133,7 @@ def bite(names, jobs=1, lives=40):
 
 
 def main():
-    """Bite, print, and return how many mechanisms went unnoticed."""
+    """Try all, print, and return how many mechanisms went unnoticed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("part", nargs="?", default="")
     parser.add_argument("--jobs", type=int, default=1)
@@ -141,13 +141,13 @@ def main():
     asked = parser.parse_args()
     os.chdir(ROOT)
     names, began = [name for name in SWITCHES if asked.part in name], time.monotonic()
-    for _, _, broken, _ in () if asked.part else bite([""]):
+    for _, _, broken, _ in () if asked.part else try_mutants([""]):
         if broken:
             print(f"with all mechanisms on: {broken}")
             return len(names)
-    bitten = 0
-    for name, what, trouble, seconds in bite(names, asked.jobs, asked.lives):
-        bitten += bool(what)
+    detected = 0
+    for name, what, trouble, seconds in try_mutants(names, asked.jobs, asked.lives):
+        detected += bool(what)
         print(f"without {name}: {what or 'UNNOTICED ' + trouble} ({seconds:.1f} s)", flush=True)
     used = sum(os.times()[:4])
     record_figures(
@@ -156,12 +156,12 @@ def main():
         "Each mechanism is switched off alone; a test of the normal suite or a simulated life has to fail "
         "then, and passes with it on: `python -m tests.simulation.teeth`.",
         {
-            "switched off, detected": f"{bitten} of {len(names)}",
+            "switched off, detected": f"{detected} of {len(names)}",
             "mechanisms": ", ".join(sorted({n.split()[0] for n in names}, key=lambda m: (m[0], int(m[1:])))),
             "wall time, processor time": f"{time.monotonic() - began:.0f} s, {used:.0f} s",
         },
     )
-    return len(names) - bitten
+    return len(names) - detected
 
 
 if __name__ == "__main__":
