@@ -56,10 +56,10 @@ FINE_HERE = FINE | {"unchanged"}
 
 
 COUNT_OR_LIST = {
-    "steps", "unclaimed", "zones",
+    "steps", "unclaimed",
 }  # fmt: skip
 """Keys that are a number in one document and the things themselves in another."""
-MANY_TYPES = COUNT_OR_LIST | {"changed", "check", "checkpoint", "leftovers", "secrets", "source", "task"}
+MANY_TYPES = COUNT_OR_LIST | {"changed", "checkpoint", "leftovers", "secrets", "source"}
 """Keys that have several types, from before this was looked for; a new key does not join them."""
 
 

@@ -45,7 +45,7 @@ def folder(tmp_path, monkeypatch):
 
 def checks(out):
     """Return level, message and hint by the name of the check."""
-    return {c["check"]: (c["level"], c["message"], c["hint"]) for c in document(out)["checks"]}
+    return {c["name"]: (c["level"], c["message"], c["hint"]) for c in document(out)["checks"]}
 
 
 def test_without_network_and_login_it_answers(folder, capsys):

@@ -218,7 +218,8 @@ class DoctorFinding:
 
     def as_dict(self) -> dict[str, str]:
         """Return the finding as `--json` prints it."""
-        return {**asdict(self), "group": self.group.value, "level": self.level.value}
+        body = asdict(self)
+        return {"name": body.pop("check"), **body, "group": self.group.value, "level": self.level.value}
 
 
 Probe = Callable[[Facts], ProbeAnswer]

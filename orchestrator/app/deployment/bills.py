@@ -61,12 +61,13 @@ class Cost:
     def as_dict(self) -> dict[str, Any]:
         """Return the cost as in `--json`."""
         body = asdict(self.breakdown)
-        prices = body.pop("prices")
+        prices, zones = body.pop("prices"), body.pop("zones")
         return {
             "name": self.name,
             "state": self.state.value,
             "preemptions": self.preemptions,
             **body,
+            "usd_by_zone": zones,
             "upper_usd": self.breakdown.upper_usd,
             "preemptions_usd": self.breakdown.preemptions_usd,
             "saved_usd": self.breakdown.saved_usd,

@@ -251,7 +251,7 @@ def show_fetched(found: Sequence[FetchedTask], *, as_json: bool) -> None:
     """Print what was downloaded."""
     if as_json:
         body = [
-            {"task": one.task, **_saved(one), "folder": str(one.folder)} for one in found
+            {"number": one.task, **_saved(one), "folder": str(one.folder)} for one in found
         ]  # fmt: skip
         print_json("fleet-fetch", {"tasks": body})
         return

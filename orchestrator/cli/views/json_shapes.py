@@ -173,7 +173,7 @@ KINDS: Mapping[str, Any] = {
     "fleet-cancel": {"job": str, "tasks_count": int},
     "fleet-retry": {"job": str, "tasks": [int]},
     "fleet-hold": {"job": str, "held": bool, "changed": bool},
-    "fleet-fetch": {"tasks": [{"task": int, "step?": int, "incarnation?": int, "folder": str}]},
+    "fleet-fetch": {"tasks": [{"number": int, "step?": int, "incarnation?": int, "folder": str}]},
     "watch-all": {
         "stopped": bool,
         "deployments": [{"name": str, "outcome": maybe(str), "reason": str, "error": maybe(object)}],
@@ -226,7 +226,7 @@ KINDS: Mapping[str, Any] = {
             "what": str, "zone": str, "machines_count": int, "machine_seconds": float, "usd": maybe(float),
             "on_demand_usd": maybe(float),
         }],
-        "zones": table(float), "days": table(float), "uses": table(float), "unpriced": [str],
+        "usd_by_zone": table(float), "days": table(float), "uses": table(float), "unpriced": [str],
         "usd_hour": float, "upper_usd_hour": float, "ttl_remaining_s": maybe(float), "to_ttl_usd": maybe(float),
         "budget_usd": maybe(float), "budget_lasts_s": maybe(float), "preemptions_usd": float,
         "saved_usd": maybe(float), "least_saved_usd": maybe(float), "to_ttl_upper_usd": maybe(float),
@@ -300,7 +300,7 @@ KINDS: Mapping[str, Any] = {
     },
     "doctor": {
         "ok": bool, "counts": table(int), "fixed": [str],
-        "checks": [{"check": str, "group": str, "level": str, "message": str, "hint": str}],
+        "checks": [{"name": str, "group": str, "level": str, "message": str, "hint": str}],
     },
     "support": {"file": str, "files": [{"name": str, "bytes": int, "what": str}], "unread": table(str)},
     "local": {
