@@ -27,6 +27,7 @@ NAMES = {
     "cost_most_usd": "cost_upper_usd",
     "lost": "unsupported, unknown_result; lost_usd is the cost of lost work",
     "lost_steps": "steps_redone",
+    "life_s": "time_between_losses_s",
     "most": "nodes_max",
     "most_usd": "upper_usd",
     "role": "on",

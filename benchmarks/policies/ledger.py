@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from benchmarks.policies.market import Market
-from orchestrator.contract.interval import UNKNOWN_ZONE, Life, ZoneLives
+from orchestrator.contract.interval import UNKNOWN_ZONE, WorkPeriod, ZoneLosses
 
 ASYNCHRONOUS = 0.5
 """Seconds for which a save stops the training that another thread writes: a scenario, not a measurement."""
@@ -50,8 +50,8 @@ class Ledger:
     soonest: float = 0.0
     recoveries: list[Recovery] = field(default_factory=list)
     lost_at: float | None = None
-    lives: list[Life] = field(default_factory=list)
-    zones: dict[int, ZoneLives] = field(default_factory=dict)
+    lives: list[WorkPeriod] = field(default_factory=list)
+    zones: dict[int, ZoneLosses] = field(default_factory=dict)
     taken: int = 0
 
     @property
@@ -99,8 +99,8 @@ class Ledger:
         if self.spaced:
             self._space(first, until, zone, last=noticed)
         known = self.zones.get(zone, UNKNOWN_ZONE)
-        self.zones[zone] = ZoneLives(known.lived + min(stop, death) - ready, known.losses + 1)
-        self.lives.append(Life(max(0.0, until - first), lost=not noticed))
+        self.zones[zone] = ZoneLosses(known.lived + min(stop, death) - ready, known.losses + 1)
+        self.lives.append(WorkPeriod(max(0.0, until - first), lost=not noticed))
         if self.lost_at is not None:
             without = self.market.without_capacity(self.lost_at, first - latency.floor)
             self.recoveries.append(Recovery(first - self.lost_at - latency.floor - without, self.taken))

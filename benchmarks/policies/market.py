@@ -14,7 +14,13 @@ from random import Random
 import numpy as np
 
 from benchmarks.policies.trace import Trace, lives
-from orchestrator.contract.interval import UNKNOWN_ZONE, Life, ZoneLives, expected_life, saving_interval
+from orchestrator.contract.interval import (
+    UNKNOWN_ZONE,
+    WorkPeriod,
+    ZoneLosses,
+    saving_interval,
+    time_between_losses,
+)
 
 SLOT = 30.0
 """Seconds for which a zone under stress gives the same answer."""
@@ -57,7 +63,7 @@ class Latency:
         return whole * self.every, min(rest, self.every)
 
     def paced(
-        self, first_step: float, at: float, earlier: Sequence[Life], zone: ZoneLives = UNKNOWN_ZONE
+        self, first_step: float, at: float, earlier: Sequence[WorkPeriod], zone: ZoneLosses = UNKNOWN_ZONE
     ) -> tuple[float, float]:
         """
         Return the same with `every: auto`.
@@ -66,8 +72,8 @@ class Latency:
         """
         now, saved = first_step, 0.0
         while True:
-            lives = [*earlier, Life(now - first_step, lost=False, ended=False)]
-            every = saving_interval(self.save, expected_life(lives, zone))
+            lives = [*earlier, WorkPeriod(now - first_step, lost=False, ended=False)]
+            every = saving_interval(self.save, time_between_losses(lives, zone))
             if now + every + self.save > at:
                 return saved, min(max(0.0, at - now), every)
             now, saved = now + every + self.save, saved + every

@@ -18,10 +18,10 @@ from orchestrator.contract.interval import (
     PRIOR_SAVE,
     RECENT,
     UNKNOWN_ZONE,
-    Life,
-    expected_life,
+    WorkPeriod,
     saving_interval,
-    zone_lives,
+    time_between_losses,
+    zone_losses,
 )
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.replacing import write_atomically
@@ -49,10 +49,10 @@ class Pace:
         self._bucket = bucket
         self._status = status
         self._lock = threading.Lock()
-        self._earlier: Optional[Tuple[Life, ...]] = None
+        self._earlier: Optional[Tuple[WorkPeriod, ...]] = None
         self._before: Optional[Tuple[float, str]] = None
         self._zone = UNKNOWN_ZONE
-        self._here: List[Life] = []
+        self._here: List[WorkPeriod] = []
         self._reported: List[float] = []
         self._pauses: List[float] = []
         self._paused = 0.0
@@ -76,8 +76,12 @@ class Pace:
         with self._lock:
             # The current run counts too: with ended runs only, the estimate would be too short.
             began = self._began
-            now = [] if began is None else [Life(self._clock.monotonic() - began, lost=False, ended=False)]
-            return expected_life([*(self._earlier or ()), *self._here, *now], self._zone)
+            now = (
+                []
+                if began is None
+                else [WorkPeriod(self._clock.monotonic() - began, lost=False, ended=False)]
+            )
+            return time_between_losses([*(self._earlier or ()), *self._here, *now], self._zone)
 
     def _cost(self) -> Tuple[float, str]:
         """Return the seconds for which a save stops the training, and where that figure comes from."""
@@ -95,7 +99,7 @@ class Pace:
         return (PRIOR_SAVE, "assumed") if declared is None else (declared, "declared")
 
     def begin(self) -> None:
-        """Start measuring the life of the job's process."""
+        """Start measuring how long the job's process works."""
         with self._lock:
             self._began = self._clock.monotonic()
             self._came = []
@@ -104,7 +108,7 @@ class Pace:
         """Stop measuring; *lost* means that steps after the last checkpoint are lost."""
         with self._lock:
             if self._began is not None:
-                self._here.append(Life(self._clock.monotonic() - self._began, lost))
+                self._here.append(WorkPeriod(self._clock.monotonic() - self._began, lost))
             self._began = None
 
     def take_reported(self, seconds: float) -> None:
@@ -138,10 +142,10 @@ class Pace:
         """Write the interval to the job's file, if it has changed noticeably. Raise AgentError or OSError."""
         auto = self._settings.checkpoints.every == "auto"
         if auto and self._earlier is None:
-            self._earlier = self._lives()
+            self._earlier = self._earlier_periods()
         if auto:
             held = self._bucket.read(CAPACITY)
-            self._zone = zone_lives(held.data if held else b"", self._settings.zone, self._settings.tpu_type)
+            self._zone = zone_losses(held.data if held else b"", self._settings.zone, self._settings.tpu_type)
         seconds = self.seconds()
         if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return
@@ -153,22 +157,22 @@ class Pace:
             self._report()
             self._status.set(save_life=round(self._between_losses()))
 
-    def _lives(self) -> Tuple[Life, ...]:
-        """Return the lives of earlier machines, from the last reports of their worker 0."""
+    def _earlier_periods(self) -> Tuple[WorkPeriod, ...]:
+        """Return the periods of work of earlier machines, from the last reports of their worker 0."""
         numbers = []
         for name in self._bucket.list(PREFIX):
             incarnation, _, worker = name[len(PREFIX) :].partition("/")
             if worker == "0" and incarnation.isdigit() and int(incarnation) < self._settings.incarnation:
                 numbers.append(int(incarnation))
-        lives = []
+        periods = []
         for number in sorted(numbers)[-RECENT:]:
             held = self._bucket.read(f"{PREFIX}{number}/0")
-            life = _life(held.data) if held is not None else None
+            period = _period(held.data) if held is not None else None
             # So that a new machine need not measure the cost of a save first.
             self._before = (_cost_in(held.data) if held is not None else None) or self._before
-            if life is not None:
-                lives.append(life)
-        return tuple(lives)
+            if period is not None:
+                periods.append(period)
+        return tuple(periods)
 
 
 def _cost_in(data: bytes) -> Optional[Tuple[float, str]]:
@@ -181,14 +185,14 @@ def _cost_in(data: bytes) -> Optional[Tuple[float, str]]:
     return (max(RESOLUTION, cost), whence) if whence in LEARNT and isfinite(cost) else None
 
 
-def _life(data: bytes) -> Optional[Life]:
-    """Return the life of a machine from its last report, None if its job never ran or the report is unreadable."""
+def _period(data: bytes) -> Optional[WorkPeriod]:
+    """Return a machine's period from its last report, None if its job never ran or the report is unreadable."""
     try:
         report: Any = json.loads(data)
         spawned, at = report["timings"]["spawned"], report["at"]
         # A killed machine's last report says "run"; a fresh save in it does not prove that nothing was lost.
         rested = report["phase"] in (Phase.STOPPED, Phase.ENDED, Phase.DONE)
         saved = int(report.get("step") or 0) <= int(report.get("committed_step") or 0)
-        return Life(max(0.0, float(at) - float(spawned)), lost=not (rested and saved))
+        return WorkPeriod(max(0.0, float(at) - float(spawned)), lost=not (rested and saved))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

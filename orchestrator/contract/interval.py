@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Any, Iterable
 
-PRIOR_LIFE = 7200.0
+PRIOR_BETWEEN_LOSSES = 7200.0
 """Assumed seconds between two losses before any was observed: a bad zone has 0.3 h, a good one 12 h."""
 PRIOR_SAVE = 5.0
 """Assumed seconds for which a save stops the training, before one was measured."""
 MIN_INTERVAL, MAX_INTERVAL = 10.0, 3600.0
 """Bounds of the interval in seconds, against impossible measurements."""
 RECENT = 20
-"""Number of newest lives that count: older ones say little about the zone today."""
+"""Number of newest periods of work that count: older ones say little about the zone today."""
 
 
 @dataclass(frozen=True)
-class Life:
+class WorkPeriod:
     """
-    One stretch of work: its length, and whether its end lost unsaved work.
+    One period of work: its length in seconds, and whether its end lost unsaved work.
 
-    *ended* is false for the stretch under way.
+    *ended* is false for the period under way.
     """
 
     seconds: float
@@ -31,17 +31,17 @@ class Life:
 
 
 @dataclass(frozen=True)
-class ZoneLives:
-    """The record of TPUs of one type in one zone: their total life in seconds, and how many were lost."""
+class ZoneLosses:
+    """The record of TPUs of one type in one zone: their lifetimes in seconds, added up, and how many were lost."""
 
     lived: float = 0.0
     losses: int = 0
 
 
-UNKNOWN_ZONE = ZoneLives()
+UNKNOWN_ZONE = ZoneLosses()
 
 
-def zone_lives(capacity: bytes, zone: str, tpu_type: str) -> ZoneLives:
+def zone_losses(capacity: bytes, zone: str, tpu_type: str) -> ZoneLosses:
     """Return what the capacity history in the bucket says of a zone; nothing if it is unreadable or absurd."""
     try:
         zones: Any = json.loads(capacity)["places"]
@@ -49,35 +49,36 @@ def zone_lives(capacity: bytes, zone: str, tpu_type: str) -> ZoneLives:
         lived, losses = float(one["lived"]), int(one["lives"])
     except (ValueError, KeyError, TypeError, StopIteration, RecursionError, OverflowError):
         return UNKNOWN_ZONE
-    return ZoneLives(lived, losses) if losses > 0 and isfinite(lived) and lived >= 0 else UNKNOWN_ZONE
+    return ZoneLosses(lived, losses) if losses > 0 and isfinite(lived) and lived >= 0 else UNKNOWN_ZONE
 
 
-def best_interval(save_seconds: float, lifetime: float) -> float:
+def best_interval(save_seconds: float, between_losses: float) -> float:
     """Return Young's interval between saves, in seconds."""
     # The cost of saving falls with the interval and the lost work grows with it; here both are equal.
-    return sqrt(2 * save_seconds * lifetime)
+    return sqrt(2 * save_seconds * between_losses)
 
 
-def expected_life(lives: Iterable[Life], zone: ZoneLives = UNKNOWN_ZONE) -> float:
+def time_between_losses(periods: Iterable[WorkPeriod], zone: ZoneLosses = UNKNOWN_ZONE) -> float:
     """
-    Return the mean seconds between two losses of work, from one assumed life, those of this job, and the zone's.
+    Return the mean seconds between two losses of work, from one assumed period, those of this job, and the zone's.
 
-    A life without a loss counts with its length, so a long quiet run raises the mean before any loss.
+    A period without a loss counts with its length, so a long quiet run raises the mean before any loss.
     """
-    recent = list(lives)[-RECENT:]
-    observed = sum(max(0.0, life.seconds) for life in recent)
-    ends, lost = 1 + sum(life.ended for life in recent), 1 + sum(life.lost for life in recent)
+    recent = list(periods)[-RECENT:]
+    observed = sum(max(0.0, period.seconds) for period in recent)
+    ends, lost = 1 + sum(period.ended for period in recent), 1 + sum(period.lost for period in recent)
     # The zone's history does not know which ends lost work. The job does: after a notice with time to save, nothing
     # is lost, and more frequent saves would have gained nothing.
-    mean = (PRIOR_LIFE + observed + zone.lived) / (ends + zone.losses)
+    mean = (PRIOR_BETWEEN_LOSSES + observed + zone.lived) / (ends + zone.losses)
     return mean * ends / lost
 
 
-def saving_interval(cost: float, life: float, least: float = 0.0) -> float:
+def saving_interval(cost: float, between_losses: float, least: float = 0.0) -> float:
     """
-    Return the seconds between saves that stop the training for *cost* seconds, with losses *life* seconds apart.
+    Return the seconds between saves that stop the training for *cost* seconds.
 
-    *least* is how long a save takes to reach the bucket; an earlier next save would be useless.
+    *between_losses* is the expected time between two losses of work in seconds, *least* how long a save
+    takes to reach the bucket; an earlier next save would be useless.
     """
-    wanted = best_interval(cost, life)
+    wanted = best_interval(cost, between_losses)
     return min(max(wanted, cost, least, MIN_INTERVAL), MAX_INTERVAL)

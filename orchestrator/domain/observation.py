@@ -266,7 +266,7 @@ class Heartbeat:
     """How long one save stops the training."""
     save_cost_from: str = ""
     """How that is known: measured, reported, declared or assumed."""
-    save_life: float | None = None
+    time_between_losses: float | None = None
     """Expected time between two losses of work."""
     save_apart: float | None = None
     """Measured time between the last saves."""

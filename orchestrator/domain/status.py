@@ -137,7 +137,7 @@ class SavesStatus:
     every_s: float | None
     cost_s: float | None
     cost_from: str
-    life_s: float | None
+    time_between_losses_s: float | None
     apart_s: float | None
     text: str
 

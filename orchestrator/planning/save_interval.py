@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.contract.interval import PRIOR_SAVE, ZoneLives, expected_life, saving_interval
+from orchestrator.contract.interval import PRIOR_SAVE, ZoneLosses, saving_interval, time_between_losses
 from orchestrator.domain.machines.capacity import CapacityHistory, zone_history
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import Spec
@@ -20,14 +20,14 @@ class SaveInterval:
     The *seconds* between two saves that the job is told; None if the job decides.
 
     *cost* is how many seconds a save stops the training, *cost_from* the source of that number (measured,
-    reported, declared, assumed), *life* the seconds between two losses of work, *apart* the actual seconds
-    between saves; None if unknown or not used.
+    reported, declared, assumed), *time_between_losses* the expected seconds between two losses of work, *apart*
+    the actual seconds between saves; None if unknown or not used.
     """
 
     seconds: float | None
     cost: float | None = None
     cost_from: str = ""
-    life: float | None = None
+    time_between_losses: float | None = None
     apart: float | None = None
 
     @property
@@ -43,8 +43,8 @@ class SaveInterval:
             cost = f"{self.cost:.1f} s" if self.cost < 10 else span_text(self.cost)
             doing = "costs" if self.seconds is not None else "stops the training for"
             parts.append(f"a save {doing} {cost} ({self.cost_from})")
-        if self.life is not None:
-            parts.append(f"unsaved work is lost every {span_text(self.life)}")
+        if self.time_between_losses is not None:
+            parts.append(f"unsaved work is lost every {span_text(self.time_between_losses)}")
         if self.seconds is not None and self.apart is not None and self.apart > IGNORED * self.seconds:
             parts.append(f"the job itself saves every {span_text(self.apart)}")
         return ", ".join(parts)
@@ -59,8 +59,8 @@ class SaveInterval:
     def as_dict(self) -> dict[str, object]:
         """Return the `--json` form, times in seconds."""
         return {
-            "every_s": self.seconds, "cost_s": self.cost, "cost_from": self.cost_from, "life_s": self.life,
-            "apart_s": self.apart, "text": self.text,
+            "every_s": self.seconds, "cost_s": self.cost, "cost_from": self.cost_from,
+            "time_between_losses_s": self.time_between_losses, "apart_s": self.apart, "text": self.text,
         }  # fmt: skip
 
 
@@ -76,11 +76,11 @@ def foreseen_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone:
     if checkpoint.every != "auto":
         return SaveInterval(float(checkpoint.every))
     there = zone_history(history, zone, tpu_type)
-    life = expected_life((), ZoneLives(there.lived, there.lives))
+    between_losses = time_between_losses((), ZoneLosses(there.lived, there.lives))
     cost, whence = (
         (PRIOR_SAVE, ASSUMED) if checkpoint.save_seconds is None else (checkpoint.save_seconds, "declared")
     )
-    return SaveInterval(saving_interval(cost, life), cost, whence, life)
+    return SaveInterval(saving_interval(cost, between_losses), cost, whence, between_losses)
 
 
 def reported_interval(beats: Sequence[Heartbeat]) -> SaveInterval | None:
@@ -90,4 +90,6 @@ def reported_interval(beats: Sequence[Heartbeat]) -> SaveInterval | None:
         return None
     # The shortest one, because a save that one worker requests is made by the whole slice.
     one = min(known, key=lambda beat: (beat.save_every or 0.0, beat.worker))
-    return SaveInterval(one.save_every, one.save_cost, one.save_cost_from, one.save_life, one.save_apart)
+    return SaveInterval(
+        one.save_every, one.save_cost, one.save_cost_from, one.time_between_losses, one.save_apart
+    )

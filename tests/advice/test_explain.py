@@ -151,7 +151,7 @@ CASES = {
     ),
     "saves.auto": (
         "saves",
-        observed(**report(save_every=268.0, save_cost=5.0, save_cost_from="measured", save_life=7200.0)),
+        observed(**report(save_every=268.0, save_cost=5.0, save_cost_from="measured", time_between_losses=7200.0)),
         "a save costs 5.0 s (measured), unsaved work is lost every 2 h 0 min",
     ),
     "saves.fixed": ("saves", observed(**report(save_every=600.0)), "the file says so"),

@@ -14,12 +14,12 @@ from orchestrator.contract.interval import (
     MAX_INTERVAL,
     MIN_INTERVAL,
     UNKNOWN_ZONE,
-    Life,
-    ZoneLives,
+    WorkPeriod,
+    ZoneLosses,
     best_interval,
-    expected_life,
     saving_interval,
-    zone_lives,
+    time_between_losses,
+    zone_losses,
 )
 from orchestrator.domain.machines.capacity import after_grant, after_loss
 from orchestrator.engine.records.capacity_history import encoded
@@ -30,14 +30,16 @@ DAYS = 3 * 86400.0
 FACTORS = (0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.7, 2.0, 2.8)
 
 
-def interval(cost: float, lives: Sequence[Life], zone: ZoneLives = UNKNOWN_ZONE, least: float = 0.0) -> float:
+def interval(
+    cost: float, lives: Sequence[WorkPeriod], zone: ZoneLosses = UNKNOWN_ZONE, least: float = 0.0
+) -> float:
     """Return the interval as the agent computes it."""
-    return saving_interval(cost, expected_life(lives, zone), least)
+    return saving_interval(cost, time_between_losses(lives, zone), least)
 
 
-def running(seconds: float) -> Life:
+def running(seconds: float) -> WorkPeriod:
     """Return a life that goes on."""
-    return Life(seconds, lost=False, ended=False)
+    return WorkPeriod(seconds, lost=False, ended=False)
 
 
 def lives_of(seed: int, mean: float, shape: float) -> list[float]:
@@ -47,15 +49,15 @@ def lives_of(seed: int, mean: float, shape: float) -> list[float]:
     return [random.weibullvariate(scale, shape) for _ in range(max(20, int(DAYS / mean)))]
 
 
-def wasted(lives: list[float], save: float, every: Callable[[list[Life], float], float]) -> float:
+def wasted(lives: list[float], save: float, every: Callable[[list[WorkPeriod], float], float]) -> float:
     """Return the seconds that saves and lost work take, on a clock that jumps from save to save."""
-    waste, past = 0.0, list[Life]()
+    waste, past = 0.0, list[WorkPeriod]()
     for life in lives:
         now = 0.0
         while now + (step := every(past, now) + save) <= life:
             now, waste = now + step, waste + save
         waste += life - now
-        past.append(Life(life, lost=True))
+        past.append(WorkPeriod(life, lost=True))
     return waste
 
 
@@ -80,22 +82,22 @@ def test_a_long_quiet_life_lengthens_the_interval_and_losses_shorten_it() -> Non
     """A loss that cost no work, thanks to its notice, is none: nothing would have been saved earlier."""
     first = interval(5, [])
     assert interval(5, [running(12 * HOUR)]) > 2 * first
-    assert interval(5, [Life(600, lost=True)] * 6) < first / 1.5
-    assert interval(5, [Life(600, lost=False)] * 6) > first
+    assert interval(5, [WorkPeriod(600, lost=True)] * 6) < first / 1.5
+    assert interval(5, [WorkPeriod(600, lost=False)] * 6) > first
 
 
 def test_what_is_known_of_the_zone_counts_before_this_job_has_lost_anything() -> None:
     """Eleven TPUs of earlier runs lived for ten minutes there; of a good zone as many for half a day."""
-    bad, good = ZoneLives(11 * 600, 11), ZoneLives(11 * 12 * HOUR, 11)
+    bad, good = ZoneLosses(11 * 600, 11), ZoneLosses(11 * 12 * HOUR, 11)
     assert interval(5, [], bad) < interval(5, []) / 2
     assert interval(5, [], good) > interval(5, []) * 2
     # A notice that left time to save takes no work, however short the lives are.
-    assert interval(5, [Life(600, lost=False)] * 15, bad) > interval(5, [])
+    assert interval(5, [WorkPeriod(600, lost=False)] * 15, bad) > interval(5, [])
 
 
 seconds = st.floats(0, 1e9)
-all_lives = st.lists(st.builds(lambda s, lost: Life(s, lost=lost), seconds, st.booleans()), max_size=30)
-zones = st.builds(ZoneLives, seconds, st.integers(0, 1000))
+all_lives = st.lists(st.builds(lambda s, lost: WorkPeriod(s, lost=lost), seconds, st.booleans()), max_size=30)
+zones = st.builds(ZoneLosses, seconds, st.integers(0, 1000))
 
 
 @given(seconds, all_lives, zones, seconds)
@@ -113,34 +115,34 @@ def test_the_interval_grows_with_cost_lives_and_uploads_and_falls_with_losses(
     before = interval(cost, lives, zone, least)
     assert interval(cost + more, lives, zone, least) >= before
     assert interval(cost, lives, zone, least + more) >= before
-    assert interval(cost, lives, ZoneLives(zone.lived + more, zone.losses), least) >= before
-    assert interval(cost, lives, ZoneLives(zone.lived, zone.losses + 1), least) <= before
-    lost = [Life(one.seconds, lost=True) for one in lives]
+    assert interval(cost, lives, ZoneLosses(zone.lived + more, zone.losses), least) >= before
+    assert interval(cost, lives, ZoneLosses(zone.lived, zone.losses + 1), least) <= before
+    lost = [WorkPeriod(one.seconds, lost=True) for one in lives]
     assert interval(cost, lost, zone, least) <= before
 
 
 @given(st.binary(max_size=200) | st.from_regex(r'\{"places": .{0,80}').map(str.encode))
 def test_a_capacity_history_that_cannot_be_read_says_nothing(data) -> None:
     """The job trains on with what is assumed."""
-    assert zone_lives(data, "a", "b") == ZoneLives()
+    assert zone_losses(data, "a", "b") == ZoneLosses()
 
 
 @pytest.mark.parametrize("lived", ["-1", "1e999", "NaN", '"x"', "null", "[]"])
 def test_an_absurd_life_in_the_capacity_history_says_nothing(lived: str) -> None:
     """Neither negative nor without end."""
     text = f'{{"places": [{{"zone": "a", "type": "b", "lived": {lived}, "lives": 2}}]}}'
-    assert zone_lives(text.encode(), "a", "b") == ZoneLives()
+    assert zone_losses(text.encode(), "a", "b") == ZoneLosses()
 
 
 def test_the_agent_reads_the_capacity_history_as_the_controller_writes_it() -> None:
     """Of its own zone and type only."""
     history = after_loss(after_loss((), "a", "b", 9000, 600), "a", "b", 9900, 300)
     data = encoded(after_loss(history, "a", "other", 9000, 7))
-    assert zone_lives(data, "a", "b") == ZoneLives(900, 2)
+    assert zone_losses(data, "a", "b") == ZoneLosses(900, 2)
     assert (
-        zone_lives(data, "c", "b")
-        == zone_lives(encoded(after_grant((), "a", "b", 1)), "a", "b")
-        == ZoneLives()
+        zone_losses(data, "c", "b")
+        == zone_losses(encoded(after_grant((), "a", "b", 1)), "a", "b")
+        == ZoneLosses()
     )
 
 
@@ -185,7 +187,7 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     began = time.monotonic()
     machine.run_to_end()
     first, later, given = (float(word) for word in lines_of_the_job(lab.log(6))[-1].split())
-    lives, zone = [*[Life(300.0, lost=True)] * 3, Life(300.0, lost=False)], ZoneLives(1200.0, 4)
+    lives, zone = [*[WorkPeriod(300.0, lost=True)] * 3, WorkPeriod(300.0, lost=False)], ZoneLosses(1200.0, 4)
     # Its own life counts as well: on a busy computer it takes a minute.
     longest = [*lives, running(time.monotonic() - began)]
     assert interval(20, lives, zone) - 1 <= first <= interval(20, longest, zone) + 1
@@ -193,9 +195,11 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     assert given in {first, *(round(interval(20, *known)) for known in ([lives], [[], zone], [[]]))}
     assert interval(500, lives, zone) - 1 <= later <= interval(500, longest, zone) + 1
     # The last report may be of after the job's end, which was a loss as well: step 1 is in no checkpoint.
-    beat, shortest = machine.heartbeat(), [*lives, Life(0.0, lost=True)]
+    beat, shortest = machine.heartbeat(), [*lives, WorkPeriod(0.0, lost=True)]
     assert interval(500, shortest, zone) - 1 <= beat["save_every"] <= interval(500, longest, zone) + 1
-    assert expected_life(shortest, zone) - 1 <= beat["save_life"] <= expected_life(longest, zone) + 1
+    assert (
+        time_between_losses(shortest, zone) - 1 <= beat["save_life"] <= time_between_losses(longest, zone) + 1
+    )
     assert (beat["save_cost"], beat["save_cost_from"]) == (500, "reported")
 
 

@@ -41,8 +41,8 @@ def test_a_zone_with_short_lives_gets_a_shorter_interval_and_another_does_not():
     assert (
         short.text == "every 2 min 7 s: a save costs 3.0 s (declared), unsaved work is lost every 45 min 0 s"
     )
-    assert other.life == 7200.0
-    assert foreseen_interval(spec, history, "v4-8", ZONE).life == 7200.0
+    assert other.time_between_losses == 7200.0
+    assert foreseen_interval(spec, history, "v4-8", ZONE).time_between_losses == 7200.0
 
 
 @pytest.mark.parametrize(("every", "text"), [("10m", "every 10 min 0 s"), (None, None)])
@@ -56,8 +56,8 @@ def test_the_shortest_interval_of_a_slice_is_shown():
     """A save that one worker's clock asks for is made by all of them."""
     reported = reported_interval(
         (
-            beat(0, save_every=300.0, save_cost=4.0, save_cost_from="measured", save_life=11000.0),
-            beat(1, save_every=240.0, save_cost=3.0, save_cost_from="measured", save_life=9600.0),
+            beat(0, save_every=300.0, save_cost=4.0, save_cost_from="measured", time_between_losses=11000.0),
+            beat(1, save_every=240.0, save_cost=3.0, save_cost_from="measured", time_between_losses=9600.0),
         )
     )
     assert (

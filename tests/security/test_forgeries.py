@@ -131,7 +131,9 @@ def test_a_field_with_another_name_than_its_key_is_read_from_what_agents_write()
     written = {key: number for number, key in enumerate(STORED_KEYS.values(), start=1)}
     beat = parse_heartbeat(stored({**WHOLE, **written}))
     assert {key: getattr(beat, name) for name, key in STORED_KEYS.items()} == written
-    assert written.keys() == {"starts", "save_stalled", "programs_back", "programs_compiled"}
+    assert written.keys() == {
+        "starts", "save_stalled", "save_life", "programs_back", "programs_compiled",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

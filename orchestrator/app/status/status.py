@@ -196,8 +196,8 @@ def _saves(found: SaveInterval | None) -> SavesStatus | None:
     if found is None:
         return None
     return SavesStatus(
-        every_s=found.seconds, cost_s=found.cost, cost_from=found.cost_from, life_s=found.life,
-        apart_s=found.apart, text=found.text,
+        every_s=found.seconds, cost_s=found.cost, cost_from=found.cost_from,
+        time_between_losses_s=found.time_between_losses, apart_s=found.apart, text=found.text,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ SLOWEST, FASTEST = 1e-7, 1e9
 STORED_KEYS = {
     "attempts": "starts",
     "save_pauses": "save_stalled",
+    "time_between_losses": "save_life",
     "xla_programs_restored": "programs_back",
     "xla_programs_compiled": "programs_compiled",
 }
