@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.domain.spec import JobSpec
-from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode
+from orchestrator.planning.fleet.size import FleetNode, NodePhase, SlurmNode
 from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState
 from orchestrator.planning.fleet.wide_tasks import Gathering, Wide, gather, shortage, wide_tasks
 
@@ -12,9 +12,9 @@ TASK = Wide("wide", 0, 2)
 LATER = 1000.0
 
 
-def node(number, zone, state="IDLE", life=NodeLife.UP, **more):
+def node(number, zone, state="IDLE", phase=NodePhase.UP, **more):
     """Return a node; one whose state is DOWN is on its way."""
-    return FleetNode(f"n-{number}", life, SlurmNode(frozenset({state}), zone=zone), **more)
+    return FleetNode(f"n-{number}", phase, SlurmNode(frozenset({state}), zone=zone), **more)
 
 
 def decide(nodes, task=TASK, refused=(), since=0.0, now=LATER):
@@ -76,7 +76,7 @@ def test_a_wide_task_waits_a_minute_and_for_enough_nodes():
     nodes = [node(1, A), node(2, B)]
     assert decide(nodes, now=59.0) == Gathering()
     assert decide(nodes, since=None) == Gathering()
-    assert decide([node(1, A), node(2, B, life=NodeLife.NONE)]) == Gathering()
+    assert decide([node(1, A), node(2, B, phase=NodePhase.NONE)]) == Gathering()
     lack = shortage([TASK], nodes)
     assert lack.text == "needs 2 nodes in one zone, and there are: 1 in z-a, 1 in z-b"
 

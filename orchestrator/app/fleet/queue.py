@@ -12,7 +12,7 @@ from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.fleet.gate import Gate, gate
-from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode
+from orchestrator.planning.fleet.size import FleetNode, NodePhase, SlurmNode
 from orchestrator.planning.fleet.tasks import JobRow, Queued, Submission, rows, task_folder
 from orchestrator.planning.fleet.team import Team
 from orchestrator.planning.fleet.wide_tasks import Shortage, shortage, wide_tasks
@@ -79,7 +79,7 @@ def queue(store: Store, read: ReadSubmissions, name: str | None, answer: SlurmAn
     team = team_store.read_team(store)
     owing = team_store.over_budget(store)
     # By what Slurm says alone: who has brought them up is another computer, perhaps.
-    there = [FleetNode(node, NodeLife.UP, observed) for node, observed in answer.nodes.items()]
+    there = [FleetNode(node, NodePhase.UP, observed) for node, observed in answer.nodes.items()]
     tasks = wide_tasks(found, ended, queued, owing) if there else ()
     lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
     gates = {submission.name: gate(submission, known, ended, owing) for submission in submissions}

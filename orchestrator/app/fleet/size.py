@@ -17,7 +17,14 @@ from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
-from orchestrator.planning.fleet.size import FleetNode, NodeLife, SlurmNode, free_since, nodes_missing, resize
+from orchestrator.planning.fleet.size import (
+    FleetNode,
+    NodePhase,
+    SlurmNode,
+    free_since,
+    nodes_missing,
+    resize,
+)
 from orchestrator.planning.fleet.wide_tasks import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks
 
 
@@ -76,7 +83,7 @@ class Sizing:
         nodes = [
             FleetNode(
                 name,
-                NodeLife.UP if name in busy else fleet.life(name),
+                NodePhase.UP if name in busy else fleet.phase(name),
                 observations[name],
                 self._free.get(name),
                 *((fleet.bound_to(name), fleet.heading(name)) if load.wide else ()),
@@ -176,9 +183,9 @@ class Sizing:
             end_node(self._fleet, name, SlurmController("", 0, ""))
             session = self._fleet.node(name, SlurmController("", 0, ""))
             session.upper_cost(session.records.current, session.clock.now())
-            return self._fleet.life(name) is NodeLife.NONE
+            return self._fleet.phase(name) is NodePhase.NONE
         finally:
-            if self._fleet.life(name) is NodeLife.UP:
+            if self._fleet.phase(name) is NodePhase.UP:
                 self._watching.follow(self._fleet.path_of(name))
 
     def _move(self, name: str, zone: str, began: float) -> None:
@@ -193,7 +200,7 @@ class Sizing:
             session = self._fleet.node(name, self._fleet.controller())
             record_for_the_watch(session, began, lambda: bool(self._fleet.began()))
         finally:
-            if self._fleet.life(name) is NodeLife.UP:
+            if self._fleet.phase(name) is NodePhase.UP:
                 self._watching.follow(self._fleet.path_of(name))
 
 

@@ -19,7 +19,7 @@ from orchestrator.engine.fleet import team_store
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount
-from orchestrator.planning.fleet.size import NodeLife, wanted_nodes
+from orchestrator.planning.fleet.size import NodePhase, wanted_nodes
 from orchestrator.planning.fleet.tasks import Queued
 
 
@@ -111,7 +111,7 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         state, zone = _tpu(observations[name])
         rows.append(NodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
         usd += session.cost(session.records.current, session.clock.now())
-    up = sum(fleet.life(name) is not NodeLife.NONE for name in names)
+    up = sum(fleet.phase(name) is not NodePhase.NONE for name in names)
     users = tuple(_users(choice, fleet, queued, reporter)) if not isinstance(world.bucket, Absent) else ()
     return FleetStatus(
         fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}), usd, trouble,

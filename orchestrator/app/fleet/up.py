@@ -15,7 +15,7 @@ from orchestrator.errors import (
     TpuctlError,
 )
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
-from orchestrator.planning.fleet.size import NodeLife, first_nodes, nodes_missing, wanted_nodes
+from orchestrator.planning.fleet.size import NodePhase, first_nodes, nodes_missing, wanted_nodes
 from orchestrator.planning.fleet.team import team_of
 
 
@@ -85,5 +85,5 @@ def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:
     submissions = job_store.read_all(fleet.head.store).jobs
     ended, over = job_store.all_ended(fleet.head.store, submissions), team_store.over_budget(fleet.head.store)
     waiting = nodes_missing(submissions, ended, (), team_of(fleet.spec.fleet), over)
-    up = [name for name in names if fleet.life(name) is not NodeLife.NONE]
+    up = [name for name in names if fleet.phase(name) is not NodePhase.NONE]
     return first_nodes(names, up, wanted_nodes(fleet.spec.fleet, waiting, 0))
