@@ -14,7 +14,7 @@ from orchestrator.app.status.status import holder_of, observe_now, state_of, sta
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store
-from orchestrator.domain.record import first_incarnations, lives
+from orchestrator.domain.record import first_incarnations, lifetimes
 from orchestrator.domain.spec import VmSpec
 from orchestrator.domain.status import DeploymentState
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
@@ -154,7 +154,7 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
         beats,
         read_events(session.cloud.store),
         preemptions=record.node.preemptions,
-        wall=sum(until - since for since, until in lives(record, ended)),
+        wall=sum(until - since for since, until in lifetimes(record, ended)),
         cost_usd=paid.known_usd,
         upper_usd=paid.upper_usd,
         on_demand_usd=spent(on_demand, session.catalog, record, ended).known_usd,

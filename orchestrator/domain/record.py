@@ -246,9 +246,9 @@ class Record:
     """When `up` started the deployment, or opened it again."""
 
 
-def lives(record: Record, ended: float) -> tuple[tuple[float, float], ...]:
+def lifetimes(record: Record, ended: float) -> tuple[tuple[float, float], ...]:
     """
-    Return (start, end) of each life of the deployment: from `up` to the end of its last TPU.
+    Return (start, end) of each lifetime of the deployment: from `up` to the end of its last TPU.
 
     The newest one lasts until *ended*. A record of an earlier version, without these times, has one.
     """

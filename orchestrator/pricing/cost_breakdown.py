@@ -225,8 +225,8 @@ def stretches(
     found: list[Stretch] = []
     for index, span in enumerate(nodes):
         following = nodes[index + 1] if index + 1 < len(nodes) else None
-        fresh = index == 0 or _life(up_times, span) != _life(up_times, nodes[index - 1])
-        if following is not None and _life(up_times, span) != _life(up_times, following):
+        fresh = index == 0 or _lifetime(up_times, span) != _lifetime(up_times, nodes[index - 1])
+        if following is not None and _lifetime(up_times, span) != _lifetime(up_times, following):
             # `up` started the deployment again in between: nothing replaced this TPU, so none of its work was lost.
             following = None
         beat = reports.get(incarnation_of(span.name, {}) or 0)
@@ -235,15 +235,15 @@ def stretches(
         first = Use.STARTING if fresh else Use.RECOVERING
         found += stretches_of(
             span.since, max(span.since, end), beat, first,
-            lost=following is not None, lives=following is None and span.until is None,
+            lost=following is not None, is_up=following is None and span.until is None,
         )  # fmt: skip
         if following is not None:
             found.append(Stretch(end, max(end, following.since), Use.RECOVERING))
     return tuple(part for part in found if part.until > part.since)
 
 
-def _life(up_times: Sequence[float], span: Span) -> int:
-    """Return the index of the deployment's life in which a TPU was, by the number of `up` before it."""
+def _lifetime(up_times: Sequence[float], span: Span) -> int:
+    """Return the index of the deployment's lifetime in which a TPU was, by the number of `up` before it."""
     return sum(1 for time in up_times if time <= span.since)
 
 
@@ -258,16 +258,16 @@ def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat
 
 
 def stretches_of(
-    since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, lives: bool
+    since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, is_up: bool
 ) -> list[Stretch]:
     """
     Return the uses of one TPU's time; *first* is the use of the time until its first step.
 
-    *lost* says that another TPU has replaced it, *lives* that it exists.
+    *lost* says that another TPU has replaced it, *is_up* that it exists.
     """
     if beat is None:
         # An existing TPU without a report is being prepared; for a deleted one the use is unknown.
-        return [Stretch(since, end, first if lives else Use.UNKNOWN)]
+        return [Stretch(since, end, first if is_up else Use.UNKNOWN)]
     if "first_step" not in beat.timings and "spawned" in beat.timings and beat.phase not in BEFORE:
         # The job ran and reported no step: how much of it was training is unknown.
         began = _within(since, beat.timings["spawned"], end)

@@ -110,7 +110,7 @@ def lanes(drawn: Timeline) -> list[dict[str, Any]]:
             "name": lane.name,
             "zone": lane.zone,
             "steps": lane.steps,
-            "lives": lane.lives,
+            "is_up": lane.is_up,
             "bars": [
                 {
                     "x": position(bar.since),

@@ -34,7 +34,7 @@ class Lane:
     """
     The lane of one machine; a VM has no *number*, and its bars only show that it runs.
 
-    *steps* says in words which steps it trained, *lives* that it exists.
+    *steps* says in words which steps it trained, *is_up* that it exists.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Lane:
     number: int | None = None
     marks: tuple[TimelineMark, ...] = ()
     steps: str = ""
-    lives: bool = False
+    is_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def timeline(
     for span in spans:
         if span.kind is Kind.VM:
             vms.setdefault((span.name, span.zone), []).append(span)
-    for (name, zone), lives in vms.items():
-        bars = tuple(Stretch(span.since, _end(span, now), Use.TRAINING) for span in lives)
-        lanes.append(Lane(name, zone, bars, lives=any(span.until is None for span in lives)))
+    for (name, zone), existed in vms.items():
+        bars = tuple(Stretch(span.since, _end(span, now), Use.TRAINING) for span in existed)
+        lanes.append(Lane(name, zone, bars, is_up=any(span.until is None for span in existed)))
     since = min((span.since for span in spans), default=now)
     until = max((_end(span, now) for span in spans), default=now)
     return Timeline(since, max(until, since + 1.0), tuple(lanes))
@@ -90,7 +90,7 @@ def _node(
     """Return one TPU's lane, by the same words and rules as `cost_breakdown`."""
     span = nodes[index]
     number = incarnation_of(span.name, {}) or 0
-    end, beat, lives = _end(span, now), last.get(number), span.until is None
+    end, beat, is_up = _end(span, now), last.get(number), span.until is None
     lost = [e.at for e in events if e.kind == EventKind.PREEMPTED and e.data.get("incarnation") == number]
     marks = [TimelineMark(min(max(at, span.since), end), MarkKind.PREEMPTED) for at in lost[:1]]
     if beat is not None and beat.phase in {Phase.DONE, Phase.UNCLAIMED, Phase.FAILED}:
@@ -99,7 +99,7 @@ def _node(
     steps = f"steps {beat.resumed_from or 0:,} to {beat.step:,}" if beat and beat.step is not None else ""
     bars = stretches_of(
         span.since, end, beat, Use.RECOVERING if index else Use.STARTING,
-        lost=index + 1 < len(nodes), lives=lives,
+        lost=index + 1 < len(nodes), is_up=is_up,
     )  # fmt: skip
     shown = tuple(bar for bar in bars if bar.until > bar.since)
-    return Lane(span.name, span.zone, shown, number, tuple(marks), steps, lives)
+    return Lane(span.name, span.zone, shown, number, tuple(marks), steps, is_up)

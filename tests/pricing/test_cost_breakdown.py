@@ -9,7 +9,7 @@ import pytest
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.domain.record import Span, first_incarnations, lives
+from orchestrator.domain.record import Span, first_incarnations, lifetimes
 from orchestrator.pricing.cost_breakdown import StoredAmount, Use, cost_breakdown, stretches
 from orchestrator.pricing.cost_so_far import spent
 from tests.planning.planning_kit import make_spec
@@ -250,4 +250,4 @@ def test_time_without_a_deployment_is_no_way_back():
     assert found.uses["starting"] == pytest.approx(found.usd * 200 / 7200)
     assert sum(found.uses.values()) == pytest.approx(found.usd)
     assert first_incarnations(known) == {1, 2}
-    assert lives(known, T0 + 93600) == ((T0, T0 + 3600), (T0 + 89990, T0 + 93600))
+    assert lifetimes(known, T0 + 93600) == ((T0, T0 + 3600), (T0 + 89990, T0 + 93600))

@@ -90,7 +90,7 @@ def _more(amount: Amount, part: NodeStretch) -> Amount:
 
 def running(found: Iterable[NodeLane], now: float) -> frozenset[tuple[str, int]]:
     """Return the (job, number) of each task that runs now, as far as heartbeats show it."""
-    ends = (lane.stretches[-1] for lane in found if lane.lives and lane.stretches)
+    ends = (lane.stretches[-1] for lane in found if lane.is_up and lane.stretches)
     return frozenset((one.job, one.task) for one in ends if one.use is NodeUse.WORK and one.until >= now)
 
 

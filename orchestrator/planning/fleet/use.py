@@ -116,11 +116,11 @@ class NodeStretch:
 
 @dataclass(frozen=True)
 class NodeLane:
-    """The time of one node; *lives* says that it has a machine now."""
+    """The time of one node; *is_up* says that it has a machine now."""
 
     name: str
     stretches: tuple[NodeStretch, ...]
-    lives: bool
+    is_up: bool
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,6 @@ class _Run:
     saved: float
     reported: float
     then: NodeUse = NodeUse.IDLE
-    lives: bool = False
 
 
 def lanes(nodes: Iterable[NodeFacts], jobs: Iterable[JobHistory], now: float) -> tuple[NodeLane, ...]:
@@ -178,7 +177,7 @@ def _run(job: JobHistory, start: Start, after: Start | None, *, over: bool, now:
     stopped = beat is not None and beat.phase in OVER
     quiet = now - reported > (SILENT if beat else FIRST_WORD)
     if after is None and not (over or quiet or stopped):
-        return _Run(name, start, now, now, lives=True)
+        return _Run(name, start, now, now)
     # Silent but not reported lost: unknown.
     then = NodeUse.LOST if over else NodeUse.IDLE if stopped else NodeUse.UNKNOWN
     lost = after is not None or over
@@ -197,7 +196,7 @@ def _saved(start: Start, reported: float) -> float:
 
 
 def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[NodeStretch]:
-    """Yield the stretches of one machine's life: booting, its tasks, idle, lost."""
+    """Yield the stretches of one machine's lifetime: booting, its tasks, idle, lost."""
     known = [at for at in (ready, runs[0].start.at if runs else None) if at is not None]
     if not known:
         # An existing machine is being prepared; for a deleted one without any report it is unknown.
