@@ -95,6 +95,10 @@ TWINS = {
     "Gang": "AttemptStore, SaveAgreement; a gang is its workers",
     "gone": "process_ended, all_gone, lost",
     "Life": "WorkPeriod, or what it is: a lifetime, time_between_losses, is_up",
+    "LifeSign": "Trigger",
+    "lives": "is_up, lifetimes; losses is their count",
+    "NodeLife": "NodePhase",
+    "RehearsedLife": "ObservedRun",
     "save_life": "time_between_losses",
     "ZoneLives": "ZoneLosses",
     "zone_lives": "zone_losses",
@@ -163,6 +167,8 @@ WHERE = {
     },
     # A SavedPlace, as heartbeats have it.
     "place": {"orchestrator/agent/checkpoints/unclaimed.py", "orchestrator/agent/attempt/rescue.py"},
+    # A key of the stored capacity history: the number of losses.
+    "lives": {"orchestrator/domain/machines/capacity.py"},
     "sweep": {"orchestrator/report/sweep_plots.py"},
     # A key of a cache's manifest, and the folders that it is written from.
     "places": {"orchestrator/agent/caches/places.py", "orchestrator/agent/caches/cache_manifest.py"},

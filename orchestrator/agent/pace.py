@@ -142,7 +142,7 @@ class Pace:
         """Write the interval to the job's file, if it has changed noticeably. Raise AgentError or OSError."""
         auto = self._settings.checkpoints.every == "auto"
         if auto and self._earlier is None:
-            self._earlier = self._earlier_periods()
+            self._earlier = self._periods()
         if auto:
             held = self._bucket.read(CAPACITY)
             self._zone = zone_losses(held.data if held else b"", self._settings.zone, self._settings.tpu_type)
@@ -157,7 +157,7 @@ class Pace:
             self._report()
             self._status.set(save_life=round(self._between_losses()))
 
-    def _earlier_periods(self) -> Tuple[WorkPeriod, ...]:
+    def _periods(self) -> Tuple[WorkPeriod, ...]:
         """Return the periods of work of earlier machines, from the last reports of their worker 0."""
         numbers = []
         for name in self._bucket.list(PREFIX):
@@ -186,7 +186,7 @@ def _cost_in(data: bytes) -> Optional[Tuple[float, str]]:
 
 
 def _period(data: bytes) -> Optional[WorkPeriod]:
-    """Return a machine's period from its last report, None if its job never ran or the report is unreadable."""
+    """Return a machine's period from its last report, None if it has none or is unreadable."""
     try:
         report: Any = json.loads(data)
         spawned, at = report["timings"]["spawned"], report["at"]

@@ -1,4 +1,4 @@
-"""Play the life of a deployment on its own local cloud, with public commands only."""
+"""Play a deployment on its own local cloud, with public commands only."""
 
 import tempfile
 import time

@@ -60,7 +60,7 @@ def best_interval(save_seconds: float, between_losses: float) -> float:
 
 def time_between_losses(periods: Iterable[WorkPeriod], zone: ZoneLosses = UNKNOWN_ZONE) -> float:
     """
-    Return the mean seconds between two losses of work, from one assumed period, those of this job, and the zone's.
+    Return the mean seconds between two losses of work, from an assumed period, this job's and the zone's.
 
     A period without a loss counts with its length, so a long quiet run raises the mean before any loss.
     """
@@ -77,8 +77,8 @@ def saving_interval(cost: float, between_losses: float, least: float = 0.0) -> f
     """
     Return the seconds between saves that stop the training for *cost* seconds.
 
-    *between_losses* is the expected time between two losses of work in seconds, *least* how long a save
-    takes to reach the bucket; an earlier next save would be useless.
+    *between_losses* is the expected time between losses; *least* is how long a save takes to reach the
+    bucket; an earlier next save would be useless.
     """
     wanted = best_interval(cost, between_losses)
     return min(max(wanted, cost, least, MIN_INTERVAL), MAX_INTERVAL)

@@ -44,7 +44,7 @@ def node_name(spec: Spec, incarnation: int) -> str:
 
 
 def vm_name(spec: Spec) -> str:
-    """Return the VM's name, which stays the same, like its disk, for the life of the deployment."""
+    """Return the VM's name, which stays the same, like its disk."""
     return (spec.vm.name if spec.vm != "none" else None) or f"{spec.name}-vm"
 
 

@@ -51,7 +51,7 @@ def due(
     spec: Spec, world: World, record: Record, outcome: Outcome | None, reason: str, spent: float
 ) -> tuple[Notification, ...]:
     """Return all notifications that are due, including those already sent, which the outbox drops by id."""
-    # The id contains the start time: a deployment's next life has its own "up" and "done".
+    # The id contains the start time: the next `up` has its own "up" and "done".
     life = f"{spec.name}-{record.started_at:.0f}"
     found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, reason, record))
     return tuple(

@@ -20,8 +20,7 @@ class SaveInterval:
     The *seconds* between two saves that the job is told; None if the job decides.
 
     *cost* is how many seconds a save stops the training, *cost_from* the source of that number (measured,
-    reported, declared, assumed), *time_between_losses* the expected seconds between two losses of work, *apart*
-    the actual seconds between saves; None if unknown or not used.
+    reported, declared, assumed), *apart* the actual seconds between saves; None if unknown or not used.
     """
 
     seconds: float | None

@@ -1,5 +1,5 @@
 """
-Estimate what a deployment costs: per hour, to the end of its life, and so far; never a bill.
+Estimate what a deployment costs: per hour, to its end, and so far; never a bill.
 
 A price that the tables lack stays unknown (None); a sum with an unknown part is unknown.
 """

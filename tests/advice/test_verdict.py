@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.rehearsal.life import Fault, InjectedFault, RehearsedLife, Save
 from orchestrator.advice.rehearsal.recovery import ResumeDefect
+from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
 from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
@@ -26,21 +26,21 @@ def beat(incarnation, step, resumed_from=None, **more):
     return Heartbeat(incarnation, 0, Phase.RUN, T, step=step, **known)
 
 
-def life(beats, faults=(KILLED,), **more):
+def observed_run(beats, faults=(KILLED,), **more):
     """Return a run that reached its end and reported its steps."""
     known = {"outcome": Outcome.DONE, "saves": (Save(50, 1), Save(100, 2)), **more}
     known.setdefault("written", known["saves"])
     steps = {b.step for b in beats if b.step is not None}
-    return RehearsedLife(beats=tuple(beats), faults=tuple(faults), steps=frozenset(steps), **known)
+    return ObservedRun(beats=tuple(beats), faults=tuple(faults), steps=frozenset(steps), **known)
 
 
-WHOLE = life([beat(1, 100, loss=2.5)], faults=())
+WHOLE = observed_run([beat(1, 100, loss=2.5)], faults=())
 GOOD = [beat(1, 60), beat(2, 100, 50, began_at=51)]
 
 
 def verdict(beats, faults=(KILLED,), unbroken=WHOLE, missed=0, **more):
     """Judge with an undisturbed run of the same loss."""
-    return judge(life(beats, faults, **more), unbroken, missed)
+    return judge(observed_run(beats, faults, **more), unbroken, missed)
 
 
 def quiet(*beats):
@@ -246,7 +246,7 @@ def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
     beats = quiet(beat(1, 8), beat(2, 16, 8), beat(3, 24, 16))
     written = tuple(Save(n, i) for i, last in ((1, 8), (2, 16), (3, 24)) for n in range(4, last + 1, 4))
     whole = replace(WHOLE, written=tuple(Save(n, 1) for n in range(4, 25, 4)))
-    found = judge(life(beats, faults, written=written), whole)
+    found = judge(observed_run(beats, faults, written=written), whole)
     assert [c.defect for c in found.recoveries] == [ResumeDefect.IGNORED, ResumeDefect.IGNORED]
     assert found.causes == (Cause.IGNORED,)
 
@@ -268,7 +268,9 @@ def test_equal_bytes_are_as_strong_as_an_equal_loss():
 def test_a_job_that_fails_undisturbed_is_shown_with_its_last_lines():
     """The cause, not a verdict about faults that were never injected."""
     failed = replace(beat(1, None, timings={}), phase=Phase.FAILED, exit_code=1)
-    whole = life([failed], (), outcome=Outcome.FAILED, saves=(), log=("Traceback", "FileNotFoundError: x"))
+    whole = observed_run(
+        [failed], (), outcome=Outcome.FAILED, saves=(), log=("Traceback", "FileNotFoundError: x")
+    )
     found = judge_crash(whole)
     lines = verdict_lines(found)
     assert lines[1] == "FAIL: the job fails with no fault injected: exit status 1"
@@ -280,7 +282,7 @@ def test_a_job_that_fails_undisturbed_is_shown_with_its_last_lines():
 def test_a_job_that_ends_with_0_before_its_target_hears_why():
     """Keras deletes its backup at the end of fit(): nothing to resume, no end."""
     failed = replace(beat(1, 14), phase=Phase.FAILED, exit_code=0)
-    found = judge_crash(life([failed], (), outcome=Outcome.FAILED))
+    found = judge_crash(observed_run([failed], (), outcome=Outcome.FAILED))
     assert found.causes == (Cause.EARLY,)
     assert "delete_checkpoint=False" in found.advice[0]
 
@@ -289,7 +291,7 @@ def test_a_job_whose_saves_no_format_reads_is_reported_at_once():
     """It ended with status 0, and nothing that a TPU could resume from is in the bucket."""
     ended = replace(beat(1, 20, timings={}), phase=Phase.UNCLAIMED, exit_code=0)
     found = judge_crash(
-        life([ended], (), outcome=Outcome.UNCLAIMED, saves=(), reason="latest.npz lies there")
+        observed_run([ended], (), outcome=Outcome.UNCLAIMED, saves=(), reason="latest.npz lies there")
     )
     assert verdict_lines(found)[1:3] == [
         "FAIL: the job fails with no fault injected: no checkpoint was saved",

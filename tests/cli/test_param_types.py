@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from orchestrator.advice.rehearsal.life import LifeSign, Moment
+from orchestrator.advice.rehearsal.run import Moment, Trigger
 from orchestrator.cli.param_types import WORKER, Parsed, Time
 from tests.cli.cli_kit import here
 from tests.cli.reference import commands
@@ -62,7 +62,7 @@ def test_a_value_that_is_read_already_stays_the_same():
     assert WORKER.convert(None, None, None) is None
     assert (WORKER.convert("7", None, None), WORKER.convert("all", None, None)) == (7, None)
     moment = Parsed("moment", Moment.parse).convert("time:90s", None, None)
-    assert moment == Moment(LifeSign.TIME, 90.0)
+    assert moment == Moment(Trigger.TIME, 90.0)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import Fault, InjectedFault, RehearsedLife, Save
+from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import judge, judge_crash
 from orchestrator.cli.views.verdict import retained_lines, verdict_lines
@@ -35,13 +35,13 @@ def beat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
     return Heartbeat(incarnation, 0, step=step, resumed_from=resumed_from, **{**known, **more})
 
 
-def life(beats, saves, faults=(), prints=0, outcome=Outcome.DONE, **more):
+def observed_run(beats, saves, faults=(), prints=0, outcome=Outcome.DONE, **more):
     """Return a run; *prints* describes the bytes of its last checkpoint."""
     saved = tuple(Save(step, incarnation) for step, incarnation in saves)
     last = {saved[-1].step: {"w0/model.npz": FilePrint(f"{prints:064d}")}} if saved else {}
     steps = frozenset(b.step for b in beats if b.step is not None)
     known = {"saves": saved, "written": saved, "prints": last, "steps": steps, **more}
-    return RehearsedLife(outcome, beats=tuple(beats), faults=tuple(faults), **known)
+    return ObservedRun(outcome, beats=tuple(beats), faults=tuple(faults), **known)
 
 
 def passed():
@@ -56,8 +56,8 @@ def passed():
         beat(2, 203, 104, at=26, setup=9.1, **reported),
         beat(3, 400, 200, at=87, setup=9.2, **reported),
     ]
-    broken = life(beats, [(75, 1), (104, 1), (200, 2), (400, 3)], faults)
-    whole = life([beat(1, 400, setup=9.3, **reported)], [(400, 1)])
+    broken = observed_run(beats, [(75, 1), (104, 1), (200, 2), (400, 3)], faults)
+    whole = observed_run([beat(1, 400, setup=9.3, **reported)], [(400, 1)])
     return verdict_lines(judge(broken, whole))
 
 
@@ -65,7 +65,7 @@ def anew():
     """A job that says nothing and saves 30, 40 after a resume at 60."""
     reported = {"progress_from": "commits"}
     written = [(10, 1), (60, 1), (30, 2), (40, 2)]
-    broken = life(
+    broken = observed_run(
         [beat(1, 60, **reported), beat(2, 60, 60, at=26, **reported)],
         written,
         [InjectedFault(Fault.NO_NOTICE, 1, T + 20, 60, 60)],
@@ -76,7 +76,7 @@ def anew():
 def silent():
     """A job that saves where nobody looks."""
     beats = [Heartbeat(n, 0, Phase.DONE, T + 30 * n, timings={"boot": T + 26.0 * n}) for n in (1, 2)]
-    broken = life(beats, [], [InjectedFault(Fault.NOTICE, 1, T + 20, None, None)])
+    broken = observed_run(beats, [], [InjectedFault(Fault.NOTICE, 1, T + 20, None, None)])
     return verdict_lines(judge(broken, None))
 
 
@@ -89,7 +89,7 @@ def crash():
         "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'",
     )
     failed = Heartbeat(1, 0, Phase.FAILED, T, exit_code=1)
-    found = judge_crash(life([failed], [], outcome=Outcome.FAILED, log=log))
+    found = judge_crash(observed_run([failed], [], outcome=Outcome.FAILED, log=log))
     return [*verdict_lines(found), *retained_lines(CLOUD, Path("/home/me/my-model"))]
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from math import isclose
 
-from orchestrator.advice.rehearsal.life import Fault, InjectedFault, RehearsedLife
+from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat
 
@@ -64,17 +64,17 @@ class RecoveryVerdict:
 
 
 def recovery_of(
-    fault: InjectedFault, life: RehearsedLife, unbroken: RehearsedLife | None = None
+    fault: InjectedFault, run: ObservedRun, unbroken: ObservedRun | None = None
 ) -> RecoveryVerdict:
     """Return how the next incarnation that trained has resumed, compared with what had been saved."""
-    chain = life.chain
+    chain = run.chain
     later = [chain[n] for n in chain if n > fault.incarnation]
-    wrote = {save.incarnation for save in life.written}
+    wrote = {save.incarnation for save in run.written}
     trained = [b for b in later if _trained(b) or b.incarnation in wrote]
     # The TPU was not touched, so no resume is expected.
     if fault.kind is Fault.VM:
         return RecoveryVerdict(fault.kind, resumed=True, why="the VM came back; the TPU trained on")
-    if not trained and life.silent and any(b.phase is Phase.DONE for b in later):
+    if not trained and run.silent and any(b.phase is Phase.DONE for b in later):
         why = "it was started again from the beginning and reached its end"
         return RecoveryVerdict(
             fault.kind, resumed=True, why=why, parts_s=_parts(fault, later[-1], tells_steps=False)
@@ -83,7 +83,7 @@ def recovery_of(
         why = "no later machine made a step"
         return RecoveryVerdict(fault.kind, resumed=False, why=why, defect=ResumeDefect.NO_RETURN)
     after = trained[0]
-    tells_steps = life.tells_steps
+    tells_steps = run.tells_steps
     restored = after.resumed_from or 0
     # A job that ignores its checkpoint starts below the restored step, whatever it was given.
     start = restored if after.began_at is None else min(restored, after.began_at)
@@ -92,10 +92,10 @@ def recovery_of(
     first = after.timings.get("first_step")
     resumed, defect = True, None
     why = f"it went on from step {start}"
-    lower = list(dict.fromkeys(s.step for s in life.written if s.incarnation == after.incarnation))
+    lower = list(dict.fromkeys(s.step for s in run.written if s.incarnation == after.incarnation))
     lower = sorted(step for step in lower if step < restored)
     if start < restored or lower:
-        resumed, defect = False, _went_back(life, unbroken, after, lower)
+        resumed, defect = False, _went_back(run, unbroken, after, lower)
         evidence = f"its next saves are {_few(lower)}" if lower else f"it went on from step {start}"
         why = f"step {restored} was restored, but {evidence}"
         start = min(start, min(lower, default=start))
@@ -115,7 +115,7 @@ def recovery_of(
         total_s=first - fault.at if tells_steps and first is not None else None,
         defect=defect,
         parts_s=_parts(fault, after, tells_steps=tells_steps),
-        warm_saved_s=_warm_saved(life.chain[min(life.chain)], after, tells_steps=tells_steps),
+        warm_saved_s=_warm_saved(run.chain[min(run.chain)], after, tells_steps=tells_steps),
     )
 
 
@@ -167,7 +167,7 @@ def _trained(beat: Heartbeat) -> bool:
 
 
 def _went_back(
-    life: RehearsedLife, unbroken: RehearsedLife | None, after: Heartbeat, lower: list[int]
+    run: ObservedRun, unbroken: ObservedRun | None, after: Heartbeat, lower: list[int]
 ) -> ResumeDefect:
     """
     Tell a job that does not read its checkpoint from one that reads it and restarts its step count at 0.
@@ -175,8 +175,8 @@ def _went_back(
     One that starts over repeats the first losses and the first saves. One that only restarts its count has
     later losses, saves at other steps, or ends at a lower step.
     """
-    first = min(life.chain, default=0)
-    begun, again = dict(life.losses.get(first, ())), dict(life.losses.get(after.incarnation, ()))
+    first = min(run.chain, default=0)
+    begun, again = dict(run.losses.get(first, ())), dict(run.losses.get(after.incarnation, ()))
     common = sorted(set(begun) & set(again))
     if common:
         # Equal first losses mean that it started over; comparing all common steps rules out chance.
@@ -187,12 +187,12 @@ def _went_back(
         near = abs(again[step] - newest) < abs(again[step] - begun[step])
         return ResumeDefect.COUNTS_AGAIN if near else ResumeDefect.IGNORED
     # Observed order may be newest first: only that one is committed, the others are found on disk.
-    made = [save.step for save in life.written if save.incarnation == first]
+    made = [save.step for save in run.written if save.incarnation == first]
     if lower and made and min(lower) > min(made):
         return ResumeDefect.COUNTS_AGAIN
-    ended = max((s.step for s in life.written if s.incarnation == after.incarnation), default=None)
+    ended = max((s.step for s in run.written if s.incarnation == after.incarnation), default=None)
     whole = max((s.step for s in unbroken.written), default=None) if unbroken else None
-    ran_out = life.done and after.incarnation == max(life.chain)
+    ran_out = run.done and after.incarnation == max(run.chain)
     if ran_out and ended is not None and whole is not None:
         return ResumeDefect.COUNTS_AGAIN if ended < whole else ResumeDefect.IGNORED
     return ResumeDefect.IGNORED if after.began_at is not None and after.began_at <= 1 else ResumeDefect.BACK

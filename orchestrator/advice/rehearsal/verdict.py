@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from math import isclose
 
-from orchestrator.advice.rehearsal.life import RehearsedLife
 from orchestrator.advice.rehearsal.recovery import RecoveryVerdict, ResumeDefect, recovery_of, settled
+from orchestrator.advice.rehearsal.run import ObservedRun
 from orchestrator.advice.rehearsal.same_bytes import Comparison, Likeness, compare
 from orchestrator.domain.plan import Outcome
 
@@ -150,7 +150,7 @@ class RehearsalVerdict:
         }
 
 
-def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0) -> RehearsalVerdict:
+def judge(broken: ObservedRun, unbroken: ObservedRun | None, missed: int = 0) -> RehearsalVerdict:
     """Return the verdict on a run with faults; *unbroken* is a run of the same job without faults."""
     recoveries = settled([recovery_of(fault, broken, unbroken) for fault in broken.faults])
     loss, whole = broken.loss, unbroken.loss if unbroken else None
@@ -180,7 +180,7 @@ def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0
     return _with_advice(found, broken)
 
 
-def judge_crash(unbroken: RehearsedLife) -> RehearsalVerdict:
+def judge_crash(unbroken: ObservedRun) -> RehearsalVerdict:
     """Return the verdict on a job that fails without any injected fault."""
     crash = _crash(RehearsedRun.UNBROKEN, unbroken)
     found = RehearsalVerdict(
@@ -189,16 +189,16 @@ def judge_crash(unbroken: RehearsedLife) -> RehearsalVerdict:
     return _with_advice(found, unbroken)
 
 
-def _with_advice(found: RehearsalVerdict, life: RehearsedLife) -> RehearsalVerdict:
-    causes = tuple(_causes(found, life))
+def _with_advice(found: RehearsalVerdict, run: ObservedRun) -> RehearsalVerdict:
+    causes = tuple(_causes(found, run))
     same_until = found.parting.step if found.parting else None
-    unsaved = _unsaved(found, life)
+    unsaved = _unsaved(found, run)
     advice = tuple(advice_of(cause, same_until, unsaved) for cause in causes)
     values = {**found.__dict__, "causes": causes, "advice": advice}
     return RehearsalVerdict(**values)
 
 
-def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
+def _causes(found: RehearsalVerdict, run: ObservedRun) -> list[Cause]:
     causes = []
     if found.done and found.silent:
         causes.append(Cause.SILENT)
@@ -206,7 +206,7 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
         causes.append(Cause.TOO_SHORT)
     if found.crash is not None:
         causes.append(_cause_of(found.crash))
-    if _unsaved(found, life) and not found.silent:
+    if _unsaved(found, run) and not found.silent:
         causes.append(Cause.UNSAVED)
     by_defect = {
         ResumeDefect.IGNORED: Cause.IGNORED,
@@ -221,11 +221,11 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
     return list(dict.fromkeys(causes))
 
 
-def _unsaved(found: RehearsalVerdict, life: RehearsedLife) -> tuple[int, ...]:
+def _unsaved(found: RehearsalVerdict, run: ObservedRun) -> tuple[int, ...]:
     """Return the incarnations that were lost with no complete checkpoint."""
     # A machine that gets a notice may commit its first checkpoint after the fault was recorded.
     empty = (ResumeDefect.NOTHING_SAVED, ResumeDefect.NO_RETURN)
-    pairs = zip(life.faults, found.recoveries, strict=False)
+    pairs = zip(run.faults, found.recoveries, strict=False)
     lost = (b.incarnation for b, c in pairs if b.committed is None and c.defect in empty)
     return tuple(dict.fromkeys(lost))
 
@@ -236,16 +236,16 @@ def _cause_of(crash: Crash) -> Cause:
     return Cause.EARLY if crash.exit_code == 0 else Cause.CRASHED
 
 
-def _crash(run: RehearsedRun, life: RehearsedLife) -> Crash:
-    failed = life.failed
-    return Crash(run, life.outcome, failed.exit_code if failed else None, life.reason, life.log)
+def _crash(which: RehearsedRun, run: ObservedRun) -> Crash:
+    failed = run.failed
+    return Crash(which, run.outcome, failed.exit_code if failed else None, run.reason, run.log)
 
 
-def _more(broken: RehearsedLife, unbroken: RehearsedLife | None) -> float:
+def _more(broken: ObservedRun, unbroken: ObservedRun | None) -> float:
     return max(0.0, (broken.seconds or 0.0) - ((unbroken.seconds if unbroken else None) or 0.0))
 
 
-def _parting(broken: RehearsedLife, unbroken: RehearsedLife) -> Parting | None:
+def _parting(broken: ObservedRun, unbroken: ObservedRun) -> Parting | None:
     """Return the last step up to which both runs had equal losses; None if they have no common step."""
     whole = dict(point for points in unbroken.losses.values() for point in points)
     same: int | None = None

@@ -3,9 +3,10 @@
 import contextlib
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import LifeSign, Moment, RehearsedLife, Save, Shown
+from orchestrator.advice.rehearsal.run import Moment, ObservedRun, Save, Shown, Trigger
 from orchestrator.app.rehearsal.checkpoint_prints import read_prints
 from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.contract.agent_lines import is_agent_line
@@ -124,7 +125,7 @@ class RunEvidence:
             saves=len({s.step for s in self.saves if s.incarnation == incarnation}),
             saved=max([committed, *(s.step for s in self.saves)]),
             seconds=time.time() - began if began else 0.0,
-            line=moment.sign is LifeSign.LOG and self._said(moment.pattern, incarnation),
+            line=moment.trigger is Trigger.LOG and self._said(moment.pattern, incarnation),
         )
 
     def _said(self, pattern: str, incarnation: int) -> bool:
@@ -135,7 +136,7 @@ class RunEvidence:
             for number, _, line in self._lines
         )
 
-    def life(self, outcome: Outcome | None, reason: str) -> RehearsedLife:
+    def run(self, outcome: Outcome | None, reason: str) -> ObservedRun:
         """Return the run as observed, after its end."""
         self.observe(at_once=True)
         session = self._sandbox.session
@@ -144,7 +145,7 @@ class RunEvidence:
         self._lines += self._log.unfinished()
         curves = losses((), self.beats, ((number, line) for number, _, line in self._lines))
         # Before the cloud is removed, after which nothing of the run can be read.
-        life = RehearsedLife(
+        run = ObservedRun(
             outcome=outcome,
             reason=reason,
             beats=self.beats,
@@ -155,7 +156,7 @@ class RunEvidence:
             prints=read_prints(store, read_checkpoints(store, session.spec.job.checkpoint)),
             torn=sum("torn-" in line for _, _, line in self._lines),
         )
-        return RehearsedLife(**{**life.__dict__, "log": self._tail(life.failed)})
+        return replace(run, log=self._tail(run.failed))
 
     def _tail(self, beat: Heartbeat | None) -> tuple[str, ...]:
         """Return the end of the job's output on the machine that failed, else on the last one."""

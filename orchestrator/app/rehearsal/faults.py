@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.advice.rehearsal.life import Fault, InjectedFault, LifeSign, Moment, come
+from orchestrator.advice.rehearsal.run import Fault, InjectedFault, Moment, Trigger, come
 from orchestrator.app.rehearsal.evidence import RunEvidence, newest_step
 from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.clock import Clock, wait_until
@@ -26,7 +26,7 @@ TIMEOUT = 900.0
 """Seconds without progress after which waiting for a moment fails."""
 POLL_SECONDS = 0.3
 """Seconds between two polls; saves are polled more often."""
-AGAIN = Moment(LifeSign.TIME, 1.0)
+AGAIN = Moment(Trigger.TIME, 1.0)
 """The moment to preempt a new machine again if the job reports no steps."""
 
 
@@ -72,7 +72,7 @@ class Injector:
         injected = self._injected(fault, beat)
         if fault is Fault.TWICE:
             steps = bool(self._evidence.steps)
-            again, _ = self._running(Moment(LifeSign.STEP) if steps else AGAIN, other_than=node)
+            again, _ = self._running(Moment(Trigger.STEP) if steps else AGAIN, other_than=node)
             self._preempt(again, notice=False)
         if fault is Fault.RESTORE:
             self._preempt(self._restoring(node), notice=False)

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import Fault, InjectedFault, Moment, RehearsedLife, default_moment
+from orchestrator.advice.rehearsal.run import (
+    Fault,
+    InjectedFault,
+    Moment,
+    ObservedRun,
+    default_moment,
+)
 from orchestrator.advice.rehearsal.verdict import RehearsalVerdict, judge, judge_crash
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.evidence import RunEvidence
@@ -132,7 +138,7 @@ class _Run:
         sandbox, unbroken = self._sandbox, None
         if compare:
             sandbox.scene("The job, undisturbed")
-            unbroken = self._life((), None)
+            unbroken = self._run((), None)
             # It failed without an injected fault, which says nothing about recovery, so a second run is useless.
             if not unbroken.done:
                 return judge_crash(unbroken)
@@ -140,10 +146,10 @@ class _Run:
         self.take(TWICE)
         count = len(self._faults)
         sandbox.scene(f"The job, with {count} fault{'s' if count != 1 else ''} injected")
-        broken = self._life(self._faults, unbroken)
+        broken = self._run(self._faults, unbroken)
         return judge(broken, unbroken, missed=count - len(broken.faults))
 
-    def _life(self, faults: Sequence[Fault], unbroken: RehearsedLife | None) -> RehearsedLife:
+    def _run(self, faults: Sequence[Fault], unbroken: ObservedRun | None) -> ObservedRun:
         """Bring the deployment up and watch it to its end under *faults*."""
         sandbox = self._sandbox
         code = sandbox.call("up", *sandbox.flags)
@@ -163,17 +169,17 @@ class _Run:
             sandbox.end(watcher)
         return self._ended(evidence, injected, code)
 
-    def _moment(self, number: int, unbroken: RehearsedLife | None) -> Moment:
+    def _moment(self, number: int, unbroken: ObservedRun | None) -> Moment:
         if number <= len(self._asked):
             return self._asked[number - 1]
         target = self._sandbox.session.spec.job.target_steps
         return default_moment(number, len(self._faults), target, unbroken.pace if unbroken else None)
 
-    def _ended(self, evidence: RunEvidence, injected: Sequence[InjectedFault], code: int) -> RehearsedLife:
+    def _ended(self, evidence: RunEvidence, injected: Sequence[InjectedFault], code: int) -> ObservedRun:
         """Return the run; raise CommandFailedError when the deployment has not ended."""
         records = self._sandbox.session.records
         records.load()
         outcome = records.current.outcome
         if outcome is None:
             raise CommandFailedError(code or 1)
-        return replace(evidence.life(outcome, records.current.reason), faults=tuple(injected))
+        return replace(evidence.run(outcome, records.current.reason), faults=tuple(injected))

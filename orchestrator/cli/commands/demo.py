@@ -1,4 +1,4 @@
-"""tpuctl demo: the life of a deployment on the local cloud, by the public commands only."""
+"""tpuctl demo: a deployment on the local cloud, by public commands only."""
 
 import click
 

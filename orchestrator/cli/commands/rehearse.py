@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.advice.rehearsal.life import Fault, Moment
+from orchestrator.advice.rehearsal.run import Fault, Moment
 from orchestrator.cli.options import Command, exclusive, json_option
 from orchestrator.cli.param_types import Parsed
 

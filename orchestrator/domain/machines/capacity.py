@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 SHORTEST_OUTAGE = 300.0
 """Shortest time, in seconds, for which a zone that has refused or preempted counts as empty."""
 USUAL_LIFE, CERTAINTY = 4 * 3600.0, 1.0
-"""Assumed life of a TPU in seconds, and the number of observed lives that this assumption weighs."""
+"""Assumed lifetime of a TPU in seconds, and the number of observed ones that this weighs."""
 WAY_BACK = 600.0
 """Seconds of work that each loss costs; a longer life is worth what it saves of these."""
 # More than a file names, but bounded: the record is written in each pass and must not grow for ever.

@@ -60,7 +60,7 @@ class SavePace:
 
 
 @dataclass(frozen=True)
-class RehearsedLife:
+class ObservedRun:
     """
     What one run has shown; *beats* are the last reports of all incarnations.
 
@@ -131,7 +131,7 @@ class RehearsedLife:
         return SavePace(last, len({s.step for s in self.saves}), max(spans, default=None))
 
 
-class LifeSign(Enum):
+class Trigger(Enum):
     """What a moment is recognised by: a step, a checkpoint, elapsed time, or a line of the log."""
 
     STEP = "step"
@@ -149,7 +149,7 @@ class Moment:
     complete checkpoint of the job.
     """
 
-    sign: LifeSign
+    trigger: Trigger
     number: float = 0.0
     pattern: str = ""
     saved: bool = False
@@ -158,28 +158,28 @@ class Moment:
     def parse(cls, text: str) -> "Moment":
         """Parse `step:100`, `checkpoint:2`, `time:90s` or `log:REGEX`; raise ValueError that says what is wrong."""
         word, _, value = text.partition(":")
-        sign = next((one for one in LifeSign if one.value == word), None)
-        if sign is None or not value:
+        trigger = next((one for one in Trigger if one.value == word), None)
+        if trigger is None or not value:
             raise ValueError("write step:100, checkpoint:2, time:90s or log:REGEX")
-        if sign is LifeSign.TIME:
-            return cls(sign, Duration.parse(value))
-        if sign is LifeSign.LOG:
+        if trigger is Trigger.TIME:
+            return cls(trigger, Duration.parse(value))
+        if trigger is Trigger.LOG:
             try:
                 # Compiled now, so that a broken pattern does not end a rehearsal after minutes.
                 re.compile(value)
             except re.error as error:
                 raise ValueError(f"{value!r} is not a regular expression: {error}") from error
-            return cls(sign, pattern=value)
-        least = 1 if sign is LifeSign.CHECKPOINT else 0
+            return cls(trigger, pattern=value)
+        least = 1 if trigger is Trigger.CHECKPOINT else 0
         if not value.isdecimal() or int(value) < least:
-            raise ValueError(f"{sign.value}: needs a whole number from {least}")
-        return cls(sign, int(value))
+            raise ValueError(f"{trigger.value}: needs a whole number from {least}")
+        return cls(trigger, int(value))
 
     def __str__(self) -> str:
-        if self.sign is LifeSign.LOG:
+        if self.trigger is Trigger.LOG:
             return f"log:{self.pattern}"
-        value = str(Duration(self.number)) if self.sign is LifeSign.TIME else f"{self.number:.0f}"
-        return f"{self.sign.value}:{value}"
+        value = str(Duration(self.number)) if self.trigger is Trigger.TIME else f"{self.number:.0f}"
+        return f"{self.trigger.value}:{value}"
 
 
 @dataclass(frozen=True)
@@ -204,11 +204,11 @@ def come(moment: Moment, shown: Shown) -> bool:
     # A fault before the first checkpoint proves nothing about a resume.
     if moment.saved and shown.saved <= 0:
         return False
-    if moment.sign is LifeSign.STEP:
+    if moment.trigger is Trigger.STEP:
         return shown.step is not None and shown.step >= moment.number
-    if moment.sign is LifeSign.CHECKPOINT:
+    if moment.trigger is Trigger.CHECKPOINT:
         return shown.saves >= moment.number
-    return shown.line if moment.sign is LifeSign.LOG else shown.seconds >= moment.number
+    return shown.line if moment.trigger is Trigger.LOG else shown.seconds >= moment.number
 
 
 def default_moment(number: int, count: int, target: int | None, pace: SavePace | None) -> Moment:
@@ -219,11 +219,11 @@ def default_moment(number: int, count: int, target: int | None, pace: SavePace |
     undisturbed run it is the first reported step, or the first checkpoint.
     """
     if pace is None:
-        return Moment(LifeSign.STEP, (target or 0) * number // (count + 2), saved=True)
+        return Moment(Trigger.STEP, (target or 0) * number // (count + 2), saved=True)
     last = pace.last_step if pace.last_step is not None else target
     if pace.last_step is not None and last is not None:
         # count + 2 parts, so that the last fault leaves the job time to resume and to end.
-        return Moment(LifeSign.STEP, last * number // (count + 2), saved=pace.saves > 1)
+        return Moment(Trigger.STEP, last * number // (count + 2), saved=pace.saves > 1)
     if pace.saves > 1:
-        return Moment(LifeSign.CHECKPOINT, 1)
-    return Moment(LifeSign.TIME, round((pace.seconds or 0.0) * number / (count + 1), 1))
+        return Moment(Trigger.CHECKPOINT, 1)
+    return Moment(Trigger.TIME, round((pace.seconds or 0.0) * number / (count + 1), 1))
