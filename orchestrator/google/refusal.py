@@ -105,20 +105,6 @@ class Failure:
         return match[1] if match else ""
 
 
-def of_answer(status: int, error: Mapping[str, Any], url: str) -> Failure:
-    """Convert the `error` object of an HTTP answer to a request for *url*."""
-    details = tuple(error.get("details") or ())
-    infos = [d.get("reason") for d in details if str(d.get("@type", "")).endswith(".ErrorInfo")]
-    words = [*infos[:1], *(e.get("reason") for e in error.get("errors") or ())]
-    return Failure(
-        name=error.get("status") or HTTP_NAMES.get(status, ""),
-        reasons=tuple(str(word) for word in words if word),
-        message=str(error.get("message") or ""),
-        details=details,
-        url=url,
-    )
-
-
 def of_status(code: int, message: str, details: Iterable[Mapping[str, Any]] = ()) -> Failure:
     """Convert the google.rpc.Status inside a long-running operation."""
     failure = Failure(RPC_NAMES.get(code, ""), message=message, details=tuple(details), in_operation=True)
