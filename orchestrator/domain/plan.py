@@ -182,7 +182,7 @@ class FailedChange:
 
 
 @dataclass(frozen=True)
-class Step:
+class Decision:
     """
     One resource's changes, or what it waits for and in how many seconds to poll again.
 

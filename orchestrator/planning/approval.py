@@ -101,7 +101,9 @@ def moved(was: Approved, now: Approved) -> tuple[str, ...]:
         if before != after:
             said.append(f"{name}: was {before}, is {after}")
     if not said and [_key(c) for c in was.changes] != [_key(c) for c in now.changes]:
-        said.append(f"the plan is another one: {_steps(now.changes)} instead of {_steps(was.changes)}")
+        said.append(
+            f"the plan is another one: {_changes_text(now.changes)} instead of {_changes_text(was.changes)}"
+        )
     return tuple(said)
 
 
@@ -127,7 +129,7 @@ def refuse_others(was: Approved, plan: Plan) -> None:
     other = next((c for c in changes if _key(c.as_dict()) not in allowed), None)
     if other is not None:
         raise ConflictError(
-            f"{was.path} does not fit any more: it does not hold {_step(other.as_dict())} ({other.why})",
+            f"{was.path} does not fit any more: it does not hold {_change_text(other.as_dict())} ({other.why})",
             hint=_plan_again(was.path), changed="what the plan holds may exist by now; see `tpuctl status`",
             code="TPU-410",
         )  # fmt: skip
@@ -159,10 +161,10 @@ def _key(change: Mapping[str, Any]) -> tuple[Any, ...]:
     return (kind, change["verb"], change["name"], change["zone"], change["incarnation"])
 
 
-def _steps(changes: tuple[Mapping[str, Any], ...]) -> str:
-    return ", ".join(_step(change) for change in changes) or "no change"
+def _changes_text(changes: tuple[Mapping[str, Any], ...]) -> str:
+    return ", ".join(_change_text(change) for change in changes) or "no change"
 
 
-def _step(change: Mapping[str, Any]) -> str:
+def _change_text(change: Mapping[str, Any]) -> str:
     where = f" in {change['zone']}" if change["zone"] else ""
     return " ".join(f"{change['verb']} {Kind(change['kind']).title} {change['name']}".split()) + where

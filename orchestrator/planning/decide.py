@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present, Unknown, World
-from orchestrator.domain.plan import Change, Kind, LoopRule, Outcome, Plan, Step, Verb
+from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Outcome, Plan, Verb
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
@@ -29,10 +29,10 @@ def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> 
         return Plan(outcome=outcome, reason=reason)
     if outcome is not None:
         return wind_down(world, record, outcome, reason, vm_last=spec.watch.on_vm)
-    node = Step() if spec.fleet else decide_node(spec, world, record)
+    node = Decision() if spec.fleet else decide_node(spec, world, record)
     # Deliver nothing to machines that this pass replaces, nor to candidates that may lose their race.
-    job = Step() if spec.fleet or _in_doubt(node, record) else decide_job(spec, world, record)
-    steps = (
+    job = Decision() if spec.fleet or _in_doubt(node, record) else decide_job(spec, world, record)
+    decisions = (
         decide_bucket(spec, world, record),
         decide_bundle(spec, world, record),
         decide_vm(spec, world, record),
@@ -41,46 +41,48 @@ def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> 
         replace(job, wait=job.wait and replace(job.wait, what=f"job: {job.wait.what}")),
         decide_sidecars(spec, world, record),
     )
-    wakes = [s.wake_in for s in steps if s.wake_in is not None]
+    wakes = [d.wake_in for d in decisions if d.wake_in is not None]
     return Plan(
-        changes=tuple(c for s in steps for c in s.changes),
-        waits=tuple(s.wait for s in steps if s.wait),
+        changes=tuple(c for d in decisions for c in d.changes),
+        waits=tuple(d.wait for d in decisions if d.wait),
         wake_in=min(wakes, default=None),
     )
 
 
-def _in_doubt(node: Step, record: Record) -> bool:
+def _in_doubt(node: Decision, record: Record) -> bool:
     return undecided(record) or any(c.verb is Verb.CREATE for c in node.changes)
 
 
-def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
+def decide_bucket(spec: Spec, world: World, record: Record) -> Decision:
     """Create the bucket if it does not exist; refuse to replace one that held data."""
     bucket = world.bucket
     if isinstance(bucket, Unknown):
-        return Step(wait=Wait(f"bucket: not known ({bucket.why})"), rule=LoopRule.UNKNOWN)
+        return Decision(wait=Wait(f"bucket: not known ({bucket.why})"), rule=LoopRule.UNKNOWN)
     region = names.home_region(spec)
     if isinstance(bucket, Present):
         if record.bucket.ready or spec.bucket.adopt:
-            return Step(rule=LoopRule.BUCKET_PRESENT)
+            return Decision(rule=LoopRule.BUCKET_PRESENT)
         why = "its grants may be unfinished"
         change = Change(Kind.BUCKET, Verb.CREATE, bucket.value.name, why, region)
     elif record.bucket.observed:
         # An empty bucket in its place would look like success, and the job would start again at step 0.
         text = "bucket: it was there and is gone; nothing is created in its place"
-        return Step(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
+        return Decision(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
     else:
         change = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region)
-    return held_back(spec, record, world, Kind.BUCKET, region) or Step((change,), rule=LoopRule.BUCKET_FIRST)
+    return held_back(spec, record, world, Kind.BUCKET, region) or Decision(
+        (change,), rule=LoopRule.BUCKET_FIRST
+    )
 
 
-def decide_bundle(spec: Spec, world: World, record: Record) -> Step:
+def decide_bundle(spec: Spec, world: World, record: Record) -> Decision:
     """Upload code and agent once the bucket exists."""
     wanted = f"{record.job.bundle}:{record.job.agent}"
     usable = isinstance(world.bucket, Present) and (record.bucket.ready or spec.bucket.adopt)
     if not usable or not record.job.bundle or record.job.uploaded == wanted:
-        return Step()
+        return Decision()
     # `down` forgets what is in the bucket, since people may delete it before the next `up`.
     before = len(record.up_times) > bool(record.started_at) and not record.job.uploaded
     why = "each `up` after a `down` uploads it" if before else "the bucket does not have it yet"
     change = Change(Kind.BUNDLE, Verb.CREATE, record.job.bundle[:12], why)
-    return held_back(spec, record, world, Kind.BUNDLE) or Step((change,))
+    return held_back(spec, record, world, Kind.BUNDLE) or Decision((change,))

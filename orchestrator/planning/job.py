@@ -13,7 +13,7 @@ from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, Unknown, VmState, World
-from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
+from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Verb
 from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node, lasted
 from orchestrator.domain.spec import MemorySpec, Spec
 from orchestrator.domain.wait import Wait
@@ -162,13 +162,13 @@ def _chosen(part: Any) -> Any:
     return found
 
 
-def decide_job(spec: Spec, world: World, record: Record) -> Step:
+def decide_job(spec: Spec, world: World, record: Record) -> Decision:
     """Push and start the job if it does not run, or does not run the wanted code."""
     node = current_node(world, record)
     if node is None or not _of_use(spec, world, node):
         return _blocked("starts when the TPU is READY")
     if not node.workers:
-        return Step(wait=Wait("the TPU is READY but shows no workers yet"), rule=LoopRule.JOB_STARTS)
+        return Decision(wait=Wait("the TPU is READY but shows no workers yet"), rule=LoopRule.JOB_STARTS)
     vm_runs = isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
     if spec.job.run_on == "vm" and not vm_runs:
         return _blocked("starts when the VM is RUNNING")
@@ -179,7 +179,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     if not isinstance(world.bucket, Present):
         return _blocked("starts when the bucket is there")
     if isinstance(world.heartbeats, Unknown):
-        return Step(wait=Wait(f"not known ({world.heartbeats.why})"), rule=LoopRule.UNKNOWN)
+        return Decision(wait=Wait(f"not known ({world.heartbeats.why})"), rule=LoopRule.UNKNOWN)
     if not record.job.uploaded:
         return _blocked("its code is not in the bucket yet")
     beats = world.known_heartbeats
@@ -190,7 +190,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     # After a failed try over SSH, wait: the heartbeat may arrive first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
         pause = record.ssh.next_try_at - world.observed_at
-        return Step(wait=Wait(f"{reason.fact}; next try soon"), wake_in=pause, rule=rule)
+        return Decision(wait=Wait(f"{reason.fact}; next try soon"), wake_in=pause, rule=rule)
     # UPDATE restarts a running job, which costs a gang its work since the last checkpoint. So not for the same
     # code, and not for a worker that trains while it cannot reach the bucket.
     same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in beats)
@@ -198,11 +198,11 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
     change = Change(Kind.JOB, verb, spec.name, reason.text, node.zone, record.node.incarnation)
     # A machine that boots cannot be reached yet, and reports soon: what it is at is to be seen then.
-    return Step((change,), wake_in=None if beats else growing(POLL_SOON, _age(world, record)), rule=rule)
+    return Decision((change,), wake_in=None if beats else growing(POLL_SOON, _age(world, record)), rule=rule)
 
 
-def _blocked(why: str) -> Step:
-    return Step(wait=Wait(why), blocked=True, rule=LoopRule.JOB_WAITS)
+def _blocked(why: str) -> Decision:
+    return Decision(wait=Wait(why), blocked=True, rule=LoopRule.JOB_WAITS)
 
 
 def expected_workers(spec: Spec, node: Node) -> int:
@@ -309,20 +309,20 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreac
     return None if silent is None else Unreachable(silent)
 
 
-def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Step:
+def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Decision:
     finished = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
     if finished:
         why = f"worker {finished[0]} says that it is done and has saved no checkpoint"
         text = f"{why}; its machine is kept: inspect it with tpuctl ssh, then tpuctl push"
-        return Step(wait=Wait(text), rule=LoopRule.JOB_STARTS)
+        return Decision(wait=Wait(text), rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
-        return Step(wake_in=POLL_SOON if _before_first_step(beats, now) else None, rule=LoopRule.JOB_RUNS)
+        return Decision(wake_in=POLL_SOON if _before_first_step(beats, now) else None, rule=LoopRule.JOB_RUNS)
     # A first report may be a second late, because its object has just been written; poll again soon.
     why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
     why = why if beats else "; no report yet"
     text = f"{len(running)} of {expected} workers are running{why}"
-    return Step(wait=Wait(text), wake_in=POLL_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)
+    return Decision(wait=Wait(text), wake_in=POLL_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)
 
 
 def _before_first_step(beats: tuple[Heartbeat, ...], now: float) -> bool:

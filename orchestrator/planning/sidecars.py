@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain.names import prefix_of
 from orchestrator.domain.observation import NodeState, Present, VmState, World
-from orchestrator.domain.plan import Change, Kind, Step, Verb
+from orchestrator.domain.plan import Change, Decision, Kind, Verb
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import JupyterSpec, Spec, TensorboardSpec
 
@@ -62,7 +62,7 @@ def with_settings(record: Record, spec: Spec, role: str) -> dict[str, str]:
     return {**record.sidecars, role: sidecar_digest(spec, role)}
 
 
-def decide_sidecars(spec: Spec, world: World, record: Record) -> Step:
+def decide_sidecars(spec: Spec, world: World, record: Record) -> Decision:
     """Update the settings of running machines. Each change is tried once; `tpuctl tunnel` repeats it."""
     # The digest is recorded after one try, so that an unreachable machine is not tried in every pass.
     changes = tuple(
@@ -70,7 +70,7 @@ def decide_sidecars(spec: Spec, world: World, record: Record) -> Step:
         for role, name, zone in _running(world, record)
         if record.sidecars.get(role, "") != sidecar_digest(spec, role)
     )
-    return Step(changes)
+    return Decision(changes)
 
 
 def _running(world: World, record: Record) -> Iterator[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import VM_ABSENT, VM_COMING, VM_HAS_RUN, FirstSeen
 from orchestrator.domain.observation import Absent, Observed, Operation, Present, Unknown, Vm, VmState, World
-from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
+from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
@@ -20,39 +20,39 @@ from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
 COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})
 
 
-def decide_vm(spec: Spec, world: World, record: Record) -> Step:
+def decide_vm(spec: Spec, world: World, record: Record) -> Decision:
     """Return the change that the VM needs: create it, start it after a stop or preemption, or none."""
     if spec.vm == "none":
-        return Step(rule=LoopRule.VM_NONE)
+        return Decision(rule=LoopRule.VM_NONE)
     name, zone = names.vm_name(spec), names.vm_zone(spec)
     vm = world.vm
     if isinstance(vm, Unknown):
-        return Step(wait=Wait(f"VM: not known ({vm.why})"), rule=LoopRule.UNKNOWN)
+        return Decision(wait=Wait(f"VM: not known ({vm.why})"), rule=LoopRule.UNKNOWN)
     asked = [o for o in record.operations if o.kind is Kind.VM]
     late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_LIMIT]
     # One request at a time: a second one is refused, and that refusal would count.
     if len(late) < len(asked):
-        return Step(wait=Wait("VM: an operation is running"), wake_in=5.0, rule=LoopRule.VM_OPERATION)
+        return Decision(wait=Wait("VM: an operation is running"), wake_in=5.0, rule=LoopRule.VM_OPERATION)
     if isinstance(world.bucket, Absent) and record.bucket.observed:
         text = "VM: left as it is, since the bucket that held the job's data is gone"
-        return Step(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
+        return Decision(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
     if lacks_named_vm(spec, world):
-        return Step(wait=Wait(f"VM: {why_missing(spec, record)}"), rule=LoopRule.VM_CREATE)
+        return Decision(wait=Wait(f"VM: {why_missing(spec, record)}"), rule=LoopRule.VM_CREATE)
     if isinstance(vm, Absent):
         if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
             text = "VM: not listed; checking once more before it counts as gone"
-            return Step(wait=Wait(text), rule=LoopRule.ABSENCE_UNCONFIRMED)
+            return Decision(wait=Wait(text), rule=LoopRule.ABSENCE_UNCONFIRMED)
         why = "it is gone" if record.vm.accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, why, zone)
-        return held_back(spec, record, world, Kind.VM, zone) or Step((create,), rule=LoopRule.VM_CREATE)
+        return held_back(spec, record, world, Kind.VM, zone) or Decision((create,), rule=LoopRule.VM_CREATE)
     if vm.value.state in {VmState.TERMINATED, VmState.SUSPENDED}:
         why = "it was preempted" if vm.value.spot else "it is stopped"
         start = Change(Kind.VM, Verb.START, name, why, vm.value.zone)
-        return held_back(spec, record, world, Kind.VM, vm.value.zone) or Step(
+        return held_back(spec, record, world, Kind.VM, vm.value.zone) or Decision(
             (start,), rule=LoopRule.VM_START
         )
     if vm.value.state is VmState.RUNNING:
-        return Step(rule=LoopRule.VM_RUNNING)
+        return Decision(rule=LoopRule.VM_RUNNING)
     return _unfinished(vm.value, late, world, record)
 
 
@@ -69,16 +69,16 @@ def why_missing(spec: Spec, record: Record) -> str:
     return f"{name} is gone; it was adopted, so tpuctl makes none in its place"
 
 
-def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record) -> Step:
+def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record) -> Decision:
     """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
     if names.ADOPTED_LABEL not in vm.labels and any(o.verb is Verb.CREATE for o in late):
         # It has never run, so its disk is empty.
         why = f"its creation has not ended in {CREATE_LIMIT / 60:.0f} min"
-        return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),), rule=LoopRule.VM_OPERATION)
+        return Decision((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),), rule=LoopRule.VM_OPERATION)
     given_up = give_up_start(world, record, CREATE_LIMIT)
     if given_up is not None:
-        return Step((given_up,), rule=LoopRule.VM_OPERATION)
-    return Step(wait=Wait(f"VM: {vm.state.value}"), wake_in=5.0, rule=LoopRule.VM_OPERATION)
+        return Decision((given_up,), rule=LoopRule.VM_OPERATION)
+    return Decision(wait=Wait(f"VM: {vm.state.value}"), wake_in=5.0, rule=LoopRule.VM_OPERATION)
 
 
 def vm_doubts(observed: Observed[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:

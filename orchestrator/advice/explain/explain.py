@@ -5,16 +5,16 @@ from orchestrator.advice.explain.explanation import (
     Evidence,
     ExplainedPart,
     Explanation,
+    changes_text,
     journal_of,
     next_pass,
-    steps_text,
 )
 from orchestrator.advice.explain.resources import explain_bucket, explain_tpu, explain_vm, not_visible
 from orchestrator.advice.explain.rules import RULES
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unknown
-from orchestrator.domain.plan import LoopRule, Outcome, Step
+from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import span_text, usd_range_text
 from orchestrator.planning.deployment_state import was_started
@@ -85,7 +85,7 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     outcome = plan.outcome
     if outcome is not None:
         evidence = (_end_evidence(facts, outcome), *_limits(facts))
-        nexts = steps_text(plan.changes) or "; ".join(plan.waiting) or "nothing"
+        nexts = changes_text(plan.changes) or "; ".join(plan.waiting) or "nothing"
         rule, when = _ENDS[outcome], None if plan.settled else next_pass(facts)
         return ExplainedPart(
             "deployment",
@@ -203,7 +203,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
         return not_visible("job", observed, facts)
     beats = observed.value if isinstance(observed, Present) else ()
     # The loop's own decision function, because a second implementation could differ from what is done.
-    step = decide_job(facts.spec, facts.world, facts.record)
+    decision = decide_job(facts.spec, facts.world, facts.record)
     # What a machine that is gone reported last is not what it does.
     last = "last report: " if facts.state.without_tpu else ""
     evidence = (
@@ -214,19 +214,21 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     # "run" would contradict that it waits for a TPU.
     ended = "stopped with its TPU" if last else phases
     state = ended if phases else _without_report(facts)
-    if step.changes:
-        why, nexts = step.changes[0].why, steps_text(step.changes)
+    if decision.changes:
+        why, nexts = decision.changes[0].why, changes_text(decision.changes)
         you = "" if next_pass(facts) else "tpuctl watch"
-        return ExplainedPart("job", state, why, step.rule, evidence, nexts, next_pass(facts, step), you)
+        return ExplainedPart(
+            "job", state, why, decision.rule, evidence, nexts, next_pass(facts, decision), you
+        )
     lying = uncommitted(beats)
-    if step.settled and lying is not None:
+    if decision.settled and lying is not None:
         why = uncommitted_text(facts.spec.job.checkpoint, lying)
         return ExplainedPart(
             "job", state, why, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
         )
-    if step.settled:
-        return ExplainedPart("job", state, _runs(beats), step.rule, evidence, calm=True)
-    return _waits(facts, state, step, evidence)
+    if decision.settled:
+        return ExplainedPart("job", state, _runs(beats), decision.rule, evidence, calm=True)
+    return _waits(facts, state, decision, evidence)
 
 
 def _without_report(facts: DeploymentFacts) -> str:
@@ -234,18 +236,22 @@ def _without_report(facts: DeploymentFacts) -> str:
     return f"no TPU reports it; step {step} is in the bucket" if step else "no heartbeat yet"
 
 
-def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evidence, ...]) -> ExplainedPart:
+def _waits(
+    facts: DeploymentFacts, state: str, decision: Decision, evidence: tuple[Evidence, ...]
+) -> ExplainedPart:
     """Explain a job that cannot run yet: its machine does not exist or is booting."""
-    if step.blocked:
+    if decision.blocked:
         nexts = "it starts by itself when that is there"
-        return ExplainedPart("job", state, step.waiting, step.rule, evidence, nexts, next_pass(facts))
+        return ExplainedPart("job", state, decision.waiting, decision.rule, evidence, nexts, next_pass(facts))
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "the TPU is READY since then"), *evidence)
     silent = ready is not None and current_node(facts.world, facts.record) is not None
     when = ready + BOOT_GRACE if silent and ready is not None else None
     you = "tpuctl logs -f shows what the machine does"
-    return ExplainedPart("job", state, step.waiting, step.rule, evidence, "the workers report", when, you)
+    return ExplainedPart(
+        "job", state, decision.waiting, decision.rule, evidence, "the workers report", when, you
+    )
 
 
 def _runs(beats: tuple[Heartbeat, ...]) -> str:

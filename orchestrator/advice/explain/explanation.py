@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import World
-from orchestrator.domain.plan import Change, Kind, LoopRule, Plan, Step
+from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.status import DeploymentState
@@ -123,7 +123,7 @@ class Explanation:
         }
 
 
-def steps_text(changes: tuple[Change, ...]) -> str:
+def changes_text(changes: tuple[Change, ...]) -> str:
     """Return which changes will be made, in words."""
     return ", then ".join(
         f"{c.verb.word} {c.kind.title} {c.name}".rstrip() + (f" in {c.zone}" if c.zone else "")
@@ -131,7 +131,7 @@ def steps_text(changes: tuple[Change, ...]) -> str:
     )
 
 
-def next_pass(facts: DeploymentFacts, step: Step | None = None) -> float | None:
+def next_pass(facts: DeploymentFacts, decision: Decision | None = None) -> float | None:
     """Return the time of the next pass in seconds since the epoch; None without a watcher."""
     # Without a loop no plan is carried out, so there is no time to promise.
     if facts.watching is None or not facts.watching.alive:
@@ -139,7 +139,7 @@ def next_pass(facts: DeploymentFacts, step: Step | None = None) -> float | None:
     if facts.watching.next_at is not None:
         return max(facts.watching.next_at, facts.world.observed_at)
     poll = float(facts.spec.watch.poll)
-    wake = step.wake_in if step is not None and step.wake_in is not None else poll
+    wake = decision.wake_in if decision is not None and decision.wake_in is not None else poll
     return facts.world.observed_at + min(poll, wake)
 
 

@@ -6,9 +6,9 @@ from orchestrator.advice.explain.explanation import (
     DeploymentFacts,
     Evidence,
     ExplainedPart,
+    changes_text,
     journal_of,
     next_pass,
-    steps_text,
 )
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import Sign, of_node
@@ -24,7 +24,7 @@ from orchestrator.domain.observation import (
     Vm,
     VmState,
 )
-from orchestrator.domain.plan import Kind, LoopRule, Step
+from orchestrator.domain.plan import Decision, Kind, LoopRule
 from orchestrator.domain.record import Record, Refusal, current_node
 from orchestrator.planning.decide import decide_bucket
 from orchestrator.planning.drift import drift_notes
@@ -58,17 +58,17 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
     observed, now = facts.world.bucket, facts.world.observed_at
     if isinstance(observed, Unknown):
         return not_visible("bucket", observed, facts)
-    step = decide_bucket(facts.spec, facts.world, facts.record)
-    if isinstance(observed, Present) and not step.changes:
+    decision = decide_bucket(facts.spec, facts.world, facts.record)
+    if isinstance(observed, Present) and not decision.changes:
         held = observed.value
         evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
-        return ExplainedPart("bucket", "present", "it is there", step.rule, evidence, calm=True)
+        return ExplainedPart("bucket", "present", "it is there", decision.rule, evidence, calm=True)
     asked = (_observation_of("bucket", observed, now), *journal_of(facts, "bucket"))
-    if step.rule is LoopRule.BUCKET_GONE:
+    if decision.rule is LoopRule.BUCKET_GONE:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
         you = "tpuctl down --delete-data, then tpuctl up, to start over"
-        return ExplainedPart("bucket", "gone", step.waiting, step.rule, gone, you=you)
-    return _explained_request("bucket", "absent", step, facts, Kind.BUCKET, asked)
+        return ExplainedPart("bucket", "gone", decision.waiting, decision.rule, gone, you=you)
+    return _explained_request("bucket", "absent", decision, facts, Kind.BUCKET, asked)
 
 
 def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
@@ -78,16 +78,16 @@ def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
         return ExplainedPart("VM", "none", "none is wanted", LoopRule.VM_NONE, calm=True)
     if isinstance(observed, Unknown):
         return not_visible("VM", observed, facts)
-    step = decide_vm(facts.spec, facts.world, facts.record)
+    decision = decide_vm(facts.spec, facts.world, facts.record)
     evidence = (_observation_of(names.vm_name(facts.spec), observed, now), *journal_of(facts, "vm"))
     if isinstance(observed, Absent):
-        return _explained_request("VM", "absent", step, facts, Kind.VM, evidence)
+        return _explained_request("VM", "absent", decision, facts, Kind.VM, evidence)
     state = observed.value.state
     if state is VmState.RUNNING:
         return ExplainedPart(
-            "VM", state.value, "it runs", step.rule, evidence[:1], you=_differing(facts), calm=True
+            "VM", state.value, "it runs", decision.rule, evidence[:1], you=_differing(facts), calm=True
         )
-    return _explained_request("VM", state.value, step, facts, Kind.VM, evidence)
+    return _explained_request("VM", state.value, decision, facts, Kind.VM, evidence)
 
 
 def _differing(facts: DeploymentFacts) -> str:
@@ -102,17 +102,17 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
         return not_visible("TPU", observed, facts)
     node = current_node(facts.world, facts.record)
     verdict = judge_node(facts.spec, node, facts.world, facts.record)
-    step = decide_node(facts.spec, facts.world, facts.record)
+    decision = decide_node(facts.spec, facts.world, facts.record)
     evidence = (*_node_evidence(facts, node), *journal_of(facts, "node"))
     state = "absent" if node is None else node.state.name
-    if step.rule is LoopRule.TPU_READY and not step.changes:
-        return ExplainedPart("TPU", state, "it is READY and healthy", step.rule, evidence, calm=True)
-    if step.rule is LoopRule.TPU_REPORTS and not step.changes:
+    if decision.rule is LoopRule.TPU_READY and not decision.changes:
+        return ExplainedPart("TPU", state, "it is READY and healthy", decision.rule, evidence, calm=True)
+    if decision.rule is LoopRule.TPU_REPORTS and not decision.changes:
         shown = node.health if node is not None and node.state is NodeState.READY else state
         return ExplainedPart(
-            "TPU", state, f"its workers report, so {shown} alone changes nothing", step.rule, evidence
+            "TPU", state, f"its workers report, so {shown} alone changes nothing", decision.rule, evidence
         )
-    return _explained_request("TPU", state, step, facts, Kind.NODE, evidence, verdict.why)
+    return _explained_request("TPU", state, decision, facts, Kind.NODE, evidence, verdict.why)
 
 
 def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence, ...]:
@@ -155,23 +155,24 @@ def _observation_of(name: str, observed: Observed[Bucket] | Observed[Vm], now: f
 
 
 def _explained_request(
-    what: str, state: str, step: Step, facts: DeploymentFacts, kind: Kind,
+    what: str, state: str, decision: Decision, facts: DeploymentFacts, kind: Kind,
     evidence: tuple[Evidence, ...], why: str = "",
 ) -> ExplainedPart:  # fmt: skip
     """Explain what is about to be created, changed or waited for; refusals of its kind come first."""
     refused = [r for r in facts.record.refusals if r.kind is kind]
-    why = why or (step.changes[-1].why if step.changes else step.waiting)
+    why = why or (decision.changes[-1].why if decision.changes else decision.waiting)
     evidence = (*_refusals(refused), *evidence)
     # With a change in the plan the wait is over, and an old refusal explains nothing.
-    if refused and step.rule in {LoopRule.REFUSED_WAIT, LoopRule.REFUSED_FINAL}:
-        return _refused(what, state, facts, kind, step, refused, evidence)
-    if step.changes:
-        nexts, you = steps_text(step.changes), "" if next_pass(facts, step) else "tpuctl watch"
-        return ExplainedPart(what, state, why, step.rule, evidence, nexts, next_pass(facts, step), you)
+    if refused and decision.rule in {LoopRule.REFUSED_WAIT, LoopRule.REFUSED_FINAL}:
+        return _refused(what, state, facts, kind, decision, refused, evidence)
+    if decision.changes:
+        nexts, you = changes_text(decision.changes), "" if next_pass(facts, decision) else "tpuctl watch"
+        return ExplainedPart(
+            what, state, why, decision.rule, evidence, nexts, next_pass(facts, decision), you
+        )
     you = "" if next_pass(facts) else "tpuctl watch"
-    return ExplainedPart(
-        what, state, why, step.rule, evidence, step.waiting or "check again", next_pass(facts, step), you
-    )
+    nexts = decision.waiting or "check again"
+    return ExplainedPart(what, state, why, decision.rule, evidence, nexts, next_pass(facts, decision), you)
 
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[Evidence, ...]:
@@ -190,7 +191,7 @@ def _refused(
     state: str,
     facts: DeploymentFacts,
     kind: Kind,
-    step: Step,
+    decision: Decision,
     refused: Sequence[Refusal],
     evidence: tuple[Evidence, ...],
 ) -> ExplainedPart:
@@ -221,11 +222,11 @@ def _refused(
             nexts = "ask again when it is deleted" if held else f"ask again in {zone}"
             you = "nothing; that is an ordinary wait" if next_pass(facts) else "tpuctl watch"
             return ExplainedPart(
-                what, state, why, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, step), you
+                what, state, why, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, decision), you
             )
     you = last.hint or f"wait, or name more zones in tpu.zones; see: tpuctl zones {facts.spec.tpu.type}"
     nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"
     # The loop wakes when the wait is over, however long its poll is.
     gate = create_gate(facts.spec, facts.record, zone, kind)
-    when = max(gate, next_pass(facts, step) or 0.0) if next_pass(facts) else None
+    when = max(gate, next_pass(facts, decision) or 0.0) if next_pass(facts) else None
     return ExplainedPart(what, state, why, LoopRule.REFUSED_WAIT, evidence, nexts, when, you)

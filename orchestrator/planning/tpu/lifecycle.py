@@ -6,7 +6,7 @@ from orchestrator.contract.backoff import growing
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import BUCKET_ABSENT, Sign, of_name
 from orchestrator.domain.observation import Absent, Node, NodeState, Unknown, World
-from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
+from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Verb
 from orchestrator.domain.record import (
     Record,
     Refusal,
@@ -64,7 +64,7 @@ NOTICE_POLL = 2.0
 NEXT_COMES = "TPU: the next one is being made, and takes over when it is READY"
 
 
-def decide_node(spec: Spec, world: World, record: Record) -> Step:
+def decide_node(spec: Spec, world: World, record: Record) -> Decision:
     """
     Return the changes that lead to exactly one usable TPU.
 
@@ -72,7 +72,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     replacement is requested.
     """
     if isinstance(world.nodes, Unknown):
-        return Step(wait=Wait(f"TPU: not known ({world.nodes.why})"), rule=LoopRule.UNKNOWN)
+        return Decision(wait=Wait(f"TPU: not known ({world.nodes.why})"), rule=LoopRule.UNKNOWN)
     current = current_node(world, record)
     # A stale list may show a TPU of an earlier life under a larger number, so it counts from the second pass on.
     unknown = unrecorded_nodes(world, record)
@@ -87,10 +87,10 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     if verdict.action is NodeAction.WAIT:
         age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
-        return Step(changes, Wait(f"TPU: {verdict.why}"), wake_in=growing(5.0, age), rule=rule)
+        return Decision(changes, Wait(f"TPU: {verdict.why}"), wake_in=growing(5.0, age), rule=rule)
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; checking once more before it counts as ours"
-        return Step(tuple(removals), Wait(text), wake_in=5.0, rule=rule)
+        return Decision(tuple(removals), Wait(text), wake_in=5.0, rule=rule)
     # A TPU under deletion is not deleted again, and the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING
     if verdict.action is NodeAction.REPLACE and current is not None and not going:
@@ -100,7 +100,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
         # Recorded before the next request is planned, which must not go to the zone of a silent TPU.
         record = with_silent_tpu(record, gone, world.observed_at)
     if has_successors(record) and current_candidates(record):
-        return Step(tuple(removals), Wait(NEXT_COMES), wake_in=NOTICE_POLL, rule=LoopRule.TPU_NEXT)
+        return Decision(tuple(removals), Wait(NEXT_COMES), wake_in=NOTICE_POLL, rule=LoopRule.TPU_NEXT)
     creation = _create(spec, world, record, verdict)
     changes = (*removals, *creation.changes)
     # If nothing can be done now, the rule that holds the request back has decided.
@@ -118,14 +118,14 @@ def _superseded(world: World, record: Record) -> list[Node]:
     ]
 
 
-def _keep(world: World, record: Record, rule: LoopRule) -> Step:
+def _keep(world: World, record: Record, rule: LoopRule) -> Decision:
     """Return what is waited for while the newest TPU stays: its race, or a successor."""
     current, racing = current_node(world, record), undecided(record)
     coming = has_successors(record) and bool(current_candidates(record))
     closely = racing or coming or (current is not None and noticed(world, current))
     what = NEXT_COMES if coming else "TPU: it has yet to win its race" if racing else ""
     rule = LoopRule.TPU_NEXT if coming else rule
-    return Step((), Wait(what) if what else None, wake_in=NOTICE_POLL if closely else None, rule=rule)
+    return Decision((), Wait(what) if what else None, wake_in=NOTICE_POLL if closely else None, rule=rule)
 
 
 def _overdue(node: Node, world: World, record: Record) -> bool:
@@ -159,7 +159,7 @@ def _for_deadline(spec: Spec, world: World, record: Record, verdict: NodeVerdict
     return NodeVerdict(action, LoopRule.TPU_NEXT, f"{choice.why} (deadline)")
 
 
-def _create(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> Step:
+def _create(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> Decision:
     """Request the next TPU, spot or on demand; repeat a request without an answer as it was."""
     again = verdict.action is NodeAction.CREATE and record.node.incarnation > 0
     was = record.node.incarnation in record.deadline.on_demand
@@ -190,29 +190,29 @@ def _without_vm(spec: Spec, record: Record) -> Refusal | None:
     return next((r for r in final if r.kind is Kind.VM), None)
 
 
-def _request_blocked(spec: Spec, world: World, record: Record) -> Step | None:
+def _request_blocked(spec: Spec, world: World, record: Record) -> Decision | None:
     """Return why no TPU may be requested now, whatever zone has capacity; None if one may be."""
     # Unknown after Absent still counts as absent here: without a bucket there is no lease.
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:
         text = "TPU: not requested, since the bucket that held the job's data is gone"
-        return Step(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
+        return Decision(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
     # Only before the first VM: later the job continues without it.
     if names.takes_vm(spec) and isinstance(world.vm, Absent) and not record.vm.accepted:
         text = f"TPU: not requested before the VM {names.vm_name(spec)} is adopted"
-        return Step(wait=Wait(text), rule=LoopRule.TPU_CREATE)
+        return Decision(wait=Wait(text), rule=LoopRule.TPU_CREATE)
     vm = _without_vm(spec, record)
     if vm is not None:
         text = f"TPU: not requested without the VM, which was refused ({vm.text})"
-        return Step(wait=Wait(text), rule=LoopRule.REFUSED_FINAL)
+        return Decision(wait=Wait(text), rule=LoopRule.REFUSED_FINAL)
     # A TPU that has already won would be doubled by a new one.
     if open_race(record) and isinstance(world.claim, Unknown):
         text = f"TPU: it is not known who has won the race ({world.claim.why})"
-        return Step(wait=Wait(text), rule=LoopRule.UNKNOWN)
+        return Decision(wait=Wait(text), rule=LoopRule.UNKNOWN)
     return None
 
 
-def _request(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> Step:
+def _request(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> Decision:
     """Return the request of the next TPU with its type and zone, or what holds it back."""
     blocked = _request_blocked(spec, world, record)
     if blocked is not None:
@@ -238,7 +238,7 @@ def _request(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> 
     change = Change(
         Kind.NODE, Verb.CREATE, name, why, zone, incarnation, race, kind, substitute=kind != spec.tpu.type
     )
-    return held_back(spec, record, world, Kind.NODE, zone) or Step((change,), rule=LoopRule.TPU_CREATE)
+    return held_back(spec, record, world, Kind.NODE, zone) or Decision((change,), rule=LoopRule.TPU_CREATE)
 
 
 def delete_node(node: Node, why: str) -> Change:

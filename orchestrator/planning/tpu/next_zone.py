@@ -15,7 +15,7 @@ from orchestrator.domain.machines.capacity import (
 )
 from orchestrator.domain.machines.node_price import Prices
 from orchestrator.domain.observation import World
-from orchestrator.domain.plan import Kind, LoopRule, Step
+from orchestrator.domain.plan import Decision, Kind, LoopRule
 from orchestrator.domain.record import Record, Refusal, has_successors
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
@@ -126,9 +126,9 @@ def quota_wait(zone: str) -> Wait:
     return Wait(f"TPU: the old one holds the quota in {zone} until it is deleted; checked again", QUOTA_POLL)
 
 
-def waits_for_quota(zone: str) -> Step:
-    """Return a step that waits for the deletion of our own node, whose quota the next one needs."""
-    return Step(wait=quota_wait(zone), wake_in=QUOTA_POLL, rule=LoopRule.REFUSED_WAIT)
+def waits_for_quota(zone: str) -> Decision:
+    """Return a decision that waits for the deletion of our own node, whose quota the next one needs."""
+    return Decision(wait=quota_wait(zone), wake_in=QUOTA_POLL, rule=LoopRule.REFUSED_WAIT)
 
 
 def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -> float:
@@ -178,17 +178,17 @@ def hopeless(record: Record) -> Refusal | None:
     return None
 
 
-def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = "") -> Step | None:
+def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = "") -> Decision | None:
     """Return the wait after refusals of *kind*, or None if it may be requested now."""
     final = hopeless(record)
     if final is not None:
         text = f"{kind.title}: not requested again ({final.text})"
-        return Step(wait=Wait(text), rule=LoopRule.REFUSED_FINAL)
+        return Decision(wait=Wait(text), rule=LoopRule.REFUSED_FINAL)
     gate = create_gate(spec, record, zone, kind) - world.observed_at
     held = world.held.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
     if held > max(0.0, gate):
         limit = "by the create limit of this computer (docs/zones.md)"
-        return Step(wait=Wait("TPU: next try", held, limit), wake_in=held, rule=LoopRule.TPU_CREATE)
+        return Decision(wait=Wait("TPU: next try", held, limit), wake_in=held, rule=LoopRule.TPU_CREATE)
     if gate <= 0:
         return None
-    return Step(wait=Wait(f"{kind.title}: next try", gate), wake_in=gate, rule=LoopRule.REFUSED_WAIT)
+    return Decision(wait=Wait(f"{kind.title}: next try", gate), wake_in=gate, rule=LoopRule.REFUSED_WAIT)

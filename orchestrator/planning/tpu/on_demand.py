@@ -17,7 +17,7 @@ from orchestrator.domain.machines.node_price import Prices
 from orchestrator.domain.machines.queued_resource import IN_QUEUE
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Node, NodeState, Present, World
-from orchestrator.domain.plan import Kind, Step
+from orchestrator.domain.plan import Decision, Kind
 from orchestrator.domain.record import TERMINAL, Record, Span, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.status import DeadlineStatus
@@ -168,13 +168,13 @@ def wants_flex_start(spec: Spec, record: Record) -> bool:
     return allowed and not any(r.on_demand and r.kind is Kind.NODE for r in record.refusals)
 
 
-def as_on_demand(step: Step, *, flex: bool) -> Step:
-    """Return the step with its TPUs requested on demand or, with *flex*, as flex-start."""
+def as_on_demand(decision: Decision, *, flex: bool) -> Decision:
+    """Return the decision with its TPUs requested on demand or, with *flex*, as flex-start."""
     changes = (
         replace(change, on_demand=True, flex_start=flex) if change.requests_tpu else change
-        for change in step.changes
+        for change in decision.changes
     )
-    return replace(step, changes=tuple(changes))
+    return replace(decision, changes=tuple(changes))
 
 
 def refusal_of(retry: Retry, *, flex: bool) -> Retry:

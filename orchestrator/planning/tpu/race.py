@@ -13,7 +13,7 @@ from orchestrator.domain.first_seen import Sign, of_name, of_node
 from orchestrator.domain.machines.data_disks import data_disks
 from orchestrator.domain.names import region_of, round_of
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
-from orchestrator.domain.plan import Change, Kind, LoopRule, Step, Verb
+from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Verb
 from orchestrator.domain.record import (
     Candidate,
     RaceRecord,
@@ -306,7 +306,7 @@ def may_overlap(spec: Spec) -> bool:
     return spec.job.run_on == "tpu" and not apart
 
 
-def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
+def new_round(spec: Spec, world: World, record: Record, why: str) -> Decision:
     """Request a TPU in each of the first zones that may be asked now; if there is none, wait for the first."""
     zones = zone_order(spec, record, world.observed_at, world.prices)
     ready = [zone for zone in zones if _free(spec, world, record, zone)]
@@ -315,7 +315,7 @@ def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
         soonest = min(zones, key=lambda zone: create_gate(spec, record, zone))
         wait = held_back(spec, record, world, Kind.NODE, soonest)
         return wait or waits_for_quota(soonest)
-    return Step(_creates(spec, record, free, next_incarnation(record), why), rule=LoopRule.TPU_CREATE)
+    return Decision(_creates(spec, record, free, next_incarnation(record), why), rule=LoopRule.TPU_CREATE)
 
 
 def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
