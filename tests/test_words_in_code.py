@@ -147,6 +147,7 @@ TWINS = {
     "sweep": "end_expired, delete_parts, clean_up; a sweep is a fleet's",
     "_sweep": "as `sweep`",
     "SaveStalls": "SavePauses; a job stalls",
+    "StepError": "StageError",
     "save_stalled": "save_pauses",
     "saves_stopped": "save_pauses_s",
     "succeeded": "has_successors, or what has succeeded",

@@ -57,7 +57,7 @@ FINE_HERE = FINE | {"unchanged"}
 
 
 COUNT_OR_LIST = {
-    "steps", "unclaimed",
+    "unclaimed",
 }  # fmt: skip
 """Keys that are a number in one document and the things themselves in another."""
 MANY_TYPES = COUNT_OR_LIST | {"changed", "checkpoint", "leftovers", "secrets", "source"}

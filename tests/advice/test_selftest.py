@@ -108,7 +108,7 @@ def recording():
     merge(one.answered, {"name": ["string"], "state": ["CREATING", "READY"], "port": ["number"]})
     found.entries["tpu", "GET /v2/nodes/{}", 200] = one
     found.entries["refusals", "POST /v2/nodes", 400] = no
-    found.steps["tpu"] = {"outcome": "ok", "duration_s": 20.0, "proves": "x"}
+    found.stages["tpu"] = {"outcome": "ok", "duration_s": 20.0, "proves": "x"}
     found.machines["vm"] = {"cron": "no"}
     return found
 
@@ -128,7 +128,7 @@ def test_a_cloud_that_answers_the_same_has_no_differences():
     """Also where ours shows more states than were recorded, or is a little slower."""
     ours = recording()
     ours.entries["tpu", "GET /v2/nodes/{}", 200].answered["state"].add("DELETING")
-    ours.steps["tpu"]["duration_s"] = 24.0
+    ours.stages["tpu"]["duration_s"] = 24.0
     assert differences(recording(), ours) == []
 
 
@@ -152,10 +152,10 @@ def changed(what):
         theirs.entries["refusals", "POST /v2/nodes", 400].errors = {"code 400 | other words"}
     elif what == "other image":
         theirs.machines["vm"]["cron"] = "yes"
-    elif what == "failed step":
-        theirs.steps["tpu"]["outcome"] = "failed"
+    elif what == "failed stage":
+        theirs.stages["tpu"]["outcome"] = "failed"
     else:
-        theirs.steps["tpu"]["duration_s"] = 400.0
+        theirs.stages["tpu"]["duration_s"] = 400.0
     return theirs
 
 
@@ -164,7 +164,7 @@ def changed(what):
     [
         ("new field", Topic.FIELDS), ("missing field", Topic.FIELDS), ("other type", Topic.FIELDS),
         ("new state", Topic.FIELDS), ("other status", Topic.STATUS), ("other text", Topic.TEXT),
-        ("other image", Topic.MACHINE), ("failed step", Topic.STATUS), ("slower", Topic.TIME),
+        ("other image", Topic.MACHINE), ("failed stage", Topic.STATUS), ("slower", Topic.TIME),
     ],
 )  # fmt: skip
 def test_a_deliberate_difference_is_caught(what, topic):
@@ -196,10 +196,10 @@ def test_the_smallest_type_beyond_a_limit_is_of_the_same_quota():
 
 @pytest.mark.parametrize(("one", "other"), [("skipped", "ok"), ("ok", "skipped")])
 def test_a_step_that_was_skipped_is_no_difference(one, other):
-    """A project without a limit cannot show its refusal; a step that failed is reported all the same."""
+    """A project without a limit cannot show its refusal; a stage that failed is reported all the same."""
 
     def ended(outcome):
-        return Recording({}, steps={"quota": {"outcome": outcome}})
+        return Recording({}, stages={"quota": {"outcome": outcome}})
 
     assert differences(ended(one), ended(other)) == []
     assert [found.topic for found in differences(ended("failed"), ended("ok"))] == [Topic.STATUS]

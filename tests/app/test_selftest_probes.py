@@ -4,13 +4,13 @@ import subprocess
 
 import pytest
 
-from orchestrator.app.selftest.probes import COUNT_CHIPS, StepError, chips_text, facts
+from orchestrator.app.selftest.probes import COUNT_CHIPS, StageError, chips_text, facts
 from orchestrator.google import project_probe
 from orchestrator.scripts.shipped import remote_script
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
-from tests.scenarios.test_selftest import WORDS, ends, steps
+from tests.scenarios.test_selftest import WORDS, ends, stages
 
 PROBED = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
 
@@ -30,9 +30,9 @@ def test_on_the_service_all_chips_must_be_there_and_one_must_open():
     assert chips_text(PROBED, 4, local=False) == "4 chips on PCI, 4 devices, 4 of them open"
     assert chips_text({**PROBED, "chips": "0"}, 4, local=False)
     for wrong in ({"opened": "0"}, {"chips": "1", "devices": "1"}, {"chips": "0", "devices": "0"}):
-        with pytest.raises(StepError, match="4 chips in each machine"):
+        with pytest.raises(StageError, match="4 chips in each machine"):
             chips_text({**PROBED, **wrong}, 4, local=False)
-    with pytest.raises(StepError, match="said nothing"):
+    with pytest.raises(StageError, match="said nothing"):
         chips_text({}, 4, local=True)
 
 
@@ -54,17 +54,17 @@ def test_a_type_beyond_the_quota_is_asked_for_and_refused(cloud, monkeypatch):
     """The limit of this project is read first; nothing is made."""
     monkeypatch.setattr(project_probe, "tpu_limits", lambda clients, quota, zones: dict.fromkeys(zones, 4))
     said = User(cloud).type(*WORDS)
-    assert steps(said)["quota"] == "ok"
+    assert stages(said)["quota"] == "ok"
     assert "v5litepod-8 is refused, the limit is 4: TPU-350" in said.err
     assert not [call for call in cloud.log if call.status < 400 and "beyond" in call.name]
 
 
 @pytest.mark.parametrize("limit", [{}, {"europe-west4-b": -1}, {"europe-west4-b": 8}])
 def test_where_the_limit_is_not_known_or_excludes_nothing_no_type_is_asked_for(cloud, monkeypatch, limit):
-    """What might be granted would cost; a step that is left out is no failure."""
+    """What might be granted would cost; a stage that is left out is no failure."""
     monkeypatch.setattr(project_probe, "tpu_limits", lambda clients, quota, zones: limit)
     said = User(cloud).type(*WORDS)
-    assert (steps(said)["quota"], steps(said)["tpu"]) == ("skipped", "ok")
+    assert (stages(said)["quota"], stages(said)["tpu"]) == ("skipped", "ok")
     assert not [call for call in cloud.log if "beyond" in call.name]
 
 

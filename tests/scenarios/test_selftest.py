@@ -11,8 +11,8 @@ KILLS = [
 ]  # fmt: skip
 
 
-def steps(said):
-    """Return how each step ended, from the lines that the command prints."""
+def stages(said):
+    """Return how each stage ended, from the lines that the command prints."""
     lines = [line.split() for line in said.err.splitlines() if line.startswith("  ") and " s  " in line]
     return {line[1]: line[0] for line in lines}
 
@@ -45,7 +45,7 @@ def all_deleted(cloud):
 def test_a_self_test_runs_the_product_and_leaves_nothing(cloud):
     """The machines of this cloud end no job, so the time to live ends it; all else works."""
     said = User(cloud).type(*WORDS)
-    found = steps(said)
+    found = stages(said)
     assert {
         name: found[name] for name in ("vm", "bucket", "refusals", "tpu", "lost", "down")
     } == dict.fromkeys(("vm", "bucket", "refusals", "tpu", "lost", "down"), "ok"), said.err
@@ -56,7 +56,7 @@ def test_a_self_test_runs_the_product_and_leaves_nothing(cloud):
 def test_without_tpu_no_tpu_is_asked_for(cloud):
     """People without quota run bucket and VM only."""
     said = User(cloud).type(*WORDS, "--no-tpu")
-    assert steps(said)["vm-probe"] == "ok"
+    assert stages(said)["vm-probe"] == "ok"
     assert {call.status for call in cloud.log if call.method == "tpu.nodes.create"} == {400}
     assert all_deleted(cloud)
 

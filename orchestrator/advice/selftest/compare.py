@@ -81,18 +81,18 @@ def _statuses(recorded: Recording, here: Recording) -> Iterator[Difference]:
         if theirs[place] != ours[place]:
             where = " ".join(place)
             yield Difference(Topic.STATUS, where, _numbers(theirs[place]), _numbers(ours[place]))
-    for step in recorded.steps.keys() | here.steps.keys():
-        one = str(recorded.steps.get(step, {}).get("outcome", "not run"))
-        other = str(here.steps.get(step, {}).get("outcome", "not run"))
-        # A skipped step proves nothing; the step that made it impossible reports why.
+    for stage in recorded.stages.keys() | here.stages.keys():
+        one = str(recorded.stages.get(stage, {}).get("outcome", "not run"))
+        other = str(here.stages.get(stage, {}).get("outcome", "not run"))
+        # A skipped stage proves nothing; the stage that made it impossible reports why.
         if one != other and "skipped" not in (one, other):
-            yield Difference(Topic.STATUS, f"step {step}", one, other)
+            yield Difference(Topic.STATUS, f"stage {stage}", one, other)
 
 
 def _by_call(recording: Recording) -> Mapping[tuple[str, str], set[int]]:
     found: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for step, call, status in recording.entries:
-        found[step, call].add(status)
+    for stage, call, status in recording.entries:
+        found[stage, call].add(status)
     return found
 
 
@@ -100,8 +100,8 @@ def _texts(recorded: Recording, here: Recording) -> Iterator[Difference]:
     for key in sorted(set(recorded.entries) & set(here.entries)):
         one, other = recorded.entries[key].errors, here.entries[key].errors
         if one - other:
-            step, call, status = key
-            where = f"{step} {call} {status}"
+            stage, call, status = key
+            where = f"{stage} {call} {status}"
             yield Difference(Topic.TEXT, where, _listed(one - other), _listed(other))
 
 
@@ -116,11 +116,11 @@ def _machines(recorded: Recording, here: Recording) -> Iterator[Difference]:
 
 
 def _times(recorded: Recording, here: Recording) -> Iterator[Difference]:
-    for step in [name for name in recorded.steps if name in here.steps]:
-        one, other = (float(side.steps[step].get("duration_s", 0.0)) for side in (recorded, here))
+    for stage in [name for name in recorded.stages if name in here.stages]:
+        one, other = (float(side.stages[stage].get("duration_s", 0.0)) for side in (recorded, here))
         low, high = sorted((one, other))
         if high > low * SLOWER and high - low > SECONDS:
-            yield Difference(Topic.TIME, f"step {step}", f"{one:.0f} s", f"{other:.0f} s")
+            yield Difference(Topic.TIME, f"stage {stage}", f"{one:.0f} s", f"{other:.0f} s")
 
 
 def _listed(kinds: set[str] | None) -> str:

@@ -1,5 +1,5 @@
 """
-Record a self-test: which calls in which step, with which shapes, and how long they took.
+Record a self-test: which calls in which stage, with which shapes, and how long they took.
 
 Recording is by allow-list: everything not known to be harmless becomes a placeholder. Kept are field names,
 types, values of known enumerations, status codes, and the words of error texts. Names, numbers, addresses,
@@ -13,15 +13,15 @@ from typing import Any
 
 SCHEMA = 1
 _STORED = {"duration_s": "seconds"}
-"""Facts about a step that have another key in the file."""
+"""Facts about a stage that have another key in the file, which also calls a stage a step."""
 
 
 @dataclass
 class RecordedCall:
     """
-    Collect all exchanges of one step with one call and one status.
+    Collect all exchanges of one stage with one call and one status.
 
-    *first* maps a value of an enumeration to the seconds in the step after which it was first answered.
+    *first* maps a value of an enumeration to the seconds in the stage after which it was first answered.
     """
 
     count: int = 0
@@ -35,22 +35,22 @@ class RecordedCall:
 
 @dataclass
 class Recording:
-    """A whole run: *head* says what ran where, *steps* how each step ended, *machines* the machines' facts."""
+    """A whole run: *head* says what ran where, *stages* how each stage ended, *machines* the machines' facts."""
 
     head: dict[str, Any]
     entries: dict[tuple[str, str, int], RecordedCall] = field(default_factory=dict)
-    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stages: dict[str, dict[str, Any]] = field(default_factory=dict)
     machines: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the recording as the JSON lines of its file."""
         found: list[dict[str, Any]] = [{"schema": SCHEMA, **self.head}]
-        found += [{"step": name, **_renamed(outcome, _STORED)} for name, outcome in self.steps.items()]
+        found += [{"step": name, **_renamed(outcome, _STORED)} for name, outcome in self.stages.items()]
         found += [{"machine": name, "facts": facts} for name, facts in self.machines.items()]
-        for (step, call, status), one in self.entries.items():
+        for (stage, call, status), one in self.entries.items():
             found.append(
                 {
-                    "step": step, "call": call, "status": status, "count": one.count,
+                    "step": stage, "call": call, "status": status, "count": one.count,
                     "query": sorted(one.query), "ask": _sorted(one.asked), "answer": _sorted(one.answered),
                     "errors": sorted(one.errors), "first": one.first, "longest_ms": one.longest_ms,
                 }
@@ -75,12 +75,12 @@ def parse(lines: Iterable[Mapping[str, Any]]) -> Recording:
             found.machines[str(line["machine"])] = dict(line["facts"])
         else:
             name = str(line.pop("step"))
-            found.steps[name] = _renamed(line, {key: field for field, key in _STORED.items()})
+            found.stages[name] = _renamed(line, {key: field for field, key in _STORED.items()})
     return found
 
 
-def _renamed(step: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(key, key): value for key, value in step.items()}
+def _renamed(stage: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in stage.items()}
 
 
 def merge(into: dict[str, set[str]], shape: Mapping[str, Iterable[str]]) -> None:

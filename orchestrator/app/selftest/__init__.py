@@ -1,1 +1,1 @@
-"""Implement the steps of `tpuctl selftest`, on a real project or the local cloud."""
+"""Implement the stages of `tpuctl selftest`, on a real project or the local cloud."""

@@ -19,11 +19,11 @@ class Recorder:
     def __init__(self, recording: Recording, redactor: RecordingRedactor, now: Callable[[], float]) -> None:
         self.recording, self.redactor, self._now = recording, redactor, now
         self._lock = threading.Lock()
-        self._step, self._began = "", now()
+        self._stage, self._began = "", now()
 
-    def begin(self, step: str) -> None:
-        """Name the step to which the following exchanges belong."""
-        self._step, self._began = step, self._now()
+    def begin(self, stage: str) -> None:
+        """Name the stage to which the following exchanges belong."""
+        self._stage, self._began = stage, self._now()
 
     def __call__(self, response: Any) -> None:
         """Record the shape of one exchange."""
@@ -36,7 +36,7 @@ class Recorder:
         body = None if private else _json(response.content)
         answered = self.redactor.shape(body) if body is not None else {}
         with self._lock:
-            key = (self._step, call, int(response.status_code))
+            key = (self._stage, call, int(response.status_code))
             entry = self.recording.entries.setdefault(key, RecordedCall())
             entry.count += 1
             entry.query |= {name for name in query if name.isalpha()}

@@ -16,16 +16,16 @@ from orchestrator.google.project_probe import Probe
 from orchestrator.scripts.shipped import remote_script
 
 
-class StepError(Exception):
-    """What a step wanted to prove is not so; the text says what was found instead."""
+class StageError(Exception):
+    """What a stage wanted to prove is not so; the text says what was found instead."""
 
 
-class StepSkipError(Exception):
-    """A step cannot prove anything here, which is no failure."""
+class StageSkipError(Exception):
+    """A stage cannot prove anything here, which is no failure."""
 
 
 def probe_all(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
-    """Check that everything that the steps need exists. Raise StepError if it is missing or Unknown."""
+    """Check that everything that the stages need exists. Raise StageError if it is missing or Unknown."""
     probe, spec = Probe(session.clients), session.spec
     machine = spec.vm.machine if spec.vm != "none" else ""
     region = names.region_of(zone)
@@ -45,23 +45,23 @@ def probe_all(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
     if isinstance(asked["the quota of CPUs"], Absent):
         missing.remove("the quota of CPUs")  # The region has no limit.
     if missing:
-        raise StepError(f"not there, or not to be seen: {', '.join(missing)}")
+        raise StageError(f"not there, or not to be seen: {', '.join(missing)}")
 
 
 def chips_text(output: Mapping[str, str], wanted: int, *, local: bool) -> str:
     """
-    Return what a program on a TPU machine sees of its chips. Raise StepError if some are missing.
+    Return what a program on a TPU machine sees of its chips. Raise StageError if some are missing.
 
     Local machines have none, which the text says.
     """
     if not {"chips", "devices", "opened"} <= set(output):
-        raise StepError("the program that looks for chips said nothing")
+        raise StageError("the program that looks for chips said nothing")
     chips, devices, opened = (int(output[key]) for key in ("chips", "devices", "opened"))
     text = f"{chips} chips on PCI, {devices} devices, {opened} of them open"
     if local and not devices:
         return f"{text}: machines of the local cloud have no accelerator"
     if max(chips, devices) < wanted or not opened:
-        raise StepError(f"{text}; the type has {wanted} chips in each machine")
+        raise StageError(f"{text}; the type has {wanted} chips in each machine")
     return text
 
 
@@ -69,19 +69,21 @@ def ask_beyond_quota(session: Session, zone: str, tpu_type: str) -> str:
     """
     Request the smallest type that exceeds the project's quota; return the refusal's code.
 
-    Nothing that might be granted is requested: raise StepSkipError if the quota is unknown or excludes
-    nothing. Raise StepError for another refusal or a grant.
+    Nothing that might be granted is requested: raise StageSkipError if the quota is unknown or excludes
+    nothing. Raise StageError for another refusal or a grant.
     """
     found = taken(session.spec, session.catalog)
     if found is None:
-        raise StepSkipError(f"the quota of {tpu_type} is not known")
+        raise StageSkipError(f"the quota of {tpu_type} is not known")
     limits = Probe(session.clients).tpu_limits(found[1].id, (zone,))
     limit = limits.value.get(zone) if isinstance(limits, Present) else None
     if limit is None:
-        raise StepSkipError("the limit is not to be read (gcloud services enable cloudquotas.googleapis.com)")
+        raise StageSkipError(
+            "the limit is not to be read (gcloud services enable cloudquotas.googleapis.com)"
+        )
     larger = beyond(session.catalog, tpu_type, zone, limit)
     if not larger:
-        raise StepSkipError(f"no type of this quota is beyond the project's limit ({limit})")
+        raise StageSkipError(f"no type of this quota is beyond the project's limit ({limit})")
     new = session.blueprint.new_node(session.records.current, zone, 1)
     new = replace(new, name=f"{session.spec.name}-tpu-beyond", type=larger)
     try:
@@ -89,11 +91,11 @@ def ask_beyond_quota(session: Session, zone: str, tpu_type: str) -> str:
     except TpuctlError as error:
         # Any other refusal does not prove that quota errors are understood.
         if error.retry is not Retry.QUOTA:
-            raise StepError(f"{larger} was not refused for quota: {error.code} {error.message}") from error
+            raise StageError(f"{larger} was not refused for quota: {error.code} {error.message}") from error
         return f"{larger} is refused, the limit is {limit}: {error.code}"
-    # It was granted and is billed: delete it first, then fail the step.
+    # It was granted and is billed: delete it first, then fail the stage.
     session.cloud.nodes.delete(new.name, zone)
-    raise StepError(f"{larger} was not refused though the limit is {limit}; its deletion is requested")
+    raise StageError(f"{larger} was not refused though the limit is {limit}; its deletion is requested")
 
 
 def still_there(session: Session, name: str, zone: str, bucket: str, say: Callable[[str], None]) -> list[str]:

@@ -15,7 +15,7 @@ from orchestrator.advice.selftest.compare import Difference, Topic, differences
 from orchestrator.advice.selftest.recording import Recording, parse
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.sandbox import interruptible, undisturbed
-from orchestrator.app.selftest.steps import FOLDER, Run, RunCommand, WantedProofs, take_down
+from orchestrator.app.selftest.stages import FOLDER, Run, RunCommand, WantedProofs, take_down
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.config.load import FILE_NAME
 from orchestrator.engine.records.atomic_files import write_private
@@ -57,18 +57,18 @@ class SelfTested:
 
     @property
     def failed(self) -> bool:
-        """Return whether a step failed or anything but a time differs from the recording."""
-        steps = self.run.recording.steps.values()
+        """Return whether a stage failed or anything but a time differs from the recording."""
+        stages = self.run.recording.stages.values()
         different = any(one.topic is not Topic.TIME for one in self.differences or ())
-        return different or any(step["outcome"] not in {"ok", "skipped"} for step in steps)
+        return different or any(stage["outcome"] not in {"ok", "skipped"} for stage in stages)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as in `--json`."""
         differ = self.differences
         found = None if differ is None else [{**asdict(one), "topic": one.topic.value} for one in differ]
         body = {"name": self.run.name, "cloud": self.run.cloud, "leftovers": list(self.leftovers)}
-        steps = self.run.recording.steps
-        return {**body, "interrupted": self.interrupted, "steps": steps, "differences": found}
+        stages = self.run.recording.stages
+        return {**body, "interrupted": self.interrupted, "stages": stages, "differences": found}
 
 
 def as_recorded(wanted: WantedProofs, recording: Recording) -> WantedProofs:
@@ -109,14 +109,14 @@ def prepare(
 
 
 def carry_out(prepared: Prepared, reporter: Reporter) -> SelfTested:
-    """Run the steps, delete everything in any case and verify that; compare with the recording."""
+    """Run the stages, delete everything in any case and verify that; compare with the recording."""
     run, ttl, recorded = prepared.run, prepared.limits.ttl, prepared.recorded
     interrupted = False
     # Its commands' output goes to stderr, since stdout gets the result of all of them.
     with run.begun(ttl), redirect_stdout(sys.stderr):
         try:
             with interruptible():
-                run.steps(ttl)
+                run.stages(ttl)
         except KeyboardInterrupt:
             interrupted = True
             reporter.say("interrupted; deleting everything first, which takes a few minutes", style="warning")
@@ -184,9 +184,9 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 NO_TPU = 15 * 60.0
 """Time to live in seconds of a self-test without a TPU."""
 SHORTEST = 20 * 60.0
-"""Seconds that all steps with a TPU need at least; a budget for less is refused."""
+"""Seconds that all stages with a TPU need at least; a budget for less is refused."""
 USUAL = 45 * 60.0
-"""Seconds that all steps usually take on the real service, by its published times (docs/selftest.md)."""
+"""Seconds that all stages usually take on the real service, by its published times (docs/selftest.md)."""
 USUAL_NO_TPU = 6 * 60.0
 """Seconds that a selftest takes without a TPU: VM and bucket only."""
 

@@ -29,7 +29,7 @@ from orchestrator.cli.questions import confirm, must_answer
 )  # fmt: skip
 @click.option(
     "--compare", type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Replay the steps of a recording on the local cloud, and print what differs.",
+    help="Replay the stages of a recording on the local cloud, and print what differs.",
 )  # fmt: skip
 @yes_option
 def command(
@@ -41,10 +41,10 @@ def command(
 
     It asks once, with the sum. A budget and a time to live hold from the first create on, also when this
     computer is switched off. --record keeps shapes only: no names, no values, no keys. Exits with 0 when all
-    steps worked, 1 when one failed or a comparison found differences, 5 when something is left.
+    stages worked, 1 when one failed or a comparison found differences, 5 when something is left.
     """
     from orchestrator.app.selftest.selftest import carry_out, costs_money, prepare
-    from orchestrator.app.selftest.steps import WantedProofs
+    from orchestrator.app.selftest.stages import WantedProofs
     from orchestrator.cli import main
     from orchestrator.cli.views import selftest as view
     from orchestrator.cli.views.event_lines import EventPrinter
@@ -58,7 +58,7 @@ def command(
     view.announce(prepared)
     confirm("Go on?", yes=yes_to_costs)
     done = carry_out(prepared, reporter)
-    view.show_steps(done)
+    view.show_stages(done)
     if record is not None:
         view.offer_recording(done, record, yes=yes, err=as_json)
     view.show(done, as_json=as_json)

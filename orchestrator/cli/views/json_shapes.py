@@ -295,7 +295,7 @@ KINDS: Mapping[str, Any] = {
     },
     "selftest": {
         "name": str, "cloud": str, "leftovers": [str], "interrupted": bool,
-        "steps": table({"outcome": str, "duration_s": float, "proves": str}),
+        "stages": table({"outcome": str, "duration_s": float, "proves": str}),
         "differences": maybe([{"topic": str, "where": str, "recorded": str, "here": str}]),
     },
     "doctor": {

@@ -27,13 +27,13 @@ def announce(prepared: Prepared) -> None:
         say("  This is the local cloud: nothing of it is billed.")
 
 
-def show_steps(done: SelfTested) -> None:
-    """Print a line for each step."""
+def show_stages(done: SelfTested) -> None:
+    """Print a line for each stage."""
     say("")
-    for name, step in done.run.recording.steps.items():
-        text = f"  {step['outcome']:<8} {name:<12} {step['duration_s']:>7.1f} s  {step['proves']}"
+    for name, stage in done.run.recording.stages.items():
+        text = f"  {stage['outcome']:<8} {name:<12} {stage['duration_s']:>7.1f} s  {stage['proves']}"
         styles = {"ok": "", "failed": "bold red"}
-        say(text, style=styles.get(step["outcome"], "yellow"))
+        say(text, style=styles.get(stage["outcome"], "yellow"))
 
 
 def offer_recording(done: SelfTested, file: Path, *, yes: bool, err: bool) -> None:

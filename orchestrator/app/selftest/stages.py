@@ -1,5 +1,5 @@
 """
-Run the steps of a self-test: public commands in this process, with a few calls to the cloud in between.
+Run the stages of a self-test: public commands in this process, with a few calls to the cloud in between.
 
 Machines are created by `up`, `push`, `watch` and `down` only, with their record, lease, time to live and
 budget. So if this process is killed, what it has created is found and ended as usual.
@@ -30,8 +30,8 @@ from orchestrator.app.selftest.probes import (
     NO_SUCH_ZONE,
     SAVES,
     TRAIN,
-    StepError,
-    StepSkipError,
+    StageError,
+    StageSkipError,
     ask_beyond_quota,
     chips_text,
     facts,
@@ -153,15 +153,15 @@ class Run:
         text = TRAIN.format(ends=ends, steps=5 * SAVES, saves=SAVES)
         (self.folder / "src" / "train.py").write_text(text)
 
-    def steps(self, ttl: float) -> None:
-        """Run all steps in order; a failed one skips only those that need its result."""
+    def stages(self, ttl: float) -> None:
+        """Run all stages in order; a failed one skips only those that need its result."""
         clock = self.session.clock
         self._ends = clock.monotonic() + ttl
         recorder = Recorder(self.recording, redactor_for(self.session), clock.monotonic)
         with listening(recorder):
-            for name, proves, needs, step in self._all():
+            for name, proves, needs, stage in self._all():
                 recorder.begin(name)
-                self._step(name, proves, needs, step)
+                self._stage(name, proves, needs, stage)
 
     def _all(self) -> list[tuple[str, str, str, Callable[[], None]]]:
         every = [
@@ -185,35 +185,35 @@ class Run:
             ]
         return every
 
-    def _step(self, name: str, proves: str, needs: str, step: Callable[[], None]) -> None:
+    def _stage(self, name: str, proves: str, needs: str, stage: Callable[[], None]) -> None:
         clock = self.session.clock
         began, outcome = clock.monotonic(), "ok"
-        if needs and self.recording.steps.get(needs, {}).get("outcome") != "ok":
+        if needs and self.recording.stages.get(needs, {}).get("outcome") != "ok":
             outcome = "skipped"
         elif began >= self._ends:
             outcome = "late"
         else:
             self.say(f"\n== {name}: {proves}", style="title")
             try:
-                step()
-            except StepSkipError as why:
+                stage()
+            except StageSkipError as why:
                 self.say(f"{name}: left out, {why}")
                 outcome = "skipped"
-            except (StepError, TpuctlError) as error:
+            except (StageError, TpuctlError) as error:
                 self.say(f"{name}: {error}", style="bad")
                 outcome = "failed"
-        self.recording.steps[name] = {
+        self.recording.stages[name] = {
             "outcome": outcome, "duration_s": round(clock.monotonic() - began, 1), "proves": proves,
         }  # fmt: skip
 
     def _do(self, *words: str) -> None:
-        """Run a command. Raise StepError if it fails, KeyboardInterrupt if Ctrl-C ended it."""
+        """Run a command. Raise StageError if it fails, KeyboardInterrupt if Ctrl-C ended it."""
         code = self._run(*words)
-        # The command has handled Ctrl-C; the self-test must end by it too, not record a failed step.
+        # The command has handled Ctrl-C; the self-test must end by it too, not record a failed stage.
         if code == 130:
             raise KeyboardInterrupt
         if code != 0:
-            raise StepError(f"tpuctl {words[0]} left with {code}")
+            raise StageError(f"tpuctl {words[0]} left with {code}")
 
     def _run(self, *words: str) -> int:
         flags = words.index("--") if "--" in words else len(words)
@@ -239,7 +239,7 @@ class Run:
         except PreconditionError:
             store.delete(name, if_generation=generation)
             return
-        raise StepError("a write with a wrong generation was taken")
+        raise StageError("a write with a wrong generation was taken")
 
     def _refusals(self) -> None:
         """Request a nonexistent type; an existing one might be granted and billed."""
@@ -256,7 +256,7 @@ class Run:
                 self.say(f"refused as it must be: {error.code}")
                 continue
             session.cloud.nodes.delete(other.name, other.zone)
-            raise StepError(f"{other.type} in {other.zone} was not refused")
+            raise StageError(f"{other.type} in {other.zone} was not refused")
 
     def _probe(self, name: str, *where: str, script: str = DESCRIBE) -> None:
         answer = json.loads(self._output("exec", "--json", *where, "--", remote_script(script).text))
@@ -283,7 +283,7 @@ class Run:
         self._do("checkpoints", "fetch", "--output", str(self.folder / "model"))
 
     def _saved(self, before: int) -> int:
-        """Wait for a complete checkpoint after step *before*; return its step. Raise StepError."""
+        """Wait for a complete checkpoint after step *before*; return its step. Raise StageError."""
         clock, store = self.session.clock, self.session.store
         checkpoint = self.session.spec.job.checkpoint
 
@@ -292,7 +292,7 @@ class Run:
             return [step for step in complete if step > before]
 
         if not (steps := wait_until(later, clock, WAIT, 2.0)):
-            raise StepError(f"no checkpoint after step {before} within {WAIT:.0f} s")
+            raise StageError(f"no checkpoint after step {before} within {WAIT:.0f} s")
         return max(steps)
 
     def _lost(self) -> None:
@@ -305,7 +305,7 @@ class Run:
     def _nodes(self) -> list[str]:
         nodes = self.session.cloud.nodes.labelled(names.DEPLOYMENT_LABEL, self.name, (self.zone,))
         if not isinstance(nodes, Present):
-            raise StepError("the list of TPUs could not be read")
+            raise StageError("the list of TPUs could not be read")
         return [node.name for node in nodes.value]
 
     def _to_the_end(self) -> None:
@@ -333,7 +333,7 @@ class Run:
         # Its exit status proves nothing, also if it was killed; the lists below do.
         take_down(self.folder, self.cloud, self._run_command)
         leftovers = self._leftovers(self._new_session(), bucket)
-        self.recording.steps["down"] = {
+        self.recording.stages["down"] = {
             "outcome": "failed" if leftovers else "ok", "duration_s": round(clock.monotonic() - began, 1),
             "proves": "nothing is left",
         }  # fmt: skip
