@@ -21,7 +21,7 @@ from orchestrator.domain.plan import FailedChange, Kind, Verb
 from orchestrator.domain.wait import Wait
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.loop.loop import run
-from orchestrator.engine.loop.many_loops import Chore, Member
+from orchestrator.engine.loop.many_loops import Member, PeriodicTask
 from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.errors import LeaseHeldError, RemoteError, TpuctlError
 from orchestrator.planning.fleet.deployments import SlurmController
@@ -149,8 +149,8 @@ class FleetWatch(WatchAll[Reporter]):
             return _NodeScreen(session.spec.name, losses)
 
         name, known = self._fleet.spec.name, self._fleet.known()
-        chore = Chore(self._tend, TEND_SECONDS, losses.wake)
-        super().__init__(choice, reporter_of, screen, {name, *known}, chore, loop=loop)
+        periodic = PeriodicTask(self._tend, TEND_SECONDS, losses.wake)
+        super().__init__(choice, reporter_of, screen, {name, *known}, periodic, loop=loop)
         size = self._fleet.spec.fleet
         # A fleet of a fixed size is as `fleet up` has made it; but its nodes may have to come together in one zone.
         changes = size and (size.min_idle is not None or (len(self._fleet.spec.tpu.zones) > 1 and not loop))

@@ -16,7 +16,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.engine.loop.loop import Passes
-from orchestrator.engine.loop.many_loops import Chore, ManyLoops, Member
+from orchestrator.engine.loop.many_loops import ManyLoops, Member, PeriodicTask
 from orchestrator.engine.outcome_errors import raise_outcome
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import TpuctlError, UsageError
@@ -45,13 +45,13 @@ class WatchAll(Generic[R]):
     """
     Watches until all deployments have ended or `stop` is called; later deployments are ignored.
 
-    *only* limits it to these names; those of one fleet share a budget. *chore* runs beside the passes. *loop*
+    *only* limits it to these names; those of one fleet share a budget. *periodic* runs beside the passes. *loop*
     means that it runs on a VM that it watches itself, whose stop it leaves to the caller.
     """
 
     def __init__(
         self, choice: Choice, reporter_of: Callable[[str], R], screen_of: Callable[[R, Session], Screen],
-        only: Container[str] | None = None, chore: Chore | None = None, *, loop: bool = False,
+        only: Container[str] | None = None, periodic: PeriodicTask | None = None, *, loop: bool = False,
     ) -> None:  # fmt: skip
         self._choice, self._reporter_of, self._screen_of = choice, reporter_of, screen_of
         self._only, self._loop = only, loop
@@ -66,7 +66,7 @@ class WatchAll(Generic[R]):
                 changed="nothing was changed", code="TPU-130",
             )  # fmt: skip
         self.names = [member.name for member in members]
-        self._loops = ManyLoops(clock, POLL, members, self._note, chore, self._lists.outdate)
+        self._loops = ManyLoops(clock, POLL, members, self._note, periodic, self._lists.outdate)
 
     def run(self) -> None:
         """Run passes; afterwards *ended* holds the end of each watch."""

@@ -49,7 +49,7 @@ class Member:
 
 
 @dataclass
-class Chore:
+class PeriodicTask:
     """Work beside the passes: call *work* every *seconds*, and at once when *wake* is set."""
 
     work: Callable[[], None]
@@ -71,7 +71,7 @@ class Chore:
 
 class ManyLoops:
     """
-    Run the passes of *members*, and a *chore* beside them, until all have ended or *stop* is set.
+    Run the passes of *members*, and a *periodic* task beside them, until all have ended or *stop* is set.
 
     *ended* is called with each member's last pass or error. *poll* is the seconds between two reads of the
     list of TPUs, and *before_poll* is called before each of them.
@@ -79,11 +79,11 @@ class ManyLoops:
 
     def __init__(
         self, clock: Clock, poll: float, members: Iterable[Member],
-        ended: Callable[[Member, Pass | TpuctlError], None], chore: Chore | None = None,
+        ended: Callable[[Member, Pass | TpuctlError], None], periodic: PeriodicTask | None = None,
         before_poll: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._before_poll = before_poll
-        self._clock, self._poll, self._ended, self._chore = clock, poll, ended, chore
+        self._clock, self._poll, self._ended, self._periodic = clock, poll, ended, periodic
         self._members = list(members)
         # Spread over the interval, or all wake objects would be read at the same moment.
         for number, member in enumerate(self._members):
@@ -96,7 +96,7 @@ class ManyLoops:
 
     def run(self) -> None:
         """Run passes; on every way out release each member's lease."""
-        # One thread more than AT_ONCE, so that long passes do not delay the chore.
+        # One thread more than AT_ONCE, so that long passes do not delay the periodic task.
         with threads.pool(AT_ONCE + 1) as pool:
             try:
                 while self._members and not self.stop.is_set():
@@ -144,10 +144,10 @@ class ManyLoops:
             with self._lock:
                 self._workers += 1
             pool.submit(self._work)
-        chore = self._chore
-        if chore is not None and not chore.busy and (chore.wake.is_set() or now >= chore.due):
-            chore.busy = True
-            pool.submit(chore.do, self._clock)
+        periodic = self._periodic
+        if periodic is not None and not periodic.busy and (periodic.wake.is_set() or now >= periodic.due):
+            periodic.busy = True
+            pool.submit(periodic.do, self._clock)
         return found
 
     def _rank(self, member: Member, now: float, read_wake_every: float, *, lists: bool) -> int | None:
