@@ -57,7 +57,7 @@ class Crash:
 
 
 @dataclass(frozen=True)
-class Parting:
+class Divergence:
     """
     Say where two runs diverge: the last *step* of equal loss, None if already the first ones differ.
 
@@ -90,7 +90,7 @@ class RehearsalVerdict:
     compared: bool = False
     crash: Crash | None = None
     bytes: Comparison | None = None
-    parting: Parting | None = None
+    divergence: Divergence | None = None
     advice: tuple[str, ...] = field(default=())
 
     @property
@@ -156,7 +156,7 @@ def judge(broken: ObservedRun, unbroken: ObservedRun | None, missed: int = 0) ->
     loss, whole = broken.loss, unbroken.loss if unbroken else None
     same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
     known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
-    parting = _parting(broken, unbroken) if unbroken and same is False else None
+    divergence = _divergence(broken, unbroken) if unbroken and same is False else None
     crash = None if broken.done else _crash(RehearsedRun.BROKEN, broken)
     # A run that did not reach its end has another last step, so its bytes would differ anyway.
     compared = compare(broken.prints, unbroken.prints) if unbroken and broken.done else None
@@ -175,7 +175,7 @@ def judge(broken: ObservedRun, unbroken: ObservedRun | None, missed: int = 0) ->
         compared=unbroken is not None,
         crash=crash,
         bytes=compared,
-        parting=parting,
+        divergence=divergence,
     )
     return _with_advice(found, broken)
 
@@ -191,7 +191,7 @@ def judge_crash(unbroken: ObservedRun) -> RehearsalVerdict:
 
 def _with_advice(found: RehearsalVerdict, run: ObservedRun) -> RehearsalVerdict:
     causes = tuple(_causes(found, run))
-    same_until = found.parting.step if found.parting else None
+    same_until = found.divergence.step if found.divergence else None
     unsaved = _unsaved(found, run)
     advice = tuple(advice_of(cause, same_until, unsaved) for cause in causes)
     values = {**found.__dict__, "causes": causes, "advice": advice}
@@ -217,7 +217,7 @@ def _causes(found: RehearsalVerdict, run: ObservedRun) -> list[Cause]:
     # A job that did not resume must differ, so the difference is no separate finding.
     lost = any(not recovery.resumed for recovery in found.recoveries)
     if not lost and (found.same_loss is False or (found.same_loss is None and found.same_bytes is False)):
-        causes.append(Cause.UNSTEADY if found.parting and found.parting.before else Cause.DIFFERENT)
+        causes.append(Cause.UNSTEADY if found.divergence and found.divergence.before else Cause.DIFFERENT)
     return list(dict.fromkeys(causes))
 
 
@@ -245,7 +245,7 @@ def _more(broken: ObservedRun, unbroken: ObservedRun | None) -> float:
     return max(0.0, (broken.seconds or 0.0) - ((unbroken.seconds if unbroken else None) or 0.0))
 
 
-def _parting(broken: ObservedRun, unbroken: ObservedRun) -> Parting | None:
+def _divergence(broken: ObservedRun, unbroken: ObservedRun) -> Divergence | None:
     """Return the last step up to which both runs had equal losses; None if they have no common step."""
     whole = dict(point for points in unbroken.losses.values() for point in points)
     same: int | None = None
@@ -256,7 +256,7 @@ def _parting(broken: ObservedRun, unbroken: ObservedRun) -> Parting | None:
     for step in sorted(set(whole) & set(last)):
         incarnation, loss = last[step]
         if not isclose(loss, whole[step], rel_tol=SAME_LOSS):
-            return Parting(same, before=incarnation == first)
+            return Divergence(same, before=incarnation == first)
         same = step
     return None
 
