@@ -77,6 +77,11 @@ setting of a saved local cloud.
 """
 TWINS = {
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
+    "Chore": "PeriodicTask",
+    "Parting": "Divergence",
+    "Sign": "Condition",
+    "chore": "periodic",
+    "parting": "divergence",
     "Place": "ZoneHistory, CallTarget, or what it is",
     "Places": "CapacityHistory",
     "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",

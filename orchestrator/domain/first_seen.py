@@ -7,7 +7,7 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind
 
 
-class Sign(Enum):
+class Condition(Enum):
     """What can be observed of a resource besides its state; the values are stored in the record."""
 
     ABSENT = "absent"
@@ -41,20 +41,20 @@ class FirstSeen:
 
     kind: Kind
     id: int | str
-    state: NodeState | Sign
+    state: NodeState | Condition
 
 
-def of_node(incarnation: int | None, state: NodeState | Sign) -> FirstSeen:
+def of_node(incarnation: int | None, state: NodeState | Condition) -> FirstSeen:
     """Return the key for a state of the TPU with this incarnation."""
     return FirstSeen(Kind.NODE, incarnation or 0, state)
 
 
-def of_name(name: str, sign: Sign) -> FirstSeen:
+def of_name(name: str, sign: Condition) -> FirstSeen:
     """Return the key for a sign of the TPU with this name."""
     return FirstSeen(Kind.NODE, name, sign)
 
 
-BUCKET_ABSENT = FirstSeen(Kind.BUCKET, "", Sign.ABSENT)
-VM_ABSENT = FirstSeen(Kind.VM, "", Sign.ABSENT)
-VM_COMING = FirstSeen(Kind.VM, "", Sign.COMING)
-VM_HAS_RUN = FirstSeen(Kind.VM, "", Sign.HAS_RUN)
+BUCKET_ABSENT = FirstSeen(Kind.BUCKET, "", Condition.ABSENT)
+VM_ABSENT = FirstSeen(Kind.VM, "", Condition.ABSENT)
+VM_COMING = FirstSeen(Kind.VM, "", Condition.COMING)
+VM_HAS_RUN = FirstSeen(Kind.VM, "", Condition.HAS_RUN)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.first_seen import FirstSeen, Sign, of_name, of_node
+from orchestrator.domain.first_seen import Condition, FirstSeen, of_name, of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.machines.capacity import CapacityHistory
 from orchestrator.domain.names import incarnation_of
@@ -352,7 +352,7 @@ def surely_absent(record: Record, world: World, incarnation: int) -> bool:
 
     One list may be older than the TPU, and a failed one (Unknown) is no evidence.
     """
-    return lasted(record, world, of_node(incarnation, Sign.ABSENT), CONFIRMED_AFTER)
+    return lasted(record, world, of_node(incarnation, Condition.ABSENT), CONFIRMED_AFTER)
 
 
 def as_absent(record: Record, incarnation: int | None) -> Record:
@@ -378,7 +378,7 @@ def race_to_win(record: Record, incarnation: int) -> int:
 
 def deletion_requested(record: Record, name: str, now: float) -> Record:
     """Return the record with the time of the last request to delete a node."""
-    return replace(record, first_seen={**record.first_seen, of_name(name, Sign.DELETION_REQUESTED): now})
+    return replace(record, first_seen={**record.first_seen, of_name(name, Condition.DELETION_REQUESTED): now})
 
 
 def forgiven(record: Record, kind: Kind) -> Record:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.first_seen import VM_ABSENT, Sign
+from orchestrator.domain.first_seen import VM_ABSENT, Condition
 from orchestrator.domain.observation import Node, NodeState, Present, VmState, World
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record, current_node
@@ -12,7 +12,7 @@ from orchestrator.planning.job import SILENCE, expected_workers, heartbeat_inter
 
 MAX_CALM = 45.0
 """Longest calm in seconds: a `push` waits 90 s for the lease, and a published status is current for 75 s."""
-CALM_SIGNS = frozenset({NodeState.READY, Sign.MADE, Sign.LAST_CREATING, Sign.HAS_RUN})
+CALM_SIGNS = frozenset({NodeState.READY, Condition.MADE, Condition.LAST_CREATING, Condition.HAS_RUN})
 """States that belong to a TPU or VM at work; any other recorded state is a doubt whose age matters."""
 
 

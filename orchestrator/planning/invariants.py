@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.domain import names
-from orchestrator.domain.first_seen import Sign, of_name
+from orchestrator.domain.first_seen import Condition, of_name
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
 from orchestrator.domain.plan import MAKING, Change, Kind, Plan, Verb
 from orchestrator.domain.record import TERMINAL, Record
@@ -80,7 +80,7 @@ def _second(
         if _competes(change, node, record) or _works_on(spec, change, node, world, record):
             continue
         # A TPU that certainly ends does not count as a second one.
-        going = node.state in GOING or of_name(node.name, Sign.DELETION_REQUESTED) in record.first_seen
+        going = node.state in GOING or of_name(node.name, Condition.DELETION_REQUESTED) in record.first_seen
         if not going and node.name not in gone | asked:
             yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"
     twins = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.contract.backoff import growing
 from orchestrator.contract.phase import ENDS, Phase
 from orchestrator.domain.bucket_grants import settling
-from orchestrator.domain.first_seen import Sign, of_node
+from orchestrator.domain.first_seen import Condition, of_node
 from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, Unknown, VmState, World
 from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Verb
@@ -218,7 +218,7 @@ def outdated(spec: Spec, world: World, record: Record, node: Node) -> Due | None
     if record.job.pushed != push_mark(spec, record) and not _has_code(spec, record, node, beats):
         return Due.CODE
     # What was sent while a machine booted can be too late for the agent that its startup script has begun with.
-    if lasted(record, world, of_node(record.node.incarnation, Sign.OTHER_CODE), OTHER_CODE_AFTER):
+    if lasted(record, world, of_node(record.node.incarnation, Condition.OTHER_CODE), OTHER_CODE_AFTER):
         return Due.CODE
     return None
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind
-from orchestrator.domain.first_seen import Sign, of_node
+from orchestrator.domain.first_seen import Condition, of_node
 from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import NodeState, World
 from orchestrator.domain.record import TERMINAL, Record, current_node, has_successors
@@ -26,7 +26,7 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
     if of_node(number, NodeState.READY) in new:
         text = f"TPU {node.name if node else f'#{number}'} is READY in {after.node.zone}"
         yield Event(now, EventKind.READY, text, {"incarnation": number})
-    if of_node(number, Sign.MAINTENANCE) in new and node is not None:
+    if of_node(number, Condition.MAINTENANCE) in new and node is not None:
         text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
         yield Event(now, EventKind.MAINTENANCE, text, {"incarnation": number})
     for refusal in after.refusals[len(before.refusals) :]:
@@ -40,7 +40,7 @@ def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event
     taken_over = has_successors(before) and after.node.incarnation != before.node.incarnation
     record = before if taken_over else after
     node, number = current_node(world, record), record.node.incarnation
-    stopped = {Sign.WORKERS_STOPPED} if spec.job.run_on == "tpu" else set()
+    stopped = {Condition.WORKERS_STOPPED} if spec.job.run_on == "tpu" else set()
     if node is None or has_failed(node):
         return None
     if {of_node(number, sign) for sign in TERMINAL | stopped} & before.first_seen.keys():

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.domain.first_seen import BUCKET_ABSENT, FirstSeen, Sign, of_name, of_node
+from orchestrator.domain.first_seen import BUCKET_ABSENT, Condition, FirstSeen, of_name, of_node
 from orchestrator.domain.machines.capacity import (
     CapacityHistory,
     after_full,
@@ -52,7 +52,9 @@ from orchestrator.pricing.cost_so_far import billed_since, last_creating, vm_bil
 FORGIVEN = 3600.0
 """Seconds after which a refusal no longer counts, so that the refused resource is requested again."""
 LACKING = frozenset({Retry.CAPACITY, Retry.QUOTA})
-RESET_WHEN_UNKNOWN = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CREATING})
+RESET_WHEN_UNKNOWN = frozenset(
+    {Condition.ABSENT, Condition.UNRECORDED, Condition.MADE, Condition.LAST_CREATING}
+)
 """Signs that a failed observation resets, or that have functions of their own."""
 
 
@@ -112,7 +114,7 @@ def _take_over_unrecorded(record: Record, world: World) -> Record:
     doubtful = {
         n.name
         for n in unrecorded_nodes(world, record)
-        if not lasted(record, world, of_name(n.name, Sign.UNRECORDED), CONFIRMED_AFTER)
+        if not lasted(record, world, of_name(n.name, Condition.UNRECORDED), CONFIRMED_AFTER)
     }
     newest = max(
         (n for n in world.nodes.value if n.incarnation and n.name not in doubtful),
@@ -212,7 +214,7 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
         observed.add(BUCKET_ABSENT)
     elif not isinstance(world.bucket, Present):
         unobserved.add(BUCKET_ABSENT)
-    other = of_node(record.node.incarnation, Sign.OTHER_CODE)
+    other = of_node(record.node.incarnation, Condition.OTHER_CODE)
     if not isinstance(world.heartbeats, Present):
         unobserved.add(other)
     elif reports_other_code(world, record):
@@ -224,10 +226,10 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
         for candidate in record.race.candidates:
             observed |= _node_doubts(here.get(candidate.incarnation), candidate.incarnation)
         # An ended TPU does not come back, so a later unreadable report changes nothing.
-        gone = of_node(record.node.incarnation, Sign.WORKERS_STOPPED)
+        gone = of_node(record.node.incarnation, Condition.WORKERS_STOPPED)
         (observed if node is not None and workers_stopped(world, node) else unobserved).add(gone)
-        observed |= {of_name(n.name, Sign.UNRECORDED) for n in unrecorded_nodes(world, record)}
-        asked = {of_name(n.name, Sign.DELETION_REQUESTED): n.state for n in world.nodes.value}
+        observed |= {of_name(n.name, Condition.UNRECORDED) for n in unrecorded_nodes(world, record)}
+        asked = {of_name(n.name, Condition.DELETION_REQUESTED): n.state for n in world.nodes.value}
         observed |= {key for key, state in asked.items() if state is NodeState.DELETING}
         unobserved |= asked.keys()
     else:
@@ -242,12 +244,12 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
 
 def _node_doubts(node: Node | None, incarnation: int) -> set[FirstSeen]:
     if node is None:
-        return {of_node(incarnation, Sign.ABSENT)}
+        return {of_node(incarnation, Condition.ABSENT)}
     doubts = {of_node(incarnation, node.state)} | doubts_in_queue(node)
     if not node.healthy:
-        doubts.add(of_node(incarnation, Sign.UNHEALTHY))
+        doubts.add(of_node(incarnation, Condition.UNHEALTHY))
     if node.maintenance is not None:
-        doubts.add(of_node(incarnation, Sign.MAINTENANCE))
+        doubts.add(of_node(incarnation, Condition.MAINTENANCE))
     return doubts
 
 
@@ -329,7 +331,7 @@ def _is_older(node: Node, record: Record) -> bool:
 
 
 def _key(incarnation: int | None) -> FirstSeen:
-    return of_node(incarnation, Sign.MADE)
+    return of_node(incarnation, Condition.MADE)
 
 
 def update_capacity(record: Record, world: World) -> Record:
@@ -376,6 +378,6 @@ def _of_node(history: CapacityHistory, node: Node, record: Record, world: World)
         fresh = node.state is NodeState.READY and node.healthy
         return after_grant(history, node.zone, record.node.type, now) if fresh else history
     lost = node.state in TERMINAL or workers_stopped(world, node)
-    if lost and of_node(node.incarnation, Sign.WORKERS_STOPPED) not in record.first_seen:
+    if lost and of_node(node.incarnation, Condition.WORKERS_STOPPED) not in record.first_seen:
         return after_loss(history, node.zone, record.node.type, now, now - ready)
     return history

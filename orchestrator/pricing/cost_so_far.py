@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.first_seen import FirstSeen, Sign, of_name
+from orchestrator.domain.first_seen import Condition, FirstSeen, of_name
 from orchestrator.domain.observation import Node, NodeState, Present, Vm, World
 from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.record import Record, Span
@@ -92,7 +92,7 @@ def billed_since(node: Node, record: "Record", now: float) -> float:
     earlier spans started again since then. Any other is billed from its creation, because it may have run
     while no controller observed it.
     """
-    creating = record.first_seen.get(of_name(node.name, Sign.LAST_CREATING))
+    creating = record.first_seen.get(of_name(node.name, Condition.LAST_CREATING))
     if creating is not None:
         return min(creating, now)
     known = any(span.name == node.name for span in record.spans)
@@ -112,9 +112,11 @@ def vm_billed_since(vm: Vm, record: "Record", now: float) -> float:
 
 def last_creating(record: "Record", world: World, now: float) -> dict[FirstSeen, float]:
     """Return when each node was last seen in CREATING by a complete observation."""
-    known = {key: at for key, at in record.first_seen.items() if key.state is Sign.LAST_CREATING}
+    known = {key: at for key, at in record.first_seen.items() if key.state is Condition.LAST_CREATING}
     if not isinstance(world.nodes, Present):
         return known
-    keys = [of_name(n.name, Sign.LAST_CREATING) for n in world.nodes.value if n.state is NodeState.CREATING]
+    keys = [
+        of_name(n.name, Condition.LAST_CREATING) for n in world.nodes.value if n.state is NodeState.CREATING
+    ]
     fresh = {key for key in keys if key in known and now - known[key] < TO_THE_MINUTE}
     return {key: known[key] if key in fresh else now for key in keys}

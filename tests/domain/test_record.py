@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.first_seen import VM_ABSENT, Sign, of_node
+from orchestrator.domain.first_seen import VM_ABSENT, Condition, of_node
 from orchestrator.domain.observation import (
     Absent,
     NodeState,
@@ -70,16 +70,16 @@ def test_a_ready_node_forgives_earlier_refusals():
 def test_an_absence_keeps_the_time_of_its_first_observation():
     """The second witness needs to know when the first one spoke."""
     first = update_record(record(), world(nodes=Present(())))
-    assert first.first_seen[of_node(1, Sign.ABSENT)] == NOW
+    assert first.first_seen[of_node(1, Condition.ABSENT)] == NOW
     later = update_record(first, world(nodes=Present(()), observed_at=NOW + 40))
-    assert later.first_seen[of_node(1, Sign.ABSENT)] == NOW
+    assert later.first_seen[of_node(1, Condition.ABSENT)] == NOW
 
 
 def test_an_observation_in_between_clears_the_absence():
     """Absent, present, absent: the count starts again."""
     first = update_record(record(), world(nodes=Present(())))
     observed = update_record(first, world(observed_at=NOW + 10))
-    assert of_node(1, Sign.ABSENT) not in observed.first_seen
+    assert of_node(1, Condition.ABSENT) not in observed.first_seen
 
 
 def test_blindness_neither_confirms_nor_clears_an_absence():
@@ -121,7 +121,7 @@ def test_a_node_that_was_observed_in_creation_is_billed_from_then_and_not_from_i
     assert [s.kind for s in waited.spans] == [Kind.VM]
     ready = update_record(waited, world(nodes=Present((node(created_at=NOW - 3600),)), observed_at=NOW + 600))
     assert NOW + 525 <= ready.spans[-1].since < NOW + 600
-    assert not [observed for observed in ready.first_seen if observed.state is Sign.LAST_CREATING]
+    assert not [observed for observed in ready.first_seen if observed.state is Condition.LAST_CREATING]
 
 
 def test_a_node_that_got_ready_unobserved_is_billed_from_the_last_sure_observation():

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.config.load import load
 from orchestrator.contract.bucket.object_names import JOURNAL
 from orchestrator.domain import names
-from orchestrator.domain.first_seen import VM_HAS_RUN, Sign, of_name, of_node
+from orchestrator.domain.first_seen import VM_HAS_RUN, Condition, of_name, of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind, Verb
@@ -83,8 +83,8 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
     assert earlier.deadline == DeadlineRecord(progress=reached)
     assert earlier.silence == SilenceRecord(reports_at_boot=(3, 4))
     assert earlier.first_seen == {
-        of_name("lm-tpu-g1", Sign.DELETION_REQUESTED): REQUESTED,
-        of_node(1, Sign.MADE): 1795477712.469566,
+        of_name("lm-tpu-g1", Condition.DELETION_REQUESTED): REQUESTED,
+        of_node(1, Condition.MADE): 1795477712.469566,
         of_node(1, NodeState.PREEMPTED): LOST,
         VM_HAS_RUN: VM_OBSERVED,
     }

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.domain.first_seen import Sign
+from orchestrator.domain.first_seen import Condition
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import not_older, update_record
@@ -62,4 +62,4 @@ def test_the_record_does_not_grow_with_each_tpu():
     """Times of TPUs that nobody asks for any more are forgotten."""
     known = changed(observed(WORKS), incarnation=2)
     later = update_record(known, world(nodes=Present((node(2, created_at=NOW),))))
-    assert [observed.id for observed in later.first_seen if observed.state is Sign.MADE] == [2]
+    assert [observed.id for observed in later.first_seen if observed.state is Condition.MADE] == [2]

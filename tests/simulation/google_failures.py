@@ -15,7 +15,7 @@ from orchestrator.agent.cloud import storage
 from orchestrator.agent.machine import accelerator, apt, venv
 from orchestrator.config import starter
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.first_seen import Sign, of_name
+from orchestrator.domain.first_seen import Condition, of_name
 from orchestrator.domain.observation import Present
 from orchestrator.engine import delete, routes
 from orchestrator.engine.delete import Deletion
@@ -80,7 +80,7 @@ def _usual_price(price):
 
 def _asked_is_gone(node, world, record):
     del world
-    return of_name(node.name, Sign.DELETION_REQUESTED) in record.first_seen
+    return of_name(node.name, Condition.DELETION_REQUESTED) in record.first_seen
 
 
 def _asked_once(self, item, ask=Deletion._delete):

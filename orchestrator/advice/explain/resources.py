@@ -11,7 +11,7 @@ from orchestrator.advice.explain.explanation import (
     next_pass,
 )
 from orchestrator.domain import names
-from orchestrator.domain.first_seen import Sign, of_node
+from orchestrator.domain.first_seen import Condition, of_node
 from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import (
     Absent,
@@ -119,7 +119,7 @@ def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence,
     record, now = facts.record, facts.world.observed_at
     found = [Evidence("cloud", now, _node_text(node, record))]
     state = "absent" if node is None else node.state.name.lower()
-    sign = Sign.ABSENT if node is None else node.state
+    sign = Condition.ABSENT if node is None else node.state
     since = record.first_seen.get(of_node(record.node.incarnation, sign))
     if since is not None:
         found.append(Evidence("record", since, f"first seen {state}"))

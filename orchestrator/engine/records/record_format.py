@@ -18,8 +18,8 @@ from orchestrator.domain.first_seen import (
     VM_ABSENT,
     VM_COMING,
     VM_HAS_RUN,
+    Condition,
     FirstSeen,
-    Sign,
     of_name,
     of_node,
 )
@@ -195,7 +195,7 @@ def state_text(doubt: FirstSeen) -> str:
     state = doubt.state.name.lower() if isinstance(doubt.state, NodeState) else doubt.state.value
     if doubt.kind is not Kind.NODE:
         return f"{doubt.kind.value}:{state}"
-    if doubt.state is Sign.MADE or isinstance(doubt.id, str):
+    if doubt.state is Condition.MADE or isinstance(doubt.id, str):
         return f"{state}:{doubt.id}"
     return f"node:{doubt.id}:{state}"
 
@@ -211,10 +211,10 @@ def _state_of(key: str) -> FirstSeen | None:
     number, _, state = rest.partition(":")
     if head == Kind.NODE.value and number.isdecimal() and state in _STATES:
         return of_node(int(number), _STATES[state])
-    if head == Sign.MADE.value and rest.isdecimal():
-        return of_node(int(rest), Sign.MADE)
+    if head == Condition.MADE.value and rest.isdecimal():
+        return of_node(int(rest), Condition.MADE)
     if head in _BY_NAME:
-        return of_name(rest, Sign(head))
+        return of_name(rest, Condition(head))
     return next((one for one in _SINGLE if state_text(one) == key), None)
 
 
@@ -242,9 +242,11 @@ _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN)
 # Reads what `Shape.__str__` writes: change the two together, and keep reading the old form.
 _SHAPE = re.compile("(.*), (.*), (spot|on demand), external address (yes|no)", re.DOTALL)
 _CODE = re.compile(r"(TPU-\d{3})(?: (.*))?", re.DOTALL)
-_BY_NAME = frozenset({Sign.DELETION_REQUESTED.value, Sign.UNRECORDED.value, Sign.LAST_CREATING.value})
+_BY_NAME = frozenset(
+    {Condition.DELETION_REQUESTED.value, Condition.UNRECORDED.value, Condition.LAST_CREATING.value}
+)
 # The state is the last part of a key: `creating` and `deleting` are states of an incarnation, but signs of a name.
-_STATES = {sign.value: sign for sign in Sign} | {state.name.lower(): state for state in NodeState}
+_STATES = {sign.value: sign for sign in Condition} | {state.name.lower(): state for state in NodeState}
 
 
 @cache

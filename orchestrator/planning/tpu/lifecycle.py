@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from orchestrator.contract.backoff import growing
 from orchestrator.domain import names
-from orchestrator.domain.first_seen import BUCKET_ABSENT, Sign, of_name
+from orchestrator.domain.first_seen import BUCKET_ABSENT, Condition, of_name
 from orchestrator.domain.observation import Absent, Node, NodeState, Unknown, World
 from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Verb
 from orchestrator.domain.record import (
@@ -253,7 +253,7 @@ def deleting(node: Node, world: World, record: Record) -> bool:
     Only the node's state proves it: Google drops the deletion of a node that is being created, and its
     operation may still end successfully (docs/facts.md 1.3).
     """
-    asked = record.first_seen.get(of_name(node.name, Sign.DELETION_REQUESTED), world.observed_at)
+    asked = record.first_seen.get(of_name(node.name, Condition.DELETION_REQUESTED), world.observed_at)
     if node.state is NodeState.DELETING:
         return world.observed_at - asked < DELETE_AGAIN
     pending = any(o.name == node.name and o.verb is Verb.DELETE for o in record.operations)

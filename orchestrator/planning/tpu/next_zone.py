@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from orchestrator.contract.backoff import Backoff
-from orchestrator.domain.first_seen import Sign, of_name
+from orchestrator.domain.first_seen import Condition, of_name
 from orchestrator.domain.machines.capacity import (
     holds_one,
     passed_over,
@@ -115,7 +115,9 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
     # Our own TPU holds the quota: until it is deleted, every request would only add a refusal.
     if old and refused[-1:] == [Retry.QUOTA]:
         return True
-    since = (record.first_seen.get(of_name(n.name, Sign.DELETION_REQUESTED), world.observed_at) for n in old)
+    since = (
+        record.first_seen.get(of_name(n.name, Condition.DELETION_REQUESTED), world.observed_at) for n in old
+    )
     going = any(world.observed_at - asked < MAX_GOING for asked in since)
     return going and holds_one(record.capacity_history, zone, record.node.type, world.observed_at)
 

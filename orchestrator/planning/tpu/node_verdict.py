@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from orchestrator.domain.first_seen import Sign, of_node
+from orchestrator.domain.first_seen import Condition, of_node
 from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Node, NodeState, Unknown, World
@@ -158,7 +158,7 @@ def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> No
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
         return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, why)
     patience = CONFIRMED_AFTER if born else UNHEALTHY_LIMIT
-    late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
+    late = lasted(record, world, of_node(record.node.incarnation, Condition.UNHEALTHY), patience)
     return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, why)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from orchestrator.domain.first_seen import FirstSeen, Sign, of_node
+from orchestrator.domain.first_seen import Condition, FirstSeen, of_node
 from orchestrator.domain.machines.queued_resource import (
     ENDED,
     IN_QUEUE,
@@ -124,7 +124,7 @@ def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
         return InQueue(False, waiting_text(request))
     if request.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
         return None
-    late = lasted(record, world, of_node(node.incarnation, Sign.PROVISIONING), PROVISIONING_LIMIT)
+    late = lasted(record, world, of_node(node.incarnation, Condition.PROVISIONING), PROVISIONING_LIMIT)
     if late:
         return InQueue(True, f"still PROVISIONING after {PROVISIONING_LIMIT / 60:.0f} min")
     return InQueue(False, "the queue is making it")
@@ -133,7 +133,7 @@ def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
 def doubts(node: Node) -> set[FirstSeen]:
     """Return the doubtful states of a queued resource, besides those of its node."""
     state = node.queued.state if node.queued else None
-    signs = {QueuedState.PROVISIONING: Sign.PROVISIONING, QueuedState.FAILED: Sign.QUEUE_FAILED}
+    signs = {QueuedState.PROVISIONING: Condition.PROVISIONING, QueuedState.FAILED: Condition.QUEUE_FAILED}
     return {of_node(node.incarnation, signs[state])} if state in signs else set()
 
 
@@ -141,7 +141,7 @@ def update_queue_failures(record: Record, world: World) -> Record:
     """Return the record with each failed queued resource as one refusal."""
     asked = {record.node.incarnation, *(candidate.incarnation for candidate in record.race.candidates)}
     for node in world.known_nodes:
-        failed = of_node(node.incarnation, Sign.QUEUE_FAILED)
+        failed = of_node(node.incarnation, Condition.QUEUE_FAILED)
         # Counted once, although the failed queued resource is listed until it is deleted.
         new = node.incarnation in asked and failed not in record.first_seen
         if node.queued is None or node.queued.state is not QueuedState.FAILED or not new:

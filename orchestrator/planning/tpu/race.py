@@ -9,7 +9,7 @@ or by the controller for the first TPU that it observes READY. A TPU that is not
 from dataclasses import replace
 
 from orchestrator.domain import names
-from orchestrator.domain.first_seen import Sign, of_name, of_node
+from orchestrator.domain.first_seen import Condition, of_name, of_node
 from orchestrator.domain.machines.data_disks import data_disks
 from orchestrator.domain.names import region_of, round_of
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
@@ -98,7 +98,7 @@ def with_request(
         ssh=replace(record.ssh, failed_since=None, next_try_at=0.0),
         # If the request is made again: that the TPU was absent before it says nothing about what it makes.
         first_seen={
-            key: at for key, at in record.first_seen.items() if key != of_node(incarnation, Sign.ABSENT)
+            key: at for key, at in record.first_seen.items() if key != of_node(incarnation, Condition.ABSENT)
         },
     )
     # Another candidate of a race: the newest TPU stays.
@@ -197,7 +197,7 @@ def _newest_ended(record: Record, world: World) -> bool:
         return record.node.requested_at == 0 or surely_absent(record, world, number)
     signs = {
         of_node(number, node.state),
-        of_name(node.name, Sign.DELETION_REQUESTED),
+        of_name(node.name, Condition.DELETION_REQUESTED),
     } & record.first_seen.keys()
     return node.state in LOST and bool(signs)
 
