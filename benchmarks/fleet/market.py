@@ -22,7 +22,7 @@ WORKS = frozenset({"idle", "allocated", "mixed", "completing"})
 
 
 @dataclass
-class Lives:
+class NodeWatch:
     """Sum up how long nodes could work: Slurm has them, and nobody has killed them since."""
 
     states: Callable[[], dict[str, str]]
@@ -49,18 +49,18 @@ def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float])
     losses = recorded(trace, grant.nodes, hours)
     grant.submit(JOB, TASKS, steps=STEPS, every=EVERY, pause=PAUSE)
     grant.wait("all nodes have a task", lambda: len(grant.steps(JOB)) >= grant.nodes)
-    lives, began = Lives(grant.states), time.time()
-    polling = threading.Thread(target=lives.watch, daemon=True)
+    watched, began = NodeWatch(grant.states), time.time()
+    polling = threading.Thread(target=watched.watch, daemon=True)
     polling.start()
     lost: list[tuple[str, float]] = []
     for at, count in losses:
         time.sleep(max(0.0, began + at / faster - time.time()))
-        for node in _alive(grant, lives)[:count]:
-            lives.lost.add(node)
+        for node in _alive(grant, watched)[:count]:
+            watched.lost.add(node)
             lost.append((node, grant.preempt(node)))
     time.sleep(max(45.0, began + (hours[1] - hours[0]) * 3600 / faster - time.time()))
     end = time.time()
-    lives.over.set()
+    watched.over.set()
     polling.join()
     steps = {task: [one for one in made if one.at <= end] for task, made in grant.steps(JOB).items()}
     known = {(node, at): grant.known(node, at) for node, at in lost}
@@ -75,7 +75,7 @@ def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float])
     unique = sum(len({one.number for one in mine}) for mine in steps.values()) * PAUSE
     again = [count for mine in steps.values() for count in redone(mine)]
     delays = [at - key[1] for key, at in known.items() if at is not None]
-    used, good, most = made / lives.seconds, unique / lives.seconds, max(again, default=0)
+    used, good, most = made / watched.seconds, unique / watched.seconds, max(again, default=0)
     mean = sum(again) / max(1, len(again))
     texts = {
         "F1": f"{len(missing)} / {len(twice)} of {len(steps)} tasks that began, {ended} of them done",
@@ -121,10 +121,10 @@ def to_a_free_node(grant: Grant) -> list[Figure]:
     return [Figure("F4", text, late <= 1 and middle <= 15 and later <= 25)]
 
 
-def _alive(grant: Grant, lives: Lives) -> list[str]:
+def _alive(grant: Grant, watched: NodeWatch) -> list[str]:
     """Return the nodes that can be lost."""
     found = {node for node, state in grant.states().items() if state in WORKS}
-    return sorted(found - lives.lost)
+    return sorted(found - watched.lost)
 
 
 def _queued(grant: Grant) -> set[int]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.fleet.figures import Figure, load
 from benchmarks.fleet.grant import Step, redone
-from benchmarks.fleet.market import WORKS, Lives, recorded
+from benchmarks.fleet.market import WORKS, NodeWatch, recorded
 from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.slurm import Slurm
@@ -51,7 +51,7 @@ class Market:
         self.real = RealSlurm(folder / "root", nodes)
         self.names = [f"{FLEET}-{number:03d}" for number in range(1, nodes + 1)]
         self.slurm = Slurm(self.real, Host("vm", "127.0.0.1", ()))  # type: ignore[arg-type]
-        self.lives = Lives(self.states)
+        self.watched = NodeWatch(self.states)
         self.incarnations = dict.fromkeys(self.names, 1)
         self.delays: list[float] = []
         self._over, self._side = threading.Event(), list[threading.Thread]()
@@ -76,13 +76,13 @@ class Market:
     def alive(self) -> list[str]:
         """Return the nodes that work and were not killed."""
         works = {name for name, state in self.states().items() if state in WORKS}
-        return sorted(works - self.lives.lost)
+        return sorted(works - self.watched.lost)
 
     def lose(self, name: str) -> None:
         """Kill a node's machine; Slurm hears it as from the watch, and another machine comes."""
         self.real.leave(name)
         # Afterwards: what it still does before is in its time, so that no more than all of it can be used.
-        self.lives.lost.add(name)
+        self.watched.lost.add(name)
         self._beside(self._replace, name, time.time())
 
     def _replace(self, name: str, at: float) -> None:
@@ -114,7 +114,7 @@ class Market:
     def replay(self, losses: list[tuple[float, int]], seconds: float, faster: float) -> tuple[float, int]:
         """Lose nodes as recorded; return when that began, and how many were lost."""
         began, lost = time.time(), 0
-        self._beside(self.lives.watch)
+        self._beside(self.watched.watch)
         self._beside(self.tend)
         for at, count in losses:
             time.sleep(max(0.0, began + at / faster - time.time()))
@@ -122,7 +122,7 @@ class Market:
                 self.lose(name)
                 lost += 1
         time.sleep(max(0.0, began + seconds / faster - time.time()))
-        self.lives.over.set()
+        self.watched.over.set()
         return began, lost
 
     def end(self) -> None:
@@ -160,7 +160,7 @@ def figures(
     unique = sum(len({one.number for one in mine}) for mine in within.values()) * PAUSE
     again = [count for mine in within.values() for count in redone(mine)]
     overlapping = sum(overlaps(mine) for mine in steps.values())
-    used, good = made / market.lives.seconds, unique / market.lives.seconds
+    used, good = made / market.watched.seconds, unique / market.watched.seconds
     known = statistics.quantiles(market.delays, n=20)[-1] if len(market.delays) > 1 else float("nan")
     return [
         Figure("F2s", f"{used:.3f}; {overlapping} tasks ran twice at once; Slurm heard of 95 % of the losses "

@@ -50,7 +50,7 @@ class Ledger:
     soonest: float = 0.0
     recoveries: list[Recovery] = field(default_factory=list)
     lost_at: float | None = None
-    lives: list[WorkPeriod] = field(default_factory=list)
+    periods: list[WorkPeriod] = field(default_factory=list)
     zones: dict[int, ZoneLosses] = field(default_factory=dict)
     taken: int = 0
 
@@ -100,7 +100,7 @@ class Ledger:
             self._space(first, until, zone, last=noticed)
         known = self.zones.get(zone, UNKNOWN_ZONE)
         self.zones[zone] = ZoneLosses(known.lived + min(stop, death) - ready, known.losses + 1)
-        self.lives.append(WorkPeriod(max(0.0, until - first), lost=not noticed))
+        self.periods.append(WorkPeriod(max(0.0, until - first), lost=not noticed))
         if self.lost_at is not None:
             without = self.market.without_capacity(self.lost_at, first - latency.floor)
             self.recoveries.append(Recovery(first - self.lost_at - latency.floor - without, self.taken))
@@ -112,8 +112,8 @@ class Ledger:
         latency, known = self.market.latency, self.zones.get(zone, UNKNOWN_ZONE)
         swift = replace(latency, save=ASYNCHRONOUS)
         self.free += until - first
-        self.paced += _survives(latency.paced(first, until, self.lives, known), last=last)
-        self.swift += _survives(swift.paced(first, until, self.lives, known), last=last)
+        self.paced += _survives(latency.paced(first, until, self.periods, known), last=last)
+        self.swift += _survives(swift.paced(first, until, self.periods, known), last=last)
         for number, every in enumerate(INTERVALS):
             self.fixed[number] += _survives(replace(latency, every=every).worked(first, until), last=last)
 

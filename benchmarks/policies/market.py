@@ -13,7 +13,7 @@ from random import Random
 
 import numpy as np
 
-from benchmarks.policies.trace import Trace, lives
+from benchmarks.policies.trace import Trace, lifetimes
 from orchestrator.contract.interval import (
     UNKNOWN_ZONE,
     WorkPeriod,
@@ -72,8 +72,8 @@ class Latency:
         """
         now, saved = first_step, 0.0
         while True:
-            lives = [*earlier, WorkPeriod(now - first_step, lost=False, ended=False)]
-            every = saving_interval(self.save, time_between_losses(lives, zone))
+            periods = [*earlier, WorkPeriod(now - first_step, lost=False, ended=False)]
+            every = saving_interval(self.save, time_between_losses(periods, zone))
             if now + every + self.save > at:
                 return saved, min(max(0.0, at - now), every)
             now, saved = now + every + self.save, saved + every
@@ -112,7 +112,7 @@ class Market:
         self._stress = stress
         self._luck: dict[tuple[int, int], tuple[bool, float]] = {}
         self._seed = seed
-        self._lives = list(lived) or lives() if stress else []
+        self._lives = list(lived) or lifetimes() if stress else []
         rows = [list(map(bool, row)) for row in trace.up]
         self._edges = [_edges(row, trace.tick) for row in rows]
         starts = [_starts(edges, self.end, latency.create) for edges in self._edges]

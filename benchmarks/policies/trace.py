@@ -216,7 +216,7 @@ def pair(kind: str) -> Trace:
     return make(title, body["gap_seconds"], {z: [b == "1" for b in bits] for z, bits in series.items()}, {})
 
 
-def lives() -> list[float]:
+def lifetimes() -> list[float]:
     """Return how long single machines of two AWS groups lived, in seconds; one that never went lived to the end."""
     found = []
     for kind in ("g4dn", "p3"):

@@ -48,7 +48,7 @@ def test_steps_are_made_again_after_a_restart_from_an_older_save():
 
 def test_utilisation_counts_all_steps_and_goodput_each_step_once():
     """Between the two moments; a task that ran twice at once spoils both."""
-    market = SimpleNamespace(lives=SimpleNamespace(seconds=10 * PAUSE), delays=[0.5, 0.7])
+    market = SimpleNamespace(watched=SimpleNamespace(seconds=10 * PAUSE), delays=[0.5, 0.7])
     steps = {
         "1": [Step(float(n), 0, n) for n in range(1, 9)]
         + [Step(9.0, 1, 8), Step(10.0, 1, 9), Step(99.0, 1, 10)]

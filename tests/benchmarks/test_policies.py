@@ -17,7 +17,7 @@ from benchmarks.policies.ledger import Ledger
 from benchmarks.policies.light_cloud import LightCloud
 from benchmarks.policies.market import Latency, Market, Stress
 from benchmarks.policies.replay import POLICIES, Task, replay
-from benchmarks.policies.trace import FOLDER, SETS, Trace, lives, read_csv
+from benchmarks.policies.trace import FOLDER, SETS, Trace, lifetimes, read_csv
 from orchestrator.contract.interval import WorkPeriod
 from orchestrator.engine.loop.loop import Watcher
 
@@ -71,8 +71,8 @@ def test_prices_belong_to_their_zones(v100):
 
 def test_lives_are_in_seconds():
     """Two groups of machines, none of which lived longer than the record of 11.4 hours."""
-    assert len(lives()) > 200
-    assert 60 <= min(lives()) <= max(lives()) < 11.5 * 3600
+    assert len(lifetimes()) > 200
+    assert 60 <= min(lifetimes()) <= max(lifetimes()) < 11.5 * 3600
 
 
 def test_a_csv_of_ones_own(tmp_path):
