@@ -326,7 +326,9 @@ def test_a_flag_is_of_one_kind_everywhere():
             for spelling in flag.opts:
                 if (spelling, words) == ("--compare", ("selftest",)):
                     continue  # A recording; for a rehearsal there is nothing to choose.
-                kind = "switch" if flag.is_flag else flag.type.name
+                # Of a path, file or folder is in its metavar.
+                named = "path" if isinstance(flag.type, click.Path) else flag.type.name
+                kind = "switch" if flag.is_flag else named
                 kinds.setdefault(spelling, {}).setdefault(kind, []).append(" ".join(words))
     assert {spelling: found for spelling, found in kinds.items() if len(found) > 1} == {}
 

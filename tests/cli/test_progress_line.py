@@ -21,6 +21,8 @@ def test_a_stop_has_its_reason_beside_it_and_tpuctl_does_not_claim_it(capsys):
     why = "the machine is being taken away"
     stops = observed(T0, step=180, phase=Phase.STOPPING, message=why)
     ProgressLine(EventPrinter(), SPEC).show(stops, 0.1, 0.2)
-    assert lines(capsys) == [f"the job was asked to stop: {why}, step 180 of 400, 0.1000 USD, TPU #1"]
+    assert lines(capsys) == [
+        f"the job was asked to stop: {why}, step 180 of 400, 0.1000 to 0.2000 USD so far, TPU #1"
+    ]
     (report,) = stops.world.heartbeats.value
     assert live_texts(report, SPEC, 0.1, 0.2)[0].startswith(f"the job was asked to stop: {why}")
