@@ -17,10 +17,10 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
 from orchestrator.scripts.exports.jobset import jobset_files, jobset_steps
-from orchestrator.scripts.exports.lost import Loss, Target, lost, readme
 from orchestrator.scripts.exports.plain import export_files
 from orchestrator.scripts.exports.ray import ray_files, ray_steps
 from orchestrator.scripts.exports.skypilot import skypilot_files, skypilot_steps
+from orchestrator.scripts.exports.unsupported import Target, Unsupported, readme, unsupported
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Exported:
     folder: Path
     project: str
     files: tuple[str, ...]
-    unsupported: tuple[Loss, ...] = ()
+    unsupported: tuple[Unsupported, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """Return what was written as `--json` prints it."""
@@ -95,9 +95,9 @@ def _hand_over(spec: Spec, project: str, folder: Path, source: Path, to: Target,
             steps = jobset_steps(spec, project, accelerator, code.digest, slices)
             (folder / "code").mkdir(parents=True)
             shutil.move(code.path, folder / "code")
-    losses = lost(spec, to)
-    files |= {"README.md": readme(f"{spec.name} for {to}", steps, losses)}
-    return Exported(folder, project, _write(folder, files), losses)
+    rows = unsupported(spec, to)
+    files |= {"README.md": readme(f"{spec.name} for {to}", steps, rows)}
+    return Exported(folder, project, _write(folder, files), rows)
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:

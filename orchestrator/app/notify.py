@@ -12,7 +12,7 @@ from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook, try_al
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.notifications import Notification
 
-UNTOLD = "TPUCTL_UNTOLD"
+NOTIFICATIONS_OFF = "TPUCTL_NOTIFICATIONS_OFF"
 """The environment variable, set in a rehearsal, that switches notifications off."""
 
 
@@ -37,7 +37,7 @@ def receivers_in_earnest(
 ) -> list[Webhook | Apprise | Hook]:
     """Return the receivers of the file; in a rehearsal, none."""
     # Before addresses are resolved: a rehearsal has no secrets, so resolving would fail.
-    return [] if os.environ.get(UNTOLD) else receivers_of(spec, folder, cloud, hooks=hooks)
+    return [] if os.environ.get(NOTIFICATIONS_OFF) else receivers_of(spec, folder, cloud, hooks=hooks)
 
 
 def receivers_of(

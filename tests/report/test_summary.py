@@ -178,20 +178,20 @@ def test_what_comes_back_has_a_part_of_its_own():
     assert (way.xla_programs_restored, way.xla_programs_compiled) == (7, 1)
 
 
-UNTOLD = {"boot": T, "fetched": T + 1, "spawned": T + 2}
+UNREPORTED = {"boot": T, "fetched": T + 1, "spawned": T + 2}
 
 
 @pytest.mark.parametrize(
     "first",
     [
-        beat(1, None, timings=UNTOLD),
-        beat(1, 50, timings={**UNTOLD, "first_step": T + 9}, progress_at=T + 9, progress_from="commits"),
+        beat(1, None, timings=UNREPORTED),
+        beat(1, 50, timings={**UNREPORTED, "first_step": T + 9}, progress_at=T + 9, progress_from="commits"),
     ],
     ids=["no step", "saves only"],
 )
 def test_what_was_not_counted_is_not_known(first):
     """Nothing lost and nothing gained are figures too; a job that reports no steps has neither."""
-    found = summary([first, beat(2, 100, 50, progress_from="lines", timings=UNTOLD)])
+    found = summary([first, beat(2, 100, 50, progress_from="lines", timings=UNREPORTED)])
     assert (found.steps_redone, found.goodput) == (None, None)
     assert summary([first]).steps_redone == 0, "nothing was lost"
     assert summary([first]).goodput is None

@@ -19,9 +19,16 @@ from orchestrator.config.others.recognise import convert
 from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.scripts.exports.jobset import jobset_files
-from orchestrator.scripts.exports.lost import EVERYWHERE, LOST, TARGETS, entry, lost, rows
 from orchestrator.scripts.exports.ray import ray_files
 from orchestrator.scripts.exports.skypilot import skypilot_files
+from orchestrator.scripts.exports.unsupported import (
+    EVERYWHERE,
+    TARGETS,
+    UNSUPPORTED,
+    entry,
+    rows,
+    unsupported,
+)
 from tests.scripts.cluster_rules import problems, together
 from tests.scripts.deployments import deployment
 from tests.scripts.test_render import NASTY
@@ -284,7 +291,7 @@ def test_no_setting_is_passed_over():
     for key, setting in settings().items():
         if not setting.section:
             assert (key in EVERYWHERE) != bool(entry(key)), key
-    assert all(key in settings() for key in (*EVERYWHERE, *LOST))
+    assert all(key in settings() for key in (*EVERYWHERE, *UNSUPPORTED))
 
 
 OTHER = {
@@ -305,10 +312,10 @@ def test_what_the_table_calls_preserved_is_in_the_files(key, target):
     """Another value gives other files, where the table does not say that it is lost."""
     spec = spec_of(SPEC)
     changed = put(spec, key.split("."), OTHER[key])
-    retained = key in EVERYWHERE or not LOST[entry(key)][TARGETS.index(target)]
+    retained = key in EVERYWHERE or not UNSUPPORTED[entry(key)][TARGETS.index(target)]
     if retained and key not in ("project", "tpu.across_regions", "bucket.location", "job.source"):
         assert files_of(changed, target) != files_of(spec, target)
-    assert (entry(key) in {row.what for row in lost(changed, target)}) == (not retained)
+    assert (entry(key) in {row.what for row in unsupported(changed, target)}) == (not retained)
 
 
 def put(value, path, new):

@@ -9,7 +9,7 @@ from orchestrator.contract.phase import Phase
 from orchestrator.domain.job_progress import Progress, seconds_remaining, with_heartbeats
 from orchestrator.domain.ports import StoredObject
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
-from orchestrator.engine.records.rebuild_record import UNTOLD, rebuilt
+from orchestrator.engine.records.rebuild_record import MAX_NUMBERS_AHEAD, rebuilt
 from orchestrator.engine.records.record_format import decode, encode
 from tests.engine.engine_lab import EngineLab, a_spec
 from tests.kit.records import record_of
@@ -92,5 +92,5 @@ def test_the_name_of_a_report_sets_no_incarnation_far_beyond_the_journal(tmp_pat
     first = lab.up(a_spec(vm="none"))
     lab.put(".tpuctl/heartbeat/999999999/0", b"{}")
     assert rebuilt(first.cloud.store).node.incarnation == first.record.node.incarnation
-    lab.put(f".tpuctl/heartbeat/{first.record.node.incarnation + UNTOLD}/0", b"{}")
-    assert rebuilt(first.cloud.store).node.incarnation == first.record.node.incarnation + UNTOLD
+    lab.put(f".tpuctl/heartbeat/{first.record.node.incarnation + MAX_NUMBERS_AHEAD}/0", b"{}")
+    assert rebuilt(first.cloud.store).node.incarnation == first.record.node.incarnation + MAX_NUMBERS_AHEAD

@@ -11,7 +11,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.text.units import Duration
 
-UNTOLD = frozenset({"", "commits"})
+UNREPORTED = frozenset({"", "commits"})
 """Values of `Heartbeat.progress_from` for a step that the job itself did not report."""
 
 
@@ -94,7 +94,7 @@ class ObservedRun:
     @property
     def tells_steps(self) -> bool:
         """Return whether the job reported steps of its own, besides those of its checkpoints."""
-        return any(b.progress_from not in UNTOLD for b in self.beats)
+        return any(b.progress_from not in UNREPORTED for b in self.beats)
 
     @property
     def silent(self) -> bool:

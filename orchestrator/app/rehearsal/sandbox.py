@@ -60,7 +60,9 @@ class Sandbox:
         names = [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]
         for name in set(names) - PASSED_ON:
             del os.environ[name]
-        os.environ.update(TPUCTL_LOCAL_DIR=str(self.cloud), TPUCTL_CLOUD="local", TPUCTL_UNTOLD="1")
+        os.environ.update(
+            TPUCTL_LOCAL_DIR=str(self.cloud), TPUCTL_CLOUD="local", TPUCTL_NOTIFICATIONS_OFF="1"
+        )
         self.address: Address | None = None
         private_folder(self.cloud)
         # After a SIGKILL of this process `clear` does not run.

@@ -19,7 +19,7 @@ from orchestrator.engine.records.record_checks import check_record
 from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.tpu.race import accepted, with_request
 
-UNTOLD = 1000
+MAX_NUMBERS_AHEAD = 1000
 """Most TPUs that may have been requested beyond the journal's newest, if its last entries are lost."""
 
 
@@ -36,7 +36,7 @@ def rebuilt(store: Store) -> Record:
     asked = max((_incarnation(entry) for entry in found), default=0)
     # Machines choose the names of reports, so a number far beyond the journal is not one of our TPUs.
     reported = (place[0] for place in reports if place is not None)
-    newest = max((number for number in reported if number <= asked + UNTOLD), default=0)
+    newest = max((number for number in reported if number <= asked + MAX_NUMBERS_AHEAD), default=0)
     # queued: it is unknown whether something waits in the queue, so the queue is listed.
     record = Record(bucket=BucketRecord(observed=True), node=NodeRecord(incarnation=newest, queued=True))
     # In the order of time over all writers: the last intent of each kind counts.

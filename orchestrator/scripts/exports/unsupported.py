@@ -12,23 +12,32 @@ TARGETS: tuple[Target, ...] = ("jobset", "skypilot", "ray")
 
 
 @dataclass(frozen=True)
-class Loss:
-    """One loss: a setting of the file or a promise of tpuctl, and what replaces it."""
+class Unsupported:
+    """A setting of the file or a promise of tpuctl that a target lacks, and what replaces it."""
 
     what: str
     why: str
 
 
 PROMISES = (
-    Loss("verified checkpoints", "no manifest, no checksum: a save that was cut may be found. TPUCTL_RESUME is "
-         "empty: the job looks for its newest checkpoint by itself, and old ones stay"),
-    Loss("fencing", "a host that was believed gone may write beside its successor"),
-    Loss("cost", "no budget, no price, no report: nothing counts money"),
-    Loss("progress", "nothing reads step and loss, or notices a job that stands still; done means exit status 0"),
-    Loss("warm starts", "each start installs and compiles again"),
-    Loss("variables", "not set: ZONE, TPU_NAME, TPUCTL_NODE, TPUCTL_ROOT, TPUCTL_INCARNATION, TPUCTL_ATTEMPT, "
-         "TPUCTL_JOB, TPUCTL_SAVE_EVERY_SECONDS and _FILE, the folders of compiled programs"),
-    Loss("failed attempts", "counted in all, not in a row without progress"),
+    Unsupported(
+        "verified checkpoints",
+        "no manifest, no checksum: a save that was cut may be found. TPUCTL_RESUME is empty: the job looks for its "
+        "newest checkpoint by itself, and old ones stay",
+    ),
+    Unsupported("fencing", "a host that was believed gone may write beside its successor"),
+    Unsupported("cost", "no budget, no price, no report: nothing counts money"),
+    Unsupported(
+        "progress",
+        "nothing reads step and loss, or notices a job that stands still; done means exit status 0",
+    ),
+    Unsupported("warm starts", "each start installs and compiles again"),
+    Unsupported(
+        "variables",
+        "not set: ZONE, TPU_NAME, TPUCTL_NODE, TPUCTL_ROOT, TPUCTL_INCARNATION, TPUCTL_ATTEMPT, TPUCTL_JOB, "
+        "TPUCTL_SAVE_EVERY_SECONDS and _FILE, the folders of compiled programs",
+    ),
+    Unsupported("failed attempts", "counted in all, not in a row without progress"),
 )  # fmt: skip
 """What tpuctl always does, without any setting, and no target does."""
 
@@ -39,7 +48,7 @@ _MACHINE = "the image decides it"
 _LOOP = ("its controller has a loop of its own",) * 3
 _NONE = ("there is nothing like it",) * 3
 
-LOST: dict[str, tuple[str, str, str]] = {
+UNSUPPORTED: dict[str, tuple[str, str, str]] = {
     "project": ("", "the project of the login", _CLUSTER),
     "impersonate": ("log in as that account", "log in as that account", "log in as that account"),
     "service_account": ("", _CLIENT, _CLUSTER),
@@ -86,7 +95,7 @@ LOST: dict[str, tuple[str, str, str]] = {
     "watch.self_delete": _NONE, "watch.on_vm": _LOOP, "watch.poll": _LOOP, "watch.listen": _LOOP,
     "notify": _NONE, "sidecars": _NONE, "fleet": ("refused",) * 3,
 }  # fmt: skip
-"""For each setting or section, why it is lost with each of TARGETS; "" if it is kept."""
+"""For each setting or section, why it is unsupported by each of TARGETS; "" if it is not."""
 
 EVERYWHERE = (
     "name", "tpu.type", "job.command", "job.source", "job.setup", "job.env", "job.failures",
@@ -96,16 +105,16 @@ EVERYWHERE = (
 
 
 def entry(key: str) -> str:
-    """Return the key of LOST for a setting: itself, else the nearest section above it, else ""."""
-    while key and key not in LOST:
+    """Return the key of UNSUPPORTED for a setting: itself, else the nearest section above it, else ""."""
+    while key and key not in UNSUPPORTED:
         key = key.rpartition(".")[0]
     return key
 
 
-def lost(spec: Spec, target: Target) -> tuple[Loss, ...]:
-    """Return what this deployment loses: all promises, and each changed setting that the target lacks."""
+def unsupported(spec: Spec, target: Target) -> tuple[Unsupported, ...]:
+    """Return what the target lacks of this deployment: all promises, and each changed setting without a place."""
     changed = dict.fromkeys(entry(setting.key) for setting in settings().values() if _changed(spec, setting))
-    rows = (Loss(key, LOST[key][TARGETS.index(target)]) for key in changed if key)
+    rows = (Unsupported(key, UNSUPPORTED[key][TARGETS.index(target)]) for key in changed if key)
     return (*PROMISES, *(row for row in rows if row.why))
 
 
@@ -121,13 +130,13 @@ def _changed(spec: Spec, setting: Setting) -> bool:
     return bool(setting.required or value != setting.default)
 
 
-def readme(title: str, steps: Iterable[tuple[str, str]], losses: Iterable[Loss]) -> str:
-    """Return README.md: the steps in order, and what is lost."""
+def readme(title: str, steps: Iterable[tuple[str, str]], rows: Iterable[Unsupported]) -> str:
+    """Return README.md: the steps in order, and what is unsupported."""
     return "\n".join((
         f"# {title}", "", "Made by `tpuctl export`. Nothing is created yet.",
         *(line for n, (what, command) in enumerate(steps, 1) for line in ("", f"{n}. {what}", "", *_code(command))),
         "", "## What is lost", "", "| what | why, and what takes its place |", "| --- | --- |",
-        *(f"| {loss.what} | {loss.why} |" for loss in losses), "",
+        *(f"| {row.what} | {row.why} |" for row in rows), "",
     ))  # fmt: skip
 
 
@@ -139,6 +148,6 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
     """Yield the rows of the documented table: the setting, and for each target the reason or "kept"."""
     for key in EVERYWHERE:
         yield (key, *("kept",) * 3)
-    for key, whys in LOST.items():
+    for key, whys in UNSUPPORTED.items():
         jobset, skypilot, ray = (why or "kept" for why in whys)
         yield key, jobset, skypilot, ray
