@@ -202,10 +202,7 @@ class JobSpec:
     memory: MemorySpec = field(default_factory=MemorySpec)
     """How much memory and disk the job needs, if known."""
     target_steps: int | None = None
-    """
-    The job is done when this step or a later one is saved. It then has job.grace to end by itself, and saves on.
-    Default: done at exit status 0 (format hf: at its max_steps).
-    """
+    """Done once this or a later step is saved, plus job.grace to end. Default: exit status 0 (hf: max_steps)."""
     failures: Annotated[int, Bounds(1, says="allows no start at all", hint="use at least 1")] = 5
     """Failed attempts in a row without progress before the deployment ends. Preemptions are not failures."""
     stop_signal: Literal["TERM", "INT", "USR1"] = "TERM"

@@ -11,6 +11,6 @@ def test_status_names_no_loop_whose_process_was_killed_here(cloud, user):
     assert user.run("up", kill=(2, "after")).code is None
     here = user.run("status", "--fresh", "--json").document
     there = other.run("status", "--fresh", "--json").document
-    assert here["loop"] is None
-    assert there["loop"]["alive"]
+    assert here["watcher"] is None
+    assert there["watcher"]["alive"]
     assert "not running" in user.run("status", "--fresh").out

@@ -81,7 +81,7 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     user.run("watch", patience=3600)
     user.down()
     explained = " ".join(user.run("explain").out.split())
-    assert "why the job is done, and `down` has run" in explained
+    assert explained.startswith("demo: done: the job is done, and `down` has run deployment: done ")
     assert "to train beyond step 60, raise job.target_steps, then: tpuctl up" in explained
     user.write("train.py", "print('other')\n")
     planned = user.run("plan", "--detailed-exitcode")
