@@ -71,8 +71,8 @@ def _whole(self, name, path, size):
 
 
 def _usual_price(price):
-    def wrong(self, *words, most=False, **more):
-        del most
+    def wrong(self, *words, upper=False, **more):
+        del upper
         return price(self, *words, **more)
 
     return wrong
