@@ -21,8 +21,11 @@ from orchestrator.domain.spec import BucketSpec, JobSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
+from orchestrator.planning.intended_record import intended
 from orchestrator.planning.tpu.next_zone import create_gate
 from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT, REPAIR_LIMIT
+from orchestrator.planning.tpu.race import accepted
+from orchestrator.planning.update_record import update_record
 from tests.kit.records import record_of
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, vm, world
 
@@ -328,3 +331,68 @@ def test_a_create_that_a_kill_has_cut_off_is_not_the_first_one():
     assert [c.why for c in decide(spec(), gone, first).changes if c.kind is Kind.NODE] == [
         "there is none yet"
     ]
+
+
+QUOTA = Refusal(NOW - 100, ZONE, Retry.QUOTA, beside=True)
+"""Our own TPU #1 held the quota when #2 was requested; it is gone since."""
+
+
+ONE_ZONE = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
+
+
+def after_quota(**more):
+    """Return the record after that refusal."""
+    asked = {
+        "incarnation": 2,
+        "highest": 2,
+        "accepted": False,
+        "requested_at": NOW - 100,
+        "refusals": (QUOTA,),
+    }
+    return record(**{**asked, "first_seen": {"node:2:absent": NOW - 90}, **more})
+
+
+@pytest.mark.parametrize(
+    ("number", "zones", "more"),
+    [
+        (2, (ZONE,), {}),
+        (3, (OTHER_ZONE,), {}),
+        (3, (ZONE,), {"refusals": (replace(QUOTA, beside=False),)}),
+        (3, (ZONE,), {"refusals": (QUOTA, Refusal(NOW - 90, ZONE, Retry.CAPACITY))}),
+        (3, (ZONE,), {"accepted": True}),
+        (3, (ZONE,), {"requested_at": 0.0}),
+        (3, (ZONE,), {"type": "v5litepod-4"}),
+    ],
+    ids=[
+        "same zone",
+        "other zone",
+        "quota of others",
+        "stockout since",
+        "it was made",
+        "its operation failed",
+        "type",
+    ],
+)
+def test_only_a_request_that_our_own_quota_refused_is_made_again_under_its_number(number, zones, more):
+    """In one zone a name is one TPU at most; in two zones one number could become two."""
+    wants = replace(ONE_ZONE, tpu=replace(ONE_ZONE.tpu, zones=zones))
+    plan = decide(wants, world(nodes=Present(()), observed_at=NOW + 900), after_quota(**more))
+    assert steps(plan) == [(Kind.NODE, Verb.CREATE, number)]
+
+
+def test_that_it_was_absent_before_says_nothing_about_a_request_that_is_made_again():
+    """The list is older than the TPU: it counts as gone only after two complete lists since the new request."""
+    asked = after_quota()
+    (change,) = decide(ONE_ZONE, world(nodes=Present(())), asked).changes
+    learned = accepted(intended(asked, [change], queued=False, now=NOW), change.incarnation)
+    late = world(nodes=Present(()), observed_at=NOW + 5)
+    assert decide(ONE_ZONE, late, update_record(learned, late)).changes == ()
+
+
+def test_a_request_that_is_made_again_is_of_the_kind_that_it_is_now():
+    """It was on demand, and is spot now: the bill and the forecast read that from the record."""
+    asked = after_quota()
+    asked = replace(asked, deadline=replace(asked.deadline, on_demand=(2,), flex_start=(2,)))
+    (change,) = decide(ONE_ZONE, world(nodes=Present(())), asked).changes
+    again = intended(asked, [change], queued=False, now=NOW)
+    assert (again.deadline.on_demand, again.deadline.flex_start) == ((), ())

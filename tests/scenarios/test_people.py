@@ -355,3 +355,19 @@ def test_the_log_says_that_a_watch_was_killed_and_another_one_took_its_place(clo
     said = [line for line in user.run("logs", "--controller").out.splitlines() if "killed or cut off" in line]
     assert len(said) == 1
     assert "`tpuctl watch` of" in said[0]
+
+
+def test_explain_names_the_moment_at_which_the_watcher_looks_again(cloud, user):
+    """Between two of its looks; who only looks at the cloud would name the whole interval."""
+    user.up()
+    looks = []
+
+    def explain():
+        now = cloud.clock.now()
+        parts = user.run("explain", "--json").document["parts"]
+        looks.append(next(part["when"] for part in parts if part["what"] == "watcher") - now)
+
+    for second in (301, 307):
+        cloud.later(second, explain)
+    user.watch(600)
+    assert looks[0] - looks[1] == pytest.approx(6, abs=1)

@@ -221,7 +221,7 @@ def _request(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> 
     moved = record.node.zone not in spec.tpu.zones
     fresh = moved or verdict.action is NodeAction.REPLACE or record.node.incarnation == 0
     kind = next_type(spec, record, world.observed_at) if fresh else current_type(spec, record)
-    record = replace(record, node=replace(record.node, type=kind))
+    last, record = record, replace(record, node=replace(record.node, type=kind))
     if fresh and races(spec):
         return new_round(spec, world, record, verdict.why)
     # The same name for a create whose answer was lost: at worst it is refused as taken, never created twice.
@@ -230,7 +230,7 @@ def _request(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> 
     if quota_held(world, record, zone):
         return waits_for_quota(zone)
     # Our own TPU held the quota: no TPU has had the number, and a name is one TPU at most within its zone.
-    free = fresh and refused_beside(record, zone, kind)
+    free = fresh and refused_beside(last, zone, kind)
     incarnation = next_incarnation(record) if fresh and not free else record.node.incarnation
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else race_to_win(record, incarnation)
