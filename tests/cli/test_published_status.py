@@ -347,3 +347,15 @@ def test_the_checkpoint_of_a_gang_is_the_one_that_all_workers_have():
     assert saved_text(body(workers=workers)) == "step 50", "as an earlier release published it"
     assert checkpoint_text(body(workers=workers, checkpoint=20)) == "step 20"
     assert checkpoint_text(body(workers=workers, checkpoint=None)) == ""
+
+
+def test_logs_end_with_what_down_has_cut_off(cloud, user):
+    """While the TPU is there its log goes on; nothing is said of one that has printed nothing yet."""
+    empty = user.run("logs")
+    assert (empty.out, empty.err) == ("", "no log yet; see `tpuctl status`\n")
+    line = b"--- TPU #1, worker 0, attempt 1: start from the beginning ---\nstep 1\n"
+    cloud.storage.objects.insert(cloud.buckets()[0], "logs/g1/w0/000001.log", line, {}, Preconditions())
+    assert user.run("logs").out.splitlines()[-1] == "step 1"
+    user.down()
+    end = "--- TPU #1 was deleted here; the last lines that it wrote may be lost with it ---"
+    assert user.run("logs").out.splitlines()[-2:] == ["step 1", end]

@@ -178,6 +178,16 @@ def test_a_preemption_runs_through_every_drawing():
     assert 'class="loss"' not in alone
 
 
+def test_the_line_of_steps_begins_where_each_machine_trained_on():
+    """The watcher has one point of each: alone it would be no line."""
+    text = page(facts(points=[(T + 500, 50, 3.0, 1), (T + 1700, 180, 2.0, 2)]))
+    (drawn,) = (
+        part for part in text.split('class="chart"') if "Steps by time" in part.split("</section>")[0]
+    )
+    lines = re.findall(r'<polyline[^>]* points="([^"]+)"', drawn.split("</section>")[0])
+    assert [len(line.split()) for line in lines] == [2, 2]
+
+
 def test_checkpoints_are_drawn_where_they_were_saved():
     """By time and by step; one of another run is not drawn outside."""
     words = page(facts(checkpoints=[(113, T + 900), (253, T + 2100), (9_999, T + 90_000)]))
