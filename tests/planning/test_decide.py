@@ -380,7 +380,7 @@ def test_only_a_request_that_our_own_quota_refused_is_made_again_under_its_numbe
     assert steps(plan) == [(Kind.NODE, Verb.CREATE, number)]
 
 
-def test_that_it_was_absent_before_says_nothing_about_a_request_that_is_made_again():
+def test_an_absence_before_a_repeated_request_says_nothing_about_its_tpu():
     """The list is older than the TPU: it counts as gone only after two complete lists since the new request."""
     asked = after_quota()
     (change,) = decide(ONE_ZONE, world(nodes=Present(())), asked).changes
