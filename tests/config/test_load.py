@@ -403,15 +403,21 @@ def test_a_file_that_others_may_replace_is_refused(tmp_path):
     assert find(below) == file
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
-def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch):
-    """Also by a link, and for root; who became root by sudo has his own files."""
-    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
-    theirs.mkdir()
-    mine.mkdir()
+@pytest.fixture
+def theirs_and_mine(tmp_path):
+    """Give a folder with a file, and another one with a link to it."""
+    for folder in (theirs := tmp_path / "theirs", mine := tmp_path / "mine"):
+        folder.mkdir()
     (theirs / "tpuctl.yaml").write_text(VALID)
-    os.chown(theirs / "tpuctl.yaml", 4321, 4321)
     (mine / "tpuctl.yaml").symlink_to(theirs / "tpuctl.yaml")
+    return theirs, mine
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+def test_a_file_of_another_user_is_refused(theirs_and_mine, monkeypatch):
+    """Also by a link, and for root; who became root by sudo has his own files."""
+    theirs, mine = theirs_and_mine
+    os.chown(theirs / "tpuctl.yaml", 4321, 4321)
     for place in (theirs, mine):
         assert "belongs to another user (uid 4321)" in refused(place)
     monkeypatch.setenv("SUDO_UID", "4321")
@@ -419,13 +425,9 @@ def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder away")
-def test_a_file_of_ones_own_in_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
+def test_a_file_of_ones_own_in_a_folder_of_another_user_is_refused(theirs_and_mine, monkeypatch):
     """Its owner may replace it between the look and the use; with or without the sticky bit."""
-    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
-    theirs.mkdir()
-    mine.mkdir()
-    (theirs / "tpuctl.yaml").write_text(VALID)
-    (mine / "tpuctl.yaml").symlink_to(theirs / "tpuctl.yaml")
+    theirs, mine = theirs_and_mine
     assert find(mine) == mine / "tpuctl.yaml"
     os.chown(theirs, 4321, 4321)
     for place in (theirs, mine):
