@@ -159,6 +159,12 @@ TWINS = {
     "unmark": "remove_labels",
     "want": "with_wanted, record_for_the_watch",
     "with_budget": "with_create_budget",
+    "Failure": "GoogleRefusal; a failure is what comes of a fault",
+    "Taken": "LimitedBuffer, Measurement",
+    "Parcel": "Download",
+    "parcel": "download",
+    "parcel_of": "download_of",
+    "Word": "RehearsalResult",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 WHERE = {

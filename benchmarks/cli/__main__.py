@@ -84,7 +84,7 @@ WHY = {
 
 
 @dataclass
-class Taken:
+class Measurement:
     """What the runs of one command took: seconds, seconds of computing, and the most memory in MB."""
 
     seconds: list[float] = field(default_factory=list)
@@ -122,7 +122,7 @@ def main() -> None:
         document.put("cli", text)
 
 
-def measured(where: BenchmarkCloud) -> dict[str, Taken]:
+def measured(where: BenchmarkCloud) -> dict[str, Measurement]:
     """Return what each command took, all of them in turn; a watcher runs for those that name it."""
     watched = {name: words for name, words in WAYS.items() if "watcher" in name}
     found = rounds({name: words for name, words in WAYS.items() if name not in watched}, where)
@@ -139,11 +139,11 @@ def measured(where: BenchmarkCloud) -> dict[str, Taken]:
     return {name: found[name] for name in WAYS}
 
 
-def rounds(ways: dict[str, list[str]], where: BenchmarkCloud) -> dict[str, Taken]:
+def rounds(ways: dict[str, list[str]], where: BenchmarkCloud) -> dict[str, Measurement]:
     """Run the commands in turn."""
     for command in ways.values():
-        Taken().add(command, where)
-    found = {name: Taken() for name in ways}
+        Measurement().add(command, where)
+    found = {name: Measurement() for name in ways}
     for _ in range(TURNS):
         for name, command in ways.items():
             found[name].add(command, where)
@@ -169,7 +169,7 @@ def imports(words: Sequence[str], where: BenchmarkCloud) -> dict[str, float]:
     return shares
 
 
-def page(found: dict[str, Taken], parts: dict[str, dict[str, float]]) -> str:
+def page(found: dict[str, Measurement], parts: dict[str, dict[str, float]]) -> str:
     """Return the table and what it says about the goals."""
     seconds = {name: statistics.median(taken.seconds) for name, taken in found.items()}
     ratios = {name: seconds[name] / seconds[YARD] for name in found}

@@ -10,7 +10,7 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import unclaimed
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
-from orchestrator.engine.bucket.fetch import Parcel, check_folder, fetch, newest, parcel_of
+from orchestrator.engine.bucket.fetch import Download, check_folder, download_of, fetch, newest
 from orchestrator.errors import NotFoundError
 from orchestrator.planning.unclaimed import FETCH
 
@@ -36,7 +36,7 @@ class Fetched:
     kind: str
     number: int
     folder: Path
-    parcel: Parcel
+    download: Download
 
 
 def fetch_files(
@@ -47,25 +47,27 @@ def fetch_files(
     with reporter, naming_deletion(session, "fetch"):
         # Before the folder is created, so that a wrong --step leaves nothing behind.
         find = _unclaimed if wanted.unclaimed else _checkpoint
-        number, parcel = find(session, wanted)
+        number, download = find(session, wanted)
     kind = "unclaimed" if wanted.unclaimed else "step"
     folder = output or Path(f"{session.spec.name}-{kind}-{number}")
     # Before "copying" is said: `fetch` refuses such a folder too.
     check_folder(folder)
-    files, done = len(parcel.files), 0
+    files, done = len(download.files), 0
 
     def report(path: str) -> None:
         nonlocal done
         done += 1
         reporter.now(f"{done} of {files} files: {path}")
 
-    reporter.say(f"copying {parcel.what}: {files} file{'' if files == 1 else 's'}, {size_text(parcel.size)}")
+    reporter.say(
+        f"copying {download.what}: {files} file{'' if files == 1 else 's'}, {size_text(download.size)}"
+    )
     with leaving(f"what was copied stays beside {folder}", "run the same command again to go on"), reporter:
-        fetch(session.cloud.store, parcel, folder, report)
-    return Fetched(session.spec.name, kind, number, folder, parcel)
+        fetch(session.cloud.store, download, folder, report)
+    return Fetched(session.spec.name, kind, number, folder, download)
 
 
-def _checkpoint(session: Session, wanted: WantedFiles) -> tuple[int, Parcel]:
+def _checkpoint(session: Session, wanted: WantedFiles) -> tuple[int, Download]:
     store = session.cloud.store
     found = read_checkpoints(store, session.spec.job.checkpoint)
     if not any(one.complete for one in found):
@@ -77,12 +79,12 @@ def _checkpoint(session: Session, wanted: WantedFiles) -> tuple[int, Parcel]:
                 hint=f"run: {FETCH}", changed="nothing was written",
             )  # fmt: skip
     one = newest(found, wanted.step)
-    return one.step, parcel_of(one)
+    return one.step, download_of(one)
 
 
-def _unclaimed(session: Session, wanted: WantedFiles) -> tuple[int, Parcel]:
+def _unclaimed(session: Session, wanted: WantedFiles) -> tuple[int, Download]:
     store = session.cloud.store
     one = unclaimed.chosen(unclaimed.read_unclaimed(store), wanted.incarnation)
     if not one.complete:
         session.reporter.say("not everything reached the bucket in time; this is what did", style="warning")
-    return one.incarnation, unclaimed.parcel_of(store, one)
+    return one.incarnation, unclaimed.download_of(store, one)

@@ -9,7 +9,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.google import refusal
 from orchestrator.google.error_mapping import CORRUPT, NETWORK, NO_LOGIN, UNKNOWN, Rule, one_line, to_error
 from orchestrator.google.lean_imports import imported
-from orchestrator.google.refusal import HTTP_NAMES, Failure, of_compute
+from orchestrator.google.refusal import HTTP_NAMES, GoogleRefusal, of_compute
 
 
 @contextmanager
@@ -38,7 +38,9 @@ def translate(error: BaseException, *, what: str) -> TpuctlError:
     """
     if isinstance(error, TpuctlError):
         return error
-    return _translate(error, what) or UNKNOWN(Failure(""), one_line(what, f"{type(error).__name__}: {error}"))
+    return _translate(error, what) or UNKNOWN(
+        GoogleRefusal(""), one_line(what, f"{type(error).__name__}: {error}")
+    )
 
 
 def translate_status(code: int, message: str, details: Iterable[Any] = (), *, what: str) -> TpuctlError:
@@ -60,7 +62,7 @@ def _translate(error: BaseException, what: str) -> TpuctlError | None:
     if isinstance(error, api.GoogleAPICallError):
         return to_error(_of_call(error), what)
     rule = _plain_rule(error)
-    return rule(Failure(""), one_line(what, _reason(error))) if rule else None
+    return rule(GoogleRefusal(""), one_line(what, _reason(error))) if rule else None
 
 
 def _reason(error: BaseException) -> str:
@@ -101,7 +103,7 @@ def _plain_rule(error: BaseException) -> Rule | None:
     return next((rule for kinds, rule in table if isinstance(error, kinds)), None)
 
 
-def _of_call(error: Any) -> Failure:
+def _of_call(error: Any) -> GoogleRefusal:
     """Convert a `GoogleAPICallError`, from the JSON of its answer, else from its own fields."""
     response = getattr(error, "response", None)
     body = _error_body(response)
@@ -110,7 +112,7 @@ def _of_call(error: Any) -> Failure:
     info = next((d for d in details if str(d.get("@type", "")).endswith(".ErrorInfo")), {})
     words = [info.get("reason"), error.reason, *(e.get("reason") for e in errors if isinstance(e, Mapping))]
     grpc_code = getattr(error.grpc_status_code, "name", "")
-    return Failure(
+    return GoogleRefusal(
         name=body.get("status") or grpc_code or HTTP_NAMES.get(int(error.code or 0), ""),
         reasons=tuple(str(word) for word in words if word),
         message=str(body.get("message") or error.message),
@@ -121,7 +123,7 @@ def _of_call(error: Any) -> Failure:
     )
 
 
-def _of_status(code: int, message: str, details: Iterable[Any] = ()) -> Failure:
+def _of_status(code: int, message: str, details: Iterable[Any] = ()) -> GoogleRefusal:
     """Convert the google.rpc.Status inside a long-running operation."""
     return refusal.of_status(code, message, [_as_json(detail) for detail in details])
 

@@ -21,18 +21,18 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.google import hints
-from orchestrator.google.refusal import Failure
+from orchestrator.google.refusal import GoogleRefusal
 
 MAX_MESSAGE = 300
 
 _NOTHING = "this request changed nothing"
 _UNSURE = "it is not known whether this request was carried out; the next observation of the cloud shows it"
 
-Rule = Callable[[Failure, str], TpuctlError]
+Rule = Callable[[GoogleRefusal, str], TpuctlError]
 
 
 def _rule(
-    kind: type[TpuctlError], code: str, hint: str | Callable[[Failure], str], changed: str = _NOTHING
+    kind: type[TpuctlError], code: str, hint: str | Callable[[GoogleRefusal], str], changed: str = _NOTHING
 ) -> Rule:
     return lambda found, text: kind(
         text, code=code, hint=hint if isinstance(hint, str) else hint(found), changed=changed
@@ -68,11 +68,11 @@ _PRECONDITION = _rule(PreconditionError, "TPU-412", hints.READ_STATUS)
 UNKNOWN = _rule(UnknownCloudError, "TPU-499", hints.REPORT, _UNSURE)
 
 
-def _busy(found: Failure, text: str) -> TpuctlError:
+def _busy(found: GoogleRefusal, text: str) -> TpuctlError:
     return ConflictError(text, aborted=True, code="TPU-408", hint=hints.WAIT, changed=_NOTHING)
 
 
-def _narrow(found: Failure, text: str) -> TpuctlError:
+def _narrow(found: GoogleRefusal, text: str) -> TpuctlError:
     # Machines have the scopes for everything else, so elsewhere it is one more permission that is missing.
     secret = found.service == "secretmanager.googleapis.com"
     return (_NO_SECRET_SCOPE if secret else _NO_PERMISSION)(found, text)
@@ -135,7 +135,7 @@ _BY_NAME: dict[str, Rule] = {
 }
 
 
-def to_error(found: Failure, what: str) -> TpuctlError:
+def to_error(found: GoogleRefusal, what: str) -> TpuctlError:
     """Return our error for a refusal; *what* begins its message, for example `create TPU node 'a'`."""
     return _choose(found)(found, one_line(what, found.message))
 
@@ -155,7 +155,7 @@ def too_many(where: str, most: int) -> TpuctlError:
     )
 
 
-def _choose(found: Failure) -> Rule:
+def _choose(found: GoogleRefusal) -> Rule:
     if found.name == "NOT_FOUND" and not found.structured:
         # A proxy or a wrong address answers 404 too; only Google's own form proves absence.
         return UNKNOWN

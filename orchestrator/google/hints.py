@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.machines.vm_machine_types import instead
 from orchestrator.errors import QuotaError
-from orchestrator.google.refusal import Failure
+from orchestrator.google.refusal import GoogleRefusal
 
 _ROLES = {
     "tpu.googleapis.com": "roles/tpu.admin",
@@ -62,13 +62,13 @@ WIDER_SCOPE = (
 REPORT = "run: tpuctl status   and report the message if it persists; tpuctl does not understand this answer"
 
 
-def enable_api(found: Failure) -> str:
+def enable_api(found: GoogleRefusal) -> str:
     """Return the command that enables the API."""
     command = f"gcloud services enable {found.service or 'SERVICE'} --project {found.project or 'PROJECT'}"
     return f"run: {command}   (then wait a few minutes)"
 
 
-def grant_role(found: Failure) -> str:
+def grant_role(found: GoogleRefusal) -> str:
     """Return the command that grants the missing role."""
     permission = _permission(found)
     role = _ROLE_BY_PERMISSION.get(permission.partition(".")[0]) or _ROLES.get(found.service, "ROLE")
@@ -76,7 +76,7 @@ def grant_role(found: Failure) -> str:
     return f"{missing}{_ask_for_role(found, role)}"
 
 
-def name_machine(found: Failure) -> str:
+def name_machine(found: GoogleRefusal) -> str:
     """Name the setting of the VM's machine type, and the command that lists those of its zone."""
     zone = found.zone or "ZONE"
     there = instead("e2-", found.zone) if found.zone else ""
@@ -85,7 +85,7 @@ def name_machine(found: Failure) -> str:
     return f"set vm.machine in tpuctl.yaml to {which}: {shown}   or set vm: none"
 
 
-def obey_policy(found: Failure) -> str:
+def obey_policy(found: GoogleRefusal) -> str:
     """Name the setting that avoids the violation of a constraint, else who can lift the constraint."""
     avoid = _BY_CONSTRAINT.get(found.constraint)
     if avoid:
@@ -94,24 +94,24 @@ def obey_policy(found: Failure) -> str:
     return f"ask the organisation's administrator; the policy: {shown} --project {found.project or 'PROJECT'}"
 
 
-def set_quota_project(found: Failure) -> str:
+def set_quota_project(found: GoogleRefusal) -> str:
     """Return the command that charges calls to the project itself."""
     project = found.project or "PROJECT"
     return f"run: gcloud auth application-default set-quota-project {project}"
 
 
-def use_project(found: Failure) -> str:
+def use_project(found: GoogleRefusal) -> str:
     """Name the role that allows calls to be charged to the project."""
     return _ask_for_role(found, "roles/serviceusage.serviceUsageConsumer")
 
 
-def _ask_for_role(found: Failure, role: str) -> str:
+def _ask_for_role(found: GoogleRefusal, role: str) -> str:
     project = found.project or "PROJECT"
     command = f"gcloud projects add-iam-policy-binding {project} --member user:YOU --role {role}"
     return f"ask the project's owner to run: {command}"
 
 
-def more_quota(found: Failure) -> str:
+def more_quota(found: GoogleRefusal) -> str:
     """Return the advice for a quota refusal, with the address of the quota page."""
     project = f"?project={found.project}" if found.project else ""
     page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
@@ -119,7 +119,7 @@ def more_quota(found: Failure) -> str:
     return f"{waits}; delete unneeded TPUs, change tpu.zones, or request more quota: {page}"
 
 
-def _permission(found: Failure) -> str:
+def _permission(found: GoogleRefusal) -> str:
     """Return the missing permission from the details, else from the text; used for hints only."""
     named = found.metadata.get("permission", "")
     # Compute and Storage name it in the text alone.

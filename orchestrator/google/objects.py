@@ -28,7 +28,7 @@ class FullError(Exception):
     """Signal that an object is longer than the limit of its read."""
 
 
-class Taken:
+class LimitedBuffer:
     """Collect a download in memory, up to *limit* bytes; a file object for the client."""
 
     def __init__(self, limit: int) -> None:
@@ -104,13 +104,13 @@ class GcsStore:
 
         Raise FullError if it is longer than *limit*.
         """
-        blob, answers, taken = self._blob(name), list[Any](), Taken(limit)
+        blob, answers, buffer = self._blob(name), list[Any](), LimitedBuffer(limit)
         # The client drops the time of the object; the hook sees the whole answer.
         blob._extract_headers_from_download = answers.append  # noqa: SLF001
         with translated(f"read {self._url(name)}"):
             # Raw: a compressed object could expand to a thousand times its size.
-            blob.download_to_file(taken, raw_download=True, **self._clients.reading)
-        return _headed(name, bytes(taken.data), answers[-1].headers if answers else {})
+            blob.download_to_file(buffer, raw_download=True, **self._clients.reading)
+        return _headed(name, bytes(buffer.data), answers[-1].headers if answers else {})
 
     def _from(self, name: str, offset: int, limit: int) -> StoredObject | None:
         """
@@ -181,13 +181,13 @@ class GcsStore:
         size, whole = int(blob.size), imported("google_crc32c").Checksum()
 
         def read(start: int) -> bytes:
-            taken, length = Taken(RANGE), min(RANGE, size - start)
+            buffer, length = LimitedBuffer(RANGE), min(RANGE, size - start)
             pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
             span = {"start": start, "end": start + length - 1, "raw_download": True, "checksum": None}
-            pinned.download_to_file(taken, **span, **self._clients.reading)
-            if len(taken.data) != length:
+            pinned.download_to_file(buffer, **span, **self._clients.reading)
+            if len(buffer.data) != length:
                 raise _damaged(self._url(self._own(blob)))
-            return bytes(taken.data)
+            return bytes(buffer.data)
 
         with threads.pool(streams) as pool:
             under_way: deque[Future[bytes]] = deque()

@@ -33,9 +33,9 @@ _CONSTRAINT = re.compile(r"\b(?:c|customC)onstraints/([A-Za-z]+\.[A-Za-z0-9]+)")
 
 
 @dataclass(frozen=True)
-class Failure:
+class GoogleRefusal:
     """
-    What is known of a refusal.
+    A refusal of a Google API, in one shape.
 
     *name* is the google.rpc name of the status, *reasons* the API's finer words, *details* the google.rpc
     detail objects as JSON. *in_operation* distinguishes the error of an operation from that of a call.
@@ -105,13 +105,15 @@ class Failure:
         return match[1] if match else ""
 
 
-def of_status(code: int, message: str, details: Iterable[Mapping[str, Any]] = ()) -> Failure:
+def of_status(code: int, message: str, details: Iterable[Mapping[str, Any]] = ()) -> GoogleRefusal:
     """Convert the google.rpc.Status inside a long-running operation."""
-    failure = Failure(RPC_NAMES.get(code, ""), message=message, details=tuple(details), in_operation=True)
-    reason = str((failure.detail("ErrorInfo") or {}).get("reason", ""))
-    return replace(failure, reasons=(reason,))
+    refusal = GoogleRefusal(
+        RPC_NAMES.get(code, ""), message=message, details=tuple(details), in_operation=True
+    )
+    reason = str((refusal.detail("ErrorInfo") or {}).get("reason", ""))
+    return replace(refusal, reasons=(reason,))
 
 
-def of_compute(code: str, message: str, http_status: int) -> Failure:
+def of_compute(code: str, message: str, http_status: int) -> GoogleRefusal:
     """Convert one entry of a compute operation's `error.errors` with the operation's httpErrorStatusCode."""
-    return Failure(HTTP_NAMES.get(http_status, ""), reasons=(code,), message=message, in_operation=True)
+    return GoogleRefusal(HTTP_NAMES.get(http_status, ""), reasons=(code,), message=message, in_operation=True)

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.advice.rehearsal.recovery import ResumeDefect
 from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
-from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
+from orchestrator.advice.rehearsal.verdict import Cause, RehearsalResult, judge, judge_crash
 from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat
@@ -51,7 +51,7 @@ def quiet(*beats):
 def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
     """Step 50 was saved, step 60 reached: ten are redone, nothing is lost."""
     found = verdict(GOOD)
-    assert found.word is Word.PASS
+    assert found.result is RehearsalResult.PASS
     assert verdict_lines(found)[1] == "PASS: job recovered from 1 of 1 faults"
     assert (found.recoveries[0].steps_redone, found.recoveries[0].total_s) == (10, 5.0)
     assert found.advice == ()
@@ -60,7 +60,7 @@ def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
 def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
     """The checkpoint was there and the script did not read it."""
     found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)])
-    assert found.word is Word.FAIL
+    assert found.result is RehearsalResult.FAIL
     assert found.recoveries[0].steps_redone == 59
     assert found.recoveries[0].ignored
     assert any("ignores its checkpoint" in text for text in found.advice)
@@ -140,7 +140,7 @@ def test_a_job_that_ends_before_its_next_step_is_observed_has_resumed():
 def test_faults_that_were_not_injected_prove_nothing():
     """The verdict says that a job is too short, and not that it recovers."""
     found = verdict(GOOD, missed=1)
-    assert found.word is Word.INCONCLUSIVE
+    assert found.result is RehearsalResult.INCONCLUSIVE
     assert "let it run longer" in found.advice[0]
     assert verdict_lines(found)[1] == "INCONCLUSIVE: the job ended after 1 of 2 faults"
 
@@ -150,7 +150,7 @@ def test_a_job_that_shows_neither_steps_nor_checkpoints_is_reported_as_that():
     beats = quiet(beat(1, None, timings={}), replace(beat(2, None, timings={}), phase=Phase.DONE))
     for missed, faults in ((1, ()), (0, (InjectedFault(Fault.NO_NOTICE, 1, T, None, None),))):
         found = verdict(beats, faults, saves=(), missed=missed)
-        assert found.word is Word.INCONCLUSIVE
+        assert found.result is RehearsalResult.INCONCLUSIVE
         assert "tpuctl saw no step and no checkpoint of this job" in verdict_lines(found)[1]
         (text,) = found.advice
         assert "job.checkpoint.format" in text
@@ -216,7 +216,7 @@ def test_a_job_that_counts_its_steps_from_0_again_is_reported():
     beats = quiet(beat(1, 60), beat(2, 70, 60))
     fault = InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=60, committed=60)
     found = verdict(beats, (fault,), written=SAVED_AGAIN)
-    assert found.word is Word.FAIL
+    assert found.result is RehearsalResult.FAIL
     assert found.recoveries[0].defect is ResumeDefect.COUNTS_AGAIN
     assert found.recoveries[0].why == "step 60 was restored, but its next saves are 30, 40"
     assert any("your script restarts its step count after a resume" in text for text in found.advice)
@@ -304,7 +304,7 @@ def test_a_job_that_fails_under_faults_shows_its_lines_too():
     """It came back and then crashed: not done, whatever it resumed."""
     failed = replace(beat(2, 70, 50), phase=Phase.FAILED, exit_code=3)
     found = verdict([beat(1, 60), failed], outcome=Outcome.FAILED, log=("boom",))
-    assert found.word is Word.FAIL
+    assert found.result is RehearsalResult.FAIL
     assert verdict_lines(found)[1] == "FAIL: the job did not reach its end: exit status 3"
     assert "    | boom" in verdict_lines(found)
     assert found.lost_s is None

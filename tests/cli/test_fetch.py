@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cli.views.checkpoints import show_fetched
 from orchestrator.contract.bucket.manifest import file_name, manifest_name
 from orchestrator.contract.bucket.object_names import FETCHED
-from orchestrator.engine.bucket.fetch import Parcel
+from orchestrator.engine.bucket.fetch import Download
 from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.google import objects
 from tests.cli.cli_kit import document, here
@@ -182,7 +182,7 @@ def test_streams_bring_one_generation_as_it_is_or_nothing(bucket, tmp_path, monk
     """The object is replaced by one of the same size, or a range arrives with other bytes than it has."""
     bucket.write("big", os.urandom(10_001))
     monkeypatch.setattr("orchestrator.google.objects.RANGE", 1000)
-    write, count = objects.Taken.write, []
+    write, count = objects.LimitedBuffer.write, []
 
     def met(self, data):
         count.append(data)
@@ -190,7 +190,7 @@ def test_streams_bring_one_generation_as_it_is_or_nothing(bucket, tmp_path, monk
             bucket.write("big", os.urandom(10_001))
         return write(self, bytes(len(data)) if len(count) == 5 and how == "damaged" else data)
 
-    monkeypatch.setattr(objects.Taken, "write", met)
+    monkeypatch.setattr(objects.LimitedBuffer, "write", met)
     with pytest.raises(NotFoundError if how == "replaced" else TransientError):
         bucket.download("big", tmp_path / "copy", None, 2)
 
@@ -198,6 +198,6 @@ def test_streams_bring_one_generation_as_it_is_or_nothing(bucket, tmp_path, monk
 @pytest.mark.parametrize(("what", "several", "verb"), [("step 5", False, "is"), ("the files", True, "are")])
 def test_what_was_copied_is_said_with_the_right_verb(what, several, verb, capsys):
     """A checkpoint is one thing, and its only file is named; files that a TPU left behind are many."""
-    parcel = Parcel(what, 1, (("object", "", "name"),), {}, "again", several)
-    show_fetched(SimpleNamespace(parcel=parcel, folder=Path("here")), as_json=False)
+    download = Download(what, 1, (("object", "", "name"),), {}, "again", several)
+    show_fetched(SimpleNamespace(download=download, folder=Path("here")), as_json=False)
     assert capsys.readouterr().err.startswith(f"{what} {verb} in {'here' if several else 'here/name'}: ")

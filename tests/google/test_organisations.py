@@ -12,7 +12,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.google.error_mapping import to_error
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.project_probe import Probe
-from orchestrator.google.refusal import HTTP_NAMES, Failure
+from orchestrator.google.refusal import HTTP_NAMES, GoogleRefusal
 from tests.google.adapter_kit import ZONE, AdapterLab, a_lab, a_node, a_vm, vms_of
 
 CUSTOM = ("lab/west@europe-west4",)
@@ -20,12 +20,12 @@ LAB = NetworkInterface("lab", "west")
 OWNER_ID = "123456789012"
 
 
-def of_answer(status: int, error: Mapping[str, Any], url: str) -> Failure:
+def of_answer(status: int, error: Mapping[str, Any], url: str) -> GoogleRefusal:
     """Convert the `error` object of an HTTP answer to a request for *url*."""
     details = tuple(error.get("details") or ())
     infos = [d.get("reason") for d in details if str(d.get("@type", "")).endswith(".ErrorInfo")]
     words = [*infos[:1], *(e.get("reason") for e in error.get("errors") or ())]
-    return Failure(
+    return GoogleRefusal(
         name=error.get("status") or HTTP_NAMES.get(status, ""),
         reasons=tuple(str(word) for word in words if word),
         message=str(error.get("message") or ""),

@@ -20,7 +20,7 @@ from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.ports import MAX_BYTES, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
-from orchestrator.engine.bucket.fetch import Parcel, fetch
+from orchestrator.engine.bucket.fetch import Download, fetch
 from orchestrator.errors import TransientError
 from tests.security.test_forgeries import EVIL
 
@@ -247,9 +247,9 @@ def test_what_grows_once_it_was_listed_does_not_come(tmp_path):
             path.write_bytes(b"one")
             return hashlib.sha256(b"one").hexdigest()
 
-    parcel = Parcel("step 1", 6, (("a", "", "a"), ("b", "", "b")), {}, "again")
+    download = Download("step 1", 6, (("a", "", "a"), ("b", "", "b")), {}, "again")
     with pytest.raises(TransientError, match="is larger than when the bucket was listed"):
-        fetch(Growing(), parcel, tmp_path / "model", lambda _: None)
+        fetch(Growing(), download, tmp_path / "model", lambda _: None)
     # Both come side by side and share the room, so either may be the one too much.
     assert "b" not in came
     assert not list(tmp_path.iterdir())

@@ -56,9 +56,9 @@ def test_a_folder_that_is_planted_while_fetch_looks_is_not_used(tmp_path, monkey
         (part / FETCHED).symlink_to(precious)
 
     monkeypatch.setattr(fetch, "_check_room", planted)
-    parcel = fetch.Parcel("a model", 1, (("object", "", "weights"),), {}, "")
+    download = fetch.Download("a model", 1, (("object", "", "weights"),), {}, "")
     with pytest.raises(UsageError, match="is there already"):
-        fetch.fetch(None, parcel, tmp_path / "model", lambda _: None)
+        fetch.fetch(None, download, tmp_path / "model", lambda _: None)
     assert precious.read_text() == "all of it"
 
 

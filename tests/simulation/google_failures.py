@@ -32,7 +32,7 @@ from orchestrator.google import (
     operations,
     project_probe,
 )
-from orchestrator.google.refusal import Failure
+from orchestrator.google.refusal import GoogleRefusal
 from orchestrator.planning import deployment_outcome, news
 from orchestrator.planning.tpu import lifecycle, never_reported, next_zone, node_verdict
 from orchestrator.scripts import render
@@ -158,7 +158,7 @@ GOOGLE_FAILURES = {
         ((clients.Clients, "_acting", lambda self, login: login),),
         (f"{CLOUD}clients.py::test_calls_of_a_user_are_charged_to_our_project_unless_the_login_says_otherwise",)),
     "U10 no advice for a project of Google's": Switch(
-        ((Failure, "charged_elsewhere", False),),
+        ((GoogleRefusal, "charged_elsewhere", False),),
         (f"{CLOUD}organisations.py::test_a_call_charged_to_googles_own_project_names_ours",)),
     "U11 the first VM goes before the first TPU": Switch(
         ((apply.Actor, "_first_vm", lambda self, changes: []),),

@@ -30,7 +30,7 @@ class Cause(Enum):
     DIFFERENT = "different"
 
 
-class Word(Enum):
+class RehearsalResult(Enum):
     """The verdict that people read first."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
@@ -103,11 +103,11 @@ class RehearsalVerdict:
         return self._recovered and not self.missed and not self.silent
 
     @property
-    def word(self) -> Word:
+    def result(self) -> RehearsalResult:
         """Return PASS, INCONCLUSIVE (resumed, but not all was proven) or FAIL."""
         if self.survives:
-            return Word.PASS
-        return Word.INCONCLUSIVE if self._recovered else Word.FAIL
+            return RehearsalResult.PASS
+        return RehearsalResult.INCONCLUSIVE if self._recovered else RehearsalResult.FAIL
 
     @property
     def _recovered(self) -> bool:
@@ -132,7 +132,7 @@ class RehearsalVerdict:
             "step": self.bytes.step, "files_count": self.bytes.files, "differ": list(self.bytes.differ)
         }  # fmt: skip
         return {
-            "verdict": self.word.value.lower(),
+            "verdict": self.result.value.lower(),
             "survives": self.survives,
             "done": self.done,
             "recoveries": [c.as_dict() for c in self.recoveries],

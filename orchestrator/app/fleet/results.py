@@ -19,7 +19,7 @@ from orchestrator.domain.ports import Store
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import unclaimed
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
-from orchestrator.engine.bucket.fetch import Parcel, fetch, parcel_of
+from orchestrator.engine.bucket.fetch import Download, download_of, fetch
 from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.errors import NotFoundError
 from orchestrator.planning.fleet.tasks import Submission
@@ -70,25 +70,25 @@ def fetch_results(
             continue
         folder = (output or Path(f"{name}-{'unclaimed' if unclaimed_files else 'results'}")) / str(task)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        saved, parcel = held
-        reporter.say(f"{name}/{task}: {parcel.what}, {size_text(parcel.size)}")
+        saved, download = held
+        reporter.say(f"{name}/{task}: {download.what}, {size_text(download.size)}")
         with leaving("what was copied stays", "run the same command again to go on"):
-            fetch(store, parcel, folder, lambda _: None)
+            fetch(store, download, folder, lambda _: None)
         found.append(FetchedTask(task, kind, saved, folder))
     if not found:
         _raise_nothing(fleet, which, submission, unclaimed_files=unclaimed_files)
     return found
 
 
-def _checkpoint(store: Store, submission: Submission) -> tuple[int, Parcel] | None:
+def _checkpoint(store: Store, submission: Submission) -> tuple[int, Download] | None:
     complete = (one for one in read_checkpoints(store, submission.job.checkpoint) if one.complete)
     one = next(complete, None)
-    return (one.step, parcel_of(one)) if one else None
+    return (one.step, download_of(one)) if one else None
 
 
-def _unclaimed(store: Store) -> tuple[int, Parcel] | None:
+def _unclaimed(store: Store) -> tuple[int, Download] | None:
     found = unclaimed.read_unclaimed(store)
-    return (found[0].incarnation, unclaimed.parcel_of(store, found[0])) if found else None
+    return (found[0].incarnation, unclaimed.download_of(store, found[0])) if found else None
 
 
 def _raise_nothing(fleet: Fleet, which: str, submission: Submission, *, unclaimed_files: bool) -> None:

@@ -78,12 +78,12 @@ def _state(row: Row, *, done: bool) -> str:
 
 def show_fetched(done: Fetched, *, as_json: bool) -> None:
     """Print what was downloaded to which place, and whether each file is verified."""
-    parcel = done.parcel
+    download = done.download
     if as_json:
-        body = {"name": done.name, done.kind: done.number, "folder": str(done.folder), "bytes": parcel.size}
-        print_json("fetch", {**body, "files_count": len(parcel.files), "verified": parcel.checked})
+        body = {"name": done.name, done.kind: done.number, "folder": str(done.folder), "bytes": download.size}
+        print_json("fetch", {**body, "files_count": len(download.files), "verified": download.checked})
         return
-    how = "each file has the sha256 it was saved with" if parcel.checked else "no sha256 was noted"
-    one = len(parcel.files) == 1 and not parcel.several
-    where = done.folder / parcel.files[0][2] if one else done.folder
-    say(f"{parcel.what} {parcel.verb} in {where}: {how}", style="green")
+    how = "each file has the sha256 it was saved with" if download.checked else "no sha256 was noted"
+    one = len(download.files) == 1 and not download.several
+    where = done.folder / download.files[0][2] if one else done.folder
+    say(f"{download.what} {download.verb} in {where}: {how}", style="green")

@@ -8,7 +8,7 @@ import click
 
 from orchestrator.advice.rehearsal.recovery import PARTS, RecoveryVerdict
 from orchestrator.advice.rehearsal.same_bytes import Likeness
-from orchestrator.advice.rehearsal.verdict import Crash, RehearsalVerdict, RehearsedRun, Word
+from orchestrator.advice.rehearsal.verdict import Crash, RehearsalResult, RehearsalVerdict, RehearsedRun
 from orchestrator.app.rehearsal.rehearse import Rehearsed
 from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.domain.plan import Outcome
@@ -38,7 +38,7 @@ def show(found: Rehearsed, settings: Sequence[str], *, as_json: bool) -> None:
 
 def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
     """Return the verdict, its reasons and the recoveries, as lines of text."""
-    lines = ["", f"{verdict.word.value}: {_headline(verdict)}"]
+    lines = ["", f"{verdict.result.value}: {_headline(verdict)}"]
     if verdict.crash is not None:
         lines += _crash(verdict.crash)
     for recovery in verdict.recoveries:
@@ -86,9 +86,9 @@ def _headline(verdict: RehearsalVerdict) -> str:
         return f"the job fails with no fault injected: {_ending(verdict.crash)}"
     if verdict.crash is not None:
         return f"the job did not reach its end: {_ending(verdict.crash)}"
-    if verdict.word is Word.INCONCLUSIVE and verdict.silent:
+    if verdict.result is RehearsalResult.INCONCLUSIVE and verdict.silent:
         return "tpuctl saw no step and no checkpoint of this job"
-    if verdict.word is Word.INCONCLUSIVE:
+    if verdict.result is RehearsalResult.INCONCLUSIVE:
         return f"the job ended after {count} of {count + verdict.missed} faults"
     return f"job recovered from {back} of {count + verdict.missed} faults"
 

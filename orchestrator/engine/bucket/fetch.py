@@ -23,7 +23,7 @@ PART = ".part"
 
 
 @dataclass(frozen=True)
-class Parcel:
+class Download:
     """
     A download: *files* by object name, each with its sha256 (empty: none recorded) and target path.
 
@@ -77,10 +77,10 @@ def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
     raise NotFoundError(which, hint="see: tpuctl checkpoints", changed="nothing was written")
 
 
-def parcel_of(one: StoredCheckpoint) -> Parcel:
+def download_of(one: StoredCheckpoint) -> Download:
     """Return the download for a checkpoint. Raise UsageError if an object name leads out of the folder."""
     digests = dict(one.objects)
-    return Parcel(
+    return Download(
         what=f"step {one.step}",
         size=one.size,
         files=tuple((name, digests[name], path) for name, path in paths_of(one).items()),
@@ -89,9 +89,9 @@ def parcel_of(one: StoredCheckpoint) -> Parcel:
     )
 
 
-def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]) -> None:
+def fetch(store: Store, one: Download, folder: Path, report: Callable[[str], None]) -> None:
     """
-    Download a parcel into *folder*, which appears only when all files are complete and verified.
+    Copy the files of *one* into *folder*, which appears only when all files are complete and verified.
 
     *report* is called with the name of each file. Raise TransientError if the bytes are not those that were
     saved.
@@ -121,7 +121,9 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
         )  # fmt: skip
 
 
-def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callable[[str], None]) -> list[str]:
+def _copies(
+    store: Store, one: Download, folder: Path, part: Path, report: Callable[[str], None]
+) -> list[str]:
     """Download all files in parallel; return a line for each damaged one. Files of an earlier try are kept."""
     room = _Room(one.size)
     # A checkpoint is often one large file, so few files are downloaded in several streams each.
@@ -218,8 +220,8 @@ def _umask() -> int:
     return mask
 
 
-def _check_room(one: Parcel, folder: Path, part: Path) -> None:
-    """Raise UsageError if the disk has too little room for the parcel."""
+def _check_room(one: Download, folder: Path, part: Path) -> None:
+    """Raise UsageError if the disk has too little room for the download."""
     above = next(one for one in folder.absolute().parents if one.is_dir())
     there = sum(file.stat().st_size for file in part.rglob("*") if file.is_file()) if part.exists() else 0
     free = shutil.disk_usage(above).free + there

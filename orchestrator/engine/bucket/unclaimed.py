@@ -8,7 +8,7 @@ from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, Why, pars
 from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.bounded_read import read_first
-from orchestrator.engine.bucket.fetch import Parcel, inside
+from orchestrator.engine.bucket.fetch import Download, inside
 from orchestrator.errors import NotFoundError
 
 MAX_FOLDERS = 8
@@ -101,7 +101,7 @@ def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFil
     )
 
 
-def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
+def download_of(store: Store, one: UnclaimedFiles) -> Download:
     """
     Return the download for unclaimed files; with several workers each one has its own folder.
 
@@ -114,7 +114,7 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
     above = {"".join(stored.object.partition("/")[:2]) for stored in files}
     prefixes = sorted(above) if len(above) <= MAX_FOLDERS else [""]
     held = {found.name: found.size for prefix in prefixes for found in store.list(prefix)}
-    return Parcel(
+    return Download(
         what=f"the files that TPU #{one.incarnation} left behind",
         size=sum(held.get(stored.object, 0) for stored in files),
         files=tuple(
