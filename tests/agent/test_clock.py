@@ -2,7 +2,6 @@
 
 import json
 import random
-from dataclasses import asdict
 
 import pytest
 
@@ -126,7 +125,7 @@ def test_worker_0_that_reports_nothing_is_silent(lab: AgentLab, clock: VirtualCl
     """For machines that follow it: each report, by whatever clock of its machine, begins its time again."""
     machine = lab.machine()
     share = Share("wide", "0", 1, 0, 1, "10.0.0.1", 1.0, 0.0)
-    lab.put(f"nodes/a/{SHARE}", json.dumps(asdict(share)).encode())
+    lab.put(f"nodes/a/{SHARE}", share.stored().encode())
     worker0 = Worker0(machine.env, "nodes/a/", clock)
     for phase in ("boot", "run"):
         lab.put(f"{JOBS}wide/{TASKS}0/{heartbeat_name(1, 0)}", json.dumps({"phase": phase}).encode())

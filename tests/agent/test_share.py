@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.agent.fleet.share import SHARE
+from orchestrator.agent.fleet.share import SHARE, VARIABLE, Share, given
 from orchestrator.agent.fleet.task import AGAIN
 from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, STARTS, SUBMISSIONS
 from orchestrator.emulator.http.router import Request, Response
@@ -60,9 +60,9 @@ class Fleet:
         return slurm.start(["bash", str(script)])
 
 
-def beats(lab: AgentLab, incarnation: int) -> list[dict[str, object]]:
+def beats(lab: AgentLab, start: int) -> list[dict[str, object]]:
     """Return the reports of all workers of one start."""
-    return [lab.json(name) for name in lab.names(f"{TASK}.tpuctl/heartbeat/{incarnation}/")]
+    return [lab.json(name) for name in lab.names(f"{TASK}.tpuctl/heartbeat/{start}/")]
 
 
 def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: AgentLab) -> None:
@@ -251,3 +251,13 @@ def _has(process: Path, mark: bytes) -> bool:
 class _At:
     def __init__(self, root: Path) -> None:
         self.root = root
+
+
+def test_a_stored_share_calls_the_number_of_the_start_an_incarnation() -> None:
+    """Nodes with an agent of before read the shares of today, and these read theirs."""
+    share = Share("wide", "0", 3, 0, 2, "10.0.0.1", 1.0, 5.0)
+    assert json.loads(share.stored()) == {
+        "job": "wide", "task": "0", "incarnation": 3, "slice": 0, "slices": 2, "coordinator": "10.0.0.1",
+        "heartbeat": 1.0, "at": 5.0,
+    }  # fmt: skip
+    assert given({VARIABLE: share.stored()}) == share

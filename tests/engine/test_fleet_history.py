@@ -26,12 +26,12 @@ def submission(tasks=3, **more):
     return Submission("sweep", tuple({} for _ in range(tasks)), JobSpec("x"), "b", "s", 1.0, **more)
 
 
-def begin(store, task, incarnation, node="n-001", **report):
+def begin(store, task, start, node="n-001", **report):
     """Write what a task writes that begins; with a report also that."""
-    store.write(f"jobs/sweep/starts/{task}.{incarnation}.{node}", b"")
+    store.write(f"jobs/sweep/starts/{task}.{start}.{node}", b"")
     if report:
-        body = {"incarnation": incarnation, "worker": 0, "workers": 1, "phase": "run", **report}
-        name = f"jobs/sweep/tasks/{task}/.tpuctl/heartbeat/{incarnation}/0"
+        body = {"incarnation": start, "worker": 0, "workers": 1, "phase": "run", **report}
+        name = f"jobs/sweep/tasks/{task}/.tpuctl/heartbeat/{start}/0"
         store.write(name, json.dumps(body).encode())
 
 
@@ -43,7 +43,7 @@ def test_starts_come_in_order_with_their_last_reports_and_ends(store):
     store.write("jobs/sweep/ends/0.failed", b"")
     store.write("jobs/sweep/ends/0.done", b"")
     (job,) = FleetHistory(store).read([submission()], NODES)
-    assert [(s.incarnation, s.node, s.beat and s.beat.step) for s in job.starts[0]] == [
+    assert [(s.number, s.node, s.beat and s.beat.step) for s in job.starts[0]] == [
         (1, "n-001", 7), (2, "n-001", None), (10, "n-002", 9),
     ]  # fmt: skip
     assert (job.ends[0].state, job.restarts(0), list(job.starts)) == (TaskState.DONE, 2, [0])

@@ -27,7 +27,7 @@ def _marks_at_once(environ, begin=task.begin):
     """Mark the task before it has committed anything."""
     begun = begin(environ)
     if not isinstance(begun, int):
-        task._mark(begun.job, begun.number, "done", begun.incarnation)
+        task._mark(begun.job, begun.number, "done", begun.start)
     return begun
 
 

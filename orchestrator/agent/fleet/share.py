@@ -38,6 +38,8 @@ SILENT = 30.0
 """Seconds (or four heartbeats, if that is longer) after which worker 0 of a task counts as lost."""
 FOLLOW = 2.0
 """Seconds at most between two checks for a task: a gang waits for its last machine to find it."""
+_KEYS = {"start": "incarnation"}
+"""Fields that have another key in the stored share."""
 STUCK = 120.0
 """Seconds after which an agent that was asked to end is killed; the next start clears what its job left."""
 
@@ -47,24 +49,28 @@ class Share:
     """
     One node's share of a task: slice number *slice* of *slices*, from 0.
 
-    *incarnation* is the task's, *coordinator* the address of worker 0 of all, *at* the time of its claim.
+    *start* is the number of the task's start, claimed at *at*, *coordinator* the address of worker 0 of all.
     """
 
     job: str
     task: str
-    incarnation: int
+    start: int
     slice: int
     slices: int
     coordinator: str
     heartbeat: float
     at: float
 
+    def stored(self) -> str:
+        """Return the share as the node's folder holds it."""
+        return json.dumps({_KEYS.get(name, name): value for name, value in asdict(self).items()})
+
     def variables(self, environ: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for agent and job on this machine of the node."""
         hosts = environ.get("TPUCTL_WORKER_HOSTS", "")
         own, count = int(environ.get("TPUCTL_WORKER_ID") or 0), int(environ.get("TPUCTL_WORKERS") or 1)
         found = {
-            "TPUCTL_INCARNATION": str(self.incarnation),
+            "TPUCTL_INCARNATION": str(self.start),
             "TPUCTL_WORKER_ID": str(self.slice * count + own),
             "TPUCTL_WORKERS": str(self.slices * count),
         }
@@ -95,7 +101,7 @@ def nodes_of(environ: Mapping[str, str]) -> List[str]:
     return [mine, *(name for name in node_list(environ.get("SLURM_JOB_NODELIST", "")) if name != mine)]
 
 
-def give_out(environ: Mapping[str, str], settings: Settings, incarnation: int, at: float) -> Share:
+def give_out(environ: Mapping[str, str], settings: Settings, start: int, at: float) -> Share:
     """
     Write the shares for all machines of the task; return that of this machine, which Slurm has started.
 
@@ -104,7 +110,7 @@ def give_out(environ: Mapping[str, str], settings: Settings, incarnation: int, a
     mine, *others = nodes_of(environ)
     job, task = environ["TPUCTL_JOB_PREFIX"][len(JOBS) :].rstrip("/"), environ["TPUCTL_TASK"]
     first = environ.get("TPUCTL_WORKER_HOSTS", "").partition(",")[0]
-    own = Share(job, task, incarnation, 0, len(others) + 1, first, settings.heartbeat, at)
+    own = Share(job, task, start, 0, len(others) + 1, first, settings.heartbeat, at)
     if others or int(environ.get("TPUCTL_WORKERS") or 1) > 1:
         for number, name in enumerate([mine, *others]):
             _write(bucket_of(environ, f"{NODES}{name}/"), name, replace(own, slice=number))
@@ -117,7 +123,7 @@ def _write(bucket: JobBucket, node: str, share: Share) -> None:
     # A machine that was cut off may resume here after Slurm has given its nodes to another start.
     if before is not None and before.at > share.at:
         raise AgentError(f"{node} has begun with {before.job}/{before.task} since")
-    data = json.dumps(asdict(share)).encode()
+    data = share.stored().encode()
     try:
         bucket.write(SHARE, data, held.generation if held is not None else 0)
     except PreconditionError as error:
@@ -135,7 +141,7 @@ def given(environ: Mapping[str, str]) -> Optional[Share]:
 def _share(data: bytes) -> Optional[Share]:
     value = json_value(data) or {}
     try:
-        return Share(**{name: value[name] for name in Share.__dataclass_fields__})
+        return Share(**{name: value[_KEYS.get(name, name)] for name in Share.__dataclass_fields__})
     except KeyError:
         return None
 
@@ -159,7 +165,7 @@ class Worker0:
         folder = f"{JOBS}{share.job}/{TASKS}{share.task}/"
         if self._task[0] != folder:
             self._task = (folder, bucket_of(self._environ, folder))
-        report = self._task[1].read(heartbeat_name(share.incarnation, 0))
+        report = self._task[1].read(heartbeat_name(share.start, 0))
         now = (share, report.generation if report is not None else 0)
         # Generations instead of times, because the clocks of two machines may differ.
         if now != self._newest:
@@ -229,7 +235,7 @@ def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> int:
         start_new_session=True,
         env={
             "PATH": environ["PATH"], "HOME": environ.get("HOME", "/root"),
-            "SLURM_ARRAY_TASK_ID": share.task, VARIABLE: json.dumps(asdict(share)),
+            "SLURM_ARRAY_TASK_ID": share.task, VARIABLE: share.stored(),
             NODE_FOLDER: environ["TPUCTL_PREFIX"],
         },
     )  # fmt: skip

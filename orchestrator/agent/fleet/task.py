@@ -1,7 +1,7 @@
 """
 Run one task of a fleet's job: claim it in the bucket, run it like any job, mark its end for good.
 
-Slurm may forget a task or start it twice. So each start takes the task's next incarnation, which fences all
+Slurm may forget a task or start it twice. So each start takes the task's next number, which fences all
 earlier ones, and a task that has its end mark never runs again.
 """
 
@@ -79,13 +79,13 @@ _Files = List[List[Tuple[Path, Tuple[int, int, int]]]]
 @dataclass(frozen=True)
 class Begun:
     """
-    A start that may run: the *number* of its task and the *incarnation* that it has claimed.
+    A start that may run: the *number* of its task and that of the *start*, which it has claimed.
 
     *before* are the files to collect that existed before. The open *lock* keeps other tasks off the machine.
     """
 
     number: str
-    incarnation: int
+    start: int
     follows: bool
     settings: Settings
     environ: Mapping[str, str]
@@ -111,14 +111,14 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
                 say(f"task {number} has ended before: {ended[0]}")
                 return min(_STATUS.get(phase, 0) for phase in ended)
             at = time.time()
-            incarnation = claim(own, environ)
-            share, follows = give_out(environ, settings, incarnation, at), False
+            start = claim(own, environ)
+            share, follows = give_out(environ, settings, start, at), False
             # For people: a list of these objects shows what ran when and where, and so what it has cost.
             for node in nodes_of(environ):
-                job.write(f"{STARTS}{number}.{incarnation}.{node}", b"", None)
+                job.write(f"{STARTS}{number}.{start}.{node}", b"", None)
         else:
-            incarnation, follows = share.incarnation, True
-        _prepare(settings.layout, {"task": number, "incarnation": incarnation})
+            start, follows = share.start, True
+        _prepare(settings.layout, {"task": number, "incarnation": start})
         fetch(settings.layout, job, settings.bundle)
     except (AgentError, OSError) as error:
         say(f"task {number} cannot begin yet: {error}")
@@ -127,7 +127,7 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
         leave_with(Worker0(environ, environ[NODE_FOLDER]), share, settings.poll)
     before = _files(settings, environ)
     own_environ = {"TPUCTL_LEASE_SECONDS": str(LEASE), **environ, **share.variables(environ)}
-    return Begun(number, incarnation, follows, settings, own_environ, job, before, lock)
+    return Begun(number, start, follows, settings, own_environ, job, before, lock)
 
 
 def finish(begun: Begun) -> int:
@@ -139,8 +139,8 @@ def finish(begun: Begun) -> int:
         return AGAIN
     try:
         now = _files(begun.settings, begun.environ)
-        _collect(begun.job, f"{COLLECTED}{begun.number}.{begun.incarnation}.", now, begun.before)
-        _mark(begun.job, begun.number, phase, begun.incarnation)
+        _collect(begun.job, f"{COLLECTED}{begun.number}.{begun.start}.", now, begun.before)
+        _mark(begun.job, begun.number, phase, begun.start)
     except (AgentError, OSError) as error:
         say(f"task {begun.number} is {phase}, which could not be recorded: {error}")
         # The next start finds the checkpoints and reports the same.
@@ -149,7 +149,7 @@ def finish(begun: Begun) -> int:
 
 
 def claim(bucket: JobBucket, environ: Mapping[str, str]) -> int:
-    """Claim the task's next incarnation, a number that no other start can have; return it."""
+    """Claim the number of the task's next start, which no other start can have; return it."""
     mine = json.dumps(
         {
             "id": uuid.uuid4().hex,
@@ -162,7 +162,7 @@ def claim(bucket: JobBucket, environ: Mapping[str, str]) -> int:
     number = max((int(one) for one in folders if one.isdecimal()), default=0)
     while True:
         number += 1
-        # In the incarnation's folder of attempts, where older incarnations look before each commit.
+        # In the start's folder of attempts, where older starts look before each commit.
         name = f"{GANG}{number}/claim.json"
         try:
             bucket.write(name, mine, 0)
@@ -271,8 +271,8 @@ def _collect(job: JobBucket, prefix: str, now: _Files, before: _Files) -> None:
             job.write(f"{prefix}{index}", data, None)
 
 
-def _mark(job: JobBucket, number: str, phase: str, incarnation: int) -> None:
-    body: Dict[str, object] = {"phase": phase, "incarnation": incarnation, "at": time.time()}
+def _mark(job: JobBucket, number: str, phase: str, start: int) -> None:
+    body: Dict[str, object] = {"phase": phase, "incarnation": start, "at": time.time()}
     try:
         job.write(f"{ENDS}{number}.{phase}", json.dumps(body).encode(), 0)
     except PreconditionError:

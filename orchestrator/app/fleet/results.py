@@ -35,15 +35,15 @@ def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], 
     for task in task_numbers(submission, number):
         log = JobLog(task_store(fleet, name, task), 0)
         for lines in (log.new_lines(), log.unfinished()):
-            for incarnation, _, line in lines:
+            for start, _, line in lines:
                 found = True
-                show(task, incarnation, line)
+                show(task, start, line)
     return found
 
 
 @dataclass(frozen=True)
 class FetchedTask:
-    """What was downloaded for one task to which folder; *number* is the step or the incarnation, by *kind*."""
+    """What was downloaded for one task to which folder; *number* is that of the step or of the start, by *kind*."""
 
     task: int
     kind: str

@@ -261,4 +261,4 @@ def show_fetched(found: Sequence[FetchedTask], *, as_json: bool) -> None:
 
 
 def _saved(one: FetchedTask) -> dict[str, int]:
-    return {"step": one.number} if one.kind == "step" else {"incarnation": one.number}
+    return {"step": one.number} if one.kind == "step" else {"start": one.number}

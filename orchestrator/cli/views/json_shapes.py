@@ -173,7 +173,7 @@ KINDS: Mapping[str, Any] = {
     "fleet-cancel": {"job": str, "tasks_count": int},
     "fleet-retry": {"job": str, "tasks": [int]},
     "fleet-hold": {"job": str, "held": bool, "changed": bool},
-    "fleet-fetch": {"tasks": [{"number": int, "step?": int, "incarnation?": int, "folder": str}]},
+    "fleet-fetch": {"tasks": [{"number": int, "step?": int, "start?": int, "folder": str}]},
     "watch-all": {
         "stopped": bool,
         "deployments": [{"name": str, "outcome": maybe(str), "reason": str, "error": maybe(object)}],

@@ -37,7 +37,7 @@ class FleetHistory:
             wanted = [(job, start) for job in jobs for starts in job.starts.values() for start in starts]
             beats = dict(
                 zip(
-                    ((job.submission.name, start.task, start.incarnation) for job, start in wanted),
+                    ((job.submission.name, start.task, start.number) for job, start in wanted),
                     pool.map(lambda one: self._beat(*one), wanted),
                     strict=True,
                 )
@@ -47,7 +47,7 @@ class FleetHistory:
                 job,
                 starts={
                     task: tuple(
-                        replace(one, beat=beats[job.submission.name, task, one.incarnation]) for one in starts
+                        replace(one, beat=beats[job.submission.name, task, one.number]) for one in starts
                     )
                     for task, starts in job.starts.items()
                 },
@@ -77,20 +77,20 @@ class FleetHistory:
 
     def _beat(self, job: JobHistory, start: Start) -> Heartbeat | None:
         """Return the last valid heartbeat of a start, or None."""
-        key = (job.submission.name, start.task, start.incarnation)
+        key = (job.submission.name, start.task, start.number)
         if key in self._final:
             return self._final[key]
-        # The incarnation and worker in the report must match the object's name.
+        # The numbers of start and worker in the report must match the object's name.
         store = self._store.below(task_folder(job.submission.name, start.task))
-        found = store.read(f"{HEARTBEAT}{start.incarnation}/0", limit=HEARTBEATS.each + 1)
+        found = store.read(f"{HEARTBEAT}{start.number}/0", limit=HEARTBEATS.each + 1)
         beat = None
         if found is not None:
             try:
                 beat = parse_heartbeat(found)
             except (ValueError, TypeError, KeyError, OverflowError):
                 beat = None
-        newest = job.starts[start.task][-1].incarnation
-        if start.task in job.ends or start.incarnation < newest:
+        newest = job.starts[start.task][-1].number
+        if start.task in job.ends or start.number < newest:
             self._final[key] = beat
         return beat
 

@@ -37,13 +37,13 @@ class NodeUse(Enum):
 @dataclass(frozen=True)
 class Start:
     """
-    One start of a task: its node, its time by the bucket's clock, and its last heartbeat *beat*.
+    One start of a task: its *number*, its node, its time by the bucket's clock, its last heartbeat *beat*.
 
     *beside* are the other nodes of a task of several slices.
     """
 
     task: int
-    incarnation: int
+    number: int
     node: str
     at: float
     beat: Heartbeat | None = None
