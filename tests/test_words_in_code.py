@@ -165,6 +165,10 @@ TWINS = {
     "parcel": "download",
     "parcel_of": "download_of",
     "Word": "RehearsalResult",
+    "Stretch": "UseSpan; a period is a span",
+    "NodeStretch": "NodeUseSpan",
+    "stretches": "use_spans",
+    "stretches_of": "use_spans_of",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 WHERE = {

@@ -102,7 +102,7 @@ class Hourly:
 @dataclass(frozen=True)
 class Estimate:
     """
-    The cost of a stretch of time; *usd* is None if a part that ran has no known price.
+    The cost of a span of time; *usd* is None if a part that ran has no known price.
 
     *known_usd* is the sum of the known parts, *unpriced* names the others. *upper_usd* is that sum at the
     highest prices of any source.

@@ -36,15 +36,15 @@ class Use(Enum):
 
 
 Metered = tuple[Span, tuple[Meter, ...]]
-"""A billed stretch of time, with its meters."""
+"""A billed span, with its meters."""
 BY_PREEMPTIONS = (Use.LOST, Use.RECOVERING)
 BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
 """Phases of a machine before the job runs on it."""
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A stretch of time, in seconds since the epoch, and its use."""
+class UseSpan:
+    """A span of time, in seconds since the epoch, and its use."""
 
     since: float
     until: float
@@ -143,7 +143,7 @@ def cost_breakdown(
     are not included, and budgets do not count storage.
     """
     prices = _SpanPrices(spec, catalog, now)
-    parts = stretches(record.spans, beats, now, record.up_times)
+    parts = use_spans(record.spans, beats, now, record.up_times)
     billed = tuple(metered(record))
     uses, days, zones = ({} for _ in range(3)) if not billed else _split(prices, billed, parts)
     # What was saved is measured against the same machines on demand, the VM included.
@@ -208,9 +208,9 @@ def _storage(
     return (Item("storage", region, 1, longest, total, total),)
 
 
-def stretches(
+def use_spans(
     spans: Sequence[Span], beats: Sequence[Heartbeat], now: float, up_times: Sequence[float] = ()
-) -> tuple[Stretch, ...]:
+) -> tuple[UseSpan, ...]:
     """
     Return what the time was used for, from the first TPU to *now*; time before that is idle.
 
@@ -222,7 +222,7 @@ def stretches(
     reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
     # Losers of a race are left out: the winner's time shows what the time was used for.
     nodes = [span for span in every if not _lost_race(span, every, reports)]
-    found: list[Stretch] = []
+    found: list[UseSpan] = []
     for index, span in enumerate(nodes):
         following = nodes[index + 1] if index + 1 < len(nodes) else None
         fresh = index == 0 or _lifetime(up_times, span) != _lifetime(up_times, nodes[index - 1])
@@ -233,12 +233,12 @@ def stretches(
         # The old TPU may exist while its successor is created (docs/decisions/0001): no time counts twice.
         end = min(x for x in (span.until, following.since if following else None, now) if x is not None)
         first = Use.STARTING if fresh else Use.RECOVERING
-        found += stretches_of(
+        found += use_spans_of(
             span.since, max(span.since, end), beat, first,
             lost=following is not None, is_up=following is None and span.until is None,
         )  # fmt: skip
         if following is not None:
-            found.append(Stretch(end, max(end, following.since), Use.RECOVERING))
+            found.append(UseSpan(end, max(end, following.since), Use.RECOVERING))
     return tuple(part for part in found if part.until > part.since)
 
 
@@ -257,9 +257,9 @@ def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat
     )
 
 
-def stretches_of(
+def use_spans_of(
     since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, is_up: bool
-) -> list[Stretch]:
+) -> list[UseSpan]:
     """
     Return the uses of one TPU's time; *first* is the use of the time until its first step.
 
@@ -267,16 +267,16 @@ def stretches_of(
     """
     if beat is None:
         # An existing TPU without a report is being prepared; for a deleted one the use is unknown.
-        return [Stretch(since, end, first if is_up else Use.UNKNOWN)]
+        return [UseSpan(since, end, first if is_up else Use.UNKNOWN)]
     if "first_step" not in beat.timings and "spawned" in beat.timings and beat.phase not in BEFORE:
         # The job ran and reported no step: how much of it was training is unknown.
         began = _within(since, beat.timings["spawned"], end)
         over = beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED}
         until = _within(began, beat.updated if over else None, end)
         return [
-            Stretch(since, began, first),
-            Stretch(began, until, Use.UNKNOWN),
-            Stretch(until, end, Use.IDLE),
+            UseSpan(since, began, first),
+            UseSpan(began, until, Use.UNKNOWN),
+            UseSpan(until, end, Use.IDLE),
         ]
     began = _within(since, beat.timings.get("first_step"), end)
     if beat.phase in {Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.STOPPED} and not lost:
@@ -287,7 +287,7 @@ def stretches_of(
         useful, rest = _within(began, beat.committed_at or began, end), Use.RECOVERING if saved else Use.LOST
     else:
         useful, rest = end, Use.IDLE
-    return [Stretch(since, began, first), Stretch(began, useful, Use.TRAINING), Stretch(useful, end, rest)]
+    return [UseSpan(since, began, first), UseSpan(began, useful, Use.TRAINING), UseSpan(useful, end, rest)]
 
 
 def _within(low: float, value: float | None, high: float) -> float:
@@ -303,7 +303,7 @@ class _SpanPrices:
         self._prices: dict[tuple[str, bool | None, str], Hourly] = {}
 
     def lines(self, one: Metered) -> tuple[PriceLine, ...]:
-        """Return what is priced in a stretch."""
+        """Return what is priced in a span."""
         span, meters = one
         key = span.type or self._spec.tpu.type, span.spot, span.zone
         if key not in self._prices:
@@ -320,7 +320,7 @@ class _SpanPrices:
 
 
 def _split(
-    prices: _SpanPrices, billed: Sequence[Metered], parts: Sequence[Stretch]
+    prices: _SpanPrices, billed: Sequence[Metered], parts: Sequence[UseSpan]
 ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """Return the cost by use, by day (UTC) and by zone; each adds up to the total."""
     uses: dict[str, float] = defaultdict(float)
@@ -335,7 +335,7 @@ def _split(
             seconds = prices.seconds(span, part.since, part.until)
             uses[part.use.value] += seconds * rate
             used += seconds
-        # Outside of every stretch: before the first TPU only the VM, or its disk, costs.
+        # Outside of every span of use: before the first TPU only the VM, or its disk, costs.
         uses[Use.IDLE.value] += max(0.0, whole - used) * rate
         for day, since, until in _days(span.since, span.since + whole):
             days[day] += (until - since) * rate

@@ -19,7 +19,7 @@ METERS = {Kind.NODE: (Meter.NODE,), Kind.VM: (Meter.VM,)}
 
 
 def metered(record: Record) -> Iterator[tuple[Span, tuple[Meter, ...]]]:
-    """Yield each billed stretch of time with its meters; a stopped VM still has its disk."""
+    """Yield each billed span with its meters; a stopped VM still has its disk."""
     yield from ((span, METERS[span.kind]) for span in record.spans)
     yield from ((span, (Meter.DISK,)) for span in record.disks)
 

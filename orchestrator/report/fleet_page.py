@@ -8,7 +8,7 @@ from orchestrator import __version__
 from orchestrator.domain.text.amounts import progress_percent, saved_text, span_text
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, queue_curve, state_of, steps_redone
 from orchestrator.planning.fleet.tasks import OPEN, TaskState
-from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
+from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUse, NodeUseSpan
 from orchestrator.report import charts
 from orchestrator.report.page import asset, environment, style_hash, usd_range_shown, usd_shown
 from orchestrator.report.results_table import ResultsTable
@@ -43,9 +43,9 @@ def fleet_page(usage: FleetUsage, tables: Sequence[ResultsTable]) -> str:
 
 
 def _time(usage: FleetUsage) -> tuple[float, float]:
-    begins = [part.since for lane in usage.lanes for part in lane.stretches[:1]]
+    begins = [part.since for lane in usage.lanes for part in lane.use_spans[:1]]
     begins += [job.submission.submitted_at for job in usage.jobs]
-    ends = [lane.stretches[-1].until for lane in usage.lanes if lane.stretches]
+    ends = [lane.use_spans[-1].until for lane in usage.lanes if lane.use_spans]
     ends += [end.at for job in usage.jobs for end in job.ends.values()]
     goes_on = any(lane.is_up for lane in usage.lanes)
     since = min(begins, default=usage.now)
@@ -65,7 +65,7 @@ def _head(usage: FleetUsage) -> dict[str, Any]:
     live, cost = sum(lane.is_up for lane in usage.lanes), usage.cost
     state = "done" if tasks and not open_ else "at work" if usage.at_work else "idle"
     uses = {
-        use: sum(p.until - p.since for lane in usage.lanes for p in lane.stretches if p.use is use)
+        use: sum(p.until - p.since for lane in usage.lanes for p in lane.use_spans if p.use is use)
         for use in NodeUse
     }
     whole = sum(uses.values())
@@ -114,7 +114,7 @@ def _rows(lanes: Sequence[NodeLane], kinds: Mapping[str, str], since: float, unt
     shown: set[str] = set()
     for number, lane in enumerate(lanes):
         bars: list[dict[str, Any]] = []
-        for part in lane.stretches:
+        for part in lane.use_spans:
             _add(bars, part, kinds, position)
         shown |= {bar["kind"] for bar in bars}
         named = number % each == 0
@@ -147,7 +147,7 @@ def _common(names: Sequence[str]) -> int:
     return first[:same].rfind("-") + 1
 
 
-def _add(bars: list[dict[str, Any]], part: NodeStretch, kinds: Mapping[str, str], position: Any) -> None:
+def _add(bars: list[dict[str, Any]], part: NodeUseSpan, kinds: Mapping[str, str], position: Any) -> None:
     """Add a bar; one too short to be seen is joined to the one before of its colour."""
     x, end = position(part.since), position(part.until)
     kind = _KINDS.get(part.use) or kinds[part.job]

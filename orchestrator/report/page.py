@@ -16,7 +16,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, saved_text, span_text
-from orchestrator.pricing.cost_breakdown import CostBreakdown, Stretch, Use, stretches
+from orchestrator.pricing.cost_breakdown import CostBreakdown, Use, UseSpan, use_spans
 from orchestrator.report import charts
 from orchestrator.report.curve_points import Losses, with_starts
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, USE_TEXTS, Summary, redone_texts
@@ -282,7 +282,7 @@ def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
 
 def _uses(facts: PageFacts) -> list[dict[str, Any]]:
     """Return for each use its time, its share of all time, and its cost."""
-    parts: Sequence[Stretch] = stretches(facts.record.spans, facts.beats, facts.now, facts.record.up_times)
+    parts: Sequence[UseSpan] = use_spans(facts.record.spans, facts.beats, facts.now, facts.record.up_times)
     seconds = {use: sum(p.until - p.since for p in parts if p.use is use) for use in Use}
     whole, at = sum(seconds.values()), 0.0
     rows = []

@@ -10,7 +10,7 @@ from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.pricing.cost_breakdown import Stretch, Use, stretches_of
+from orchestrator.pricing.cost_breakdown import Use, UseSpan, use_spans_of
 
 
 class MarkKind(Enum):
@@ -39,7 +39,7 @@ class Lane:
 
     name: str
     zone: str
-    bars: tuple[Stretch, ...]
+    bars: tuple[UseSpan, ...]
     number: int | None = None
     marks: tuple[TimelineMark, ...] = ()
     steps: str = ""
@@ -73,7 +73,7 @@ def timeline(
         if span.kind is Kind.VM:
             vms.setdefault((span.name, span.zone), []).append(span)
     for (name, zone), existed in vms.items():
-        bars = tuple(Stretch(span.since, _end(span, now), Use.TRAINING) for span in existed)
+        bars = tuple(UseSpan(span.since, _end(span, now), Use.TRAINING) for span in existed)
         lanes.append(Lane(name, zone, bars, is_up=any(span.until is None for span in existed)))
     since = min((span.since for span in spans), default=now)
     until = max((_end(span, now) for span in spans), default=now)
@@ -97,7 +97,7 @@ def _node(
         kind = MarkKind.DONE if beat.phase is Phase.DONE else MarkKind.FAILED
         marks.append(TimelineMark(min(beat.updated, end), kind))
     steps = f"steps {beat.resumed_from or 0:,} to {beat.step:,}" if beat and beat.step is not None else ""
-    bars = stretches_of(
+    bars = use_spans_of(
         span.since, end, beat, Use.RECOVERING if index else Use.STARTING,
         lost=index + 1 < len(nodes), is_up=is_up,
     )  # fmt: skip

@@ -56,8 +56,8 @@ def a_node(*spans, name="n-1", ready=None):
 
 
 def reported(lane):
-    """Return a lane's stretches as (use, since, until, task)."""
-    return [(one.use, one.since - T, one.until - T, one.task) for one in lane.stretches]
+    """Return a lane's spans as (use, since, until, task)."""
+    return [(one.use, one.since - T, one.until - T, one.task) for one in lane.use_spans]
 
 
 def test_a_node_boots_waits_works_and_waits():

@@ -10,7 +10,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span, first_incarnations, lifetimes
-from orchestrator.pricing.cost_breakdown import StoredAmount, Use, cost_breakdown, stretches
+from orchestrator.pricing.cost_breakdown import StoredAmount, Use, cost_breakdown, use_spans
 from orchestrator.pricing.cost_so_far import spent
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import beat, record
@@ -219,7 +219,7 @@ def test_a_tpu_that_had_saved_its_last_step_has_lost_none():
     uses = {}
     for step in (40, 41):
         saved = beat(timings={"first_step": T0}, step=step, committed_step=40, committed_at=T0 + 3600)
-        found = stretches((NODE, after), [saved], T0 + 7200)
+        found = use_spans((NODE, after), [saved], T0 + 7200)
         uses[step] = [part.use for part in found if part.since == T0 + 3600]
     assert uses == {40: [Use.RECOVERING], 41: [Use.LOST]}
 

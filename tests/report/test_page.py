@@ -11,7 +11,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.pricing.cost_breakdown import Use, stretches
+from orchestrator.pricing.cost_breakdown import Use, use_spans
 from orchestrator.report import charts
 from orchestrator.report.curve_points import MAX_POINTS, losses
 from orchestrator.report.page import NEWEST, LiveFacts, page, style_hash, usd_shown
@@ -162,7 +162,7 @@ def test_the_machines_and_the_account_of_the_time_say_the_same():
     for bar in (bar for lane in drawn.lanes if lane.number for bar in lane.bars):
         above[bar.use] = above.get(bar.use, 0) + bar.until - bar.since
     below = {}
-    for part in stretches(found.record.spans, found.beats, found.now):
+    for part in use_spans(found.record.spans, found.beats, found.now):
         below[part.use] = below.get(part.use, 0) + part.until - part.since
     # Between two TPUs there is none, and no line; that too is recovering.
     gaps = 2 * 100

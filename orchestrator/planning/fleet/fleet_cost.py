@@ -12,7 +12,7 @@ from itertools import pairwise
 from orchestrator.domain.job_progress import seconds_remaining
 from orchestrator.planning.fleet.tasks import TaskState
 from orchestrator.planning.fleet.team import SHARED
-from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeStretch, NodeUse
+from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUse, NodeUseSpan
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def fleet_cost(found: Iterable[NodeLane], vm: Amount) -> FleetCost:
     others: dict[str, Amount] = defaultdict(Amount)
     unpriced = False
     for lane in found:
-        for part in lane.stretches:
+        for part in lane.use_spans:
             unpriced = unpriced or part.usd is None or part.on_demand_usd is None
             if part.job:
                 jobs[part.job] = _more(jobs[part.job], part)
@@ -80,7 +80,7 @@ def fleet_cost(found: Iterable[NodeLane], vm: Amount) -> FleetCost:
     return FleetCost(dict(jobs), dict(tasks), {**{use: others[use] for use in order}, VM: vm}, unpriced)
 
 
-def _more(amount: Amount, part: NodeStretch) -> Amount:
+def _more(amount: Amount, part: NodeUseSpan) -> Amount:
     usd, full = part.usd or 0.0, part.on_demand_usd or 0.0
     return Amount(
         amount.seconds + part.until - part.since, amount.usd + usd, amount.on_demand_usd + full,
@@ -90,7 +90,7 @@ def _more(amount: Amount, part: NodeStretch) -> Amount:
 
 def running(found: Iterable[NodeLane], now: float) -> frozenset[tuple[str, int]]:
     """Return the (job, number) of each task that runs now, as far as heartbeats show it."""
-    ends = (lane.stretches[-1] for lane in found if lane.is_up and lane.stretches)
+    ends = (lane.use_spans[-1] for lane in found if lane.is_up and lane.use_spans)
     return frozenset((one.job, one.task) for one in ends if one.use is NodeUse.WORK and one.until >= now)
 
 
@@ -201,7 +201,7 @@ def queue_curve(
     Left out are tasks that were cancelled before they started, because that time is not recorded.
     """
     worked: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
-    for part in (part for lane in found for part in lane.stretches if part.job):
+    for part in (part for lane in found for part in lane.use_spans if part.job):
         worked[part.job, part.task].append((part.since, part.until))
     worked.update({task: _united(spans) for task, spans in worked.items()})
     every = [(job, task) for job in jobs for task in range(len(job.submission.parameters))]

@@ -101,8 +101,8 @@ class NodeFacts:
 
 
 @dataclass(frozen=True)
-class NodeStretch:
-    """A stretch of a node's time; *job* and *task* are those that used it, even if their work was lost."""
+class NodeUseSpan:
+    """A span of a node's time and its use; *job* and *task* are those that used it, even if their work was lost."""
 
     since: float
     until: float
@@ -119,7 +119,7 @@ class NodeLane:
     """The time of one node; *is_up* says that it has a machine now."""
 
     name: str
-    stretches: tuple[NodeStretch, ...]
+    use_spans: tuple[NodeUseSpan, ...]
     is_up: bool
 
 
@@ -151,7 +151,7 @@ def _followed(found: Sequence[T]) -> Iterator[tuple[T, T | None]]:
 
 
 def _lane(node: NodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None]], now: float) -> NodeLane:
-    found: list[NodeStretch] = []
+    found: list[NodeUseSpan] = []
     spans = sorted(node.spans, key=lambda span: span.since)
     for span, after in _followed(spans):
         end = max(span.since, min(now, span.until or now, after.since if after else now))
@@ -195,8 +195,8 @@ def _saved(start: Start, reported: float) -> float:
     return min(reported, max(start.at, beat.committed_at or start.at))
 
 
-def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[NodeStretch]:
-    """Yield the stretches of one machine's lifetime: booting, its tasks, idle, lost."""
+def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[NodeUseSpan]:
+    """Yield the spans of one machine's lifetime: booting, its tasks, idle, lost."""
     known = [at for at in (ready, runs[0].start.at if runs else None) if at is not None]
     if not known:
         # An existing machine is being prepared; for a deleted one without any report it is unknown.
@@ -219,6 +219,6 @@ def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -
     yield from _part(at, end, NodeUse.IDLE)
 
 
-def _part(since: float, until: float, use: NodeUse, job: str = "", task: int = -1) -> Iterator[NodeStretch]:
+def _part(since: float, until: float, use: NodeUse, job: str = "", task: int = -1) -> Iterator[NodeUseSpan]:
     if until > since:
-        yield NodeStretch(since, until, use, job, task)
+        yield NodeUseSpan(since, until, use, job, task)
