@@ -153,6 +153,11 @@ TWINS = {
     "_sweep": "as `sweep`",
     "SaveStalls": "SavePauses; a job stalls",
     "StepError": "StageError",
+    "cost_from": "save_pause_from; a cost is money",
+    "cost_s": "save_pause_s; a cost is money",
+    "save_cost": "save_pause; a cost is money",
+    "save_cost_from": "save_pause_from",
+    "save_seconds": "save_pause; the file, its machines and the job's progress say `save_seconds`",
     "save_stalled": "save_pauses",
     "saves_stopped": "save_pauses_s",
     "succeeded": "has_successors, or what has succeeded",
@@ -186,6 +191,12 @@ WHERE = {
     # A key of the stored capacity history: the number of losses.
     "lives": {"orchestrator/domain/machines/capacity.py"},
     "sweep": {"orchestrator/report/sweep_plots.py"},
+    # A key of the deployment file, of the job's environment and of its progress file.
+    "save_seconds": {
+        "orchestrator/agent/settings.py",
+        "orchestrator/agent/telemetry/progress.py",
+        "orchestrator/domain/spec.py",
+    },
     # A key of a cache's manifest, and the folders that it is written from.
     "places": {"orchestrator/agent/caches/places.py", "orchestrator/agent/caches/cache_manifest.py"},
 }

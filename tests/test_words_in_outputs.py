@@ -24,6 +24,8 @@ NAMES = {
     "total": "total_s",
     "unknown": "unpriced",
     "wasted_usd": "preemptions_usd",
+    "cost_from": "save_pause_from",
+    "cost_s": "save_pause_s; a cost is money",
     "cost_most_usd": "cost_upper_usd",
     "lost": "unsupported, unknown_result; lost_usd is the cost of lost work",
     "lost_steps": "steps_redone",

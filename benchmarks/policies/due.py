@@ -18,7 +18,7 @@ from benchmarks.policies.trace import SETS, Trace
 STARTS = 12
 """Starts of each job, evenly spread: more would overlap, and say the same again."""
 FREE_SAVES = replace(Latency(), save=0.0)
-"""What all policies meet here: saves cost nothing, since the other rules and the least cost know of none."""
+"""What all policies meet here: saves take no time, since the other rules and the least cost know of none."""
 OURS = "tpuctl"
 
 

@@ -30,7 +30,7 @@ class Ledger:
     Collect what a policy does in a market.
 
     *useful* is with a save each `every` seconds. With *spaced* also what the same machines would have
-    kept: *paced* with `every: auto`, *swift* with that and asynchronous saves, *free* if saves cost nothing and no
+    kept: *paced* with `every: auto`, *swift* with that and asynchronous saves, *free* if saves take no time and no
     work were lost, *fixed* with a save each INTERVALS seconds. *used* counts machines whose job made a step.
     """
 

@@ -15,7 +15,7 @@ from orchestrator.contract.bucket.object_names import CAPACITY
 from orchestrator.contract.bucket.object_names import HEARTBEAT as PREFIX
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.interval import (
-    PRIOR_SAVE,
+    PRIOR_SAVE_PAUSE,
     RECENT,
     UNKNOWN_ZONE,
     WorkPeriod,
@@ -37,7 +37,7 @@ RESOLUTION = 0.1
 
 class Pace:
     """
-    The interval between saves, from the cost of a save and the lifetime of machines.
+    The interval between saves, from the save pause and the lifetime of machines.
 
     Lifetimes come from the last reports of earlier machines, from every start of the job on this one, and
     from the zone statistics in the bucket, which the controller maintains for TPUs of this type.
@@ -65,11 +65,11 @@ class Pace:
         every = self._settings.checkpoints.every
         if every != "auto":
             return float(every) if every else None
-        cost, _ = self._cost()
+        save_pause, _ = self._save_pause()
         with self._lock:
             lasts = median(self._reported) if self._reported else 0.0
         return saving_interval(
-            cost, self._between_losses(), max(lasts, self._status.get("commit_seconds") or 0.0)
+            save_pause, self._between_losses(), max(lasts, self._status.get("commit_seconds") or 0.0)
         )
 
     def _between_losses(self) -> float:
@@ -83,7 +83,7 @@ class Pace:
             )
             return time_between_losses([*(self._earlier or ()), *self._here, *now], self._zone)
 
-    def _cost(self) -> Tuple[float, str]:
+    def _save_pause(self) -> Tuple[float, str]:
         """Return the seconds for which a save stops the training, and where that figure comes from."""
         declared = self._settings.checkpoints.save_seconds
         with self._lock:
@@ -96,7 +96,7 @@ class Pace:
             return reported, "reported"
         if self._before is not None:
             return self._before
-        return (PRIOR_SAVE, "assumed") if declared is None else (declared, "declared")
+        return (PRIOR_SAVE_PAUSE, "assumed") if declared is None else (declared, "declared")
 
     def begin(self) -> None:
         """Start measuring how long the job's process works."""
@@ -134,9 +134,9 @@ class Pace:
             self._status.set(save_apart=round(median(apart), 1))
 
     def _report(self) -> None:
-        """Put the cost of a save into the heartbeat, also if the job decides when to save."""
-        cost, whence = self._cost()
-        self._status.set(save_cost=round(cost, 3), save_cost_from=whence)
+        """Put the save pause into the heartbeat, also if the job decides when to save."""
+        pause, whence = self._save_pause()
+        self._status.set(save_cost=round(pause, 3), save_cost_from=whence)
 
     def write(self) -> None:
         """Write the interval to the job's file, if it has changed noticeably. Raise AgentError or OSError."""
@@ -168,21 +168,21 @@ class Pace:
         for number in sorted(numbers)[-RECENT:]:
             held = self._bucket.read(f"{PREFIX}{number}/0")
             period = _period(held.data) if held is not None else None
-            # So that a new machine need not measure the cost of a save first.
-            self._before = (_cost_in(held.data) if held is not None else None) or self._before
+            # So that a new machine need not measure the save pause first.
+            self._before = (_save_pause_in(held.data) if held is not None else None) or self._before
             if period is not None:
                 periods.append(period)
         return tuple(periods)
 
 
-def _cost_in(data: bytes) -> Optional[Tuple[float, str]]:
-    """Return the cost of a save and its source from a last report, None if it was neither measured nor reported."""
+def _save_pause_in(data: bytes) -> Optional[Tuple[float, str]]:
+    """Return the save pause and its source from a last report, None if it was neither measured nor reported."""
     try:
         report: Any = json.loads(data)
-        cost, whence = float(report["save_cost"]), report["save_cost_from"]
+        pause, whence = float(report["save_cost"]), report["save_cost_from"]
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
-    return (max(RESOLUTION, cost), whence) if whence in LEARNT and isfinite(cost) else None
+    return (max(RESOLUTION, pause), whence) if whence in LEARNT and isfinite(pause) else None
 
 
 def _period(data: bytes) -> Optional[WorkPeriod]:

@@ -1,4 +1,4 @@
-"""Compute the interval between saves at which saving and lost work together cost least."""
+"""Compute the interval between saves at which saving and lost work together take the least time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Iterable
 
 PRIOR_BETWEEN_LOSSES = 7200.0
 """Assumed seconds between two losses before any was observed: a bad zone has 0.3 h, a good one 12 h."""
-PRIOR_SAVE = 5.0
+PRIOR_SAVE_PAUSE = 5.0
 """Assumed seconds for which a save stops the training, before one was measured."""
 MIN_INTERVAL, MAX_INTERVAL = 10.0, 3600.0
 """Bounds of the interval in seconds, against impossible measurements."""
@@ -52,10 +52,10 @@ def zone_losses(capacity: bytes, zone: str, tpu_type: str) -> ZoneLosses:
     return ZoneLosses(lived, losses) if losses > 0 and isfinite(lived) and lived >= 0 else UNKNOWN_ZONE
 
 
-def best_interval(save_seconds: float, between_losses: float) -> float:
+def best_interval(save_pause: float, between_losses: float) -> float:
     """Return Young's interval between saves, in seconds."""
-    # The cost of saving falls with the interval and the lost work grows with it; here both are equal.
-    return sqrt(2 * save_seconds * between_losses)
+    # The time of all saves falls with the interval and the lost work grows with it; here both are equal.
+    return sqrt(2 * save_pause * between_losses)
 
 
 def time_between_losses(periods: Iterable[WorkPeriod], zone: ZoneLosses = UNKNOWN_ZONE) -> float:
@@ -73,12 +73,12 @@ def time_between_losses(periods: Iterable[WorkPeriod], zone: ZoneLosses = UNKNOW
     return mean * ends / lost
 
 
-def saving_interval(cost: float, between_losses: float, least: float = 0.0) -> float:
+def saving_interval(save_pause: float, between_losses: float, least: float = 0.0) -> float:
     """
-    Return the seconds between saves that stop the training for *cost* seconds.
+    Return the seconds between saves that stop the training for *save_pause* seconds.
 
     *between_losses* is the expected time between losses; *least* is how long a save takes to reach the
     bucket; an earlier next save would be useless.
     """
-    wanted = best_interval(cost, between_losses)
-    return min(max(wanted, cost, least, MIN_INTERVAL), MAX_INTERVAL)
+    wanted = best_interval(save_pause, between_losses)
+    return min(max(wanted, save_pause, least, MIN_INTERVAL), MAX_INTERVAL)

@@ -262,9 +262,9 @@ class Heartbeat:
     """The machine is lost for good; it does not reboot."""
     save_every: float | None = None
     """Interval between saves that the job was given."""
-    save_cost: float | None = None
+    save_pause: float | None = None
     """How long one save stops the training."""
-    save_cost_from: str = ""
+    save_pause_from: str = ""
     """How that is known: measured, reported, declared or assumed."""
     time_between_losses: float | None = None
     """Expected time between two losses of work."""

@@ -135,8 +135,8 @@ class SavesStatus:
     """How often the job saves, in seconds, and why, in words (`SaveInterval`)."""
 
     every_s: float | None
-    cost_s: float | None
-    cost_from: str
+    save_pause_s: float | None
+    save_pause_from: str
     time_between_losses_s: float | None
     apart_s: float | None
     text: str

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.contract.interval import PRIOR_SAVE, ZoneLosses, saving_interval, time_between_losses
+from orchestrator.contract.interval import PRIOR_SAVE_PAUSE, ZoneLosses, saving_interval, time_between_losses
 from orchestrator.domain.machines.capacity import CapacityHistory, zone_history
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import Spec
@@ -19,13 +19,13 @@ class SaveInterval:
     """
     The *seconds* between two saves that the job is told; None if the job decides.
 
-    *cost* is how many seconds a save stops the training, *cost_from* the source of that number (measured,
-    reported, declared, assumed), *apart* the actual seconds between saves; None if unknown or not used.
+    *save_pause* is how many seconds a save stops the training, *save_pause_from* the source of that number
+    (measured, reported, declared, assumed), *apart* the actual seconds between saves; None if unknown or not used.
     """
 
     seconds: float | None
-    cost: float | None = None
-    cost_from: str = ""
+    save_pause: float | None = None
+    save_pause_from: str = ""
     time_between_losses: float | None = None
     apart: float | None = None
 
@@ -36,12 +36,15 @@ class SaveInterval:
 
     @property
     def why(self) -> str:
-        """Return `a save costs 5.0 s (assumed), unsaved work is lost every 2 h 0 min`, empty for nothing known."""
+        """
+        Return why, in words, empty for nothing known.
+
+        For example `a save stops the training for 5.0 s (assumed), unsaved work is lost every 2 h 0 min`.
+        """
         parts = []
-        if self.cost is not None:
-            cost = f"{self.cost:.1f} s" if self.cost < 10 else span_text(self.cost)
-            doing = "costs" if self.seconds is not None else "stops the training for"
-            parts.append(f"a save {doing} {cost} ({self.cost_from})")
+        if self.save_pause is not None:
+            pause = f"{self.save_pause:.1f} s" if self.save_pause < 10 else span_text(self.save_pause)
+            parts.append(f"a save stops the training for {pause} ({self.save_pause_from})")
         if self.time_between_losses is not None:
             parts.append(f"unsaved work is lost every {span_text(self.time_between_losses)}")
         if self.seconds is not None and self.apart is not None and self.apart > IGNORED * self.seconds:
@@ -51,14 +54,14 @@ class SaveInterval:
     @property
     def text(self) -> str:
         """Return interval and reason in one line."""
-        # What a save costs is the reason of an interval, and only a fact beside one that the job decides.
+        # The save pause is the reason of an interval, and only a fact beside one that the job decides.
         between = "; " if self.seconds is None else ": "
         return f"{self.every}{between}{self.why}" if self.why else self.every
 
     def as_dict(self) -> dict[str, object]:
         """Return the `--json` form, times in seconds."""
         return {
-            "every_s": self.seconds, "cost_s": self.cost, "cost_from": self.cost_from,
+            "every_s": self.seconds, "save_pause_s": self.save_pause, "save_pause_from": self.save_pause_from,
             "time_between_losses_s": self.time_between_losses, "apart_s": self.apart, "text": self.text,
         }  # fmt: skip
 
@@ -76,19 +79,21 @@ def foreseen_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone:
         return SaveInterval(float(checkpoint.every))
     there = zone_history(history, zone, tpu_type)
     between_losses = time_between_losses((), ZoneLosses(there.lived, there.lives))
-    cost, whence = (
-        (PRIOR_SAVE, ASSUMED) if checkpoint.save_seconds is None else (checkpoint.save_seconds, "declared")
+    save_pause, whence = (
+        (PRIOR_SAVE_PAUSE, ASSUMED)
+        if checkpoint.save_seconds is None
+        else (checkpoint.save_seconds, "declared")
     )
-    return SaveInterval(saving_interval(cost, between_losses), cost, whence, between_losses)
+    return SaveInterval(saving_interval(save_pause, between_losses), save_pause, whence, between_losses)
 
 
 def reported_interval(beats: Sequence[Heartbeat]) -> SaveInterval | None:
     """Return the interval that the machines tell the job, with what they measured; None if none is reported."""
-    known = [beat for beat in beats if beat.save_every is not None or beat.save_cost is not None]
+    known = [beat for beat in beats if beat.save_every is not None or beat.save_pause is not None]
     if not known:
         return None
     # The shortest one, because a save that one worker requests is made by the whole slice.
     one = min(known, key=lambda beat: (beat.save_every or 0.0, beat.worker))
     return SaveInterval(
-        one.save_every, one.save_cost, one.save_cost_from, one.time_between_losses, one.save_apart
+        one.save_every, one.save_pause, one.save_pause_from, one.time_between_losses, one.save_apart
     )

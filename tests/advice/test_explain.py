@@ -151,8 +151,12 @@ CASES = {
     ),
     "saves.auto": (
         "saves",
-        observed(**report(save_every=268.0, save_cost=5.0, save_cost_from="measured", time_between_losses=7200.0)),
-        "a save costs 5.0 s (measured), unsaved work is lost every 2 h 0 min",
+        observed(
+            **report(
+                save_every=268.0, save_pause=5.0, save_pause_from="measured", time_between_losses=7200.0
+            )
+        ),
+        "a save stops the training for 5.0 s (measured), unsaved work is lost every 2 h 0 min",
     ),
     "saves.fixed": ("saves", observed(**report(save_every=600.0)), "the file says so"),
     "job.runs": ("job", observed(), ""),

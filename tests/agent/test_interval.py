@@ -31,10 +31,10 @@ FACTORS = (0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.7, 2.0, 2.8)
 
 
 def interval(
-    cost: float, lives: Sequence[WorkPeriod], zone: ZoneLosses = UNKNOWN_ZONE, least: float = 0.0
+    pause: float, lives: Sequence[WorkPeriod], zone: ZoneLosses = UNKNOWN_ZONE, least: float = 0.0
 ) -> float:
     """Return the interval as the agent computes it."""
-    return saving_interval(cost, time_between_losses(lives, zone), least)
+    return saving_interval(pause, time_between_losses(lives, zone), least)
 
 
 def running(seconds: float) -> WorkPeriod:
@@ -101,24 +101,24 @@ zones = st.builds(ZoneLosses, seconds, st.integers(0, 1000))
 
 
 @given(seconds, all_lives, zones, seconds)
-def test_the_interval_stays_in_its_bounds_and_is_no_shorter_than_a_save(cost, lives, zone, least) -> None:
+def test_the_interval_stays_in_its_bounds_and_is_no_shorter_than_a_save(pause, lives, zone, least) -> None:
     """Whatever a job reports, and whatever stands in the bucket."""
-    assert MIN_INTERVAL <= interval(cost, lives, zone, least) <= MAX_INTERVAL
-    assert interval(cost, lives, zone, least) >= min(max(cost, least), MAX_INTERVAL)
+    assert MIN_INTERVAL <= interval(pause, lives, zone, least) <= MAX_INTERVAL
+    assert interval(pause, lives, zone, least) >= min(max(pause, least), MAX_INTERVAL)
 
 
 @given(seconds, all_lives, zones, seconds, seconds)
-def test_the_interval_grows_with_cost_lives_and_uploads_and_falls_with_losses(
-    cost, lives, zone, least, more
+def test_the_interval_grows_with_pause_lives_and_uploads_and_falls_with_losses(
+    pause, lives, zone, least, more
 ) -> None:
-    """Of two situations that differ in one thing, the worse market saves more often, the dearer save less often."""
-    before = interval(cost, lives, zone, least)
-    assert interval(cost + more, lives, zone, least) >= before
-    assert interval(cost, lives, zone, least + more) >= before
-    assert interval(cost, lives, ZoneLosses(zone.lived + more, zone.losses), least) >= before
-    assert interval(cost, lives, ZoneLosses(zone.lived, zone.losses + 1), least) <= before
+    """Of two situations that differ in one thing, the worse market saves more often, the longer save less often."""
+    before = interval(pause, lives, zone, least)
+    assert interval(pause + more, lives, zone, least) >= before
+    assert interval(pause, lives, zone, least + more) >= before
+    assert interval(pause, lives, ZoneLosses(zone.lived + more, zone.losses), least) >= before
+    assert interval(pause, lives, ZoneLosses(zone.lived, zone.losses + 1), least) <= before
     lost = [WorkPeriod(one.seconds, lost=True) for one in lives]
-    assert interval(cost, lost, zone, least) <= before
+    assert interval(pause, lost, zone, least) <= before
 
 
 @given(st.binary(max_size=200) | st.from_regex(r'\{"places": .{0,80}').map(str.encode))
@@ -213,14 +213,14 @@ def test_a_fixed_interval_is_passed_on_and_no_interval_is_not(lab: AgentLab) -> 
 
 
 @pytest.mark.parametrize(
-    ("whence", "cost", "used"),
+    ("whence", "pause", "used"),
     [("measured", 45.0, 45.0), ("reported", 45.0, 45.0), ("assumed", 45.0, 20.0), ("measured", "x", 20.0)],
 )
-def test_a_new_machine_begins_with_what_a_save_cost_on_the_last_one(
-    lab: AgentLab, whence: str, cost: object, used: float
+def test_a_new_machine_begins_with_the_save_pause_of_the_last_one(
+    lab: AgentLab, whence: str, pause: object, used: float
 ) -> None:
     """What was only assumed there is no knowledge; the file's own figure comes before that."""
-    report = {"at": 1300.0, "timings": {}, "phase": "run", "save_cost": cost, "save_cost_from": whence}
+    report = {"at": 1300.0, "timings": {}, "phase": "run", "save_cost": pause, "save_cost_from": whence}
     lab.put(".tpuctl/heartbeat/1/0", json.dumps(report).encode())
     wait = "until [ -s $TPUCTL_SAVE_EVERY_FILE ]; do sleep 0.05; done"
     machine = lab.machine(INCARNATION=2, SAVE_EVERY="auto", SAVE_SECONDS="20", COMMAND=wait)

@@ -1,4 +1,4 @@
-"""What a save costs is for how long the training stands still, whatever else is written meanwhile."""
+"""The save pause is for how long the training stands still, whatever else is written meanwhile."""
 
 import pytest
 

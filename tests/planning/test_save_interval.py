@@ -29,7 +29,8 @@ def test_before_any_observation_the_figures_are_assumed():
     spec = make_spec(job__checkpoint__every="auto")
     found = foreseen_interval(spec, (), KIND, ZONE)
     assert (
-        found.text == "every 4 min 28 s: a save costs 5.0 s (assumed), unsaved work is lost every 2 h 0 min"
+        found.text
+        == "every 4 min 28 s: a save stops the training for 5.0 s (assumed), unsaved work is lost every 2 h 0 min"
     )
 
 
@@ -39,7 +40,8 @@ def test_a_zone_with_short_lives_gets_a_shorter_interval_and_another_does_not():
     history = lost(1200.0, 1200.0, 1200.0)
     short, other = (foreseen_interval(spec, history, KIND, zone) for zone in (ZONE, "europe-west4-b"))
     assert (
-        short.text == "every 2 min 7 s: a save costs 3.0 s (declared), unsaved work is lost every 45 min 0 s"
+        short.text
+        == "every 2 min 7 s: a save stops the training for 3.0 s (declared), unsaved work is lost every 45 min 0 s"
     )
     assert other.time_between_losses == 7200.0
     assert foreseen_interval(spec, history, "v4-8", ZONE).time_between_losses == 7200.0
@@ -56,13 +58,15 @@ def test_the_shortest_interval_of_a_slice_is_shown():
     """A save that one worker's clock asks for is made by all of them."""
     reported = reported_interval(
         (
-            beat(0, save_every=300.0, save_cost=4.0, save_cost_from="measured", time_between_losses=11000.0),
-            beat(1, save_every=240.0, save_cost=3.0, save_cost_from="measured", time_between_losses=9600.0),
+            beat(
+                0, save_every=300.0, save_pause=4.0, save_pause_from="measured", time_between_losses=11000.0
+            ),
+            beat(1, save_every=240.0, save_pause=3.0, save_pause_from="measured", time_between_losses=9600.0),
         )
     )
     assert (
         reported.text
-        == "every 4 min 0 s: a save costs 3.0 s (measured), unsaved work is lost every 2 h 40 min"
+        == "every 4 min 0 s: a save stops the training for 3.0 s (measured), unsaved work is lost every 2 h 40 min"
     )
     assert reported_interval((beat(), beat(1))) is None
 
@@ -76,8 +80,8 @@ def test_a_job_that_does_not_follow_its_interval_is_named():
     assert ignores == "every 1 min 0 s: the job itself saves every 10 min 0 s"
 
 
-def test_what_a_save_costs_is_shown_of_a_job_that_decides_when():
-    """Asynchronous saves cost next to nothing."""
-    reported = reported_interval((beat(save_cost=0.04, save_cost_from="measured"),))
+def test_the_save_pause_is_shown_of_a_job_that_decides_when():
+    """Asynchronous saves hardly stop the training."""
+    reported = reported_interval((beat(save_pause=0.04, save_pause_from="measured"),))
     assert reported == SaveInterval(None, 0.04, "measured")
     assert reported.text == "as the job decides; a save stops the training for 0.0 s (measured)"

@@ -62,12 +62,12 @@ def test_status_and_explain_say_how_often_the_job_saves_and_why(cloud, user):
     user.up()
     user.watch(600)
     texts = []
-    for cost, every in ((0.5, 85), (40.0, 760)):
+    for pause, every in ((0.5, 85), (40.0, 760)):
         cloud.machines.say(
-            "demo", save_every=every, save_cost=cost, save_cost_from="measured", save_life=7200
+            "demo", save_every=every, save_cost=pause, save_cost_from="measured", save_life=7200
         )
         texts.append(user.run("status", "--fresh").out)
-    assert "every 1 min 25 s: a save costs 0.5 s (measured)" in texts[0]
-    assert "every 12 min 40 s: a save costs 40 s (measured)" in texts[1]
+    assert "every 1 min 25 s: a save stops the training for 0.5 s (measured)" in texts[0]
+    assert "every 12 min 40 s: a save stops the training for 40 s (measured)" in texts[1]
     said = " ".join(user.run("explain").out.split())
-    assert "saves: every 12 min 40 s why a save costs 40 s (measured), unsaved work" in said
+    assert "saves: every 12 min 40 s why a save stops the training for 40 s (measured), unsaved work" in said

@@ -222,41 +222,41 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFindin
     """
     Look for saves that are too rare (each preemption loses work) or too frequent (each save takes time).
 
-    Best is Young's and Daly's sqrt(2 x save time x mean lifetime). A zone's mean lifetime is not known, so
+    Best is Young's and Daly's sqrt(2 x save pause x mean lifetime). A zone's mean lifetime is not known, so
     three are shown: 0.3 h (bad), 4 h and 12 h (good). Told from 5 % of the time lost beyond the best; a note
     when only in a bad zone. Needs `job.checkpoint.every`; more exact with `job.checkpoint.save_seconds`.
     """
-    every, cost = spec.job.checkpoint.every, spec.job.checkpoint.save_seconds or 0.0
+    every, pause = spec.job.checkpoint.every, spec.job.checkpoint.save_seconds or 0.0
     if every is None or every == "auto" or not spec.tpu.spot:
         return
-    worse = {name: _beyond_best(every, cost, life) for name, life in LIFETIMES.items()}
+    worse = {name: _beyond_best(every, pause, life) for name, life in LIFETIMES.items()}
     if max(worse.values()) < WORTH_SAYING:
         return
     shares = ", ".join(
-        f"{lost_share(every, cost, life):.0%} at {life / 3600:g} h" for life in LIFETIMES.values()
+        f"{lost_share(every, pause, life):.0%} at {life / 3600:g} h" for life in LIFETIMES.values()
     )
     message = f"a save every {every} loses {shares} of mean lifetime of a TPU"
-    best = best_interval(cost, LIFETIMES["middling"]) if cost else 0.0
+    best = best_interval(pause, LIFETIMES["middling"]) if pause else 0.0
     hint = (
         f"save every {best / 60:.1f} min (best at 4 h), or write auto"
-        if cost
+        if pause
         else "save more often; state save_seconds for a figure"
     )
     level = Level.NOTE if worse["middling"] < WORTH_SAYING and worse["good"] < WORTH_SAYING else Level.WARN
     yield RawFinding("job.checkpoint.every", message, hint, level)
 
 
-def lost_share(every: float, save_seconds: float, lifetime: float) -> float:
+def lost_share(every: float, save_pause: float, lifetime: float) -> float:
     """
     Return the share of the time spent on saves and repeated work, for random losses (Daly's full form).
 
     Restarts are not included, because they do not depend on the interval.
     """
     # exp() overflows a float beyond 709.
-    exponent = min((every + save_seconds) / lifetime, 700.0)
+    exponent = min((every + save_pause) / lifetime, 700.0)
     return 1 - (every / lifetime) / (exp(exponent) - 1) if exponent > 0 else 0.0
 
 
-def _beyond_best(every: float, cost: float, lifetime: float) -> float:
-    best = lost_share(best_interval(cost, lifetime), cost, lifetime) if cost else 0.0
-    return lost_share(every, cost, lifetime) - best
+def _beyond_best(every: float, save_pause: float, lifetime: float) -> float:
+    best = lost_share(best_interval(save_pause, lifetime), save_pause, lifetime) if save_pause else 0.0
+    return lost_share(every, save_pause, lifetime) - best

@@ -21,7 +21,7 @@ class SavePauses:
     """
     Measures how much longer than usual the steps around a save took.
 
-    A save written by another thread while the training continues costs almost nothing, however long it takes.
+    A save written by another thread while the training continues hardly stops it, however long it takes.
     Work that the job does together with each save, such as an evaluation, is counted as part of the save.
     """
 

@@ -196,7 +196,7 @@ def _saves(found: SaveInterval | None) -> SavesStatus | None:
     if found is None:
         return None
     return SavesStatus(
-        every_s=found.seconds, cost_s=found.cost, cost_from=found.cost_from,
+        every_s=found.seconds, save_pause_s=found.save_pause, save_pause_from=found.save_pause_from,
         time_between_losses_s=found.time_between_losses, apart_s=found.apart, text=found.text,
     )  # fmt: skip
 

@@ -38,6 +38,8 @@ SLOWEST, FASTEST = 1e-7, 1e9
 """Range of believable rates, in steps per second."""
 STORED_KEYS = {
     "attempts": "starts",
+    "save_pause": "save_cost",
+    "save_pause_from": "save_cost_from",
     "save_pauses": "save_stalled",
     "time_between_losses": "save_life",
     "xla_programs_restored": "programs_back",
