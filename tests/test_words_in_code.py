@@ -174,6 +174,7 @@ TWINS = {
     "NodeStretch": "NodeUseSpan",
     "stretches": "use_spans",
     "stretches_of": "use_spans_of",
+    "runs_on": "mode (of a deadline), on (of a sidecar); job.run_on is the setting",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 WHERE = {

@@ -261,7 +261,7 @@ def _loop(preview: Preview) -> dict[str, str]:
 
 def _beside(spec: Spec, role: str) -> dict[str, str]:
     """Return the sidecars on one kind of machine, in words."""
-    found = [f"{s.name} (127.0.0.1:{s.port})" for s in sidecars(spec, "") if s.role == role]
+    found = [f"{s.name} (127.0.0.1:{s.port})" for s in sidecars(spec, "") if s.on == role]
     return {"sidecars": ", ".join(found)} if found else {}
 
 

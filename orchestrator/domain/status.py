@@ -123,11 +123,11 @@ class WatcherStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadlineStatus:
-    """When the job should be done, in words whether it will be, and what the TPU runs on."""
+    """When the job should be done, in words whether it will be, and the mode of the TPU: spot, on-demand or wait."""
 
     due: str
     forecast: str
-    runs_on: str
+    mode: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +233,7 @@ class DeploymentStatus:
             "next_steps": tuple(body["next_steps"]),
             "waits_for": tuple(Wait(**_fields_of(Wait, row)) for row in body.get("waits_for", ())),
             "watcher": _parsed(WatcherStatus, body["watcher"]),
-            "deadline": _parsed(DeadlineStatus, body.get("deadline")),
+            "deadline": _parsed(DeadlineStatus, _deadline(body.get("deadline"))),
             "saves": _parsed(SavesStatus, body.get("saves")),
             "sidecars": tuple(SidecarStatus(**_fields_of(SidecarStatus, row)) for row in body["sidecars"]),
             "source": StatusSource(**_fields_of(StatusSource, body["source"])),
@@ -243,6 +243,11 @@ class DeploymentStatus:
     def as_dict(self) -> dict[str, Any]:
         """Return the document of `status --json`."""
         return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+
+
+def _deadline(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a published deadline under the keys of today: the mode was `runs_on` once."""
+    return {"mode": row["runs_on"], **row} if row and "runs_on" in row else row
 
 
 def _state(value: Any) -> DeploymentState:

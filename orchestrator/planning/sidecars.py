@@ -25,10 +25,10 @@ REQUIREMENTS = {
 
 @dataclass(frozen=True)
 class Sidecar:
-    """One sidecar: *role* is the kind of machine that it runs on, *logdir* a gs:// address or empty."""
+    """One sidecar: *on* is the role of the machine that it runs on, *logdir* a gs:// address or empty."""
 
     name: str
-    role: str
+    on: str
     port: int
     logdir: str = ""
 
@@ -52,8 +52,8 @@ def log_folder(spec: Spec, bucket: str) -> str:
 
 
 def sidecar_digest(spec: Spec, role: str) -> str:
-    """Return a digest of the sidecars on one kind of machine; empty if there are none."""
-    wanted = [sidecar for sidecar in sidecars(spec, "") if sidecar.role == role]
+    """Return a digest of the sidecars on machines of *role*; empty if there are none."""
+    wanted = [sidecar for sidecar in sidecars(spec, "") if sidecar.on == role]
     return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16] if wanted else ""
 
 

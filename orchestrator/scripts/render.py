@@ -162,7 +162,7 @@ def sidecar_script(spec: Spec, role: str, bucket: str, *, wanted_only: bool = Fa
     wanted = {
         sidecar.name: {**asdict(sidecar), "requirements": REQUIREMENTS[sidecar.name]}
         for sidecar in sidecars(spec, bucket)
-        if sidecar.role == role
+        if sidecar.on == role
     }
     if wanted_only and not wanted:
         return ""

@@ -37,12 +37,12 @@ def answer_of(connection: "Connection", command: str) -> CommandAnswer:
 
 
 def run_one(connection: "Connection", command: str, stdin: bytes = b"") -> RunResult:
-    """Open the connection and run a shell command as `run_on` does. Raise RemoteError."""
+    """Open the connection and run a shell command as `run_over` does. Raise RemoteError."""
     with connection:
-        return run_on(connection, command, stdin)
+        return run_over(connection, command, stdin)
 
 
-def run_on(connection: "Connection", command: str, stdin: "bytes | mmap.mmap" = b"") -> RunResult:
+def run_over(connection: "Connection", command: str, stdin: "bytes | mmap.mmap" = b"") -> RunResult:
     """
     Run a shell command over an open connection and return its exit code and output.
 

@@ -79,7 +79,7 @@ def test_a_port_is_found_on_either_loopback_address_of_a_local_machine(address, 
         except OSError as error:
             raise RemoteError("nothing there") from error
 
-    monkeypatch.setattr(tunnels, "run_on", lambda *_: RunResult(0, "127.150.0.9"))
+    monkeypatch.setattr(tunnels, "run_over", lambda *_: RunResult(0, "127.150.0.9"))
     session = SimpleNamespace(reporter=SimpleNamespace(say=said.append))
     with socket.create_server((address, 0)) as server:
         service = tunnels.Service("port", "tpu", server.getsockname()[1])
@@ -101,7 +101,7 @@ WHOLE = {"address": "127.0.0.2", "port": 6006, "state": "running", "token": "t"}
 )
 def test_what_is_no_state_of_a_service_is_waited_for(monkeypatch, reported):
     """A machine that prints anything else does not end the tunnel with a bug of ours."""
-    monkeypatch.setattr(tunnels, "run_on", lambda *_: RunResult(0, reported))
+    monkeypatch.setattr(tunnels, "run_over", lambda *_: RunResult(0, reported))
     with pytest.raises(RemoteError, match="its state cannot be read") as raised:
         tunnels._state(None, tunnels.Service("tensorboard", "tpu", 6006, sidecar=True))
     assert len(raised.value.message) < 500

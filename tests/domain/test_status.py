@@ -31,7 +31,7 @@ BODY = {
     "auto_delete": "off", "next_steps": ["TPU: CREATING"], "waits": True,
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "note": ""}], "next_pass_in_s": 9.0, "target_steps": 400,
     "eta_s": 65.0,
-    "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "runs_on": "spot"},
+    "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "mode": "spot"},
     "saves": {"every_s": 60.0, "save_pause_s": 5.0, "save_pause_from": "measured", "time_between_losses_s": None,
               "apart_s": None, "text": "every 60 s"},
     "ttl_remaining_s": 80000.0, "sidecars": [{"name": "tensorboard", "on": "vm", "port": 6006}],
@@ -90,10 +90,16 @@ def test_what_is_no_status_is_refused(body):
         DeploymentStatus.from_dict(body)
 
 
+def test_a_status_with_the_older_key_of_the_mode_is_read():
+    """A watcher of before may have published it."""
+    before = BODY | {"deadline": {"due": "tomorrow", "forecast": "on time", "runs_on": "spot"}}
+    assert DeploymentStatus.from_dict(before) == DeploymentStatus.from_dict(BODY)
+
+
 def test_the_parts_of_a_status_are_values():
     """Two of the same content are equal, and views name their fields."""
     found = DeploymentStatus.from_dict(BODY)
-    assert found.deadline == DeadlineStatus(due="tomorrow", forecast="on time", runs_on="spot")
+    assert found.deadline == DeadlineStatus(due="tomorrow", forecast="on time", mode="spot")
     assert isinstance(found.saves, SavesStatus)
     assert isinstance(found.workers[0], WorkerStatus)
     assert replace(found, preemptions=3) != found

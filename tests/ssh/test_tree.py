@@ -13,7 +13,7 @@ import pytest
 from orchestrator.errors import RemoteError, TpuctlError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
-from orchestrator.ssh.run import run_on
+from orchestrator.ssh.run import run_over
 from orchestrator.ssh.transfer.copy import send
 from orchestrator.ssh.transfer.tree import Incoming, fetch_tree, send_tree, stays_inside, unpack
 
@@ -173,7 +173,7 @@ def test_a_stream_that_ends_between_two_files_is_not_whole(machine, ssh):
     whole = archive((member("a"), b"x"), (member("mark"), b""))
     for cut, code in ((1024, 3), (1536, 0)):
         with ssh.connect(machine.host) as connection:
-            done = run_on(connection, command, whole[:cut])
+            done = run_over(connection, command, whole[:cut])
         assert (done.exit_code, "not all of it arrived" in done.stderr) == (code, bool(code))
         assert (machine.root / "mine").exists() is not bool(code)
 

@@ -36,7 +36,7 @@ from orchestrator.private_folders import private_file
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.port_forward import HERE, ForwardTarget, Tunnel, port_here
-from orchestrator.ssh.run import run_on
+from orchestrator.ssh.run import run_over
 
 if TYPE_CHECKING:
     from orchestrator.ssh.connect.connection import Connection
@@ -74,10 +74,10 @@ class TunnelState:
 
 @dataclass(frozen=True)
 class Service:
-    """The service to reach: a sidecar of this *name*, or any program on *port*."""
+    """The service to reach: a sidecar of this *name*, or any program on *port*; *on* is the machine's role."""
 
     name: str
-    role: str
+    on: str
     port: int
     worker: int = 0
     sidecar: bool = False
@@ -102,7 +102,7 @@ def open_tunnel(
         if url in shown:
             return
         shown.add(url)
-        opened(Opened(found.name, url, tunnel.port, found.role))
+        opened(Opened(found.name, url, tunnel.port, found.on))
         if browse:
             _browse(url, session.folder)
 
@@ -148,7 +148,7 @@ def find_service(spec: Spec, text: str, *, on_vm: bool, worker: int) -> Service:
         raise UsageError(
             "--vm and --worker go with the number of a port", hint=hint, changed="nothing was changed"
         )
-    return Service(text, found[0].role, found[0].port, sidecar=True)
+    return Service(text, found[0].on, found[0].port, sidecar=True)
 
 
 def keep_open(
@@ -219,7 +219,7 @@ def _over(session: Session, service: Service) -> UsageError | None:
 
 
 def _host(session: Session, service: Service) -> Host:
-    return the_vm(session) if service.role == "vm" else worker_host_of(session, service.worker)
+    return the_vm(session) if service.on == "vm" else worker_host_of(session, service.worker)
 
 
 def _reach(
@@ -233,7 +233,7 @@ def _reach(
     """
     if not service.sidecar:
         # A machine of the local cloud has a loopback address of its own, and the user's program may not know it.
-        own = _address(run_on(connection, LOOPBACK).stdout)
+        own = _address(run_over(connection, LOOPBACK).stdout)
         targets = [ForwardTarget(connection, one, service.port) for one in dict.fromkeys((own, HERE))]
         listening = next((one for one in targets if one.listens()), None)
         if listening is None:
@@ -242,7 +242,7 @@ def _reach(
             )
         return listening or targets[0], ""
     if fresh:
-        deliver_sidecars(session.cloud, session.blueprint, host, service.role)
+        deliver_sidecars(session.cloud, session.blueprint, host, service.on)
     say = _once(session.reporter)
 
     def answering() -> tuple[ForwardTarget, str]:
@@ -288,7 +288,7 @@ def _answers(target: ForwardTarget, service: Service) -> bool:
 
 
 def _state(connection: "Connection", service: Service) -> TunnelState:
-    done = run_on(connection, elevated(remote_script("sidecars", "state", service.name), ROOT))
+    done = run_over(connection, elevated(remote_script("sidecars", "state", service.name), ROOT))
     why = f"it exits with {done.exit_code}: {done.stderr.strip()[-300:]}"
     if not done.exit_code:
         try:
@@ -322,7 +322,7 @@ def _address(text: str) -> str:
 
 
 def _failed(host: Host, service: Service, state: str) -> UsageError:
-    flag = " --vm" if service.role == "vm" else ""
+    flag = " --vm" if service.on == "vm" else ""
     return UsageError(
         f"{service.name} on {host.name} {state}",
         hint=f"see: tpuctl ssh{flag} -- sudo tail -n 30 {ROOT}/log/sidecar-{service.name}.log",

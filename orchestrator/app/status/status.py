@@ -174,7 +174,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         deadline=deadline_status(spec, world, record),
         saves=_saves(reported_interval(beats)),
         ttl_remaining_s=_age(record.started_at + spec.watch.ttl, world.observed_at) if goes_on else None,
-        sidecars=tuple(SidecarStatus(name=s.name, on=s.role, port=s.port) for s in sidecars(spec, "")),
+        sidecars=tuple(SidecarStatus(name=s.name, on=s.on, port=s.port) for s in sidecars(spec, "")),
         source=FROM_CLOUD,
     )
 

@@ -198,7 +198,7 @@ KINDS: Mapping[str, Any] = {
         "waits_for?": [{"what": str, "in_s": maybe(float), "note": str}], "next_pass_in_s": maybe(float),
         "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_remaining_s": maybe(float),
-        "deadline": maybe({"due": str, "forecast": str, "runs_on": str}), "saves?": maybe(_SAVES),
+        "deadline": maybe({"due": str, "forecast": str, "mode": str}), "saves?": maybe(_SAVES),
         "sidecars": [{"name": str, "on": str, "port": int}], "source": _OBSERVED,
     },
     "deployments": {

@@ -247,7 +247,7 @@ def _deadline(status: DeploymentStatus) -> list[Field]:
     deadline = status.deadline
     if not deadline:
         return []
-    on = {"wait": "", "spot": ", on spot"}.get(deadline.runs_on, ", on demand")
+    on = {"wait": "", "spot": ", on spot"}.get(deadline.mode, ", on demand")
     return [Field("deadline", f"{deadline.due}, {deadline.forecast}{on}")]
 
 

@@ -11,7 +11,7 @@ from orchestrator.planning.sidecars import Sidecar, sidecars
 
 def _vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for sidecar in sidecars(spec, ""):
-        if sidecar.role == "vm" and spec.vm == "none":
+        if sidecar.on == "vm" and spec.vm == "none":
             yield RuleFinding(
                 at("sidecars", sidecar.name, "on"),
                 "it runs on the VM, but vm is none",
@@ -23,7 +23,7 @@ def _ports(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     taken: dict[tuple[str, int], Sidecar] = {}
     for sidecar in sidecars(spec, ""):
         path = at("sidecars", sidecar.name, "port")
-        other = taken.setdefault((sidecar.role, sidecar.port), sidecar)
+        other = taken.setdefault((sidecar.on, sidecar.port), sidecar)
         if other is not sidecar:
             yield RuleFinding(
                 path, f"{other.name} on the same machine has port {sidecar.port} already", "use another one"

@@ -111,7 +111,7 @@ def deadline_status(spec: Spec, world: World, record: Record) -> DeadlineStatus 
         return None
     due = datetime.fromtimestamp(found.deadline, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     forecast = "missed" if found.now >= found.deadline and found.remaining else on_time(found)
-    return DeadlineStatus(due=due, forecast=forecast, runs_on=found.mode.value)
+    return DeadlineStatus(due=due, forecast=forecast, mode=found.mode.value)
 
 
 def to_leave(spec: Spec, world: World, record: Record) -> ModeChoice | None:

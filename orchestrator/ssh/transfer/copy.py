@@ -10,7 +10,7 @@ from orchestrator.contract.replacing import replacing
 from orchestrator.errors import RemoteError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
-from orchestrator.ssh.run import errors_of, exit_code, read, run_on
+from orchestrator.ssh.run import errors_of, exit_code, read, run_over
 from orchestrator.ssh.transfer.upload import map_file
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def send(connection: "Connection", source: Path, target: str, root: str) -> None
     try:
         command = elevated(remote_script("cp-take-file", target, digest, source.name), root)
         with connection:
-            done = run_on(connection, command, data)
+            done = run_over(connection, command, data)
     finally:
         if isinstance(data, mmap.mmap):
             data.close()

@@ -16,7 +16,7 @@ from orchestrator.domain.remote import PushResult
 from orchestrator.errors import HostKeyError, RemoteError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
-from orchestrator.ssh.run import errors_of, exit_code, read, run_on
+from orchestrator.ssh.run import errors_of, exit_code, read, run_over
 
 if TYPE_CHECKING:
     import paramiko
@@ -117,7 +117,7 @@ def put_one(connection: "Connection", data: bytes, root: str, target: str, mode:
     digest = hashlib.sha256(data).hexdigest()
     command = elevated(remote_script("put", target, digest, f"{mode:04o}"), root)
     with connection:
-        result = run_on(connection, command, data)
+        result = run_over(connection, command, data)
     if result.exit_code:
         raise RemoteError(
             f"{target} on {connection.host.name} could not be written: {result.stderr.strip()[-600:]}",
