@@ -20,6 +20,9 @@ INSTEAD = {
     "comeback": "recovery",
     "comebacks": "recoveries",
     "dear": "on_demand",
+    "foresee": "plan",
+    "foreseen": "planned",
+    "foresees": "plans, shows",
     "glance": "snapshot, observation",
     "heard": "heartbeat",
     "histories": "records",
@@ -175,6 +178,8 @@ TWINS = {
     "stretches": "use_spans",
     "stretches_of": "use_spans_of",
     "runs_on": "mode (of a deadline), on (of a sidecar); job.run_on is the setting",
+    "NextUp": "UpPlan",
+    "PlannedUp": "PlanSummary",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 WHERE = {

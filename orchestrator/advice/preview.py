@@ -28,7 +28,7 @@ from orchestrator.domain.source.secret_refs import grant_line, job_secrets, secr
 from orchestrator.domain.spec import Spec, TpuSpec
 from orchestrator.domain.text.amounts import at_most_text
 from orchestrator.planning.safety_nets import safety_nets
-from orchestrator.planning.save_interval import SaveInterval, foreseen_interval
+from orchestrator.planning.save_interval import SaveInterval, planned_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.pricing.cost import Hourly, to_budget, to_ttl, upper_to_ttl
 from orchestrator.pricing.cost_so_far import hourly_of
@@ -194,7 +194,7 @@ def preview(
         (*notes, *_notes(spec, catalog)),
         scripts or {},
         ways_to_bucket(spec, catalog),
-        foreseen_interval(spec, history, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
+        planned_interval(spec, history, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
         python_text(spec, catalog, local=local),
         formats,
     )

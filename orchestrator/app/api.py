@@ -42,13 +42,13 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.fleet_cost import by_user
 from orchestrator.planning.fleet.tasks import unfinished
 
-__all__ = ["Event", "JobProgress", "PlannedUp", "TpuFleet", "Tpuctl", "TpuctlError", "new_project"]
+__all__ = ["Event", "JobProgress", "PlanSummary", "TpuFleet", "Tpuctl", "TpuctlError", "new_project"]
 
 Cloud = Literal["gcp", "local"]
 
 
 @dataclass(frozen=True)
-class PlannedUp:
+class PlanSummary:
     """
     What `up` would do: one line for each change, and the reason if there is none.
 
@@ -99,13 +99,13 @@ class Tpuctl(_OfFile):
     called with each event in the method's thread.
     """
 
-    def plan(self, *, offline: bool = False) -> PlannedUp:
+    def plan(self, *, offline: bool = False) -> PlanSummary:
         """Return what `up` would change, without changing anything; *offline* assumes that nothing exists yet."""
         shown = plan(self._choice, self._reporter, offline=offline).preview
         found = shown.plan
         changes = tuple(f"{c.verb.word} {c.kind.title} {c.name} in {c.zone}" for c in found.changes)
         reason = found.reason or "; ".join(found.waiting)
-        return PlannedUp(changes, reason, shown.hourly.billed_usd, shown.hourly.on_demand_usd)
+        return PlanSummary(changes, reason, shown.hourly.billed_usd, shown.hourly.on_demand_usd)
 
     def up(self, *, wait: bool = False) -> int:
         """Create what is missing and start the job; return the number of changes. Billing starts here."""

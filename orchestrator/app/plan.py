@@ -12,7 +12,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import every_bill
 from orchestrator.app.deployment.session import Session, read_spec
-from orchestrator.app.plan_file import foresee_now, write_plan
+from orchestrator.app.plan_file import plan_to_approve, write_plan
 from orchestrator.app.prices import catalog_for
 from orchestrator.app.source.bundle import build
 from orchestrator.app.source.job_data import check_sources, read_data, with_code
@@ -40,7 +40,7 @@ from orchestrator.scripts import agent_zipapp
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class Planned:
     """
     A plan and its context.
 
@@ -63,7 +63,7 @@ def plan(
     out: Path | None = None,
     scripts: bool = False,
     offline: bool = False,
-) -> Foreseen:
+) -> Planned:
     """
     Plan `up`: from the cloud if this computer has brought the deployment up or *out* is set, else from nothing.
 
@@ -77,12 +77,12 @@ def plan(
     return _from_cloud(choice, path, spec, reporter, out, scripts=scripts)
 
 
-def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -> Foreseen:
+def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -> Planned:
     """Plan a complete `up` without credentials or network."""
     return _from_file(choice, *read_spec(choice), reporter, scripts=scripts)
 
 
-def _from_file(choice: Choice, path: Path, spec: Spec, reporter: Reporter, *, scripts: bool) -> Foreseen:
+def _from_file(choice: Choice, path: Path, spec: Spec, reporter: Reporter, *, scripts: bool) -> Planned:
     catalog = catalog_for(choice.cloud)
     sets = read_data(path, spec, choice.cloud, reporter)
     bundle, agent = _digests(source_folder(path, spec), sets)
@@ -98,7 +98,7 @@ def _from_file(choice: Choice, path: Path, spec: Spec, reporter: Reporter, *, sc
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=sum(one.size for one in sets))
     checked = Checked(spec.name, tuple(run_rules(spec, catalog, facts)), facts)
-    return Foreseen(shown, _sent(path, spec, sets, shown), from_cloud=False, checked=checked)
+    return Planned(shown, _sent(path, spec, sets, shown), from_cloud=False, checked=checked)
 
 
 def project_offline(cloud: str, spec: Spec) -> str | None:
@@ -113,7 +113,7 @@ def project_offline(cloud: str, spec: Spec) -> str | None:
 
 def _from_cloud(
     choice: Choice, path: Path, spec: Spec, reporter: Reporter, out: Path | None, *, scripts: bool
-) -> Foreseen:
+) -> Planned:
     """Observe the cloud and plan what `up` would change; writes nothing but *out*."""
     session = Session(choice, reporter, spec, path)
     with reporter:
@@ -128,7 +128,7 @@ def _from_cloud(
         )  # fmt: skip
     bundle, agent = _digests(source, sets)
     with reporter:
-        approved, found = foresee_now(session, bundle, agent)
+        approved, found = plan_to_approve(session, bundle, agent)
         account = session.cloud.account.default_service_account
         state = state_of(session, judged(session, found.as_is), holder_of(session, found.as_is))
     texts = _first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
@@ -142,7 +142,7 @@ def _from_cloud(
     if out is not None:
         write_plan(out, approved)
     sent = _sent(session.path, session.spec, sets, shown)
-    return Foreseen(shown, sent, from_cloud=True, out=out, state=state)
+    return Planned(shown, sent, from_cloud=True, out=out, state=state)
 
 
 def _digests(source: Path, sets: tuple[DataSet, ...]) -> tuple[str, str]:

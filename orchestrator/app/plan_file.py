@@ -66,12 +66,12 @@ def open_approved(choice: Choice, path: Path, reporter: Reporter) -> tuple[Sessi
 
 def check(session: Session, approved: Approved, bundle: str, agent: str) -> None:
     """Raise ConflictError if the plan would now be different."""
-    fresh, _ = foresee_now(session, bundle, agent)
+    fresh, _ = plan_to_approve(session, bundle, agent)
     refuse_moved(approved, fresh)
 
 
 @dataclass(frozen=True)
-class NextUp:
+class UpPlan:
     """
     What `up` would do.
 
@@ -85,7 +85,7 @@ class NextUp:
     as_is: World
 
 
-def foresee_up(session: Session, bundle: str, agent: str) -> NextUp:
+def plan_up(session: Session, bundle: str, agent: str) -> UpPlan:
     """Return what `up` would do now, and change nothing."""
     spec, known, now = session.spec, session.records.current, session.clock.now()
     # Exactly what `up` records before its first pass; otherwise every plan would be refused as outdated.
@@ -97,12 +97,12 @@ def foresee_up(session: Session, bundle: str, agent: str) -> NextUp:
     world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)
     record = update_record(wanted, world)
     plan = whole_plan(spec, load_catalog().accelerator(spec.tpu.type), world, record)
-    return NextUp(plan, world, update_record(known, world), replace(world, heartbeats=reports))
+    return UpPlan(plan, world, update_record(known, world), replace(world, heartbeats=reports))
 
 
-def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, NextUp]:
+def plan_to_approve(session: Session, bundle: str, agent: str) -> tuple[Approved, UpPlan]:
     """Return what `up` would do now as a plan to approve. Raise TransientError as `observations_of` does."""
-    spec, found = session.spec, foresee_up(session, bundle, agent)
+    spec, found = session.spec, plan_up(session, bundle, agent)
     approved = Approved(
         deployment=spec.name,
         project=session.project,

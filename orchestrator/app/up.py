@@ -10,7 +10,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.expired import end_expired, remember
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.plan_file import check, foresee_up, open_approved
+from orchestrator.app.plan_file import check, open_approved, plan_up
 from orchestrator.app.source.job_data import (
     bucket_is_there,
     check_sources,
@@ -251,7 +251,7 @@ def _priced_first(
     check_place(session.choice, session.spec.name, session.project, session.folder)
     bundle, agent = build_artifacts(session, sets)
     with session.reporter:
-        expected = foresee_up(session, bundle, agent).plan
+        expected = plan_up(session, bundle, agent).plan
     if goal is Goal.BUCKET_AND_VM:
         expected = replace(expected, changes=tuple(c for c in expected.changes if c.kind is not Kind.NODE))
     # Outside of the reporter's live line, which would overwrite the question.

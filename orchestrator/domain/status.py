@@ -123,7 +123,7 @@ class WatcherStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadlineStatus:
-    """When the job should be done, in words whether it will be, and the mode of the TPU: spot, on-demand or wait."""
+    """When the job should be done, in words whether it will be, and the TPU's mode: spot, on-demand or wait."""
 
     due: str
     forecast: str

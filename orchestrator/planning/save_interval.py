@@ -66,7 +66,7 @@ class SaveInterval:
         }  # fmt: skip
 
 
-def foreseen_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone: str) -> SaveInterval | None:
+def planned_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone: str) -> SaveInterval | None:
     """
     Return the interval that a first machine in *zone* will tell its job, from the history of TPUs there.
 

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.advice.preview import preview
-from orchestrator.app.plan import Foreseen
+from orchestrator.app.plan import Planned
 from orchestrator.app.source.sent_files import Sent
 from orchestrator.cli.views.plan import count, render, show
 from orchestrator.config.load import read
@@ -83,9 +83,9 @@ def build(name):
     return preview(spec, plan, load_catalog(), scripts=scripts)
 
 
-def foreseen(name):
+def planned(name):
     """Return the preview of a case with nothing that is sent."""
-    return Foreseen(build(name), Sent((), (), ()), from_cloud=False)
+    return Planned(build(name), Sent((), (), ()), from_cloud=False)
 
 
 def shown(name, **console):
@@ -131,7 +131,7 @@ def test_on_a_terminal_signs_have_colour_and_words_all_the_same():
 
 def test_programs_get_the_golden_json(capsys):
     """One document with schema_version, nothing else on stdout."""
-    show(foreseen("plan-fresh"), as_json=True)
+    show(planned("plan-fresh"), as_json=True)
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     assert json.loads(out)["schema_version"] == 1
@@ -140,9 +140,9 @@ def test_programs_get_the_golden_json(capsys):
 
 def test_scripts_are_shown_on_demand_only(capsys):
     """They are long."""
-    show(foreseen("plan-scripts"), as_json=False)
+    show(planned("plan-scripts"), as_json=False)
     assert "startup.sh" not in capsys.readouterr().out
-    show(foreseen("plan-scripts"), as_json=False, scripts=True)
+    show(planned("plan-scripts"), as_json=False, scripts=True)
     assert "[ -d /x ] && echo '[bold]'  # long" in capsys.readouterr().out
 
 
@@ -170,13 +170,13 @@ def test_the_price_of_a_plan_is_not_billed_on_the_local_cloud(unbilled):
 
 def test_the_plan_of_a_job_that_is_done_has_no_gap(capsys):
     """Without prices and notes, two blank lines stood where they would have been."""
-    quiet = replace(foreseen("plan-empty"), preview=replace(build("plan-empty"), notes=()))
+    quiet = replace(planned("plan-empty"), preview=replace(build("plan-empty"), notes=()))
     show(quiet, as_json=False)
     assert "\n\n\n" not in capsys.readouterr().out
 
 
 def test_a_format_that_the_saves_have_shown_is_named(capsys):
     """Before the first save it is any; `files` alone says nothing."""
-    known = replace(foreseen("plan-fresh"), preview=replace(build("plan-fresh"), formats=("files",)))
+    known = replace(planned("plan-fresh"), preview=replace(build("plan-fresh"), formats=("files",)))
     show(known, as_json=False)
     assert "format   plain files, recognised by its saves" in capsys.readouterr().out

@@ -119,7 +119,7 @@ def test_on_unknown_no_plan_is_made(what):
         observations_of(world(**{what: Unknown("503")}), record())
 
 
-def test_from_nothing_it_foresees_what_the_forecast_says():
+def test_from_nothing_the_plan_is_that_of_plan_from_nothing():
     """The two roads to a plan are one."""
     nothing = World(Absent(), Absent(), Present(()), Present(()), observed_at=NOW)
     fresh = record(
@@ -145,8 +145,8 @@ WORLDS = {
 
 
 @pytest.mark.parametrize("case", WORLDS)
-def test_from_what_exists_it_foresees_the_rest_and_comes_to_rest(case):
-    """Deletions, starts and ends are foreseen too."""
+def test_from_what_exists_it_plans_the_rest_and_comes_to_rest(case):
+    """Deletions, starts and ends are planned too."""
     shown, steps = WORLDS[case]
     plan = whole_plan(spec(), KIND, world(**shown), record())
     assert [f"{c.verb.word} {c.kind.value}" for c in plan.changes] == steps

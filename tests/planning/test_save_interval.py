@@ -5,7 +5,7 @@ import pytest
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.machines.capacity import after_loss
 from orchestrator.domain.observation import Heartbeat
-from orchestrator.planning.save_interval import SaveInterval, foreseen_interval, reported_interval
+from orchestrator.planning.save_interval import SaveInterval, planned_interval, reported_interval
 from tests.planning.planning_kit import make_spec
 
 ZONE, KIND = "europe-west4-a", "v5litepod-8"
@@ -27,7 +27,7 @@ def lost(*lives):
 def test_before_any_observation_the_figures_are_assumed():
     """Young's square root of 2 x 5 s x 2 h."""
     spec = make_spec(job__checkpoint__every="auto")
-    found = foreseen_interval(spec, (), KIND, ZONE)
+    found = planned_interval(spec, (), KIND, ZONE)
     assert (
         found.text
         == "every 4 min 28 s: a save stops the training for 5.0 s (assumed), unsaved work is lost every 2 h 0 min"
@@ -38,19 +38,19 @@ def test_a_zone_with_short_lives_gets_a_shorter_interval_and_another_does_not():
     """The capacity history counts before the first machine of this deployment is lost."""
     spec = make_spec(job__checkpoint__every="auto", job__checkpoint__save_seconds=3.0)
     history = lost(1200.0, 1200.0, 1200.0)
-    short, other = (foreseen_interval(spec, history, KIND, zone) for zone in (ZONE, "europe-west4-b"))
+    short, other = (planned_interval(spec, history, KIND, zone) for zone in (ZONE, "europe-west4-b"))
     assert (
         short.text
         == "every 2 min 7 s: a save stops the training for 3.0 s (declared), unsaved work is lost every 45 min 0 s"
     )
     assert other.time_between_losses == 7200.0
-    assert foreseen_interval(spec, history, "v4-8", ZONE).time_between_losses == 7200.0
+    assert planned_interval(spec, history, "v4-8", ZONE).time_between_losses == 7200.0
 
 
 @pytest.mark.parametrize(("every", "text"), [("10m", "every 10 min 0 s"), (None, None)])
 def test_what_the_file_fixes_needs_no_reason(every, text):
     """Without the setting the job decides, and nothing is said."""
-    found = foreseen_interval(make_spec(job__checkpoint__every=every), lost(60.0), KIND, ZONE)
+    found = planned_interval(make_spec(job__checkpoint__every=every), lost(60.0), KIND, ZONE)
     assert (found and found.text) == text
 
 

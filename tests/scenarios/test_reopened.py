@@ -1,4 +1,4 @@
-"""A deployment that has ended: what `plan` foresees of it, what `up` opens again, and what `push` refuses."""
+"""A deployment that has ended: what `plan` shows of it, what `up` opens again, and what `push` refuses."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ def verbs(document):
 
 @pytest.mark.parametrize("watched", [True, False], ids=["noted", "not noted"])
 @pytest.mark.parametrize("end", [DONE, {"phase": "failed"}], ids=["done", "failed"])
-def test_plan_foresees_that_up_opens_an_ended_deployment_again(cloud, user, end, watched):
+def test_plan_shows_that_up_opens_an_ended_deployment_again(cloud, user, end, watched):
     """The code was changed after the end: a new TPU is planned, and `up` asks for exactly that one."""
     finished(cloud, user, **end)
     if watched:

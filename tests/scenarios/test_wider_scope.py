@@ -1,4 +1,4 @@
-"""A secret that comes later needs machines with a wider scope: foreseen, and nothing is stopped before."""
+"""A secret that comes later needs machines with a wider scope: planned, and nothing is stopped before."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def edited(user):
     user.edit(vm=user.file["vm"], job={**user.file["job"], "secrets": SECRETS})
 
 
-def test_plan_foresees_a_new_tpu_and_up_makes_it(cloud, user):
+def test_plan_shows_a_new_tpu_and_up_makes_it(cloud, user):
     """The reason stands beside the deletion, and afterwards nothing is left to change."""
     user.up()
     edited(user)

@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.advice.preview import Preview
-from orchestrator.app.plan import Foreseen
+from orchestrator.app.plan import Planned
 from orchestrator.cli.console import page, print_json, say
 from orchestrator.cli.views import check
 from orchestrator.domain.machines.scopes import node_scopes
@@ -37,7 +37,7 @@ RUNS_AGAIN = "The job is done; up would start it again. The model alone: tpuctl 
 
 
 def show(
-    found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool = False, unbilled: bool = False
+    found: Planned, *, as_json: bool, scripts: bool = False, verbose: bool = False, unbilled: bool = False
 ) -> None:
     """
     Print the plan to stdout; *scripts* adds the rendered scripts, *verbose* labels and scopes.
