@@ -180,6 +180,11 @@ TWINS = {
     "runs_on": "mode (of a deadline), on (of a sidecar); job.run_on is the setting",
     "NextUp": "UpPlan",
     "PlannedUp": "PlanSummary",
+    "Watcher": "Loop; the watcher is the process that runs it",
+    "Watching": "WatcherStatus",
+    "watching": "watcher; a WatchAll is one of many loops",
+    "holder_of": "watcher_of, socket_owner_of",
+    "DeviceHolder": "DeviceUser; a holder has the lease",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 WHERE = {

@@ -22,7 +22,7 @@ from orchestrator.domain.spec import JobSpec, Spec, TpuSpec, WatchSpec
 from orchestrator.domain.text.units import Duration, Until
 from orchestrator.domain.updated import updated
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.loop.loop import Watcher
+from orchestrator.engine.loop.loop import Loop
 from orchestrator.engine.reconcile import reconciler
 from orchestrator.threads import one_after_the_other
 from tests.kit.records import record_of
@@ -172,8 +172,6 @@ def tpuctl(
 
     with light_observations():
         parts = deployment(cloud)
-        Watcher(parts).run(
-            lambda _: cloud.time >= end, lambda one: cloud.see(one.plan, parts.records.current)
-        )
+        Loop(parts).run(lambda _: cloud.time >= end, lambda one: cloud.see(one.plan, parts.records.current))
     cloud.close()
     return cloud

@@ -22,7 +22,7 @@ from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.lease.lease_object import Lease
-from orchestrator.engine.loop.loop import Watcher
+from orchestrator.engine.loop.loop import Loop
 from orchestrator.engine.loop.many_loops import ManyLoops, Member
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore
@@ -106,7 +106,7 @@ class Fleet:
             Journal(folder / "journal.jsonl", cloud.store, self.clock), lease, self.clock, lambda _: None,
             lambda record, at: spent(spec, self._catalog, record, at).known_usd,
         )  # fmt: skip
-        return Watcher(deployment).passes(lambda _: False)
+        return Loop(deployment).passes(lambda _: False)
 
 
 class Away:

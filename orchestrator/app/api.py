@@ -185,21 +185,21 @@ class TpuFleet(_OfFile):
 
     def watch(self, *, stop: threading.Event | None = None) -> None:
         """Replace preempted nodes and keep the queue whole until *stop*, or the end of the budget."""
-        watching = FleetWatch(self._choice, self._reporter, lambda _: self._reporter)
+        loops = FleetWatch(self._choice, self._reporter, lambda _: self._reporter)
         over = threading.Event()
 
         def wait() -> None:
             while not over.wait(0.2):
                 if stop is not None and stop.is_set():
-                    watching.stop()
+                    loops.stop()
 
         waiting = threading.Thread(target=wait, name="stop", daemon=True)
         waiting.start()
         try:
-            watching.run()
+            loops.run()
         finally:
             over.set()
-        for end in watching.ended:
+        for end in loops.ended:
             if end.error is not None:
                 raise end.error
 

@@ -5,7 +5,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import Cost, every_bill, read_bills
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
-from orchestrator.app.status.status import holder_of, observe_now, state_of
+from orchestrator.app.status.status import observe_now, state_of, watcher_of
 from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.domain.names import is_given_back
 from orchestrator.domain.observation import Present
@@ -41,7 +41,7 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
         ours = isinstance(bucket, Present) and not lent
         stored = _stored(session) if ours else ()
         spent = spending_of(session, now.record, now.world.observed_at, stored)
-        state = state_of(session, now, holder_of(session, now.world))
+        state = state_of(session, now, watcher_of(session, now.world))
     return Cost(session.spec.name, now.record.node.preemptions, spent, earlier=bills, state=state)
 
 

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 from orchestrator.advice.explain.explain import explain
-from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Explanation, Watching
+from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Explanation
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import last_bill, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.status.status import holder_of, observe_now, state_of
+from orchestrator.app.status.status import observe_now, state_of, watcher_of
 from orchestrator.app.this_computer.holder import process_ended
 from orchestrator.engine.publish.published_copy import published_here
 
@@ -29,9 +29,7 @@ def explain_deployment(choice: Choice, name: str | None, reporter: Reporter) -> 
 def explained(session: Session) -> Explanation:
     """Observe once and explain the observed state."""
     now = observe_now(session)
-    held = holder_of(session, now.world)
-    next_at = _next_pass_at(session, now.world.observed_at)
-    watching = held and Watching(held.who, held.command, held.renewed_age_s, held.where == "vm", next_at)
+    watcher = watcher_of(session, now.world)
     journal = _journal(session.folder / "journal.jsonl")
     bill = last_bill(session, now.record)
     return explain(
@@ -40,13 +38,14 @@ def explained(session: Session) -> Explanation:
             now.world,
             now.record,
             now.plan,
-            state_of(session, now, held),
+            state_of(session, now, watcher),
             now.usd,
             now.upper_usd,
-            watching or None,
+            watcher,
             journal,
             bill.deleted_text if bill else "",
             unbilled=session.choice.cloud == "local",
+            next_pass_at=_next_pass_at(session, now.world.observed_at),
         )
     )
 

@@ -21,7 +21,7 @@ from orchestrator.app.source.sent_files import Sent, what_is_sent
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_files import PLAN_NAMES
 from orchestrator.app.source.source_folder import source_folder
-from orchestrator.app.status.status import holder_of, judged, state_of
+from orchestrator.app.status.status import judged, state_of, watcher_of
 from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.app.this_computer.state_folders import is_known
 from orchestrator.config.shipped_catalog import load_catalog
@@ -130,7 +130,7 @@ def _from_cloud(
     with reporter:
         approved, found = plan_to_approve(session, bundle, agent)
         account = session.cloud.account.default_service_account
-        state = state_of(session, judged(session, found.as_is), holder_of(session, found.as_is))
+        state = state_of(session, judged(session, found.as_is), watcher_of(session, found.as_is))
     texts = _first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
     used = tuple(sorted({beat.format for beat in found.as_is.known_heartbeats if beat.format}))
     shown = preview(

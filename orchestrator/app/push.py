@@ -198,7 +198,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
     # A user asks for it, so the loop's pause between two pushes does not apply.
     known = with_digest_of_today
     session.records.update_later(lambda record: _delivered(known(session.spec, record), wanted, mark, now))
-    watcher = session.watcher(_only_ours, patience=OUTAGE)
+    loop = session.loop(_only_ours, patience=OUTAGE)
     end = session.clock.monotonic() + TIMEOUT
 
     def after(result: Pass) -> None:
@@ -214,7 +214,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
         session.reporter.waiting(result.plan.waits, session.clock.now())
 
     try:
-        result = watcher.run(_settled, after)
+        result = loop.run(_settled, after)
     except LaterError:
         session.records.flush()
         return PushOutcome.RECORDED

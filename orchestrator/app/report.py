@@ -10,7 +10,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.status.status import holder_of, observe_now, state_of, status_of
+from orchestrator.app.status.status import observe_now, state_of, status_of, watcher_of
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store
@@ -102,7 +102,7 @@ def facts_of(session: Session, cache: ReportCache | None = None) -> PageFacts:
     points = curve_of(session)
     beats = _with_printed_steps(session, found.value if isinstance(found, Present) else (), cache, points)
     return PageFacts(
-        status=status_of(session, observation, holder_of(session, world)),
+        status=status_of(session, observation, watcher_of(session, world)),
         record=record,
         beats=beats,
         events=read_events(session.store),

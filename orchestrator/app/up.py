@@ -32,7 +32,7 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.deployment import Deployment, any_plan
-from orchestrator.engine.loop.loop import OUTAGE, Watcher
+from orchestrator.engine.loop.loop import OUTAGE, Loop
 from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
@@ -170,9 +170,9 @@ def bring_up(
         session.notifier,
     ):
         _build_and_record(session, approved, sets, bucket_first=bucket_first)
-        watcher = session.watcher(said.judge, only, patience=OUTAGE)
+        loop = session.loop(said.judge, only, patience=OUTAGE)
         result = pass_until(
-            goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass,
+            goal.reached, loop, session.deployment, reporter, count, session.notifier.take_pass,
             wait=options.wait,
             # The plan's waiting items are about to be adopted, so they are not reported.
             tells=goal is not Goal.BUCKET_AND_VM,
@@ -298,7 +298,7 @@ def _price(session: Session, plan: Plan) -> UpPrice:
 
 
 def pass_until(
-    goal: Callable[[Pass], bool], watcher: Watcher, deployment: Deployment, reporter: Reporter,
+    goal: Callable[[Pass], bool], loop: Loop, deployment: Deployment, reporter: Reporter,
     *also: Callable[[Pass], None], wait: bool = False, tells: bool = True,
 ) -> Pass:  # fmt: skip
     """
@@ -328,7 +328,7 @@ def pass_until(
             reporter.waiting(result.plan.waits, now)
 
     # Stored before the pass is judged, so that the events include the error that ends `up`.
-    result = watcher.run(goal, lambda _: deployment.store_events(), *also, judge)
+    result = loop.run(goal, lambda _: deployment.store_events(), *also, judge)
     raise_outcome(result)
     return result
 

@@ -15,12 +15,12 @@ from orchestrator.cli.graceful_stop import graceful_stop
 from orchestrator.cli.views import watch as view
 
 
-def watch_until_stopped(watching: WatchAll[Any], *, as_json: bool, again: str) -> NoReturn:
+def watch_until_stopped(loops: WatchAll[Any], *, as_json: bool, again: str) -> NoReturn:
     """Watch several deployments until their end or Ctrl-C, and exit with the status of the worst end."""
-    view.say_names(watching.names)
-    with suppress(KeyboardInterrupt), graceful_stop(watching.stop):
-        watching.run()
-    code = view.show_all(watching.ended, stopped=watching.stopped, as_json=as_json, again=again)
+    view.say_names(loops.names)
+    with suppress(KeyboardInterrupt), graceful_stop(loops.stop):
+        loops.run()
+    code = view.show_all(loops.ended, stopped=loops.stopped, as_json=as_json, again=again)
     raise click.exceptions.Exit(code)
 
 

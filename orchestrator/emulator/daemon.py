@@ -42,8 +42,8 @@ from orchestrator.emulator.machines.socket_owner import (
     Inside,
     OwnerSocket,
     check_owner_reported,
-    holder_of,
     listening,
+    socket_owner_of,
     unix_connection,
     unix_listening,
 )
@@ -161,13 +161,13 @@ class Daemon:
 
     def _machine_of(self, peer: tuple[str, int]) -> str | None:
         """Return the machine at the other end of a connection; None if it is none, "" if unknown."""
-        holder = holder_of(peer, ("127.0.0.1", self._options.port))
-        return "" if holder is None else self._hosts.machine_of(holder.inode)
+        owner = socket_owner_of(peer, ("127.0.0.1", self._options.port))
+        return "" if owner is None else self._hosts.machine_of(owner.inode)
 
     def _metadata_of(self, peer: tuple[str, int], here: tuple[str, int]) -> tuple[str, int] | None:
         """Return the metadata server of the machine at one end of a connection; None if it is no machine."""
-        holder = holder_of(peer, here)
-        name = self._hosts.machine_of(holder.inode) if holder else None
+        owner = socket_owner_of(peer, here)
+        name = self._hosts.machine_of(owner.inode) if owner else None
         machine = self.cloud.machine(name) if name else None
         return (machine.address, self._options.metadata_port) if machine else None
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.advice.explain.explain import explain, explain_job
-from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
+from orchestrator.advice.explain.explanation import DeploymentFacts, Entry
 from orchestrator.advice.explain.rules import RULES, manual
 from orchestrator.cli.views.explain import NO_STEP, render
 from orchestrator.contract.phase import Phase
@@ -26,6 +26,7 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import Kind, LoopRule, Verb
 from orchestrator.domain.record import Candidate, Refusal, Shape
+from orchestrator.domain.status import WatcherStatus
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
@@ -37,19 +38,20 @@ from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
 WAITING = QueuedState.WAITING_FOR_RESOURCES
-HERE = Watching("me@here", "watch", 3.0)
+HERE = WatcherStatus(where="elsewhere", who="me@here", command="watch", renewed_age_s=3.0, alive=True)
+EXPIRED = replace(HERE, renewed_age_s=61.0, alive=False)
 NO_NODE = {"nodes": Present(())}
 STOCKOUT = Refusal(NOW - 1, "us-central1-a", Retry.CAPACITY, "no more capacity", code="TPU-300")
 WRITTEN = Entry(NOW - 9, "node", "create", "demo-tpu-g1", "there is none yet", "ok")
 
 
-def observed(was=None, wants=None, watching=HERE, usd=0.0, **shown):
+def observed(was=None, wants=None, watcher=HERE, usd=0.0, **shown):
     """Return what a look at a world shows, with the plan that a pass would make of it."""
     wants, now = wants or spec(), world(**shown)
     learned = update_record(was or record(), now)
     plan = decide(wants, now, learned, usd)
-    state = deployment_state(wants, now, learned, plan, watched=watching is not None)
-    return DeploymentFacts(wants, now, learned, plan, state, usd / 2, usd, watching, (WRITTEN,))
+    state = deployment_state(wants, now, learned, plan, watched=watcher is not None)
+    return DeploymentFacts(wants, now, learned, plan, state, usd / 2, usd, watcher, (WRITTEN,))
 
 
 def unhealthy():
@@ -161,8 +163,8 @@ CASES = {
     "saves.fixed": ("saves", observed(**report(save_every=600.0)), "the file says so"),
     "job.runs": ("job", observed(), ""),
     "watcher.running": ("watcher", observed(), "the next check"),
-    "watcher.lease-expired": ("watcher", observed(watching=Watching("me@here", "watch", 61.0)), "nothing"),
-    "watcher.none": ("watcher", observed(watching=None), "nothing"),
+    "watcher.lease-expired": ("watcher", observed(watcher=EXPIRED), "nothing"),
+    "watcher.none": ("watcher", observed(watcher=None), "nothing"),
 }  # fmt: skip
 
 
@@ -241,7 +243,7 @@ def test_an_event_has_no_time_without_a_watcher_and_names_the_command_to_run():
     watched = part("TPU", explain(observed(**lately(NodeState.PREEMPTED))))
     assert NOW < watched.when <= NOW + 15
     assert watched.you == ""
-    alone = part("TPU", explain(observed(watching=None, **lately(NodeState.PREEMPTED))))
+    alone = part("TPU", explain(observed(watcher=None, **lately(NodeState.PREEMPTED))))
     assert (alone.when, alone.you) == (None, "tpuctl watch")
 
 
@@ -261,7 +263,7 @@ def test_the_headline_is_what_needs_the_user_most():
     """A lost TPU comes before a job that waits for it; an end before everything."""
     lost = explain(observed(**lately(NodeState.PREEMPTED)))
     assert lost.headline == "replacing its TPU: demo-tpu-g1 is PREEMPTED"
-    alone = explain(observed(watching=None, **lately(NodeState.PREEMPTED)))
+    alone = explain(observed(watcher=None, **lately(NodeState.PREEMPTED)))
     assert alone.headline == "TPU lost, no watcher: demo-tpu-g1 is PREEMPTED"
     assert part("deployment", alone).why.startswith("it is not over: the job is not done")
     assert part("deployment", lost).why.startswith("it is kept up: the job is not done")
@@ -271,7 +273,7 @@ def test_the_headline_is_what_needs_the_user_most():
     job = part("job", explain(observed()))
     assert (job.state, job.evidence[0].text[:13]) == ("run", "worker 0: run")
     assert explain(observed()).headline == "running: it is at step 10"
-    assert explain(observed(watching=None)).headline.endswith(", and no watcher runs")
+    assert explain(observed(watcher=None)).headline.endswith(", and no watcher runs")
     assert explain(CASES["end.spent"][1]).headline.startswith("budget or ttl used up: the time to live of")
 
 
@@ -330,7 +332,7 @@ def test_a_quota_that_the_old_tpu_holds_is_explained_as_the_wait_that_it_is():
     assert found.why.startswith("TPU: the old one holds the quota in us-central1-a until it is deleted")
     assert (found.next, found.you) == ("ask again when it is deleted", "nothing; that is an ordinary wait")
     assert found.when == NOW + 5, "as the sentence says, not a poll later"
-    alone = observed(was, wants=ONE_ZONE, watching=None, **lately(NodeState.DELETING))
+    alone = observed(was, wants=ONE_ZONE, watcher=None, **lately(NodeState.DELETING))
     assert part("TPU", explain(alone)).you == "tpuctl watch"
 
 
@@ -361,7 +363,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
 def test_the_screen_names_no_next_step_where_there_is_none():
     """Programs read "nothing"; people read what they can do."""
     console = Console(width=80, record=True, file=StringIO())
-    render(explain(observed(watching=None)), console)
+    render(explain(observed(watcher=None)), console)
     text = console.export_text()
     assert "watcher: not running" in text
     assert "next" not in text.partition("watcher: not running")[2]
@@ -371,7 +373,7 @@ def test_the_screen_names_no_next_step_where_there_is_none():
 def test_parts_with_nothing_to_say_stand_together_and_the_whole_fits_a_screen():
     """One screen has 24 rows; the part that needs a person must not scroll away."""
     console = Console(width=80, record=True, file=StringIO())
-    found = explain(observed(watching=None))
+    found = explain(observed(watcher=None))
     # Its VM differs from the file here, which is a remark of its own.
     found = replace(found, parts=tuple(replace(one, you="" if one.calm else one.you) for one in found.parts))
     render(found, console)
@@ -398,11 +400,8 @@ def test_the_journal_says_what_was_made_and_nothing_of_a_job_on_an_earlier_tpu()
 def test_the_next_pass_comes_when_the_watcher_has_published_that_it_comes():
     """Who only looks does not know when the watcher looked last; a time that is over means now."""
     for at, shown in ((NOW + 4, NOW + 4), (NOW - 1, NOW)):
-        watching = replace(HERE, next_at=at)
-        parts = {
-            part.what: part
-            for part in explain(observed(watching=watching, **lately(NodeState.CREATING))).parts
-        }
+        published = replace(observed(**lately(NodeState.CREATING)), next_pass_at=at)
+        parts = {part.what: part for part in explain(published).parts}
         assert parts["watcher"].when == shown
     parts = {part.what: part for part in explain(observed(**lately(NodeState.CREATING))).parts}
     assert parts["watcher"].when == NOW + spec().watch.poll

@@ -19,7 +19,7 @@ from benchmarks.policies.market import Latency, Market, Stress
 from benchmarks.policies.replay import POLICIES, Task, replay
 from benchmarks.policies.trace import FOLDER, SETS, Trace, lifetimes, read_csv
 from orchestrator.contract.interval import WorkPeriod
-from orchestrator.engine.loop.loop import Watcher
+from orchestrator.engine.loop.loop import Loop
 
 TOLERANCE = 0.007
 """How far a model's kept/wall may lie from the published replay of the same rules."""
@@ -228,7 +228,7 @@ def test_the_replay_learns_each_refusal():
     cloud = LightCloud(ledger, ours.a_spec(("us-east1-a",), "failover"))
     with ours.light_observations():
         parts = ours.deployment(cloud)
-        Watcher(parts).run(lambda _: cloud.time >= 900.0)
+        Loop(parts).run(lambda _: cloud.time >= 900.0)
     (place,) = parts.records.current.capacity_history
     assert place.refused >= ledger.creates - 1 > 5
 

@@ -13,7 +13,7 @@ from orchestrator.domain.lease import LIFE
 from orchestrator.domain.names import DEPLOYMENT_LABEL, vm_name, vm_zone
 from orchestrator.domain.plan import Kind
 from orchestrator.engine.adopt import Adoption, take_bucket, take_vm
-from orchestrator.engine.loop.loop import Watcher
+from orchestrator.engine.loop.loop import Loop
 from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import LeaseHeldError
 from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles, vm_lines, vm_obstacles
@@ -57,7 +57,7 @@ def up(stage, spec, place=HERE):
     with process(stage, spec, place) as made:
         stage.step("save the spec", lambda: remember(retained))
         record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
-        return pass_until(Goal.JOB.reached, made.watcher, made.deployment, Reporter(), made.turns())
+        return pass_until(Goal.JOB.reached, made.loop, made.deployment, Reporter(), made.turns())
 
 
 def adopt(stage, spec, place=HERE):
@@ -65,7 +65,7 @@ def adopt(stage, spec, place=HERE):
     with process(stage, spec, place) as made:
         record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
         room = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
-        maker = Watcher(replace(made.deployment, only=room))
+        maker = Loop(replace(made.deployment, only=room))
         pass_until(Goal.BUCKET_AND_VM.reached, maker, made.deployment, Reporter(), made.turns())
         found = made.cloud.nodes.inspect(THEIRS, ZONE).value
         if not is_adopted(spec, found.node.labels):
@@ -87,7 +87,7 @@ def adopt_vm(stage, spec, place=HERE):
             room = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
             pass_until(
                 Goal.BUCKET_AND_VM.reached,
-                Watcher(replace(parts, only=room)),
+                Loop(replace(parts, only=room)),
                 parts,
                 Reporter(),
                 made.turns(),

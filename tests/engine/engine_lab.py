@@ -24,7 +24,7 @@ from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.lease.lease_object import Lease, take_record
-from orchestrator.engine.loop.loop import Watcher, run
+from orchestrator.engine.loop.loop import Loop, run
 from orchestrator.engine.outcome_errors import raise_outcome
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
@@ -206,7 +206,7 @@ class Controller:
             self.clock, self.sink, cost, store_events=self.sink.flush,
         )  # fmt: skip
         self.reconciler = Reconciler(self.deployment)
-        self.watcher = Watcher(self.deployment)
+        self.loop = Loop(self.deployment)
 
     @property
     def record(self):
@@ -226,7 +226,7 @@ class Controller:
         """Run passes until *until*, an end, or *seconds* of virtual time; never more than *passes*."""
         start = self.lab.clock.now()
         over = lambda observed: until(observed) or self.lab.clock.now() - start >= seconds  # noqa: E731
-        passes_made = passes_to_the_end(self.watcher, self.deployment, self.turns(passes), until=over)
+        passes_made = passes_to_the_end(self.loop, self.deployment, self.turns(passes), until=over)
         result = run(passes_made)
         raise_outcome(result)
         return result

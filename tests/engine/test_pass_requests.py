@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from orchestrator.domain.observation import Unknown
-from orchestrator.engine.loop.loop import Watcher
+from orchestrator.engine.loop.loop import Loop
 from orchestrator.errors import TransientError
 from tests.engine.engine_lab import a_spec
 
@@ -57,12 +57,12 @@ def test_a_command_that_leaves_while_nothing_answers_does_not_say_that_it_goes_o
     controller = lab.up()
 
     def refuse():
-        controller.watcher.stop.set()
+        controller.loop.stop.set()
         raise TransientError("the bucket does not answer", hint="nothing to do: tpuctl goes on")
 
-    controller.watcher.reconciler.one_pass = refuse
+    controller.loop.reconciler.one_pass = refuse
     with pytest.raises(TransientError) as remaining:
-        controller.watcher.run(lambda result: True)
+        controller.loop.run(lambda result: True)
     assert remaining.value.hint == "run the same command again when it answers"
 
 
@@ -89,9 +89,9 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
             raise TransientError("the bucket does not answer")
         return one_pass()
 
-    reconciler = controller.watcher.reconciler
+    reconciler = controller.loop.reconciler
     one_pass, reconciler.one_pass = reconciler.one_pass, refuse
-    controller.watcher.run(lambda result: True)
+    controller.loop.run(lambda result: True)
     pauses = [later - earlier for earlier, later in pairwise(tries)]
     assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True))
     assert len({pause / most for pause, most in zip(pauses, longest, strict=True)}) > 1
@@ -108,15 +108,15 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
 def test_a_command_that_waits_for_a_goal_gives_up_on_a_cloud_that_is_gone(lab):
     """`up` and `push` end after their patience and say so before; whoever protects a TPU would go on."""
     controller = lab.up(a_spec())
-    watcher, tries = Watcher(controller.deployment, patience=900.0), []
+    loop, tries = Loop(controller.deployment, patience=900.0), []
 
     def refuse():
         tries.append(lab.clock.now())
         raise TransientError("the network is down")
 
-    watcher.reconciler.one_pass = refuse
+    loop.reconciler.one_pass = refuse
     with pytest.raises(TransientError) as remaining:
-        watcher.run(lambda result: False)
+        loop.run(lambda result: False)
     assert remaining.value.hint == "run the same command again when it answers"
     assert 900 <= lab.clock.now() - tries[0] <= 960
     assert [e.text for e in controller.events if "for 15 min" in e.text]

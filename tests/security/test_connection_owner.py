@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.emulator.machines import socket_owner
 from orchestrator.emulator.machines.process import ProcessHosts
-from orchestrator.emulator.machines.socket_owner import Holder, holder_of, listening
+from orchestrator.emulator.machines.socket_owner import SocketOwner, listening, socket_owner_of
 from tests.emulator.hosts_lab import lab
 from tests.kit.waiting import until
 from tests.security.other_user import ROOT, as_nobody
@@ -23,9 +23,9 @@ def test_a_closed_socket_is_not_taken_for_roots():
         client = socket.create_connection(listener.getsockname())
         connection, peer = listener.accept()
         ends = peer, connection.getsockname()
-        assert holder_of(*ends).uid == os.geteuid()
+        assert socket_owner_of(*ends).uid == os.geteuid()
         client.close()
-        until(lambda: holder_of(*ends) is None, "the end of the connection", 90)
+        until(lambda: socket_owner_of(*ends) is None, "the end of the connection", 90)
         assert socket_owner._asked(*ends) is None or socket_owner._asked(*ends).uid == 0
         connection.close()
 
@@ -39,10 +39,10 @@ def test_two_ways_to_ask_the_kernel_agree(address, monkeypatch):
             connection, peer = listener.accept()
             ends = peer, connection.getsockname()
             listed = socket_owner._listed(*ends)
-            assert listed == socket_owner._asked(*ends) == holder_of(*ends)
+            assert listed == socket_owner._asked(*ends) == socket_owner_of(*ends)
             assert listed.inode == os.fstat(client.fileno()).st_ino
             monkeypatch.setattr(socket_owner, "_asked", lambda *_: None)
-            assert holder_of(*ends) == listed
+            assert socket_owner_of(*ends) == listed
             connection.close()
 
 
@@ -57,7 +57,7 @@ def test_connections_that_are_reset_at_once_cost_no_look(monkeypatch):
     """A look at the table of all takes longer than a connection: whoever made many held up everybody."""
     looks = []
     monkeypatch.setattr(
-        socket_owner, "holder_of", lambda *ends: looks.append(ends) or Holder(os.geteuid(), 1)
+        socket_owner, "socket_owner_of", lambda *ends: looks.append(ends) or SocketOwner(os.geteuid(), 1)
     )
     with listening("127.0.0.1", 0) as listener:
         broken_off(listener.getsockname(), socket_owner.REFUSALS - 1)
@@ -72,8 +72,8 @@ def test_connections_that_are_reset_at_once_cost_no_look(monkeypatch):
 def test_a_loop_has_its_turn_between_connections_that_are_refused(monkeypatch, whose):
     """So who may come in waits for some of them, and not for all."""
     looks = []
-    holder = None if whose == "nobody's" else Holder(NOBODY, 7)
-    monkeypatch.setattr(socket_owner, "holder_of", lambda *ends: looks.append(ends) or holder)
+    owner = None if whose == "nobody's" else SocketOwner(NOBODY, 7)
+    monkeypatch.setattr(socket_owner, "socket_owner_of", lambda *ends: looks.append(ends) or owner)
     with listening("127.0.0.1", 0) as listener, contextlib.ExitStack() as clients:
         for _ in range(3 * socket_owner.REFUSALS):
             clients.enter_context(socket.create_connection(listener.getsockname()))
@@ -86,14 +86,14 @@ def test_a_loop_has_its_turn_between_connections_that_are_refused(monkeypatch, w
 def test_the_table_is_not_read_for_a_connection_that_the_kernel_does_not_know(monkeypatch):
     """Where the kernel has answered once, its no is one; where it never has, the table is what there is."""
     with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()) as client:
-        assert holder_of(client.getsockname(), listener.getsockname()).uid == os.geteuid()
+        assert socket_owner_of(client.getsockname(), listener.getsockname()).uid == os.geteuid()
     tables = []
     monkeypatch.setattr(socket_owner, "_listed", lambda *ends: tables.append(ends))
     ends = ("127.0.0.1", 9), ("127.0.0.1", 10)
-    assert holder_of(*ends) is None
+    assert socket_owner_of(*ends) is None
     assert not tables
     monkeypatch.setattr(socket_owner, "_answered", [])
-    assert holder_of(*ends) is None
+    assert socket_owner_of(*ends) is None
     assert tables
 
 
@@ -101,9 +101,11 @@ def test_who_listens_is_not_taken_for_who_holds_a_connection():
     """The kernel names the listener where it knows no such connection."""
     with listening("127.0.0.1", 0) as listener:
         here = listener.getsockname()
-        assert holder_of(here, ("127.0.0.1", 9)) is None
-        assert holder_of(here, socket_owner.ANY_PEER).inode == os.fstat(listener.fileno()).st_ino
-        assert socket_owner._listed(here, socket_owner.ANY_PEER) == holder_of(here, socket_owner.ANY_PEER)
+        assert socket_owner_of(here, ("127.0.0.1", 9)) is None
+        assert socket_owner_of(here, socket_owner.ANY_PEER).inode == os.fstat(listener.fileno()).st_ino
+        assert socket_owner._listed(here, socket_owner.ANY_PEER) == socket_owner_of(
+            here, socket_owner.ANY_PEER
+        )
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can become another user")

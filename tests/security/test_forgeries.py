@@ -194,9 +194,9 @@ def test_the_time_to_live_ends_a_deployment_whatever_its_machines_write(lab, for
 
     lab.machines.report = forge
     forge()
-    result = controller.watcher.run(lambda result: result.plan.outcome is not None)
+    result = controller.loop.run(lambda result: result.plan.outcome is not None)
     assert result.plan.outcome is Outcome.SPENT
-    controller.watcher.run(lambda result: not lab.nodes())
+    controller.loop.run(lambda result: not lab.nodes())
     assert lab.nodes() == {}
 
 
@@ -245,7 +245,7 @@ def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
     def broken(result):
         raise OverflowError("a number that cannot be drawn")
 
-    result = controller.watcher.run(lambda result: result.plan.outcome is not None, broken)
+    result = controller.loop.run(lambda result: result.plan.outcome is not None, broken)
     assert result.plan.outcome is Outcome.SPENT
     assert [e.kind for e in controller.events if "could not be shown" in e.text] == ["failure"]
 
@@ -260,7 +260,7 @@ def test_a_fault_in_showing_a_pass_stops_neither_notifications_nor_the_status(la
     def odd(result):
         raise ValueError("another")
 
-    controller.watcher.run(lambda result: result.plan.outcome is not None, broken, odd, observed.append)
+    controller.loop.run(lambda result: result.plan.outcome is not None, broken, odd, observed.append)
     assert len(observed) > 1
     reported = [e.text for e in controller.events if "could not be shown" in e.text]
     assert len(reported) == 2, reported

@@ -191,7 +191,7 @@ GOOGLE_FAILURES = {
         ((accelerator, "_remove", lambda lock: False),),
         (f"{AGENT}accelerator.py::test_a_lock_file_goes_when_its_process_has_gone",)),
     "U18 a stranger on the chip": Switch(
-        ((accelerator, "holders", lambda devices, processes: []),),
+        ((accelerator, "device_users", lambda devices, processes: []),),
         (f"{AGENT}accelerator.py::test_a_foreign_process_is_named_and_its_lock_not_touched",)),
     "U19 TPU_NAME": Switch(
         ((render, "_template", _without("job.env.j2", "TPU_NAME='local'", "TPU_NAME={{ node }}")),),

@@ -96,9 +96,9 @@ class SimulatedUser:
 
         with controller.holding_lease():
             record_wanted(controller.deployment, DIGEST["bundle"], DIGEST["agent"])
-            watcher = process.watcher = controller.watcher(self.checks.began)
+            loop = process.loop = controller.loop(self.checks.began)
             pass_until(
-                Goal.JOB.reached, watcher, controller.deployment, Reporter(),
+                Goal.JOB.reached, loop, controller.deployment, Reporter(),
                 lambda result: self._between(controller, result), wait=True,
             )  # fmt: skip
 
@@ -107,9 +107,9 @@ class SimulatedUser:
         with controller.holding_lease():
             if not controller.records.current.job.bundle:
                 return
-            watcher = process.watcher = controller.watcher(self.checks.began)
+            loop = process.loop = controller.loop(self.checks.began)
             turns = lambda result: self._between(controller, result)  # noqa: E731
-            result = run(passes_to_the_end(watcher, controller.deployment, turns))
+            result = run(passes_to_the_end(loop, controller.deployment, turns))
             raise_outcome(result)
             if result.plan.outcome is Outcome.DONE:
                 process.end_read = "done"
@@ -193,9 +193,9 @@ class SimulatedUser:
         main, r = self.main, self.random
         if main is not None and not main.ended and not main.dead:
             way = r.choice(("interrupt", "kill", "leave"))
-            if way == "interrupt" and hasattr(main, "watcher"):
-                main.watcher.stop.set()
-                main.watcher.wake.set()
+            if way == "interrupt" and hasattr(main, "loop"):
+                main.loop.stop.set()
+                main.loop.wake.set()
             elif way == "kill":
                 main.kill()
             else:

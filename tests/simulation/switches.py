@@ -155,7 +155,7 @@ MECHANISMS = {
         ((reconciler, "observe", _first_look(reconciler.observe)),),
         (f"{ENGINE}recovery.py::test_a_node_deleted_by_hand_is_replaced",)),
     "M4 while a deployment is calm, the list shows its losses": Switch(
-        ((loop.Watcher, "differs", lambda self: False),),
+        ((loop.Loop, "differs", lambda self: False),),
         ("tests/cli/test_watch_all.py::test_each_lost_tpu_is_replaced_at_the_next_poll",)),
     "M4 a node of the last list is kept only as it was": Switch(
         ((answer_hooks.KnownNodes, "news_in", _known_by_name),),

@@ -31,7 +31,7 @@ from tests.simulation.invariants import SETTLE, Violation
 from tests.simulation.life import collecting_at_the_end
 from tests.simulation.machine_faults import MachineFaults
 from tests.simulation.wide_checks import WideChecks
-from tests.simulation.wide_loop import DAY, Loop
+from tests.simulation.wide_loop import DAY, Watchers
 from tests.simulation.wide_world import WideWorld
 from tests.simulation.world import CONTENT, DIGEST
 
@@ -188,7 +188,7 @@ class Story:
         for one in world.case.deployments:
             failures = world.specs[one.name].job.failures
             world.machines.jobs[one.name] = SimpleNamespace(**vars(one.job), failures=failures)
-        self.loops = {one.name: Loop(world, one, self.checks) for one in world.case.deployments}
+        self.loops = {one.name: Watchers(world, one, self.checks) for one in world.case.deployments}
         world.news = self._news
 
     def _news(self, deployment):

@@ -13,7 +13,7 @@ from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.lease.lease_object import Lease, take_record
-from orchestrator.engine.loop.loop import BLIND_PASSES, Watcher
+from orchestrator.engine.loop.loop import BLIND_PASSES, Loop
 from orchestrator.engine.outcome_errors import raise_bucket_gone, raise_hopeless
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.records.journal import Journal
@@ -44,8 +44,8 @@ class Pauses:
             self._passing(seconds)
 
 
-class Loop:
-    """One controller after the other for one deployment, on one host."""
+class Watchers:
+    """One watcher after the other for one deployment, on one host."""
 
     def __init__(self, world, case, checks):
         self.world, self.case, self.checks = world, case, checks
@@ -96,9 +96,9 @@ class Loop:
             spec=spec, cloud=cloud, blueprint=blueprint, bundles=world.bundles, records=self.records,
             journal=journal, lease=self.lease, clock=self.clock, sink=self.sink, spent=self._spent,
         )  # fmt: skip
-        self.watcher = Watcher(self.deployment)
+        self.loop = Loop(self.deployment)
         # No time passes in a pause here, it is only asked for; what a machine has to say comes as news.
-        self.watcher._wake_object.pause = lambda seconds, wake, incarnation: self.clock.wait(seconds, wake)
+        self.loop._wake_object.pause = lambda seconds, wake, incarnation: self.clock.wait(seconds, wake)
 
     def _spent(self, record, now):
         return spent(self.spec, shared_catalog(), record, now).known_usd
@@ -138,7 +138,7 @@ class Loop:
         self.checks.began(self)
         try:
             with self.world.acts(self):
-                result = self.watcher.reconciler.one_pass()
+                result = self.loop.reconciler.one_pass()
                 self._judge(result)
         except (Kill, TpuctlError) as error:
             if isinstance(error, TpuctlError) and error.retry is Retry.TRANSIENT:
@@ -172,7 +172,7 @@ class Loop:
 
     def _rest(self, result):
         plan = result.plan
-        for pause in self.watcher._pauses(result):
+        for pause in self.loop._pauses(result):
             pause.wait()
         if plan.changes or result.failures:
             self._stretch = 0.0

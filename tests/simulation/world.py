@@ -33,7 +33,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.lease import lease_object
 from orchestrator.engine.lease.lease_object import Lease, take_record
 from orchestrator.engine.loop import loop
-from orchestrator.engine.loop.loop import Watcher
+from orchestrator.engine.loop.loop import Loop
 from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.engine.records import atomic_files, journal, record_store
@@ -311,21 +311,21 @@ class Controller:
                 take_record(self.lease, self.records)
             yield
 
-    def watcher(self, began):
+    def loop(self, began):
         """Return the loop; *began* is called before each pass observes."""
         # Some live as one of many do, whose passes wait while nothing but a list can change their plans.
-        watcher = Watcher(self.deployment, calm=self.world.case.seed % 4 == 3)
-        watcher._wake_object._store = Ears(
+        loop = Loop(self.deployment, calm=self.world.case.seed % 4 == 3)
+        loop._wake_object._store = Ears(
             self.cloud.store, self.world.bucket(self.spec.name), self.world.network
         )
-        one_pass = watcher.reconciler.one_pass
+        one_pass = loop.reconciler.one_pass
 
         def reported():
             began(self.process)
             return one_pass()
 
-        watcher.reconciler.one_pass = reported
-        return watcher
+        loop.reconciler.one_pass = reported
+        return loop
 
     def deletion(self):
         """Return what `down` does."""

@@ -57,7 +57,7 @@ def _wanted(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
 
 def _ended(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     """Explain the remains of a deployment that has ended or does not exist: where they are."""
-    return (explain_watcher(facts),) if facts.watching is not None else ()
+    return (explain_watcher(facts),) if facts.watcher is not None else ()
 
 
 def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
@@ -66,10 +66,10 @@ def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
     # See `Explanation.says_first_why`.
     if not first.calm:
         return f"{first.state}: {first.why}"
-    loop, job = parts[-1], parts[-2]
-    troubled = next((part for part in rest if not part.calm and part is not loop), None)
+    watcher, job = parts[-1], parts[-2]
+    troubled = next((part for part in rest if not part.calm and part is not watcher), None)
     if troubled is None:
-        watched = "" if loop.calm else ", and no watcher runs"
+        watched = "" if watcher.calm else ", and no watcher runs"
         return f"{first.state}: {job.why}{watched}"
     return f"{first.state}: {troubled.why}"
 
@@ -272,17 +272,17 @@ def _beat(beat: Heartbeat, last: str) -> Evidence:
 
 def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
     """Explain which process watches the deployment, if any."""
-    watching, now = facts.watching, facts.world.observed_at
+    watcher, now = facts.watcher, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
-    if watching is None:
+    if watcher is None:
         why = "no `tpuctl watch` runs for it, on this computer or another one"
         return ExplainedPart(
             "watcher", "not running", why, LoopRule.WATCHER_NONE, next="nothing", you=f"tpuctl watch{where}"
         )
-    held = f"tpuctl {watching.command} of {watching.who} works on it"
-    evidence = (Evidence("lease", now - watching.age, held),)
-    if not watching.alive:
-        why = f"tpuctl {watching.command} has given no sign of life for {watching.age:.0f} s"
+    held = f"tpuctl {watcher.command} of {watcher.who} works on it"
+    evidence = (Evidence("lease", now - watcher.renewed_age_s, held),)
+    if not watcher.alive:
+        why = f"tpuctl {watcher.command} has given no sign of life for {watcher.renewed_age_s:.0f} s"
         return ExplainedPart(
             "watcher",
             "lease expired",
@@ -292,8 +292,8 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
             "nothing",
             you=f"tpuctl watch{where}",
         )
-    why = f"tpuctl {watching.command} works on it, and checks every {span_text(facts.spec.watch.poll)}"
-    state = "on the VM" if watching.on_vm else "at work"
+    why = f"tpuctl {watcher.command} works on it, and checks every {span_text(facts.spec.watch.poll)}"
+    state = "on the VM" if watcher.where == "vm" else "at work"
     return ExplainedPart(
         "watcher",
         state,

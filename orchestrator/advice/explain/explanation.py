@@ -3,31 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.domain.status import DeploymentState
+from orchestrator.domain.status import DeploymentState, WatcherStatus
 
 DONE = "ok"
 """What the journal writes as the outcome of a change that was made."""
-
-
-@dataclass(frozen=True)
-class Watching:
-    """The lease's holder, the seconds since the last renewal, and the time of the next pass if that is known."""
-
-    who: str
-    command: str
-    age: float
-    on_vm: bool = False
-    next_at: float | None = None
-
-    @property
-    def alive(self) -> bool:
-        """Return whether the lease is still valid."""
-        return self.age < LIFE
 
 
 @dataclass(frozen=True)
@@ -58,11 +41,13 @@ class DeploymentFacts:
     state: DeploymentState = DeploymentState.RUNNING
     usd: float = 0.0
     upper_usd: float = 0.0
-    watching: Watching | None = None
+    watcher: WatcherStatus | None = None
     journal: tuple[Entry, ...] = ()
     deleted: str = ""
     unbilled: bool = False
     """Nothing of it is billed: it is on the local cloud."""
+    next_pass_at: float | None = None
+    """When the watcher makes its next pass, as it has published, in seconds since the epoch."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +118,11 @@ def changes_text(changes: tuple[Change, ...]) -> str:
 
 def next_pass(facts: DeploymentFacts, decision: Decision | None = None) -> float | None:
     """Return the time of the next pass in seconds since the epoch; None without a watcher."""
-    # Without a loop no plan is carried out, so there is no time to promise.
-    if facts.watching is None or not facts.watching.alive:
+    # Without a watcher no plan is carried out, so there is no time to promise.
+    if facts.watcher is None or not facts.watcher.alive:
         return None
-    if facts.watching.next_at is not None:
-        return max(facts.watching.next_at, facts.world.observed_at)
+    if facts.next_pass_at is not None:
+        return max(facts.next_pass_at, facts.world.observed_at)
     poll = float(facts.spec.watch.poll)
     wake = decision.wake_in if decision is not None and decision.wake_in is not None else poll
     return facts.world.observed_at + min(poll, wake)

@@ -17,7 +17,7 @@ MAX_LENGTH = 80
 
 
 @dataclass(frozen=True)
-class DeviceHolder:
+class DeviceUser:
     """A process that has a device of the TPU open."""
 
     pid: int
@@ -33,7 +33,7 @@ def obstacles(devices: Path = DEVICES, processes: Path = PROCESSES, lock: Path =
     """
     if not any(devices.glob("accel[0-9]*")) and not any(devices.glob("vfio/[0-9]*")):
         return []
-    found = holders(devices, processes)
+    found = device_users(devices, processes)
     if found:
         return [
             f"the TPU is in use by process {one.pid} ({one.command}), which is not the job's; "
@@ -44,7 +44,7 @@ def obstacles(devices: Path = DEVICES, processes: Path = PROCESSES, lock: Path =
     return [f"{lock} was left by a process that is gone, and is removed"] if removed else []
 
 
-def holders(devices: Path, processes: Path) -> List[DeviceHolder]:
+def device_users(devices: Path, processes: Path) -> List[DeviceUser]:
     """Return the processes that have a device of the TPU open, as far as permissions allow."""
     found = []
     for process in processes.glob("[0-9]*"):
@@ -52,7 +52,7 @@ def holders(devices: Path, processes: Path) -> List[DeviceHolder]:
             if any(_is_device(os.readlink(str(one)), devices) for one in (process / "fd").iterdir()):  # noqa: PTH115 (Python 3.8)
                 # It may end between these two reads, and then holds nothing any more.
                 words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                found.append(DeviceHolder(int(process.name), words.strip()[:MAX_LENGTH]))
+                found.append(DeviceUser(int(process.name), words.strip()[:MAX_LENGTH]))
     return sorted(found, key=lambda one: one.pid)
 
 

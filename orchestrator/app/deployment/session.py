@@ -48,7 +48,7 @@ from orchestrator.ssh.remote import Ssh
 
 # Every command makes a session, and most use few parts, so their imports come late.
 if TYPE_CHECKING:
-    from orchestrator.engine.loop.loop import Watcher
+    from orchestrator.engine.loop.loop import Loop
     from orchestrator.engine.publish.outbox import Notifier
     from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook
 
@@ -308,18 +308,18 @@ class Session:
 
         return Notifier(lambda: self.deployment, receivers, self.reporter.say)
 
-    def watcher(
+    def loop(
         self, approve: Callable[[Plan], None] = any_plan, only: frozenset[Kind] = frozenset(Kind), *,
         patience: float | None = None, stays: frozenset[Kind] = frozenset(),
-    ) -> "Watcher":  # fmt: skip
+    ) -> "Loop":  # fmt: skip
         """
         Return the loop over passes; *approve*, *only* and *stays* limit a pass as in `Deployment`.
 
         The loop ends if the cloud does not answer for *patience* seconds.
         """
-        from orchestrator.engine.loop.loop import Watcher
+        from orchestrator.engine.loop.loop import Loop
 
-        return Watcher(replace(self.deployment, approve=approve, only=only, stays=stays), patience)
+        return Loop(replace(self.deployment, approve=approve, only=only, stays=stays), patience)
 
     @cached_property
     def lease(self) -> Lease:

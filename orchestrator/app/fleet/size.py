@@ -51,8 +51,8 @@ class Load:
 class Sizing:
     """Changes the number of nodes to match the queue, with at most one action per node at a time."""
 
-    def __init__(self, fleet: Fleet, watching: NodeWatch) -> None:
-        self._fleet, self._watching = fleet, watching
+    def __init__(self, fleet: Fleet, watch: NodeWatch) -> None:
+        self._fleet, self._watch = fleet, watch
         self._pool, self._lock = threads.pool(AT_ONCE), threading.Lock()
         self._busy: set[str] = set()
         self._free: dict[str, float] = {}
@@ -163,7 +163,7 @@ class Sizing:
         # `down` first records that the fleet is ending, then takes each node's lease: one of us notices the other.
         last = session.records.current.node.incarnation
         if record_for_the_watch(session, began, lambda: bool(self._fleet.began())):
-            self._watching.follow(self._fleet.path_of(name))
+            self._watch.follow(self._fleet.path_of(name))
             if last:
                 # Else Slurm would take it back like a node that stays, and start a task on a deleted machine.
                 self._fleet.slurm().returning(name, last)
@@ -171,7 +171,7 @@ class Sizing:
     def _end(self, name: str, why: str = "has nothing to do and is deleted") -> bool:
         """Delete a node, unless it has got a task meanwhile; return whether it is gone."""
         # From here on no pass asks for another machine of this name, whose Slurm would lift the mark.
-        self._watching.leave(name)
+        self._watch.leave(name)
         try:
             session = self._fleet.node(name, SlurmController("", 0, ""))
             held = self._fleet.slurm().drain(name, session.records.current.node.incarnation)
@@ -186,7 +186,7 @@ class Sizing:
             return self._fleet.phase(name) is NodePhase.NONE
         finally:
             if self._fleet.phase(name) is NodePhase.UP:
-                self._watching.follow(self._fleet.path_of(name))
+                self._watch.follow(self._fleet.path_of(name))
 
     def _move(self, name: str, zone: str, began: float) -> None:
         """Let a node come back in *zone*; without one, let its next machine be in any zone, and keep this one."""
@@ -195,13 +195,13 @@ class Sizing:
                 # Killed in between, the mark in Slurm says that it is wanted back.
                 self._start(name, began, zone)
             return
-        self._watching.leave(name)
+        self._watch.leave(name)
         try:
             session = self._fleet.node(name, self._fleet.controller())
             record_for_the_watch(session, began, lambda: bool(self._fleet.began()))
         finally:
             if self._fleet.phase(name) is NodePhase.UP:
-                self._watching.follow(self._fleet.path_of(name))
+                self._watch.follow(self._fleet.path_of(name))
 
 
 def load_of(fleet: Fleet, slurm: Slurm) -> Load:

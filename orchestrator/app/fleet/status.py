@@ -11,7 +11,7 @@ from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import load_of
 from orchestrator.app.fleet.usage import fleet_usage
 from orchestrator.app.machines.workers import observe
-from orchestrator.app.status.status import holder_of
+from orchestrator.app.status.status import watcher_of
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Observed, Present, World
 from orchestrator.domain.spec import FleetSpec
@@ -140,8 +140,8 @@ def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Rep
 
 
 def _watched_from(head: Session, world: World) -> str:
-    holder = holder_of(head, world)
-    return holder.where if holder and holder.alive else ""
+    watcher = watcher_of(head, world)
+    return watcher.where if watcher and watcher.alive else ""
 
 
 def _nodes_of(session: Session) -> Observed[tuple[Node, ...]]:

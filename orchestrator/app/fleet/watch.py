@@ -135,7 +135,7 @@ class FleetWatch(WatchAll[Reporter]):
 
     def __init__(
         self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter], *,
-        loop: bool = False,
+        on_vm: bool = False,
     ) -> None:  # fmt: skip
         if not choice.as_json:
             # A program gets each event.
@@ -150,10 +150,10 @@ class FleetWatch(WatchAll[Reporter]):
 
         name, known = self._fleet.spec.name, self._fleet.known()
         periodic = PeriodicTask(self._tend, TEND_SECONDS, losses.wake)
-        super().__init__(choice, reporter_of, screen, {name, *known}, periodic, loop=loop)
+        super().__init__(choice, reporter_of, screen, {name, *known}, periodic, on_vm=on_vm)
         size = self._fleet.spec.fleet
         # A fleet of a fixed size is as `fleet up` has made it; but its nodes may have to come together in one zone.
-        changes = size and (size.min_idle is not None or (len(self._fleet.spec.tpu.zones) > 1 and not loop))
+        changes = size and (size.min_idle is not None or (len(self._fleet.spec.tpu.zones) > 1 and not on_vm))
         self._sizing = Sizing(self._fleet, self) if changes else None
         # What nodes have cost that are not there now counts for the budget of all.
         self._together[name] = self._fleet.together
@@ -161,18 +161,18 @@ class FleetWatch(WatchAll[Reporter]):
 
     def run(self) -> None:
         """Run passes, and tend the queue in parallel; the loop on the VM stops that VM when all has ended."""
-        if self._loop and over(self._fleet.head):
+        if self._on_vm and over(self._fleet.head):
             return
         try:
             super().run()
         finally:
             if self._sizing is not None:
                 self._sizing.end()
-        if self._loop and not self.stopped and not any(one.error for one in self.ended):
+        if self._on_vm and not self.stopped and not any(one.error for one in self.ended):
             # By their common cost, as before.
             spec = self._fleet.spec
             head = Session(self._choice, self._reporter, spec, together=self._together.get(spec.name))
-            run(turn(head, _NodeScreen("", self._losses), None, threading.Event(), loop=True))
+            run(turn(head, _NodeScreen("", self._losses), None, threading.Event(), on_vm=True))
 
     def _count(self, name: str) -> None:
         session = self._fleet.node(name, SlurmController("", 0, ""))
@@ -181,7 +181,7 @@ class FleetWatch(WatchAll[Reporter]):
     def _note(self, member: Member, end: Pass | TpuctlError) -> None:
         super()._note(member, end)
         # Another command may change the set of nodes; end here, so that cron restarts with the new set.
-        if self._loop and isinstance(end, LeaseHeldError):
+        if self._on_vm and isinstance(end, LeaseHeldError):
             self.stop()
 
     def _tend(self) -> None:

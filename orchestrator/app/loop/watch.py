@@ -21,7 +21,7 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.lease.lease_release import current
-from orchestrator.engine.loop.loop import Passes, Pause, Watcher, run
+from orchestrator.engine.loop.loop import Loop, Passes, Pause, run
 from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome
 from orchestrator.engine.publish.published_status import Publisher
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
@@ -57,17 +57,17 @@ class Watched:
 
 def watch(
     choice: Choice, reporter: Reporter, screen_of: Callable[[Session], Screen], name: str | None = None, *,
-    port: int | None = None, loop: bool = False,
+    port: int | None = None, on_vm: bool = False,
 ) -> Watched:  # fmt: skip
     """
     Run passes until the deployment has ended. Raise the error of an unsuccessful end.
 
-    *screen_of* creates the display; *port* is that of the metrics; *loop* means that this is the loop on the
+    *screen_of* creates the display; *port* is that of the metrics; *on_vm* means that this is the loop on the
     VM.
     """
     session = open_named(choice, name, reporter, "watch")
     # Before the lease, for which a user's command may be waiting.
-    if loop and over(session):
+    if on_vm and over(session):
         record = session.records.current
         return Watched(record.outcome, record.reason)
     end_expired(session)
@@ -76,7 +76,7 @@ def watch(
         metrics = Metrics(port, session.spec.name) if port else None
         if metrics is not None:
             stack.callback(metrics.close)
-        while (result := run(turn(session, screen_of(session), metrics, stopped, loop=loop))) is None:
+        while (result := run(turn(session, screen_of(session), metrics, stopped, on_vm=on_vm))) is None:
             # A new session, because `push` has changed the record, perhaps from an edited deployment file.
             session = open_named(choice, name, reporter, "watch")
             stopped.clear()
@@ -89,11 +89,11 @@ def watch(
 
 def watch_until_interrupted(
     choice: Choice, reporter: Reporter, screen_of: Callable[[Session], Screen], name: str | None = None, *,
-    port: int | None = None, loop: bool = False,
+    port: int | None = None, on_vm: bool = False,
 ) -> Watched:  # fmt: skip
     """Watch as `watch` does, for a user at a terminal: an interrupt is the end that the user wanted."""
     try:
-        return watch(choice, reporter, screen_of, name, port=port, loop=loop)
+        return watch(choice, reporter, screen_of, name, port=port, on_vm=on_vm)
     except KeyboardInterrupt:
         # The second Ctrl-C, or one before the first pass; the next watch continues from the record.
         return Watched(None, "", stopped_by_user=True)
@@ -140,7 +140,7 @@ class Publication:
 
 
 def passes_to_the_end(
-    watcher: Watcher, deployment: Deployment, *also: Callable[[Pass], None],
+    loop: Loop, deployment: Deployment, *also: Callable[[Pass], None],
     until: Callable[[Pass], bool] = lambda _: False,
 ) -> Passes:  # fmt: skip
     """Run passes until the deployment's end, or *until*; call each of *also* with each pass."""
@@ -150,7 +150,7 @@ def passes_to_the_end(
             raise_hopeless(deployment.records.current)
 
     # First: the events must be stored even if a later function fails or our own VM is stopped.
-    return watcher.passes(until, lambda _: deployment.store_events(), *also, give_up)
+    return loop.passes(until, lambda _: deployment.store_events(), *also, give_up)
 
 
 def must_be_up(session: Session) -> None:
@@ -167,17 +167,17 @@ def must_be_up(session: Session) -> None:
 
 
 def turn(
-    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool = False,
+    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, on_vm: bool = False,
     stays: frozenset[Kind] = frozenset(),
 ) -> Generator[Pause, None, Pass | None]:  # fmt: skip
     """Run passes until the end; return None after yielding to a `push`, when the watch should continue."""
-    mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER, PUSH))
+    mine, yields = (LOOP, PEOPLE) if on_vm else ("watch", ("down", HAND_OVER, PUSH))
     try:
         with session.holding_lease(mine, yields), session.reporter:
-            return (yield from _passes(session, screen, metrics, stopped, stays, loop=loop))
+            return (yield from _passes(session, screen, metrics, stopped, stays, on_vm=on_vm))
     except LeaseHeldError as held:
         # The loop on the VM ends, since cron restarts it; a user's watch yields to a push only.
-        if loop or held.asker != PUSH:
+        if on_vm or held.asker != PUSH:
             raise
         _let_pass(session, held)
         return None
@@ -204,18 +204,18 @@ def _let_pass(session: Session, held: LeaseHeldError) -> None:
 
 def _passes(
     session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event,
-    stays: frozenset[Kind], *, loop: bool,
+    stays: frozenset[Kind], *, on_vm: bool,
 ) -> Passes:  # fmt: skip
     must_be_up(session)
-    if not loop:
+    if not on_vm:
         # A user who runs it again has fixed what was refused, or wants to know whether it still is.
         session.records.update_later(lambda record: replace(record, refusals=()))
-    watcher, publication = session.watcher(stays=stays), Publication(session, metrics)
+    loop, publication = session.loop(stays=stays), Publication(session, metrics)
 
     def stop() -> None:
         stopped.set()
-        watcher.stop.set()
-        watcher.wake.set()
+        loop.stop.set()
+        loop.wake.set()
 
     def show(result: Pass) -> None:
         screen.show(result, *session.costs(session.records.current, result.world.observed_at))
@@ -227,8 +227,8 @@ def _passes(
     try:
         with screen.graceful_stop(stop):
             # The loop on the VM ends with the stop of its own machine, so it reports that first.
-            until = lambda result: loop and _stops_vm(result)  # noqa: E731
-            return (yield from passes_to_the_end(watcher, session.deployment, *also, until=until))
+            until = lambda result: on_vm and _stops_vm(result)  # noqa: E731
+            return (yield from passes_to_the_end(loop, session.deployment, *also, until=until))
     except TpuctlError as error:
         # Before the error propagates: users away from the terminal must learn that the watch has ended.
         session.notifier.stopped(error)

@@ -45,16 +45,16 @@ class WatchAll(Generic[R]):
     """
     Watches until all deployments have ended or `stop` is called; later deployments are ignored.
 
-    *only* limits it to these names; those of one fleet share a budget. *periodic* runs beside the passes. *loop*
+    *only* limits it to these names; those of one fleet share a budget. *periodic* runs beside the passes. *on_vm*
     means that it runs on a VM that it watches itself, whose stop it leaves to the caller.
     """
 
     def __init__(
         self, choice: Choice, reporter_of: Callable[[str], R], screen_of: Callable[[R, Session], Screen],
-        only: Container[str] | None = None, periodic: PeriodicTask | None = None, *, loop: bool = False,
+        only: Container[str] | None = None, periodic: PeriodicTask | None = None, *, on_vm: bool = False,
     ) -> None:  # fmt: skip
         self._choice, self._reporter_of, self._screen_of = choice, reporter_of, screen_of
-        self._only, self._loop = only, loop
+        self._only, self._on_vm = only, on_vm
         clock = SystemClock()
         self._lists = ZoneLists(FRESH, clock.monotonic)
         self._together: dict[str, SharedBudget] = {}
@@ -97,7 +97,7 @@ class WatchAll(Generic[R]):
         for path in known_files(self._choice.cloud):
             if self._only is not None and path.parent.name not in self._only:
                 continue
-            if self._loop:
+            if self._on_vm:
                 # A VM's copy may be older than an `up` from elsewhere; the bucket decides.
                 found.append(path)
                 continue
@@ -125,11 +125,11 @@ class WatchAll(Generic[R]):
             session = Session(self._choice, reporter, spec, lists=self._lists, together=together)
             screen = self._screen_of(reporter, session)
             # The VM runs this loop, which must still see the other deployments end.
-            stays = frozenset({Kind.VM} if self._loop else ())
-            result = yield from turn(session, screen, None, stopped, loop=self._loop, stays=stays)
+            stays = frozenset({Kind.VM} if self._on_vm else ())
+            result = yield from turn(session, screen, None, stopped, on_vm=self._on_vm, stays=stays)
             if result is not None:
-                # The loop has no user to report to; an unsuccessful end is an end.
-                if not self._loop:
+                # The loop on the VM has no user to report to; an unsuccessful end is an end.
+                if not self._on_vm:
                     raise_outcome(result)
                 return result
 

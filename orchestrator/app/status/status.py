@@ -107,7 +107,7 @@ def published_status(session: Session) -> Snapshot | None:
 def status_now(session: Session) -> DeploymentStatus:
     """Return the status from the cloud."""
     found = observe_now(session)
-    return status_of(session, found, holder_of(session, found.world))
+    return status_of(session, found, watcher_of(session, found.world))
 
 
 def state_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus | None) -> DeploymentState:
@@ -237,8 +237,8 @@ def _resources(session: Session, world: World, record: Record) -> tuple[Resource
     return tuple(rows)
 
 
-def holder_of(session: Session, world: World) -> WatcherStatus | None:
-    """Return the lease's holder, None if it is free; *where* is "vm" for the loop on the VM."""
+def watcher_of(session: Session, world: World) -> WatcherStatus | None:
+    """Return the status of the watcher, the holder of the lease; None if the lease is free."""
     # If the bucket could not be read, reading the lease would fail too.
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
     if found is None:

@@ -99,7 +99,7 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
         fleet = Fleet(choice, printer, named)
         move_loop(choice, printer, fleet.head, fleet.members, back=stop, command=again)
         return
-    watch_until_stopped(FleetWatch(choice, printer, named, loop=loop), as_json=choice.as_json, again=again)
+    watch_until_stopped(FleetWatch(choice, printer, named, on_vm=loop), as_json=choice.as_json, again=again)
 
 
 @command.command("down", cls=Command)

@@ -49,15 +49,15 @@ def command(
 
     if everything:
         named = lambda name: NamedPrinter(name, as_json=choice.as_json)  # noqa: E731
-        watching = WatchAll(choice, named, lambda printer, session: MemberLine(printer, session.spec))
-        watch_until_stopped(watching, as_json=choice.as_json, again="tpuctl watch --all")
+        loops = WatchAll(choice, named, lambda printer, session: MemberLine(printer, session.spec))
+        watch_until_stopped(loops, as_json=choice.as_json, again="tpuctl watch --all")
     if on_vm:
         session = open_named(choice, name, EventPrinter(), "watch")
         move_loop(choice, session.reporter, session, back=stop, command="tpuctl watch")
         return
     printer = EventPrinter(as_json=choice.as_json)
     screen = lambda session: ProgressLine(printer, session.spec)  # noqa: E731
-    done = watch_until_interrupted(choice, printer, screen, name, port=metrics, loop=loop)
+    done = watch_until_interrupted(choice, printer, screen, name, port=metrics, on_vm=loop)
     view.show(done, unbilled=choice.cloud == "local", as_json=choice.as_json)
     if done.stopped_by_user:
         # The shell's status for SIGINT, so that scripts can tell "stopped by hand" from "done".

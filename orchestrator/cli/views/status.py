@@ -33,7 +33,7 @@ LABEL = 13
 """Characters before the text of a line."""
 _INDENT = "  "
 OLD_SNAPSHOT = "--fresh asks the cloud"
-NO_LOOP = "preempted TPUs will not be replaced"
+NO_WATCHER = "preempted TPUs will not be replaced"
 
 
 def show(status: DeploymentStatus, *, unbilled: bool, wide: bool, as_json: bool) -> None:
@@ -294,10 +294,10 @@ def _sidecars(status: DeploymentStatus) -> list[Field]:
 
 def _end(status: DeploymentStatus) -> list[Field]:
     """Return lines about the watcher, the end, and the next steps."""
-    if not status.up and not status.outcome and not _loop_runs(status):
+    if not status.up and not status.outcome and not _watcher_runs(status):
         return [Field("next", _start(status))]
     lines = [Field("watcher", text)] if (text := watcher_text(status)) else []
-    cure = _loop_cure(status)
+    cure = _watcher_cure(status)
     if cure and status.auto_delete:
         lines.append(Field("auto-delete", status.auto_delete))
     wait = next_pass_text(status)
@@ -350,30 +350,30 @@ def _after(rows: Sequence[ResourceStatus], *, unclaimed: bool) -> list[Field]:
 
 def watcher_text(status: DeploymentStatus) -> str:
     """Return a text about the watcher, "" if the deployment is over and needs none."""
-    loop = status.watcher
-    if loop is not None and _loop_runs(status):
-        where = "on the VM" if loop.where == "vm" else f"tpuctl {loop.command} of {loop.who}"
-        return f"{where}, last renewed {span_text(loop.renewed_age_s)} ago"
-    cure = _loop_cure(status)
+    watcher = status.watcher
+    if watcher is not None and _watcher_runs(status):
+        where = "on the VM" if watcher.where == "vm" else f"tpuctl {watcher.command} of {watcher.who}"
+        return f"{where}, last renewed {span_text(watcher.renewed_age_s)} ago"
+    cure = _watcher_cure(status)
     if cure is None:
         return ""
     why = f" ({cure[0]})" if cure[0] else ""
-    return f"not running{why}: {NO_LOOP}. Run: {cure[1]}"
+    return f"not running{why}: {NO_WATCHER}. Run: {cure[1]}"
 
 
-def _loop_runs(status: DeploymentStatus) -> bool:
-    loop = status.watcher
+def _watcher_runs(status: DeploymentStatus) -> bool:
+    watcher = status.watcher
     # A VM that is not RUNNING runs no loop, however recent the lease's last renewal is.
-    return loop is not None and loop.alive and (loop.where != "vm" or _vm_state(status) == "RUNNING")
+    return watcher is not None and watcher.alive and (watcher.where != "vm" or _vm_state(status) == "RUNNING")
 
 
 def _vm_state(status: DeploymentStatus) -> str:
     return next((row.state for row in status.resources if row.kind == "VM"), "")
 
 
-def _loop_cure(status: DeploymentStatus) -> tuple[str, str] | None:
-    """Return why no loop runs ("" if unknown) and the command to start one; None if none is needed."""
-    if status.outcome or _loop_runs(status):
+def _watcher_cure(status: DeploymentStatus) -> tuple[str, str] | None:
+    """Return why no watcher runs ("" if unknown) and the command to start one; None if none is needed."""
+    if status.outcome or _watcher_runs(status):
         return None
     if not status.watcher or status.watcher.where != "vm":
         return "", "tpuctl watch"

@@ -20,7 +20,7 @@ from orchestrator.private_folders import private_folder
 
 TRASH = ".trash"
 AUTHORITIES = "authorities.pem"
-MAX_HOLDERS = 4096
+MAX_OWNERS = 4096
 DEVICES = "dev/disk/by-id"
 
 
@@ -39,7 +39,7 @@ class MachineHosts(ABC):
         self.settings = settings
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._removals: list[subprocess.Popen[bytes]] = []
-        self._holders: dict[int, str | None] = {}
+        self._owners: dict[int, str | None] = {}
 
     @abstractmethod
     def _command(self, machine: Machine, config: Path) -> list[str]:
@@ -123,17 +123,17 @@ class MachineHosts(ABC):
 
         The result is cached: a socket stays with its creator, and inode numbers of sockets grow.
         """
-        holders = self._holders  # another thread may replace the cache
-        if inode in holders:
-            return holders[inode]
+        owners = self._owners  # another thread may replace the cache
+        if inode in owners:
+            return owners[inode]
         entry = f"{MARKER}={self.settings.cloud_id}/"
         leaders = {first: name for name in self._known() if (first := self._first(name))}
         pids = process_table.members(entry, leaders)
-        holder = process_table.socket_holder(inode, pids)
-        machine = None if holder is None else process_table.machine_marker(holder, entry, leaders)
-        if len(self._holders) >= MAX_HOLDERS:
-            self._holders = {}
-        self._holders[inode] = machine
+        pid = process_table.socket_pid(inode, pids)
+        machine = None if pid is None else process_table.machine_marker(pid, entry, leaders)
+        if len(self._owners) >= MAX_OWNERS:
+            self._owners = {}
+        self._owners[inode] = machine
         return machine
 
     def serial(self, machine_id: str) -> bytes:

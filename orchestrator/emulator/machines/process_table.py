@@ -64,10 +64,10 @@ def pid_namespace(pid: int) -> str:
 
 def socket_held(inode: int, spaces: set[str]) -> bool:
     """Return whether a process of these PID namespaces holds the socket *inode* (proc(5), fd)."""
-    return socket_holder(inode, (pid for pid in table() if pid_namespace(pid) in spaces)) is not None
+    return socket_pid(inode, (pid for pid in table() if pid_namespace(pid) in spaces)) is not None
 
 
-def socket_holder(inode: int, pids: Iterable[int]) -> int | None:
+def socket_pid(inode: int, pids: Iterable[int]) -> int | None:
     """Return one of *pids* that holds the socket *inode*, None if none does (proc(5), fd)."""
     wanted = f"socket:[{inode}]"
     for pid in pids:

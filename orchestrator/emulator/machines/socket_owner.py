@@ -37,14 +37,14 @@ Inside = Callable[[int], bool]
 
 
 @dataclass(frozen=True)
-class Holder:
-    """The holder of a socket: the *uid* of its creator, and its *inode*."""
+class SocketOwner:
+    """The owner of a socket: the *uid* of its creator, and its *inode*."""
 
     uid: int
     inode: int
 
 
-NO_HOLDER = Holder(0, 0)
+NO_OWNER = SocketOwner(0, 0)
 
 
 _answered: list[bool] = []
@@ -53,11 +53,11 @@ _answered: list[bool] = []
 """Whether sock_diag has found a socket before; where it is unavailable it always reports "no such socket"."""
 
 
-def holder_of(end: End, other: End) -> Holder | None:
+def socket_owner_of(end: End, other: End) -> SocketOwner | None:
     """
-    Return the holder of the socket at *end* of the IPv4 connection to *other*; None if there is none.
+    Return the owner of the socket at *end* of the IPv4 connection to *other*; None if there is none.
 
-    A socket that its process has closed is listed under root without an inode, so it has no holder. With
+    A socket that its process has closed is listed under root without an inode, so it has no owner. With
     ANY_PEER as *other*, it is the socket that listens at *end*.
     """
     found = _asked(end, other)
@@ -69,7 +69,7 @@ def holder_of(end: End, other: End) -> Holder | None:
     return found if found is not None and found.inode else None
 
 
-def _asked(end: End, other: End) -> Holder | None:
+def _asked(end: End, other: End) -> SocketOwner | None:
     """Query the kernel for this one connection (linux/inet_diag.h); None if it does not answer."""
     ends = [(socket.inet_aton(address), port) for address, port in (end, other)]
     ports = struct.pack("!HH", ends[0][1], ends[1][1])
@@ -85,17 +85,17 @@ def _asked(end: End, other: End) -> Holder | None:
         return None
     kind = struct.unpack_from("=H", answer, 4)[0] if len(answer) >= 20 else 0
     if kind == REFUSED and _answered and -struct.unpack_from("=i", answer, 16)[0] == errno.ENOENT:
-        return NO_HOLDER
+        return NO_OWNER
     if len(answer) < 88 or kind != BY_FAMILY:
         return None
     if not _answered:
         _answered.append(True)
     if answer[17] == LISTEN and other != ANY_PEER:
-        return NO_HOLDER  # for a connection that has ended, the kernel returns the listening socket
-    return Holder(*struct.unpack_from("=II", answer, 80))
+        return NO_OWNER  # for a connection that has ended, the kernel returns the listening socket
+    return SocketOwner(*struct.unpack_from("=II", answer, 80))
 
 
-def _listed(end: End, other: End, tables: tuple[str, ...] = TABLES) -> Holder | None:
+def _listed(end: End, other: End, tables: tuple[str, ...] = TABLES) -> SocketOwner | None:
     """Look up the connection in the table; an IPv6 socket may hold an IPv4 connection."""
     for table in tables:
         six = table.endswith("6")
@@ -106,7 +106,7 @@ def _listed(end: End, other: End, tables: tuple[str, ...] = TABLES) -> Holder | 
             continue
         found = re.search(re.escape(wanted) + rb" \w\w \S+ \S+ \S+ +(\d+) +\d+ (\d+) ", lines)
         if found:
-            return Holder(int(found[1]), int(found[2]))
+            return SocketOwner(int(found[1]), int(found[2]))
     return None
 
 
@@ -126,18 +126,18 @@ def held_for_us(connection: socket.socket) -> bool | None:
     if the connection has ended.
     """
     there, here = connection.getpeername()[:2], connection.getsockname()[:2]
-    holder = holder_of(there, here)
-    listener = holder_of(there, ANY_PEER) if holder is None else None
+    owner = socket_owner_of(there, here)
+    listener = socket_owner_of(there, ANY_PEER) if owner is None else None
     # Checked last: the results above mean nothing if the connection has ended meanwhile.
     if _state(connection) != ESTABLISHED:
         raise ConnectionResetError(f"{there[0]}:{there[1]} ended the connection")
-    if holder is not None:
-        return _is_ours(holder)
+    if owner is not None:
+        return _is_ours(owner)
     return False if listener is not None and not _is_ours(listener) else None
 
 
-def _is_ours(holder: Holder) -> bool:
-    return holder.uid in (os.geteuid(), 0)
+def _is_ours(owner: SocketOwner) -> bool:
+    return owner.uid in (os.geteuid(), 0)
 
 
 def _state(connection: socket.socket) -> int:
@@ -173,24 +173,24 @@ class OwnerSocket(socket.socket):
             if _state(connection) not in (ESTABLISHED, CLOSE_WAIT):
                 return False
             here = connection.getsockname()
-            holder = holder_of(peer[:2], here[:2])
+            owner = socket_owner_of(peer[:2], here[:2])
             # Checked after the lookup: the port of a connection that has ended may already be reused.
             state = _state(connection)
         except OSError:
             return False
-        if holder is None or state not in (ESTABLISHED, CLOSE_WAIT):
+        if owner is None or state not in (ESTABLISHED, CLOSE_WAIT):
             return False
-        if _is_ours(holder) or (self.inside is not None and self.inside(holder.inode)):
+        if _is_ours(owner) or (self.inside is not None and self.inside(owner.inode)):
             return True
         self._refused = self._refused or set()
-        if holder.uid not in self._refused:
-            self._refused.add(holder.uid)
-            print(f"a connection of user {holder.uid} was refused", file=sys.stderr, flush=True)  # noqa: T201 - the daemon's log
+        if owner.uid not in self._refused:
+            self._refused.add(owner.uid)
+            print(f"a connection of user {owner.uid} was refused", file=sys.stderr, flush=True)  # noqa: T201 - the daemon's log
         return False
 
 
 def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSocket:
-    """Return a socket that listens for this user. Raise OSError naming the holder if the port is taken."""
+    """Return a socket that listens for this user. Raise OSError naming the owner if the port is taken."""
     # asyncio sets TCP_NODELAY only for sockets created with an explicit protocol.
     listener = OwnerSocket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -201,22 +201,22 @@ def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSoc
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            by = _named(holder_of((address, port), ANY_PEER))
+            by = _named(socket_owner_of((address, port), ANY_PEER))
             raise OSError(error.errno, f"{address}:{port}: address already in use{by}") from None
         raise
     return listener
 
 
-def _named(holder: Holder | None) -> str:
-    """Return the holder of a port for a message: the process if this user may see it, else its user."""
-    if holder is None:
+def _named(owner: SocketOwner | None) -> str:
+    """Return the owner of a port for a message: the process if this user may see it, else its user."""
+    if owner is None:
         return ""
-    pid = process_table.socket_holder(holder.inode, sorted(process_table.table()))
+    pid = process_table.socket_pid(owner.inode, sorted(process_table.table()))
     if pid is not None:
         return f" by process {pid} ({process_table.command(pid)})"
     with suppress(KeyError):
-        return f" by user {pwd.getpwuid(holder.uid).pw_name} (uid {holder.uid})"
-    return f" by the user with uid {holder.uid}"
+        return f" by user {pwd.getpwuid(owner.uid).pw_name} (uid {owner.uid})"
+    return f" by the user with uid {owner.uid}"
 
 
 def check_owner_reported(listener: OwnerSocket) -> None:
@@ -226,7 +226,7 @@ def check_owner_reported(listener: OwnerSocket) -> None:
     Without it, no connection could be admitted.
     """
     with socket.create_connection(listener.getsockname(), timeout=5.0) as client:
-        if holder_of(client.getsockname(), listener.getsockname()) is None:
+        if socket_owner_of(client.getsockname(), listener.getsockname()) is None:
             raise LocalCloudError(
                 "this system does not say whose a connection is; the local cloud cannot keep other users out",
                 hint="it needs Linux with sock_diag or a readable /proc/net/tcp",

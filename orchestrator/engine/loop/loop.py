@@ -57,14 +57,14 @@ class Pause:
     delay the pass that long, and read only the list meanwhile.
     """
 
-    watcher: "Watcher"
+    loop: "Loop"
     seconds: float
     incarnation: int = 0
     calm: float = 0.0
 
     def wait(self) -> None:
         """Wait for *seconds* or the wake-up."""
-        self.watcher.wait(self)
+        self.loop.wait(self)
 
 
 SO_FAR = "changes made before this error remain; `tpuctl status` shows them"
@@ -73,7 +73,7 @@ Passes = Generator[Pause, None, Pass]
 """A generator of passes: it yields the pauses between them and returns the last pass."""
 
 
-class Watcher:
+class Loop:
     """
     Repeat passes until *stop* is set, the deployment has ended, or *until* returns True.
 

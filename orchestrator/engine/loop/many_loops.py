@@ -159,7 +159,7 @@ class ManyLoops:
         if lists and pause.calm > pause.seconds and _differs(pause):
             return CHANGED
         if pause.incarnation and now >= member.read_wake_at:
-            member.read_wake_at = now + max(pause.watcher.wake_interval, read_wake_every)
+            member.read_wake_at = now + max(pause.loop.wake_interval, read_wake_every)
             return WOKEN
         return None
 
@@ -177,7 +177,7 @@ class ManyLoops:
     def _turn(self, member: Member, *, only_if_woken: bool) -> None:
         pause = member.pause
         try:
-            if only_if_woken and pause is not None and not pause.watcher.woken(pause.incarnation):
+            if only_if_woken and pause is not None and not pause.loop.woken(pause.incarnation):
                 return
             member.rests(next(member.passes), self._clock.monotonic())
         except StopIteration as end:
@@ -197,7 +197,7 @@ class ManyLoops:
 
 def _differs(pause: Pause) -> bool:
     try:
-        return pause.watcher.differs()
+        return pause.loop.differs()
     except UNFORESEEN:
         # The pass meets the same error and reports it.
         return True
