@@ -106,12 +106,12 @@ class Run:
             return begun
         self.begun, self.since = begun, self.fleet.now()
         self.saved = self.since
-        settings = read_settings({**self.environ, "TPUCTL_INCARNATION": str(begun.incarnation)})
+        settings = read_settings({**self.environ, "TPUCTL_INCARNATION": str(begun.start)})
         self.own = bucket_of(self.environ, self.environ["TPUCTL_PREFIX"])
         self.attempts = AttemptStore(settings, self.own)
         self.base = max((step for step, _ in self.fleet.saved(self.task.name, self.task.number)), default=0)
         ended = self.fleet.marks(self.task.name, self.task.number)
-        self.fleet.book.begun(self.task.name, self.task.number, begun.incarnation, ended)
+        self.fleet.book.begun(self.task.name, self.task.number, begun.start, ended)
         return None
 
     def _commit(self, step):
@@ -125,7 +125,7 @@ class Run:
             if self.attempts.newer_incarnation() is not None:
                 self.fleet.book.fenced += 1
                 return False
-            number, by = self.begun.incarnation, STATE
+            number, by = self.begun.start, STATE
             part = Manifest(step, number, 0, 1, 1, "x", (by,), self.fleet.now(), own_step=step)
             self.own.write(file_name(step, number, 0, by.name), b"x")
             self.own.write(manifest_name(step, number, 0), part.text().encode())
