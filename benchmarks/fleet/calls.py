@@ -52,7 +52,7 @@ def calls(size: int) -> list[Figure]:
         Figure(
             "F13",
             f"{len(calm) / passes:.2f} lists a pass of {size} nodes in {len(ZONES)} zones of a page each; at most "
-            f"{max(first, _fastest(again))} creates in a minute, at `up` and after the loss of all {size}, "
+            f"{max(first, _fastest(again))} creates in a minute, at `up` and after the preemption of all {size}, "
             f"{back} of them back in {STORM / 60:.0f} min",
             None if fits and size < GOAL else fits,
         )

@@ -17,7 +17,7 @@ def gang_lost(grant: Grant) -> list[Figure]:
     time.sleep(20)
     node = next(name for name in grant.states() if _slice(grant, name) == SLICES - 1)
     lost = grant.preempt(node)
-    known = grant.wait("the loss is known", lambda: grant.known(node, lost)) and grant.known(node, lost)
+    known = grant.wait("the preemption is known", lambda: grant.known(node, lost)) and grant.known(node, lost)
     grant.wait("all slices train again", lambda: all(_newest(grant, worker, 2) for worker in workers))
     firsts = [next(s.at for s in grant.steps(JOB)[worker] if s.start > 1) for worker in workers]
     again = [sum(redone(grant.steps(JOB)[worker])) for worker in workers]

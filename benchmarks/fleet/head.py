@@ -62,9 +62,9 @@ def vm_lost(grant: Grant) -> list[Figure]:
     return [
         Figure(
             "F8",
-            f"with {grant.nodes} nodes: Slurm answers {back - deleted:.0f} s after the loss and knows all {KNOWN} "
-            f"tasks after {known - deleted:.0f} s, the making of the VM included; of {len(before)} that ran "
-            f"{len(began)} began again, {len(silent)} stand still ({load()})",
+            f"with {grant.nodes} nodes: Slurm answers {back - deleted:.0f} s after the deletion and knows "
+            f"all {KNOWN} tasks after {known - deleted:.0f} s, the making of the VM included; of {len(before)} "
+            f"that ran {len(began)} began again, {len(silent)} stand still ({load()})",
             not began and not silent and known - deleted <= 120,
         )
     ]

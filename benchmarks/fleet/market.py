@@ -15,7 +15,7 @@ from benchmarks.fleet.grant import Grant, percentile, redone
 
 AWS = Path(__file__).parents[1] / "traces" / "aws_p3_add_remove.csv"
 EVERY, PAUSE, STEPS = 20, 0.25, 240
-LOSSES = 12
+PREEMPTIONS = 12
 JOB, TASKS, GOAL = "market", 2000, 80
 _REQUEUED, _GIVEN = re.compile(r"equeu\w* .*?JobId=(\S+)"), "Allocate"
 WORKS = frozenset({"idle", "allocated", "mixed", "completing"})
@@ -46,14 +46,14 @@ class NodeWatch:
 
 def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float]) -> list[Figure]:
     """Lose nodes as recorded between two hours, *faster* than then; the queue is never empty."""
-    losses = recorded(trace, grant.nodes, hours)
+    preemptions = recorded(trace, grant.nodes, hours)
     grant.submit(JOB, TASKS, steps=STEPS, every=EVERY, pause=PAUSE)
     grant.wait("all nodes have a task", lambda: len(grant.steps(JOB)) >= grant.nodes)
     watched, began = NodeWatch(grant.states), time.time()
     polling = threading.Thread(target=watched.watch, daemon=True)
     polling.start()
     lost: list[tuple[str, float]] = []
-    for at, count in losses:
+    for at, count in preemptions:
         time.sleep(max(0.0, began + at / faster - time.time()))
         for node in _alive(grant, watched)[:count]:
             watched.lost.add(node)
@@ -68,7 +68,7 @@ def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float])
     missing = set(range(TASKS)) - _queued(grant) - _with_marker(grant)
     grant.cancel(JOB)
     about = (
-        f"{trace.stem}, hours {hours[0]:g} to {hours[1]:g}, {faster:g} times as fast, {len(lost)} losses on "
+        f"{trace.stem}, hours {hours[0]:g} to {hours[1]:g}, {faster:g} times as fast, {len(lost)} preemptions on "
         f"{grant.nodes} nodes ({load()})"
     )
     made = sum(map(len, steps.values())) * PAUSE
@@ -102,12 +102,12 @@ def to_a_free_node(grant: Grant) -> list[Figure]:
     grant.submit("spare", grant.nodes - 1, steps=100_000, every=EVERY, pause=PAUSE)
     works = sorted(["allocated"] * (grant.nodes - 1) + ["idle"])
     known: dict[tuple[str, float], float] = {}
-    for _ in range(LOSSES):
+    for _ in range(PREEMPTIONS):
         grant.wait("one node is free", lambda: sorted(grant.states().values()) == works)
         time.sleep(5)
         node = next(name for name, state in sorted(grant.states().items()) if state == "allocated")
         lost = grant.preempt(node)
-        grant.wait("the loss is known", lambda node=node, lost=lost: grant.known(node, lost))
+        grant.wait("the preemption is known", lambda node=node, lost=lost: grant.known(node, lost))
         known[node, lost] = grant.known(node, lost) or lost
         time.sleep(5)  # Slurm is told, and what was free is not any more.
     grant.wait("the last task has a node", lambda: sorted(grant.states().values()) == works)
@@ -116,7 +116,7 @@ def to_a_free_node(grant: Grant) -> list[Figure]:
     late, middle, later = percentile(requeued, 0.99), percentile(running, 0.5), percentile(running, 0.99)
     text = (
         f"p99 {late:.1f} s / p50 {middle:.1f}, p99 {later:.1f} s until Slurm has given it to the free node:"
-        f" {len(running)} losses of {grant.nodes} nodes ({load()})"
+        f" {len(running)} preemptions of {grant.nodes} nodes ({load()})"
     )
     return [Figure("F4", text, late <= 1 and middle <= 15 and later <= 25)]
 
@@ -138,7 +138,7 @@ def _with_marker(grant: Grant) -> set[int]:
 
 
 def _by_slurm(grant: Grant, known: dict[tuple[str, float], float]) -> tuple[list[float], list[float]]:
-    """Return after how many seconds each known loss led to a requeue, and to a node, by slurmctld's own log."""
+    """Return after how many seconds each known preemption led to a requeue, and to a node, by slurmctld's log."""
     requeued, running, log = [], [], list(_log(grant.head / "log" / "slurmctld.log"))
     for (node, lost), at in known.items():
         queued = next(
@@ -196,15 +196,15 @@ def recorded(trace: Path, nodes: int, hours: tuple[float, float]) -> list[tuple[
     """
     first, last = (hour * 3600 for hour in hours)
     rows = _bamboo(trace) if trace.suffix == ".csv" else _counts(trace)
-    size, losses, owed = max(alive for _, alive, _ in rows), [], 0.0
+    size, preemptions, owed = max(alive for _, alive, _ in rows), [], 0.0
     for at, _, gone in rows:
         if not first <= at <= last:
             continue
         owed += gone * nodes / size
         if owed >= 1:
-            losses.append((at - first, int(owed)))
+            preemptions.append((at - first, int(owed)))
             owed -= int(owed)
-    return losses
+    return preemptions
 
 
 def _bamboo(trace: Path) -> list[tuple[float, int, int]]:

@@ -111,12 +111,14 @@ class Market:
                 found[path.name] = [Step(float(r[0]), int(r[1]), int(r[2])) for r in rows if len(r) == 3]
         return found
 
-    def replay(self, losses: list[tuple[float, int]], seconds: float, faster: float) -> tuple[float, int]:
+    def replay(
+        self, preemptions: list[tuple[float, int]], seconds: float, faster: float
+    ) -> tuple[float, int]:
         """Lose nodes as recorded; return when that began, and how many were lost."""
         began, lost = time.time(), 0
         self._beside(self.watched.watch)
         self._beside(self.tend)
-        for at, count in losses:
+        for at, count in preemptions:
             time.sleep(max(0.0, began + at / faster - time.time()))
             for name in self.alive()[:count]:
                 self.lose(name)
@@ -145,7 +147,7 @@ def slurm_alone(nodes: int, trace: Path, faster: float, hours: tuple[float, floa
         finally:
             market.end()
     about = (
-        f"{trace.stem}, hours {hours[0]:g} to {hours[1]:g}, {faster:g} times as fast, {lost} losses on "
+        f"{trace.stem}, hours {hours[0]:g} to {hours[1]:g}, {faster:g} times as fast, {lost} preemptions on "
         f"{nodes} slurmd ({load()})"
     )
     return figures(market, steps, (began, ended), about)
@@ -163,7 +165,7 @@ def figures(
     used, good = made / market.watched.seconds, unique / market.watched.seconds
     known = statistics.quantiles(market.delays, n=20)[-1] if len(market.delays) > 1 else float("nan")
     return [
-        Figure("F2s", f"{used:.3f}; {overlapping} tasks ran twice at once; Slurm heard of 95 % of the losses "
+        Figure("F2s", f"{used:.3f}; {overlapping} tasks ran twice at once; Slurm heard of 95 % of the preemptions "
                f"within {known:.1f} s: {about}", used >= 0.94 and not overlapping),
         Figure("F3s", f"{good:.3f}; {len(again)} restarts made {sum(again) / max(1, len(again)):.1f} steps again "
                f"each, a save each {EVERY} steps of {PAUSE} s: {about}", good >= 0.92),

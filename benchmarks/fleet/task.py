@@ -1,5 +1,5 @@
 """
-A task as a sweep has many: steps, a save every few of them, and back from the save after a loss.
+A task as a sweep has many: steps, a save every few of them, and back from the save after a preemption.
 
 Run as a job of a fleet: `task.py STEPS EVERY SECONDS`. It notes each step in $BENCH_STEPS: when, by which start of
 the task, and its number.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from benchmarks.policies.market import Market
-from orchestrator.contract.interval import UNKNOWN_ZONE, WorkPeriod, ZoneLosses
+from orchestrator.contract.interval import UNKNOWN_ZONE, WorkPeriod, ZonePreemptions
 
 ASYNCHRONOUS = 0.5
 """Seconds for which a save stops the training that another thread writes: a scenario, not a measurement."""
@@ -14,7 +14,7 @@ INTERVALS = (60.0, 100.0, 150.0, 200.0, 250.0, 300.0, 400.0, 600.0, 900.0, 1800.
 @dataclass(frozen=True)
 class Recovery:
     """
-    Hold what came between a loss and the next first step.
+    Hold what came between a preemption and the next first step.
 
     *delay* is what the policy added, in seconds; *taken* how many machines that were asked for meanwhile were
     taken away while they were being created.
@@ -51,7 +51,7 @@ class Ledger:
     recoveries: list[Recovery] = field(default_factory=list)
     lost_at: float | None = None
     periods: list[WorkPeriod] = field(default_factory=list)
-    zones: dict[int, ZoneLosses] = field(default_factory=dict)
+    zones: dict[int, ZonePreemptions] = field(default_factory=dict)
     taken: int = 0
 
     @property
@@ -99,7 +99,7 @@ class Ledger:
         if self.spaced:
             self._space(first, until, zone, last=noticed)
         known = self.zones.get(zone, UNKNOWN_ZONE)
-        self.zones[zone] = ZoneLosses(known.lived + min(stop, death) - ready, known.losses + 1)
+        self.zones[zone] = ZonePreemptions(known.lived + min(stop, death) - ready, known.preemptions + 1)
         self.periods.append(WorkPeriod(max(0.0, until - first), lost=not noticed))
         if self.lost_at is not None:
             without = self.market.without_capacity(self.lost_at, first - latency.floor)

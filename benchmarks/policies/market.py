@@ -17,9 +17,9 @@ from benchmarks.policies.trace import Trace, lifetimes
 from orchestrator.contract.interval import (
     UNKNOWN_ZONE,
     WorkPeriod,
-    ZoneLosses,
+    ZonePreemptions,
     saving_interval,
-    time_between_losses,
+    time_between_interruptions,
 )
 
 SLOT = 30.0
@@ -63,7 +63,11 @@ class Latency:
         return whole * self.every, min(rest, self.every)
 
     def paced(
-        self, first_step: float, at: float, earlier: Sequence[WorkPeriod], zone: ZoneLosses = UNKNOWN_ZONE
+        self,
+        first_step: float,
+        at: float,
+        earlier: Sequence[WorkPeriod],
+        zone: ZonePreemptions = UNKNOWN_ZONE,
     ) -> tuple[float, float]:
         """
         Return the same with `every: auto`.
@@ -73,7 +77,7 @@ class Latency:
         now, saved = first_step, 0.0
         while True:
             periods = [*earlier, WorkPeriod(now - first_step, lost=False, ended=False)]
-            every = saving_interval(self.save, time_between_losses(periods, zone))
+            every = saving_interval(self.save, time_between_interruptions(periods, zone))
             if now + every + self.save > at:
                 return saved, min(max(0.0, at - now), every)
             now, saved = now + every + self.save, saved + every

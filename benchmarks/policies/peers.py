@@ -158,7 +158,7 @@ def dstack(ledger: Ledger, random: Random) -> None:
 
 def race(ledger: Ledger, random: Random, *, oldest: bool) -> None:
     """
-    Model a race: 10 s to see the loss, then all zones are asked at once, again and again; losers go.
+    Model a race: 10 s to see the preemption, then all zones are asked at once, again and again; losers go.
 
     With *oldest* the winner is the zone that has been up longest, which nobody can know: a bound for luck.
     """

@@ -50,7 +50,7 @@ HARD = """
 ### A market as TPUs show it
 
 The nine zones again, but {accepted} of the requests are granted, and half of the machines live {lives}; the
-others as long as machines of two recorded groups. *wait/shortest* compares the time from a loss to the next
+others as long as machines of two recorded groups. *wait/shortest* compares the time from a preemption to the next
 machine with that of a policy that knows which request will be granted.
 """
 DUE = """

@@ -20,7 +20,7 @@ Samples = list[dict[str, float]]
 PARTS = ("detect", "decide", "create", "boot", "fetch", "restore", "start")
 ABOUT = """\
 Real processes on the local cloud (latencies `scaled`: a create takes 1.5 s; a notice is 30 s long, as
-Google's), {runs} losses each, in one run on {cores} cores. The losses are spread evenly over the loop's
+Google's), {runs} preemptions each, in one run on {cores} cores. The preemptions are spread evenly over the loop's
 period. The clock starts with the SIGKILL or the notice, and stops when the resumed job has made its first
 step. Seconds, median and longest.
 """

@@ -52,7 +52,7 @@ runpy.run_path("train.py", run_name="__main__")
 """
 ABOUT = """\
 The example `jax-lm` with `{setup}` in `job.setup`, on machines with Python 3.11, {runs}
-losses by SIGKILL for each row, in one run on {cores} cores that other programs used too; the
+preemptions by SIGKILL for each row, in one run on {cores} cores that other programs used too; the
 machines' disks are {disks}. `tpuctl` polls every {poll} s in both of its rows. *Cold* is `warm_start: false`.
 Seconds, median and longest.
 """

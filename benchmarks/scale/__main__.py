@@ -94,7 +94,7 @@ def measured(size: int) -> Found:
         _whole(fleet, size)
         fleet.zones.lose(lost)
         _, storm = _timed(fleet.turn)
-    # Each loss is one deletion and one create.
+    # Each preemption is one deletion and one create.
     asked = fleet.zones.changes // 2
     return Found(
         size,
@@ -146,7 +146,7 @@ def page(found: list[Found]) -> str:
         "in memory, so the network and the client of Cloud Storage are not in these figures. Seconds are CPU",
         "time on one core. In a pass in which nothing has changed only the lists are looked at, and who is",
         "due; a *whole pass* of each deployment reads reports and bucket, and is due every 45 s. In the",
-        "*storm* a tenth of the nodes is lost at once: each loss is listed, decided, written to record and",
+        "*storm* a tenth of the nodes is lost at once: each preemption is listed, decided, written to record and",
         "journal on disk, and its deletion and the next create are sent.",
     )
     return "\n\n".join(("## Many nodes", about, table(heads, rows), "\n".join(_goals(found[0], found[-1]))))
@@ -168,17 +168,17 @@ def _goals(first: Found, last: Found) -> list[str]:
         ),
         goal("Memory", last.megabytes, GOAL_MB, f"MB ({kilobytes:.0f} KB a deployment)", WHY_MEMORY),
         goal(
-            f"Storm of {last.lost:,} losses", last.storm, GOAL_STORM, "s",
-            f"A loss takes {one:.1f} ms: two requests by Google's client, and record and journal on disk.",
+            f"Storm of {last.lost:,} preemptions", last.storm, GOAL_STORM, "s",
+            f"A preemption takes {one:.1f} ms: two requests by Google's client, and record and journal on disk.",
         ),
         words(
             f"A whole pass takes {each:.1f} ms of one core, so with one each 45 s a core is enough for",
             f"{45e3 / each:,.0f} deployments, less what the client of Cloud Storage takes for its reads.",
-            "Above that whole passes come later; losses are still seen at the next list, and go first.",
+            "Above that whole passes come later; preemptions are still seen at the next list, and go first.",
             item=True,
         ),
         words(
-            f"At {CREATES_A_MINUTE} creates a minute the last of {last.lost:,} losses is requested after",
+            f"At {CREATES_A_MINUTE} creates a minute the last of {last.lost:,} preemptions is requested after",
             f"{minutes:.0f} min: the quota of the API decides. Here no budget holds them back.",
             item=True,
         ),

@@ -64,7 +64,7 @@ class Bench:
         return time.monotonic() - begun
 
     def recovery(self) -> float:
-        """Return the seconds from the loss of a watched machine until the job runs on the next."""
+        """Return the seconds from the preemption of a watched machine until the job runs on the next."""
         log = self.work.parent / "watch.log"
         with log.open("w") as out:
             watch = subprocess.Popen(

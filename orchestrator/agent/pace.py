@@ -20,8 +20,8 @@ from orchestrator.contract.interval import (
     UNKNOWN_ZONE,
     WorkPeriod,
     saving_interval,
-    time_between_losses,
-    zone_losses,
+    time_between_interruptions,
+    zone_preemptions,
 )
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.replacing import write_atomically
@@ -69,10 +69,10 @@ class Pace:
         with self._lock:
             lasts = median(self._reported) if self._reported else 0.0
         return saving_interval(
-            save_pause, self._between_losses(), max(lasts, self._status.get("commit_seconds") or 0.0)
+            save_pause, self._between_interruptions(), max(lasts, self._status.get("commit_seconds") or 0.0)
         )
 
-    def _between_losses(self) -> float:
+    def _between_interruptions(self) -> float:
         with self._lock:
             # The current run counts too: with ended runs only, the estimate would be too short.
             began = self._began
@@ -81,7 +81,7 @@ class Pace:
                 if began is None
                 else [WorkPeriod(self._clock.monotonic() - began, lost=False, ended=False)]
             )
-            return time_between_losses([*(self._earlier or ()), *self._here, *now], self._zone)
+            return time_between_interruptions([*(self._earlier or ()), *self._here, *now], self._zone)
 
     def _save_pause(self) -> Tuple[float, str]:
         """Return the seconds for which a save stops the training, and where that figure comes from."""
@@ -145,7 +145,9 @@ class Pace:
             self._earlier = self._periods()
         if auto:
             held = self._bucket.read(CAPACITY)
-            self._zone = zone_losses(held.data if held else b"", self._settings.zone, self._settings.tpu_type)
+            self._zone = zone_preemptions(
+                held.data if held else b"", self._settings.zone, self._settings.tpu_type
+            )
         seconds = self.seconds()
         if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return
@@ -155,7 +157,7 @@ class Pace:
         self._status.set(save_every=round(seconds))
         if auto:
             self._report()
-            self._status.set(save_life=round(self._between_losses()))
+            self._status.set(save_life=round(self._between_interruptions()))
 
     def _periods(self) -> Tuple[WorkPeriod, ...]:
         """Return the periods of work of earlier machines, from the last reports of their worker 0."""

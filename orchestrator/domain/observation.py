@@ -266,8 +266,8 @@ class Heartbeat:
     """How long one save stops the training."""
     save_pause_from: str = ""
     """How that is known: measured, reported, declared or assumed."""
-    time_between_losses: float | None = None
-    """Expected time between two losses of work."""
+    time_between_interruptions: float | None = None
+    """Expected time between two interruptions that lose work."""
     save_apart: float | None = None
     """Measured time between the last saves."""
     save_pauses: float | None = None

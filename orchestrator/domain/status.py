@@ -137,7 +137,7 @@ class SavesStatus:
     every_s: float | None
     save_pause_s: float | None
     save_pause_from: str
-    time_between_losses_s: float | None
+    time_between_interruptions_s: float | None
     apart_s: float | None
     text: str
 

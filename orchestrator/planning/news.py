@@ -12,7 +12,7 @@ from orchestrator.domain.record import TERMINAL, Record, current_node, has_succe
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.tpu.preemption import workers_stopped
-from orchestrator.planning.tpu.queued_tpu import has_failed, loss_text
+from orchestrator.planning.tpu.queued_tpu import end_text, has_failed
 from orchestrator.planning.unclaimed import has_no_steps, lost_text
 
 TASK_GOES_ON = "a task that ran there goes on elsewhere, from its newest checkpoint"
@@ -35,7 +35,11 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
 
 
 def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:
-    """Return the loss of the newest TPU in the one pass that first observes its end, or its workers at rest."""
+    """
+    Return the preemption of the newest TPU.
+
+    Only in the one pass that first observes its end, or its workers at rest.
+    """
     # A successor may have taken over since the pass before; what is lost then is the TPU before it.
     taken_over = has_successors(before) and after.node.incarnation != before.node.incarnation
     record = before if taken_over else after
@@ -49,14 +53,14 @@ def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event
         return None
     what = "is being preempted"
     if node.state in TERMINAL:
-        what = loss_text(spec, before, node, world.observed_at)
+        what = end_text(spec, before, node, world.observed_at)
     # What a node runs itself is Slurm, and what it would lose is not its own.
     work = TASK_GOES_ON if fleet_of(spec) else lost_text(spec.job.checkpoint, world, record)
     text = f"TPU {node.name} {what}{f'; {work}' if work else ''}"
     return Event(world.observed_at, EventKind.PREEMPTED, text, {"incarnation": node.incarnation})
 
 
-def with_loss(record: Record) -> Record:
+def with_preemption(record: Record) -> Record:
     """Return the record with one preemption more."""
     return replace(record, node=replace(record.node, preemptions=record.node.preemptions + 1))
 

@@ -3,7 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.contract.interval import PRIOR_SAVE_PAUSE, ZoneLosses, saving_interval, time_between_losses
+from orchestrator.contract.interval import (
+    PRIOR_SAVE_PAUSE,
+    ZonePreemptions,
+    saving_interval,
+    time_between_interruptions,
+)
 from orchestrator.domain.machines.capacity import CapacityHistory, zone_history
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import Spec
@@ -26,7 +31,7 @@ class SaveInterval:
     seconds: float | None
     save_pause: float | None = None
     save_pause_from: str = ""
-    time_between_losses: float | None = None
+    time_between_interruptions: float | None = None
     apart: float | None = None
 
     @property
@@ -45,8 +50,8 @@ class SaveInterval:
         if self.save_pause is not None:
             pause = f"{self.save_pause:.1f} s" if self.save_pause < 10 else span_text(self.save_pause)
             parts.append(f"a save stops the training for {pause} ({self.save_pause_from})")
-        if self.time_between_losses is not None:
-            parts.append(f"unsaved work is lost every {span_text(self.time_between_losses)}")
+        if self.time_between_interruptions is not None:
+            parts.append(f"unsaved work is lost every {span_text(self.time_between_interruptions)}")
         if self.seconds is not None and self.apart is not None and self.apart > IGNORED * self.seconds:
             parts.append(f"the job itself saves every {span_text(self.apart)}")
         return ", ".join(parts)
@@ -62,7 +67,8 @@ class SaveInterval:
         """Return the `--json` form, times in seconds."""
         return {
             "every_s": self.seconds, "save_pause_s": self.save_pause, "save_pause_from": self.save_pause_from,
-            "time_between_losses_s": self.time_between_losses, "apart_s": self.apart, "text": self.text,
+            "time_between_interruptions_s": self.time_between_interruptions,
+            "apart_s": self.apart, "text": self.text,
         }  # fmt: skip
 
 
@@ -78,13 +84,15 @@ def planned_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone: 
     if checkpoint.every != "auto":
         return SaveInterval(float(checkpoint.every))
     there = zone_history(history, zone, tpu_type)
-    between_losses = time_between_losses((), ZoneLosses(there.lived, there.lives))
+    between_interruptions = time_between_interruptions((), ZonePreemptions(there.lived, there.preemptions))
     save_pause, whence = (
         (PRIOR_SAVE_PAUSE, ASSUMED)
         if checkpoint.save_seconds is None
         else (checkpoint.save_seconds, "declared")
     )
-    return SaveInterval(saving_interval(save_pause, between_losses), save_pause, whence, between_losses)
+    return SaveInterval(
+        saving_interval(save_pause, between_interruptions), save_pause, whence, between_interruptions
+    )
 
 
 def reported_interval(beats: Sequence[Heartbeat]) -> SaveInterval | None:
@@ -95,5 +103,5 @@ def reported_interval(beats: Sequence[Heartbeat]) -> SaveInterval | None:
     # The shortest one, because a save that one worker requests is made by the whole slice.
     one = min(known, key=lambda beat: (beat.save_every or 0.0, beat.worker))
     return SaveInterval(
-        one.save_every, one.save_pause, one.save_pause_from, one.time_between_losses, one.save_apart
+        one.save_every, one.save_pause, one.save_pause_from, one.time_between_interruptions, one.save_apart
     )

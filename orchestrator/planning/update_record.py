@@ -7,7 +7,7 @@ from orchestrator.domain.machines.capacity import (
     CapacityHistory,
     after_full,
     after_grant,
-    after_loss,
+    after_preemption,
     after_refusal,
     zone_history,
 )
@@ -335,7 +335,7 @@ def _key(incarnation: int | None) -> FirstSeen:
 
 
 def update_capacity(record: Record, world: World) -> Record:
-    """Return the record with news about the zones' capacity; each refusal, grant and loss counts once."""
+    """Return the record with news about the zones' capacity; each refusal, grant and preemption counts once."""
     history = _refusals(_shared(record.capacity_history, record, world), record)
     racing = {
         record.node.incarnation,
@@ -379,5 +379,5 @@ def _of_node(history: CapacityHistory, node: Node, record: Record, world: World)
         return after_grant(history, node.zone, record.node.type, now) if fresh else history
     lost = node.state in TERMINAL or workers_stopped(world, node)
     if lost and of_node(node.incarnation, Condition.WORKERS_STOPPED) not in record.first_seen:
-        return after_loss(history, node.zone, record.node.type, now, now - ready)
+        return after_preemption(history, node.zone, record.node.type, now, now - ready)
     return history

@@ -256,7 +256,7 @@ def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
         "times": charts.time_ticks(drawn.since, drawn.until),
         "kinds": sorted(shown, key=lambda one: order.index(one[0])),
         "signs": [(sign, kind.value) for kind, sign in SIGNS.items() if kind in kinds],
-        "lost_at": [(position(at), number) for number, at in drawn.losses.items()],
+        "preempted_at": [(position(at), number) for number, at in drawn.preemptions.items()],
         "progress": charts.progress(with_starts(facts.points, facts.beats), drawn, _target(facts)),
         "saved_at": [(position(at), step) for step, at in inside],
     }
@@ -265,7 +265,7 @@ def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
 def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
     found = charts.curve(facts.losses)
     if found is None:
-        return {"curve": None, "lost_by_step": [], "saved_by_step": []}
+        return {"curve": None, "preempted_by_step": [], "saved_by_step": []}
     reached = {number: part[-1][0] for number, part in facts.losses.items()}
     reached.update({b.incarnation: b.step for b in facts.beats if b.worker == 0 and b.step is not None})
     position, points = found.pop("position"), [point for part in facts.losses.values() for point in part]
@@ -273,8 +273,8 @@ def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
     low, high = min(step for step, _ in points), max(step for step, _ in points)
     return {
         "curve": {**found, "first": first, "last": last},
-        "lost_by_step": [
-            (position(reached[n]), n) for n in drawn.losses if low <= reached.get(n, -1) <= high
+        "preempted_by_step": [
+            (position(reached[n]), n) for n in drawn.preemptions if low <= reached.get(n, -1) <= high
         ],
         "saved_by_step": [(position(step), step) for step, _ in facts.checkpoints if low <= step <= high],
     }

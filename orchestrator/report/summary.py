@@ -21,7 +21,7 @@ PARTS = ("detect", "decide", "create", "fetch", "unpack", "setup", "restore", "c
 HEADINGS = {**{part: part for part in PARTS}, "fetch": "code", "unpack": "packages", "compile": "first step"}
 """What people read above each part; `--json` has the part's name."""
 LEGEND = (
-    "detect: from the last report of the lost TPU until its loss is seen;",
+    "detect: from the last report of the lost TPU until its end is seen;",
     "decide, create: until the new TPU is requested and boots; code: it gets the",
     "job's code and tpuctl's; packages: it gets those of an earlier TPU;",
     "setup: it runs the commands of job.setup (0: not needed);",
@@ -32,7 +32,7 @@ UNKNOWN = "not known"
 USE_TEXTS = {
     Use.TRAINING: "steps that count",
     Use.LOST: "steps after the last save of a lost TPU",
-    Use.RECOVERING: "from a loss to the next TPU's first step",
+    Use.RECOVERING: "from a preemption to the next TPU's first step",
     Use.STARTING: "from the first TPU to its first step",
     Use.IDLE: "machines while no TPU had work",
     Use.UNKNOWN: "what the TPU did was not reported",
@@ -187,8 +187,8 @@ def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], heartb
     """
     Return how many steps beyond its last report a machine may have made in vain; None if nothing tells.
 
-    It may have trained on, at its last rate, until its loss was observed, but not until its next report or the
-    end of its next commit, which are missing. What it committed meanwhile was kept.
+    It may have trained on, at its last rate, until its preemption was observed, but not until its next report
+    or the end of its next commit, which are missing. What it committed meanwhile was kept.
     """
     observed = _time(events, EventKind.PREEMPTED, before.incarnation)
     if observed is None:

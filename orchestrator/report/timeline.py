@@ -55,8 +55,8 @@ class Timeline:
     lanes: tuple[Lane, ...]
 
     @property
-    def losses(self) -> dict[int, float]:
-        """Return the time of the loss of each preempted TPU, by incarnation."""
+    def preemptions(self) -> dict[int, float]:
+        """Return the time of each TPU's preemption, by incarnation."""
         marks = ((lane.number, mark) for lane in self.lanes for mark in lane.marks)
         return {number: mark.at for number, mark in marks if number and mark.kind is MarkKind.PREEMPTED}
 

@@ -155,7 +155,7 @@ CASES = {
         "saves",
         observed(
             **report(
-                save_every=268.0, save_pause=5.0, save_pause_from="measured", time_between_losses=7200.0
+                save_every=268.0, save_pause=5.0, save_pause_from="measured", time_between_interruptions=7200.0
             )
         ),
         "a save stops the training for 5.0 s (measured), unsaved work is lost every 2 h 0 min",

@@ -15,13 +15,13 @@ from orchestrator.contract.interval import (
     MIN_INTERVAL,
     UNKNOWN_ZONE,
     WorkPeriod,
-    ZoneLosses,
+    ZonePreemptions,
     best_interval,
     saving_interval,
-    time_between_losses,
-    zone_losses,
+    time_between_interruptions,
+    zone_preemptions,
 )
-from orchestrator.domain.machines.capacity import after_grant, after_loss
+from orchestrator.domain.machines.capacity import after_grant, after_preemption
 from orchestrator.engine.records.capacity_history import encoded
 from tests.agent.agent_lab import AgentLab, lines_of_the_job
 
@@ -31,10 +31,10 @@ FACTORS = (0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.7, 2.0, 2.8)
 
 
 def interval(
-    pause: float, lives: Sequence[WorkPeriod], zone: ZoneLosses = UNKNOWN_ZONE, least: float = 0.0
+    pause: float, lives: Sequence[WorkPeriod], zone: ZonePreemptions = UNKNOWN_ZONE, least: float = 0.0
 ) -> float:
     """Return the interval as the agent computes it."""
-    return saving_interval(pause, time_between_losses(lives, zone), least)
+    return saving_interval(pause, time_between_interruptions(lives, zone), least)
 
 
 def running(seconds: float) -> WorkPeriod:
@@ -78,8 +78,8 @@ def test_what_is_wasted_is_within_a_tenth_of_the_best_fixed_interval(
     assert ours <= 1.10 * min(fixed)
 
 
-def test_a_long_quiet_life_lengthens_the_interval_and_losses_shorten_it() -> None:
-    """A loss that cost no work, thanks to its notice, is none: nothing would have been saved earlier."""
+def test_a_long_quiet_life_lengthens_the_interval_and_interruptions_shorten_it() -> None:
+    """A preemption that took no work, thanks to its notice, does not count: earlier saves had been in vain."""
     first = interval(5, [])
     assert interval(5, [running(12 * HOUR)]) > 2 * first
     assert interval(5, [WorkPeriod(600, lost=True)] * 6) < first / 1.5
@@ -88,7 +88,7 @@ def test_a_long_quiet_life_lengthens_the_interval_and_losses_shorten_it() -> Non
 
 def test_what_is_known_of_the_zone_counts_before_this_job_has_lost_anything() -> None:
     """Eleven TPUs of earlier runs lived for ten minutes there; of a good zone as many for half a day."""
-    bad, good = ZoneLosses(11 * 600, 11), ZoneLosses(11 * 12 * HOUR, 11)
+    bad, good = ZonePreemptions(11 * 600, 11), ZonePreemptions(11 * 12 * HOUR, 11)
     assert interval(5, [], bad) < interval(5, []) / 2
     assert interval(5, [], good) > interval(5, []) * 2
     # A notice that left time to save takes no work, however short the lives are.
@@ -97,7 +97,7 @@ def test_what_is_known_of_the_zone_counts_before_this_job_has_lost_anything() ->
 
 seconds = st.floats(0, 1e9)
 all_lives = st.lists(st.builds(lambda s, lost: WorkPeriod(s, lost=lost), seconds, st.booleans()), max_size=30)
-zones = st.builds(ZoneLosses, seconds, st.integers(0, 1000))
+zones = st.builds(ZonePreemptions, seconds, st.integers(0, 1000))
 
 
 @given(seconds, all_lives, zones, seconds)
@@ -108,15 +108,15 @@ def test_the_interval_stays_in_its_bounds_and_is_no_shorter_than_a_save(pause, l
 
 
 @given(seconds, all_lives, zones, seconds, seconds)
-def test_the_interval_grows_with_pause_lives_and_uploads_and_falls_with_losses(
+def test_the_interval_grows_with_pause_lives_and_uploads_and_falls_with_interruptions(
     pause, lives, zone, least, more
 ) -> None:
     """Of two situations that differ in one thing, the worse market saves more often, the longer save less often."""
     before = interval(pause, lives, zone, least)
     assert interval(pause + more, lives, zone, least) >= before
     assert interval(pause, lives, zone, least + more) >= before
-    assert interval(pause, lives, ZoneLosses(zone.lived + more, zone.losses), least) >= before
-    assert interval(pause, lives, ZoneLosses(zone.lived, zone.losses + 1), least) <= before
+    assert interval(pause, lives, ZonePreemptions(zone.lived + more, zone.preemptions), least) >= before
+    assert interval(pause, lives, ZonePreemptions(zone.lived, zone.preemptions + 1), least) <= before
     lost = [WorkPeriod(one.seconds, lost=True) for one in lives]
     assert interval(pause, lost, zone, least) <= before
 
@@ -124,25 +124,25 @@ def test_the_interval_grows_with_pause_lives_and_uploads_and_falls_with_losses(
 @given(st.binary(max_size=200) | st.from_regex(r'\{"places": .{0,80}').map(str.encode))
 def test_a_capacity_history_that_cannot_be_read_says_nothing(data) -> None:
     """The job trains on with what is assumed."""
-    assert zone_losses(data, "a", "b") == ZoneLosses()
+    assert zone_preemptions(data, "a", "b") == ZonePreemptions()
 
 
 @pytest.mark.parametrize("lived", ["-1", "1e999", "NaN", '"x"', "null", "[]"])
 def test_an_absurd_life_in_the_capacity_history_says_nothing(lived: str) -> None:
     """Neither negative nor without end."""
     text = f'{{"places": [{{"zone": "a", "type": "b", "lived": {lived}, "lives": 2}}]}}'
-    assert zone_losses(text.encode(), "a", "b") == ZoneLosses()
+    assert zone_preemptions(text.encode(), "a", "b") == ZonePreemptions()
 
 
 def test_the_agent_reads_the_capacity_history_as_the_controller_writes_it() -> None:
     """Of its own zone and type only."""
-    history = after_loss(after_loss((), "a", "b", 9000, 600), "a", "b", 9900, 300)
-    data = encoded(after_loss(history, "a", "other", 9000, 7))
-    assert zone_losses(data, "a", "b") == ZoneLosses(900, 2)
+    history = after_preemption(after_preemption((), "a", "b", 9000, 600), "a", "b", 9900, 300)
+    data = encoded(after_preemption(history, "a", "other", 9000, 7))
+    assert zone_preemptions(data, "a", "b") == ZonePreemptions(900, 2)
     assert (
-        zone_losses(data, "c", "b")
-        == zone_losses(encoded(after_grant((), "a", "b", 1)), "a", "b")
-        == ZoneLosses()
+        zone_preemptions(data, "c", "b")
+        == zone_preemptions(encoded(after_grant((), "a", "b", 1)), "a", "b")
+        == ZonePreemptions()
     )
 
 
@@ -150,7 +150,7 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     """
     Earlier machines died young, so it gets a shorter one; its own report of slow saves changes that.
 
-    TPUs of this zone did so, too. One of them rested after its notice, with all saved: its life is no loss.
+    TPUs of this zone did so, too. One of them rested after its notice, with all saved: its life lost nothing.
     """
     for number in (1, 2, 3):
         report = {
@@ -172,7 +172,7 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     lab.put(".tpuctl/heartbeat/5/0", b"torn")
     history = ()
     for at in range(4):
-        history = after_loss(history, "europe-west4-b", "v5litepod-8", 9000.0 + at, 300.0)
+        history = after_preemption(history, "europe-west4-b", "v5litepod-8", 9000.0 + at, 300.0)
     lab.put(".tpuctl/capacity.json", encoded(history))
     job = (
         "until [ -s $TPUCTL_SAVE_EVERY_FILE ]; do sleep 0.05; done; cp $TPUCTL_SAVE_EVERY_FILE first; "
@@ -187,18 +187,23 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     began = time.monotonic()
     machine.run_to_end()
     first, later, given = (float(word) for word in lines_of_the_job(lab.log(6))[-1].split())
-    lives, zone = [*[WorkPeriod(300.0, lost=True)] * 3, WorkPeriod(300.0, lost=False)], ZoneLosses(1200.0, 4)
+    lives, zone = (
+        [*[WorkPeriod(300.0, lost=True)] * 3, WorkPeriod(300.0, lost=False)],
+        ZonePreemptions(1200.0, 4),
+    )
     # Its own life counts as well: on a busy computer it takes a minute.
     longest = [*lives, running(time.monotonic() - began)]
     assert interval(20, lives, zone) - 1 <= first <= interval(20, longest, zone) + 1
     # What is known of others is read while the job starts: all, a part or nothing of it may be there by then.
     assert given in {first, *(round(interval(20, *known)) for known in ([lives], [[], zone], [[]]))}
     assert interval(500, lives, zone) - 1 <= later <= interval(500, longest, zone) + 1
-    # The last report may be of after the job's end, which was a loss as well: step 1 is in no checkpoint.
+    # The last report may be of after the job's end, which was an interruption as well: step 1 is in no checkpoint.
     beat, shortest = machine.heartbeat(), [*lives, WorkPeriod(0.0, lost=True)]
     assert interval(500, shortest, zone) - 1 <= beat["save_every"] <= interval(500, longest, zone) + 1
     assert (
-        time_between_losses(shortest, zone) - 1 <= beat["save_life"] <= time_between_losses(longest, zone) + 1
+        time_between_interruptions(shortest, zone) - 1
+        <= beat["save_life"]
+        <= time_between_interruptions(longest, zone) + 1
     )
     assert (beat["save_cost"], beat["save_cost_from"]) == (500, "reported")
 

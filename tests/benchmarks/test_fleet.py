@@ -25,7 +25,7 @@ def test_a_run_replaces_its_own_rows_of_the_table_and_no_others(tmp_path):
     assert "not measured yet" in rows["F11"]
 
 
-def test_losses_of_a_record_are_scaled_to_the_nodes_of_the_fleet():
+def test_preemptions_of_a_record_are_scaled_to_the_nodes_of_the_fleet():
     """The record of 32 machines loses an eighth of that on four nodes, within its hours."""
     whole, part = recorded(AWS, 32, (0.0, 9.0)), recorded(AWS, 4, (0.0, 9.0))
     assert sum(count for _, count in whole) // 8 == sum(count for _, count in part) > 0
@@ -33,7 +33,7 @@ def test_losses_of_a_record_are_scaled_to_the_nodes_of_the_fleet():
 
 
 def test_a_record_of_counts_has_a_loss_for_each_machine_that_goes(tmp_path):
-    """Copies of a row that stand there again, a minute later each, are no losses."""
+    """Copies of a row that stand there again, a minute later each, are no preemptions."""
     trace = tmp_path / "gcp.txt"
     rows = ["13:07:45, 8", "13:08:45, 8", "13:09:45, 8", "13:08:45, 6", "13:20:00, 8", "13:30:00, 3"]
     trace.write_text("".join(f"2021-12-10, {row}\n" for row in rows))

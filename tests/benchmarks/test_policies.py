@@ -174,7 +174,7 @@ def test_models_of_other_tools_agree_with_an_earlier_replay(v100, name):
 
 @pytest.mark.parametrize(("oldest", "noticed", "retained"), [(0, 0, 0.967), (1, 0, 0.969), (1, 1, 0.975)])
 def test_a_plain_race_agrees_with_an_earlier_replay(v100, oldest, noticed, retained):
-    """Losses observed after 10 s, all zones asked at once."""
+    """Preemptions observed after 10 s, all zones asked at once."""
     ledger = played(v100, partial(peers.race, oldest=bool(oldest)), noticed=bool(noticed))
     assert ledger.useful / v100.seconds == pytest.approx(retained, abs=0.002)
 

@@ -259,7 +259,7 @@ def test_a_push_without_a_tpu_leaves_the_code_for_the_next_one(cloud, user):
 
 
 def test_without_a_watcher_the_loss_and_the_checkpoint_are_shown(cloud, user):
-    """The loss counts when it is seen; with the TPU gone the newest checkpoint is in the bucket all the same."""
+    """The preemption counts when it is seen; with the TPU gone the newest checkpoint is still in the bucket."""
     user.watch(300)
     assert user.run("status", "--json").document["checkpoint"]
     cloud.model.preempt("demo-tpu-g1")

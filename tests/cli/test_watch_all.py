@@ -24,15 +24,15 @@ def watch_all(user, seconds, *words):
 
 def test_each_lost_tpu_is_replaced_at_the_next_poll(cloud, user):
     """The list that all share shows it, and the events say whose it was."""
-    losses = [(200 + 211 * number, ("demo", "other")[number % 2]) for number in range(6)]
-    for at, name in losses:
+    preemptions = [(200 + 211 * number, ("demo", "other")[number % 2]) for number in range(6)]
+    for at, name in preemptions:
         cloud.later(at, lambda name=name: cloud.model.preempt(cloud.in_use(name)[0], notice=False))
     began = cloud.clock.monotonic()
     said = watch_all(user, 1500)
     assert said.code == 130
     assert sorted(cloud.in_use()) == ["demo-tpu-g4", "other-tpu-g4"]
     asked = [at - began for at in cloud.asked("tpu.nodes.create")[-6:]]
-    late = [round(create - loss) for create, (loss, _) in zip(asked, losses, strict=True)]
+    late = [round(create - preempted) for create, (preempted, _) in zip(asked, preemptions, strict=True)]
     # The events of this cloud come in strides of ten seconds.
     assert max(late) <= 10 + POLL + 2 * TICK, late
     assert "watching 2: demo, other" in said.err
@@ -42,13 +42,13 @@ def test_each_lost_tpu_is_replaced_at_the_next_poll(cloud, user):
 
 def test_a_loss_right_after_a_pass_waits_for_one_poll_only(cloud, user):
     """The list is compared with that of the last pass, however short ago that was."""
-    losses = [200 + 97 * number for number in range(24)]
-    for at in losses:
+    preemptions = [200 + 97 * number for number in range(24)]
+    for at in preemptions:
         cloud.later(at, lambda: cloud.model.preempt(cloud.in_use("demo")[0], notice=False))
     began = cloud.clock.monotonic()
-    assert watch_all(user, losses[-1] + 97).code == 130
-    asked = [at - began for at in cloud.asked("tpu.nodes.create")[-len(losses):]]  # fmt: skip
-    late = [round(create - loss) for create, loss in zip(asked, losses, strict=True)]
+    assert watch_all(user, preemptions[-1] + 97).code == 130
+    asked = [at - began for at in cloud.asked("tpu.nodes.create")[-len(preemptions):]]  # fmt: skip
+    late = [round(create - preempted) for create, preempted in zip(asked, preemptions, strict=True)]
     assert max(late) <= POLL + 2 * TICK, late
 
 

@@ -236,7 +236,7 @@ def cancelled(world):
         raise Wrong("not everything is cancelled")
 
 
-def before_losses(world):
+def before_a_preemption(world):
     """A node will be preempted."""
     up(world, 4, steps=30)
     world.cloud.wait(300)
@@ -297,7 +297,7 @@ STORIES = (
     Story("hold", ("hold", "sweep"), partial(up, job=4, steps=30), partial(held, wanted=True)),
     Story("release", ("release", "sweep"), before_release, partial(held, wanted=False)),
     Story("retry", ("retry", "sweep"), before_retry, tried_again),
-    Story("watch, a node is lost", ("watch",), before_losses, seconds=400, ways=(HERE, DOWN)),
+    Story("watch, a node is lost", ("watch",), before_a_preemption, seconds=400, ways=(HERE, DOWN)),
     Story("watch, Slurm has forgotten", ("watch",), before_forgetting, seconds=60, ways=(HERE, DOWN)),
     Story("watch, the fleet grows", ("watch",), before_growth, none_torn, seconds=100,
           ways=(HERE, DOWN), file=GROWS),

@@ -9,7 +9,7 @@ from orchestrator.domain.machines.capacity import (
     MAX_ZONES,
     ZoneHistory,
     after_grant,
-    after_loss,
+    after_preemption,
     after_refusal,
     emptiness,
     passed_over,
@@ -45,7 +45,7 @@ def lived(zone, *hours, ago=DAY):
     """Return the history after lives so long, the last of which ended so long ago."""
     history = ()
     for one in hours:
-        history = after_loss(history, zone, "", NOW - ago, one * HOUR)
+        history = after_preemption(history, zone, "", NOW - ago, one * HOUR)
     return history
 
 
@@ -135,7 +135,7 @@ def test_each_refusal_grant_and_loss_counts_once():
     gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), observed_at=NOW + HOUR)
     lost = update_record(update_record(up, gone), replace(gone, observed_at=NOW + HOUR + 15))
     found = zone_history(lost.capacity_history, ZONE, KIND)
-    assert (found.lives, found.lived, found.out_at) == (1, HOUR, NOW + HOUR)
+    assert (found.preemptions, found.lived, found.out_at) == (1, HOUR, NOW + HOUR)
 
 
 def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
@@ -143,8 +143,8 @@ def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
     reported = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
     warned = update_record(record(), world(heartbeats=reported))
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=reported, observed_at=NOW + 30)
-    assert zone_history(warned.capacity_history, ZONE, KIND).lives == 1
-    assert zone_history(update_record(warned, dead).capacity_history, ZONE, KIND).lives == 1
+    assert zone_history(warned.capacity_history, ZONE, KIND).preemptions == 1
+    assert zone_history(update_record(warned, dead).capacity_history, ZONE, KIND).preemptions == 1
 
 
 def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():

@@ -47,7 +47,7 @@ class Life:
         if name := self.newest():
             self.stage.tpuctl("local", "preempt", name, expect=None)
 
-    def loss(self) -> None:
+    def preemption(self) -> None:
         """Take it away without one; the answer to the next create may be lost as well."""
         if self.random.random() < 0.5:
             self.stage.tpuctl("local", "fault", "tpu.nodes.create", "drop-answer")
@@ -57,7 +57,7 @@ class Life:
     def watch_is_killed(self) -> None:
         """Kill the watch, now or in the middle of a recovery, and begin another one."""
         if self.random.random() < 0.5:
-            self.random.choice([self.notice, self.loss])()
+            self.random.choice([self.notice, self.preemption])()
             time.sleep(self.random.uniform(0, 3))  # a moment of the recovery that no state names
         self.watch.kill()
         self.watch.wait(30)
@@ -81,7 +81,8 @@ class Life:
 
 
 KINDS: tuple[Callable[[Life], None], ...] = (
-    Life.notice, Life.loss, Life.watch_is_killed, Life.agent_is_killed, Life.job_is_killed, Life.up_is_repeated,
+    Life.notice, Life.preemption, Life.watch_is_killed, Life.agent_is_killed, Life.job_is_killed,
+    Life.up_is_repeated,
 )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The capacity history in an object of its own: it outlives the record, and is written seldom."""
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -8,6 +9,7 @@ from orchestrator.contract.bucket import object_names
 from orchestrator.domain.machines.capacity import (
     ZoneHistory,
     after_grant,
+    after_preemption,
     after_refusal,
     merged,
     zone_history,
@@ -143,6 +145,15 @@ def test_the_later_event_of_two_memories_counts_and_none_of_the_future():
     assert merged(old, new, 150.0) is old
     assert merged((), (ZoneHistory(ZONE),), 300.0) == ()
     assert {p.zone for p in merged(old, after_grant((), OTHER_ZONE, KIND, 50.0), 300.0)} == {ZONE, OTHER_ZONE}
+
+
+def test_a_preemption_is_counted_under_the_keys_of_every_release(lab):
+    """Watchers and agents of other releases read and write the same object."""
+    history = after_preemption((), ZONE, KIND, 100.0, 60.0)
+    (zone,) = json.loads(encoded(history))["places"]
+    assert (zone["lives"], zone["out_by_loss"], zone["lived"]) == (1, True, 60.0)
+    assert zone.keys().isdisjoint({"preemptions", "out_by_preemption"})
+    assert decoded(encoded(history)) == history
 
 
 def test_a_record_of_before_keeps_its_memory(lab):

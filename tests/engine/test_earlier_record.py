@@ -98,7 +98,7 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
     assert [(o.kind, o.verb, o.incarnation) for o in earlier.operations] == [
         (Kind.NODE, Verb.DELETE, 1), (Kind.NODE, Verb.CREATE, 4)
     ]  # fmt: skip
-    assert [(p.zone, p.type, p.granted, p.refused, p.lives) for p in earlier.capacity_history] == [
+    assert [(p.zone, p.type, p.granted, p.refused, p.preemptions) for p in earlier.capacity_history] == [
         (THERE, "v5litepod-1", 0, 1, 0), (HERE, "v5litepod-1", 1, 0, 1)
     ]  # fmt: skip
     assert earlier.zones_used == (HERE, THERE)

@@ -39,12 +39,12 @@ def test_after_its_time_the_next_one_is_asked_for(lab):
         assert lab.queued() == {f"demo-tpu-g{number}": "ACTIVE"}
     assert lab.mutations()["tpu.queuedResources.create"] == 3
     assert any("the service has ended it" in change for change in reasons(controller))
-    assert losses(controller) == [
+    assert preemptions(controller) == [
         f"TPU demo-tpu-g{n} has had its time (2h), after which Google ends a flex-start TPU" for n in (1, 2)
     ]
 
 
-def losses(controller):
+def preemptions(controller):
     """Return the events of lost TPUs, without the work that was lost."""
     return [e.text.partition(";")[0] for e in controller.events if e.kind == "preempted"]
 

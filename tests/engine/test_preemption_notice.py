@@ -142,7 +142,7 @@ def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
 
 
 def test_a_loss_without_a_watcher_is_counted_after_the_successor_has_taken_over(tmp_path):
-    """The watcher is away while the old TPU saves and ends and the next one claims the job: one loss, one event."""
+    """With no watcher the old TPU saves and ends and the next one claims the job: one preemption, one event."""
     lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
@@ -170,7 +170,7 @@ def test_a_slice_is_replaced_only_when_its_last_worker_rests(tmp_path):
 
 
 def test_a_preemption_with_notice_is_counted_once(tmp_path):
-    """Reported by the workers first and shown by the state of the node later, it is one loss."""
+    """Reported by the workers first and shown by the state of the node later, it is one preemption."""
     lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))

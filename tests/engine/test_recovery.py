@@ -133,7 +133,7 @@ def test_a_preemptible_node_that_ends_after_24_hours_is_replaced(lab):
 
 
 def test_a_node_deleted_by_hand_is_replaced(lab):
-    """Somebody else's delete is a loss like any other."""
+    """Somebody else's delete is a preemption like any other."""
     controller = lab.up()
     controller.cloud.nodes.delete("demo-tpu-g1", a_spec().tpu.zones[0])
     controller.up()
@@ -142,7 +142,7 @@ def test_a_node_deleted_by_hand_is_replaced(lab):
 
 
 def test_preemption_after_preemption_keeps_one_node(lab):
-    """Ten losses in a row leave one node, of incarnation 11, and ten counted preemptions."""
+    """Ten preemptions in a row leave one node, of incarnation 11, and ten counted preemptions."""
     controller = lab.up()
     for number in range(1, 11):
         lab.cloud.preempt(f"demo-tpu-g{number}", notice=number % 2 == 0)
@@ -201,7 +201,7 @@ def test_a_dead_worker_machine_is_looked_after_over_ssh(lab):
 
 @pytest.mark.parametrize("poll", ["15s", "90s", "300s"])
 def test_a_node_out_of_reach_for_five_minutes_is_replaced(lab, poll):
-    """READY, silent and not reachable by SSH: that is a loss too, however seldom one looks."""
+    """READY, silent and not reachable by SSH: that is a preemption too, however seldom one looks."""
     controller = lab.up(a_spec(watch__poll=poll))
     lab.cloud.kill_worker("demo-tpu-g1", 0)
     lab.remote.error = "no route to host"

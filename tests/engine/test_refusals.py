@@ -85,7 +85,7 @@ def test_the_quota_of_the_old_node_is_used_as_soon_as_it_is_free(tmp_path):
 
 def test_quota_with_room_for_one_is_learned_once(tmp_path):
     """
-    From the second loss on the next TPU is asked for once, when the old one is gone, and one line says so.
+    From the second preemption on the next TPU is asked for once, when the old one is gone, and one line says so.
 
     A later loop knows it too. After a day it is tried again: quota may have been raised.
     """

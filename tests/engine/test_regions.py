@@ -33,7 +33,7 @@ def location(lab):
 
 
 def test_the_bucket_stays_and_the_tpu_goes_to_the_other_region_and_comes_back(lab):
-    """A lost TPU and an empty region: the next one is elsewhere; after its loss the first is asked again."""
+    """A lost TPU and an empty region: the next one is elsewhere; after its preemption the first is asked again."""
     controller = lab.up(SPEC)
     assert (where(lab), location(lab)) == ([ZONE], region_of(ZONE))
     lab.change(stockouts=frozenset({ZONE}))

@@ -111,7 +111,7 @@ def test_nothing_is_taken_when_the_work_is_done():
 
 
 def test_the_forecast():
-    """On time, at risk when one more loss is too many, and what cannot be met is said."""
+    """On time, at risk when one more preemption is too many, and what cannot be met is said."""
     assert on_time(situation()) == "on time"
     assert on_time(situation(mode=Mode.SPOT, now=5 * HOUR - 700.0)) == "at risk"
     assert on_time(situation(mode=Mode.ON_DEMAND, now=5 * HOUR - 700.0)) == "on time"

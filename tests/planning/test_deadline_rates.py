@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.catalog import Price
-from orchestrator.domain.machines.capacity import after_grant, after_loss, after_refusal
+from orchestrator.domain.machines.capacity import after_grant, after_preemption, after_refusal
 from orchestrator.domain.machines.node_price import Prices, prices
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Verb
@@ -63,7 +63,9 @@ def test_an_unknown_price_is_guessed_from_what_is_known(table, usd, on_demand_us
 
 def test_what_is_remembered_of_a_zone_counts_for_it_alone():
     """How often spot was there by the hour, and how long TPUs lived."""
-    history = after_loss(after_grant((), ZONE, KIND, NOW - 50 * HOUR), ZONE, KIND, NOW - 30 * HOUR, 20 * HOUR)
+    history = after_preemption(
+        after_grant((), ZONE, KIND, NOW - 50 * HOUR), ZONE, KIND, NOW - 30 * HOUR, 20 * HOUR
+    )
     for hour in range(8):
         history = after_refusal(history, OTHER_ZONE, KIND, NOW - 40 * HOUR + hour * HOUR)
     found, _ = offers(Prices(), history=history)

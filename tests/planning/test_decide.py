@@ -134,7 +134,7 @@ def test_nodes_of_older_incarnations_are_deleted():
 
 
 def test_a_ready_node_that_is_silent_and_out_of_reach_is_replaced():
-    """READY does not mean alive: a silent worker whose SSH failed for six heartbeats is a loss."""
+    """READY does not mean alive: a silent worker whose SSH failed for six heartbeats counts as preempted."""
     lost = record(ssh_failed_since=NOW - 180, ssh_next_try_at=NOW + 1)
     silent = world(heartbeats=Present((beat(updated=NOW - 400),)))
     assert steps(decide(spec(), silent, lost)) == [NODE_DELETE_1, NODE_CREATE_2]

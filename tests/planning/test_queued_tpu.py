@@ -13,7 +13,7 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.queued_tpu import (
     CLOCKS,
     PROVISIONING_LIMIT,
-    loss_text,
+    end_text,
     merged,
     state_text,
 )
@@ -143,8 +143,8 @@ def test_what_has_become_of_a_lost_tpu_is_reported_as_what_it_is(changes, known,
     """A flex-start TPU is not preempted; one that goes early has no reason that anybody knows."""
     lost, ran = node(state=NodeState.PREEMPTED), {"node:1:ready": NOW - 7200}
     wanted = spec(tpu=replace(spec().tpu, **changes))
-    assert loss_text(wanted, record(first_seen=ran, **known), lost, NOW) == reported
-    unseen = loss_text(wanted, record(first_seen={}, **known), lost, NOW)
+    assert end_text(wanted, record(first_seen=ran, **known), lost, NOW) == reported
+    unseen = end_text(wanted, record(first_seen={}, **known), lost, NOW)
     assert unseen.startswith(
         "was ended by Google; a flex-start TPU runs for" if "Google" in reported else reported
     )

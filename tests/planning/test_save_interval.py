@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.machines.capacity import after_loss
+from orchestrator.domain.machines.capacity import after_preemption
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.planning.save_interval import SaveInterval, planned_interval, reported_interval
 from tests.planning.planning_kit import make_spec
@@ -20,7 +20,7 @@ def lost(*lives):
     """Return the capacity history after TPUs that lived so long."""
     history = ()
     for number, life in enumerate(lives):
-        history = after_loss(history, ZONE, KIND, 1000.0 + number, life)
+        history = after_preemption(history, ZONE, KIND, 1000.0 + number, life)
     return history
 
 
@@ -43,8 +43,8 @@ def test_a_zone_with_short_lives_gets_a_shorter_interval_and_another_does_not():
         short.text
         == "every 2 min 7 s: a save stops the training for 3.0 s (declared), unsaved work is lost every 45 min 0 s"
     )
-    assert other.time_between_losses == 7200.0
-    assert planned_interval(spec, history, "v4-8", ZONE).time_between_losses == 7200.0
+    assert other.time_between_interruptions == 7200.0
+    assert planned_interval(spec, history, "v4-8", ZONE).time_between_interruptions == 7200.0
 
 
 @pytest.mark.parametrize(("every", "text"), [("10m", "every 10 min 0 s"), (None, None)])
@@ -59,9 +59,19 @@ def test_the_shortest_interval_of_a_slice_is_shown():
     reported = reported_interval(
         (
             beat(
-                0, save_every=300.0, save_pause=4.0, save_pause_from="measured", time_between_losses=11000.0
+                0,
+                save_every=300.0,
+                save_pause=4.0,
+                save_pause_from="measured",
+                time_between_interruptions=11000.0,
             ),
-            beat(1, save_every=240.0, save_pause=3.0, save_pause_from="measured", time_between_losses=9600.0),
+            beat(
+                1,
+                save_every=240.0,
+                save_pause=3.0,
+                save_pause_from="measured",
+                time_between_interruptions=9600.0,
+            ),
         )
     )
     assert (

@@ -115,7 +115,7 @@ def test_the_first_one_goes_when_the_other_is_named():
 
 
 def test_a_tpu_that_has_saved_goes_at_once_and_nothing_is_requested_twice():
-    """Its successor takes its place in the record in the look after that, when the loss is counted."""
+    """Its successor takes its place in the record in the look after that, when the preemption is counted."""
     rest = observed(FIRST, second(), report=AT_REST)
     made = update_record(asked(), rest)
     assert made.node.incarnation == 1
@@ -128,7 +128,7 @@ def test_a_tpu_that_has_saved_goes_at_once_and_nothing_is_requested_twice():
 
 
 def test_a_tpu_that_is_lost_before_it_has_saved_gets_a_successor_too():
-    """The observation that shows it lost reports the loss; the next one has the successor."""
+    """The observation that shows it lost reports the preemption; the next one has the successor."""
     lost = observed(replace(FIRST, state=NodeState.PREEMPTED), second())
     made = update_record(asked(), lost)
     assert made.node.incarnation == 1

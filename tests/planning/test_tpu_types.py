@@ -7,7 +7,7 @@ import pytest
 from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import read
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.machines.capacity import after_grant, after_loss, after_refusal
+from orchestrator.domain.machines.capacity import after_grant, after_preemption, after_refusal
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import CloudAccount
@@ -79,7 +79,7 @@ def test_refusals_lead_to_the_second_type_and_the_plan_says_so():
 def test_the_preferred_type_is_no_substitute():
     """Nothing more is said of it."""
     lost = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
-    history = after_loss(after_grant((), ZONE, SECOND, NOW - 9000), ZONE, SECOND, NOW, 9000)
+    history = after_preemption(after_grant((), ZONE, SECOND, NOW - 9000), ZONE, SECOND, NOW, 9000)
     known = record(type=SECOND, capacity_history=history)
     assert creates(decide(BOTH, lost, known)) == [(ZONE, FIRST)]
 

@@ -43,7 +43,7 @@ def vm_price(kind, item, region, column="on_demand_usd"):
     return float(row[column])
 
 
-def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_loss_of_the_job():
+def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_preemption_of_the_job():
     """It was READY for a moment beside the winner, whose time goes on being the job's."""
     spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["europe-west4-b"], vm="none")
     won = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0)

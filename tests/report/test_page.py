@@ -173,9 +173,9 @@ def test_a_preemption_runs_through_every_drawing():
     """At its time through the machines, at its step through the loss."""
     text = page(facts(points=[(T + 100, 5, 3.0, 1), (T + 900, 90, 2.0, 1)]))
     for drawing_of in text.split('class="chart"')[1:]:
-        assert drawing_of.split("</section>")[0].count('class="loss"') == 2
+        assert drawing_of.split("</section>")[0].count('class="preemption"') == 2
     alone = page(replace(facts(), events=()))
-    assert 'class="loss"' not in alone
+    assert 'class="preemption"' not in alone
 
 
 def test_the_line_of_steps_begins_where_each_machine_trained_on():

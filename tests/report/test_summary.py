@@ -40,7 +40,7 @@ def test_a_run_without_reports_has_no_figures():
     assert (found.steps, found.loss, found.steps_redone, found.recoveries) == (None, None, 0, ())
 
 
-def test_steps_redone_are_those_between_checkpoint_and_loss():
+def test_steps_redone_are_those_between_checkpoint_and_preemption():
     """Step 57 was reached, 50 was saved: seven are trained twice."""
     assert summary([beat(1, 57), beat(2, 100, 50)]).steps_redone == 7
     assert summary([beat(1, 57), beat(2, 100, 57)]).steps_redone == 0
@@ -60,7 +60,7 @@ def test_steps_redone_are_those_between_checkpoint_and_loss():
     ],
 )
 def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, counts):
-    """At most until its loss was observed, here 3 s; one that reported its end, or its last save, has not."""
+    """At most until its preemption was observed, here 3 s; one that reported its end, or its last save, has not."""
     observed = [Event(T + 3, "preempted", "", {"incarnation": 1})]
     lost = replace(beat(1, 57), **before)
     found = summary([lost, beat(2, 100, resumed)], observed)
@@ -81,14 +81,14 @@ def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, co
     ],
 )
 def test_a_report_or_a_commit_that_is_missing_bounds_what_it_trained(known, heartbeat, most):
-    """Its loss was seen after 30 s; a machine that had lived on would have reported, and committed a save."""
+    """Its preemption was seen after 30 s; a machine that had lived on would have reported, and committed a save."""
     observed = [Event(T + 30, "preempted", "", {"incarnation": 1})]
     lost = beat(1, 57, rate=5.0, **known)
     found = summary([lost, beat(2, 100, 50)], observed, heartbeat=heartbeat)
     assert found.steps_redone_at_most == 7 + most
 
 
-def test_without_a_time_of_the_loss_the_next_request_bounds_it():
+def test_without_a_time_of_the_preemption_the_next_request_bounds_it():
     """The TPU vanished unseen; without that event nothing is known."""
     beats = [beat(1, 57, rate=5.0), beat(2, 100, 50)]
     asked = [Event(T + 4, "node-create", "", {"incarnation": 2})]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.contract.interval import saving_interval, time_between_losses, zone_losses
+from orchestrator.contract.interval import saving_interval, time_between_interruptions, zone_preemptions
 from tests.engine.engine_lab import ZONE
 from tests.kit.user import User
 
@@ -39,14 +39,17 @@ def test_a_zone_that_takes_tpus_after_minutes_makes_the_next_ones_save_more_ofte
     before = saves(user)
     taken_away(cloud, user, 15, 4)
     after = saves(user)
-    assert before["time_between_losses_s"] == 7200.0
-    assert after["time_between_losses_s"] < 3600.0
+    assert before["time_between_interruptions_s"] == 7200.0
+    assert after["time_between_interruptions_s"] < 3600.0
     assert after["every_s"] < before["every_s"] / 1.4
     with cloud.storage.lock:
         known = cloud.storage.objects.read(
             cloud.storage.objects.get(cloud.buckets()[0], ".tpuctl/capacity.json")
         )
-    assert saving_interval(5.0, time_between_losses((), zone_losses(known, ZONE, KIND))) == after["every_s"]
+    assert (
+        saving_interval(5.0, time_between_interruptions((), zone_preemptions(known, ZONE, KIND)))
+        == after["every_s"]
+    )
 
 
 def test_a_quiet_market_leaves_the_interval_as_it_is(cloud, user):

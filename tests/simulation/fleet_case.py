@@ -17,7 +17,7 @@ ERRANDS = (
 LATER = ("hold", "release", "retry", "submit after", "hold, killed", "release, killed", "retry, killed")
 """Errands that are drawn apart: the others of a seed stay what they were."""
 WIDE = 50
-"""One seed of so many has 100 nodes; most have few, where a single loss weighs more."""
+"""One seed of so many has 100 nodes; most have few, where a single preemption weighs more."""
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ MECHANISMS = {
     "M4 each pass looks again, whatever it was told": Switch(
         ((reconciler, "observe", _first_look(reconciler.observe)),),
         (f"{ENGINE}recovery.py::test_a_node_deleted_by_hand_is_replaced",)),
-    "M4 while a deployment is calm, the list shows its losses": Switch(
+    "M4 while a deployment is calm, the list shows its preemptions": Switch(
         ((loop.Loop, "differs", lambda self: False),),
         ("tests/cli/test_watch_all.py::test_each_lost_tpu_is_replaced_at_the_next_poll",)),
     "M4 a node of the last list is kept only as it was": Switch(

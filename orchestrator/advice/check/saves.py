@@ -212,7 +212,7 @@ def _is_beside(path: str) -> bool:
 
 
 LIFETIMES: Final = {"bad": 0.3 * 3600, "middling": 4 * 3600.0, "good": 12 * 3600.0}
-"""Mean seconds between losses of a spot TPU, by zone: assumptions, not measured (docs/facts.md 5.4)."""
+"""Mean seconds between preemptions of a spot TPU, by zone: assumptions, not measured (docs/facts.md 5.4)."""
 WORTH_SAYING: Final = 0.05
 """Share of the time lost beyond the best interval from which on a finding is reported."""
 
@@ -248,7 +248,7 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFindin
 
 def lost_share(every: float, save_pause: float, lifetime: float) -> float:
     """
-    Return the share of the time spent on saves and repeated work, for random losses (Daly's full form).
+    Return the share of the time spent on saves and repeated work, for random interruptions (Daly's full form).
 
     Restarts are not included, because they do not depend on the interval.
     """

@@ -186,7 +186,7 @@ def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     interval = reported_interval(observed.value) if isinstance(observed, Present) else None
     if interval is None:
         return ()
-    rule = LoopRule.SAVES_AUTO if interval.time_between_losses is not None else LoopRule.SAVES_FIXED
+    rule = LoopRule.SAVES_AUTO if interval.time_between_interruptions is not None else LoopRule.SAVES_FIXED
     why = interval.why or "the file says so"
     if interval.seconds is None:
         why = f"job.checkpoint.every is not set{f'; {interval.why}' if interval.why else ''}"

@@ -102,7 +102,7 @@ RULES: Final[dict[LoopRule, str]] = {
         "While there is no checkpoint, a save that has been there for four heartbeats is reported."
     ),
     LoopRule.SAVES_AUTO: (
-        f"The interval is sqrt(2 x save pause x time between two losses), between {MIN_INTERVAL:g} s and "
+        f"The interval is sqrt(2 x save pause x time between interruptions), between {MIN_INTERVAL:g} s and "
         f"{MAX_INTERVAL / 3600:g} h."
     ),
     LoopRule.SAVES_FIXED: "The file fixes the time between two saves, or leaves it to the job.",

@@ -35,8 +35,8 @@ RECKON_SECONDS = 60.0
 """Seconds between two sums of the users' spending, each of which reads the history of all jobs."""
 
 
-class Losses:
-    """Collects lost machines of nodes until Slurm has been told."""
+class LostNodes:
+    """Collects nodes that lost their machine until Slurm has been told."""
 
     def __init__(self) -> None:
         self._lost: set[tuple[str, int]] = set()
@@ -116,11 +116,11 @@ class _NodeReporter(Reporter):
 class _NodeScreen:
     """Shows nothing of a node's job, which is Slurm, except lost machines."""
 
-    def __init__(self, node: str, losses: Losses) -> None:
-        self._node, self._losses = node, losses
+    def __init__(self, node: str, lost: LostNodes) -> None:
+        self._node, self._lost = node, lost
 
     def show(self, result: Pass, usd: float, upper_usd: float) -> None:
-        self._losses.take(self._node, result)
+        self._lost.take(self._node, result)
 
     def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         return nullcontext()
@@ -140,16 +140,16 @@ class FleetWatch(WatchAll[Reporter]):
         if not choice.as_json:
             # A program gets each event.
             reporter_of = _counted(reporter_of, Refusals(reporter))
-        self._fleet, self._reporter, losses = Fleet(choice, reporter, reporter_of), reporter, Losses()
-        self._losses, self._said, self._wrong = losses, "", dict[str, str]()
+        self._fleet, self._reporter, lost = Fleet(choice, reporter, reporter_of), reporter, LostNodes()
+        self._lost, self._said, self._wrong = lost, "", dict[str, str]()
         self._choice, self._reckon_at = choice, 0.0
         self._reader: UsageReader | None = None
 
         def screen(_: Reporter, session: Session) -> _NodeScreen:
-            return _NodeScreen(session.spec.name, losses)
+            return _NodeScreen(session.spec.name, lost)
 
         name, known = self._fleet.spec.name, self._fleet.known()
-        periodic = PeriodicTask(self._tend, TEND_SECONDS, losses.wake)
+        periodic = PeriodicTask(self._tend, TEND_SECONDS, lost.wake)
         super().__init__(choice, reporter_of, screen, {name, *known}, periodic, on_vm=on_vm)
         size = self._fleet.spec.fleet
         # A fleet of a fixed size is as `fleet up` has made it; but its nodes may have to come together in one zone.
@@ -172,7 +172,7 @@ class FleetWatch(WatchAll[Reporter]):
             # By their common cost, as before.
             spec = self._fleet.spec
             head = Session(self._choice, self._reporter, spec, together=self._together.get(spec.name))
-            run(turn(head, _NodeScreen("", self._losses), None, threading.Event(), on_vm=True))
+            run(turn(head, _NodeScreen("", self._lost), None, threading.Event(), on_vm=True))
 
     def _count(self, name: str) -> None:
         session = self._fleet.node(name, SlurmController("", 0, ""))
@@ -187,7 +187,7 @@ class FleetWatch(WatchAll[Reporter]):
     def _tend(self) -> None:
         try:
             slurm = self._fleet.slurm()
-            self._losses.report(slurm)
+            self._lost.report(slurm)
             slurm.tend()
             if self._fleet.head.clock.monotonic() >= self._reckon_at:
                 self._reader = self._reader or UsageReader(self._choice, Reporter())
@@ -204,7 +204,7 @@ class FleetWatch(WatchAll[Reporter]):
                 self._reporter.say(f"the queue: {error.message}", style="warning")
             self._said = error.message
             if isinstance(error, RemoteError) and self._restart_slurm():
-                self._losses.wake.set()
+                self._lost.wake.set()
 
     def _report_errors(self, wrong: Mapping[str, TpuctlError]) -> None:
         """Say once what is wrong with a job; all others go on."""

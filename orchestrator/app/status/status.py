@@ -33,7 +33,7 @@ from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state
-from orchestrator.planning.news import preemption, with_loss
+from orchestrator.planning.news import preemption, with_preemption
 from orchestrator.planning.safety_nets import auto_delete_text
 from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
@@ -69,7 +69,7 @@ def judged(session: Session, world: World) -> JudgedDeployment:
     before, spec = session.records.current, session.spec
     record = update_record(before, world)
     # As the pass that first observes it will count it: until then the record has a preemption less than the list.
-    record = with_loss(record) if preemption(spec, before, record, world) else record
+    record = with_preemption(record) if preemption(spec, before, record, world) else record
     usd, most = session.costs(record, world.observed_at)
     return JudgedDeployment(world, record, usd, most, decide(spec, world, record, most))
 
@@ -197,7 +197,7 @@ def _saves(found: SaveInterval | None) -> SavesStatus | None:
         return None
     return SavesStatus(
         every_s=found.seconds, save_pause_s=found.save_pause, save_pause_from=found.save_pause_from,
-        time_between_losses_s=found.time_between_losses, apart_s=found.apart, text=found.text,
+        time_between_interruptions_s=found.time_between_interruptions, apart_s=found.apart, text=found.text,
     )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ _RECOVERY_VERDICT = {
 }  # fmt: skip
 _SAVES = {
     "every_s": maybe(float), "save_pause_s": maybe(float), "save_pause_from": str,
-    "time_between_losses_s": maybe(float), "apart_s": maybe(float), "text": str,
+    "time_between_interruptions_s": maybe(float), "apart_s": maybe(float), "text": str,
 }  # fmt: skip
 _OBSERVED = {"by": str, "age_s": float}
 

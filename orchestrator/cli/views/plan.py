@@ -143,7 +143,7 @@ def _saves(preview: Preview) -> str:
         text = format_name(name)
     if preview.saves is None:
         return text
-    return f"{text}; a save {'at first ' if preview.saves.time_between_losses else ''}{preview.saves.text}"
+    return f"{text}; a save {'at first ' if preview.saves.time_between_interruptions else ''}{preview.saves.text}"
 
 
 def _locations(preview: Preview) -> dict[str, str]:

@@ -13,7 +13,7 @@ SHORTEST_OUTAGE = 300.0
 USUAL_LIFE, CERTAINTY = 4 * 3600.0, 1.0
 """Assumed lifetime of a TPU in seconds, and the number of observed ones that this weighs."""
 WAY_BACK = 600.0
-"""Seconds of work that each loss costs; a longer life is worth what it saves of these."""
+"""Seconds of work that each preemption takes; a longer life is worth what it saves of these."""
 # More than a file names, but bounded: the record is written in each pass and must not grow for ever.
 MAX_ZONES = 64
 HOUR = 3600.0
@@ -35,11 +35,11 @@ class ZoneHistory:
     type: str = ""
     out_since: float = 0.0
     out_at: float = 0.0
-    out_by_loss: bool = False
+    out_by_preemption: bool = False
     granted_at: float = 0.0
     granted: int = 0
     refused: int = 0
-    lives: int = 0
+    preemptions: int = 0
     lived: float = 0.0
     hours: tuple[tuple[int, int, int], ...] = ()
     full_at: float = 0.0
@@ -62,7 +62,9 @@ def after_refusal(history: CapacityHistory, zone: str, tpu_type: str, at: float)
     since = one.out_since or at
     return _with(
         history,
-        replace(one, out_since=since, out_at=at, out_by_loss=False, refused=one.refused + 1, hours=hours),
+        replace(
+            one, out_since=since, out_at=at, out_by_preemption=False, refused=one.refused + 1, hours=hours
+        ),
     )
 
 
@@ -87,13 +89,13 @@ def after_grant(history: CapacityHistory, zone: str, tpu_type: str, at: float) -
     return _with(history, replace(there, granted=one.granted + 1, hours=hours))
 
 
-def after_loss(
+def after_preemption(
     history: CapacityHistory, zone: str, tpu_type: str, at: float, lived: float
 ) -> CapacityHistory:
-    """Return the history after a TPU was lost that had lived for *lived* seconds."""
+    """Return the history after a TPU was preempted that had lived for *lived* seconds."""
     one = zone_history(history, zone, tpu_type)
-    worn = replace(one, out_since=at, out_at=at, out_by_loss=True)
-    return _with(history, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
+    worn = replace(one, out_since=at, out_at=at, out_by_preemption=True)
+    return _with(history, replace(worn, preemptions=one.preemptions + 1, lived=one.lived + max(0.0, lived)))
 
 
 def merged(history: CapacityHistory, others: CapacityHistory, now: float) -> CapacityHistory:
@@ -137,7 +139,7 @@ def emptiness(one: ZoneHistory, now: float) -> float:
 
 def worth(one: ZoneHistory, now: float) -> float:
     """Return the value of asking this zone now, from 0 to 1."""
-    life = (CERTAINTY * USUAL_LIFE + one.lived) / (CERTAINTY + one.lives)
+    life = (CERTAINTY * USUAL_LIFE + one.lived) / (CERTAINTY + one.preemptions)
     hour = int(now // HOUR) % 24
     _, granted, out = next((h for h in one.hours if h[0] == hour), (hour, 0, 0))
     # The 4 damps hours with little data: one refusal at this hour must not decide.
@@ -193,7 +195,11 @@ def passed_over(
 
 def zone_summary(one: ZoneHistory) -> str:
     """Return what is remembered of a zone, in words."""
-    lives = f", {one.lives} lost after {_span(one.lived / one.lives)} on average" if one.lives else ""
+    lives = (
+        f", {one.preemptions} lost after {_span(one.lived / one.preemptions)} on average"
+        if one.preemptions
+        else ""
+    )
     # No "0 refused": a refusal for the quota that our own TPU holds is not counted, and is shown beside this.
     refused = f", {one.refused} refused" if one.refused else ""
     return f"{one.granted} created{refused}{lives}"
@@ -201,10 +207,10 @@ def zone_summary(one: ZoneHistory) -> str:
 
 def _outage(one: ZoneHistory, now: float) -> str:
     if one.out_at and emptiness(one, now) >= 0.1:
-        what = "preempted one" if one.out_by_loss else "refused"
+        what = "preempted one" if one.out_by_preemption else "refused"
         return f"{what} {_ago(now - one.out_at)}"
-    if one.lives:
-        return f"has kept one for {_span(one.lived / one.lives)} on average"
+    if one.preemptions:
+        return f"has kept one for {_span(one.lived / one.preemptions)} on average"
     return ""
 
 

@@ -41,7 +41,7 @@ STORED_KEYS = {
     "save_pause": "save_cost",
     "save_pause_from": "save_cost_from",
     "save_pauses": "save_stalled",
-    "time_between_losses": "save_life",
+    "time_between_interruptions": "save_life",
     "xla_programs_restored": "programs_back",
     "xla_programs_compiled": "programs_compiled",
 }

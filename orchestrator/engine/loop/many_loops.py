@@ -155,7 +155,7 @@ class ManyLoops:
         pause = member.pause
         if pause is None or now >= member.calm_until:
             return DUE
-        # Also within the pause: a loss right after a pass would otherwise wait for the poll after the next.
+        # Also within the pause: a preemption right after a pass would otherwise wait for the poll after the next.
         if lists and pause.calm > pause.seconds and _differs(pause):
             return CHANGED
         if pause.incarnation and now >= member.read_wake_at:

@@ -21,7 +21,7 @@ from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_outcome import expiry
 from orchestrator.planning.invariants import broken
-from orchestrator.planning.news import news, preemption, start_from_zero, with_loss
+from orchestrator.planning.news import news, preemption, start_from_zero, with_preemption
 from orchestrator.planning.update_record import not_older, update_record
 
 
@@ -89,8 +89,8 @@ class Reconciler:
         lost = preemption(spec, before, after, world)
         if lost is not None:
             events.append(lost)
-            # Counted with its event, in the one pass that first observes the loss, so never twice.
-            after = with_loss(after)
+            # Counted with its event, in the one pass that first observes it, so never twice.
+            after = with_preemption(after)
         for event in events:
             self._sink(event)
         return world, updated(after, expires_at=expiry(spec, after))

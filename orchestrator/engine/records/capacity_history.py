@@ -12,7 +12,7 @@ from orchestrator.domain.machines.capacity import CapacityHistory, merged
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record
-from orchestrator.engine.records.record_format import adapter
+from orchestrator.engine.records.record_format import adapter, stored_zones, zones_of
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 
 SCHEMA = 1
@@ -71,7 +71,8 @@ class SharedCapacityHistory:
 
 def encoded(history: CapacityHistory) -> bytes:
     """Return the object's content: JSON with a checksum."""
-    body = {"schema": SCHEMA, "places": adapter(CapacityHistory).dump_python(history, mode="json")}
+    zones = adapter(CapacityHistory).dump_python(history, mode="json")
+    body = {"schema": SCHEMA, "places": stored_zones(zones)}
     return bytes_with_checksum(body)
 
 
@@ -80,8 +81,10 @@ def decoded(data: bytes) -> CapacityHistory:
     try:
         body = verified(data)
         history: CapacityHistory = (
-            adapter(CapacityHistory).validate_python(body["places"]) if body["schema"] == SCHEMA else ()
+            adapter(CapacityHistory).validate_python(zones_of(body["places"]))
+            if body["schema"] == SCHEMA
+            else ()
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return ()
     return history

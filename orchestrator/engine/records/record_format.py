@@ -7,7 +7,7 @@ the rest.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
@@ -71,6 +71,8 @@ NESTED = {
     "places": "capacity_history",
     "starts": "up_times",
 }
+ZONE_KEYS = {"preemptions": "lives", "out_by_preemption": "out_by_loss"}
+"""Keys of a zone's stored history whose field has another name."""
 PARTS = {path.partition(".")[0] for path in NESTED.values() if "." in path}
 NAMES = [field.name for field in fields(Record)]
 STORED = {**NESTED, **{name: name for name in NAMES if name not in PARTS and name not in NESTED.values()}}
@@ -108,6 +110,7 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
     for operation in body[BODY]["operations"]:
         operation["verb"] = _WORDS.get(operation["verb"], operation["verb"])
+    body[BODY]["places"] = stored_zones(body[BODY]["places"])
     body[BODY]["sightings"] = {state_text(state): since for state, since in sane.first_seen.items()}
     return bytes_with_checksum(proven(body, key) if key else body)
 
@@ -171,6 +174,7 @@ def _record(stored: Mapping[str, Any]) -> Record:
     if "disks" not in nested:
         # Earlier versions recorded no disks: they billed the VM's disk for the time in which the VM ran.
         nested["disks"] = [span for span in nested.get("spans", ()) if span.get("kind") == Kind.VM.value]
+    nested["capacity_history"] = zones_of(nested.get("capacity_history", ()))
     since = adapter(dict[str, float]).validate_python(nested.pop("first_seen", {}))
     shape = _SHAPE.fullmatch(nested["node"].pop("shape", ""))
     stored_operations = nested.get("operations", ())
@@ -188,6 +192,17 @@ def _with_code(refusal: Refusal) -> Refusal:
     """Return a refusal with its code, which is stored as a part of its text."""
     found = _CODE.fullmatch(refusal.message)
     return replace(refusal, code=found[1], message=found[2] or "") if found else refusal
+
+
+def stored_zones(history: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a capacity history as JSON with its stored keys."""
+    return [{ZONE_KEYS.get(name, name): value for name, value in one.items()} for one in history]
+
+
+def zones_of(stored: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a capacity history from JSON, by the names of the fields of a ZoneHistory."""
+    names = {key: name for name, key in ZONE_KEYS.items()}
+    return [{names.get(key, key): value for key, value in one.items()} for one in stored]
 
 
 def state_text(doubt: FirstSeen) -> str:

@@ -224,7 +224,7 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
         one = zone_history(record.capacity_history, zone, record.node.type)
         shut = doubted or create_gate(spec, cheap, zone) > world.observed_at
         share = share_in(one, len(spans), vain)
-        lasts = (life + one.lived) / (1.0 + one.lives)
+        lasts = (life + one.lived) / (1.0 + one.preemptions)
         return Offer(zone, usd[zone].spot, up=False if shut else None, share=share, life=lasts)
 
     return tuple(offer(zone) for zone in spec.tpu.zones)

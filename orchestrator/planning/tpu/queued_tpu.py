@@ -81,12 +81,12 @@ def _end(queued: QueuedResource) -> NodeState:
 
 
 def has_failed(node: Node) -> bool:
-    """Return whether the queue dropped the request, which is a refusal and not the loss of a machine."""
+    """Return whether the queue dropped the request, which is a refusal and no preemption."""
     return node.queued is not None and node.queued.state is QueuedState.FAILED
 
 
-def loss_text(spec: Spec, record: Record, node: Node, now: float) -> str:
-    """Return why a TPU is lost, in words; Google ends a flex-start TPU after its time, which is no preemption."""
+def end_text(spec: Spec, record: Record, node: Node, now: float) -> str:
+    """Return why a TPU has ended, in words; Google ends a flex-start TPU after its time, which is no preemption."""
     flex = spec.tpu.request == "flex-start" or node.incarnation in record.deadline.flex_start
     if not flex or node.state is not NodeState.PREEMPTED:
         return f"is {node.state.name}"

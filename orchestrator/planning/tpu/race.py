@@ -190,7 +190,7 @@ def _newest_ended(record: Record, world: World) -> bool:
     """
     Return whether the newest TPU, whose successors are requested, has certainly ended or is ending.
 
-    False in the pass that first observes its end: that pass still has to report and count the loss.
+    False in the pass that first observes its end: that pass still has to report and count the preemption.
     """
     number, node = record.node.incarnation, current_node(world, record)
     if node is None:
