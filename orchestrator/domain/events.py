@@ -17,6 +17,7 @@ class EventKind(str, Enum):
     """
 
     READY = "ready"
+    VM_RUNNING = "vm-running"
     MAINTENANCE = "maintenance"
     REFUSED = "refused"
     PREEMPTED = "preempted"

@@ -28,6 +28,7 @@ class Condition(Enum):
     """Its time is that of the last observation of the node in CREATING."""
     COMING = "coming"
     HAS_RUN = "has-run"
+    RUNNING = "running"
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,4 @@ BUCKET_ABSENT = FirstSeen(Kind.BUCKET, "", Condition.ABSENT)
 VM_ABSENT = FirstSeen(Kind.VM, "", Condition.ABSENT)
 VM_COMING = FirstSeen(Kind.VM, "", Condition.COMING)
 VM_HAS_RUN = FirstSeen(Kind.VM, "", Condition.HAS_RUN)
+VM_RUNNING = FirstSeen(Kind.VM, "", Condition.RUNNING)

@@ -12,7 +12,9 @@ from orchestrator.planning.job import SILENCE, expected_workers, heartbeat_inter
 
 MAX_CALM = 45.0
 """Longest calm in seconds: a `push` waits 90 s for the lease, and a published status is current for 75 s."""
-CALM_SIGNS = frozenset({NodeState.READY, Condition.MADE, Condition.LAST_CREATING, Condition.HAS_RUN})
+CALM_SIGNS = frozenset(
+    {NodeState.READY, Condition.MADE, Condition.LAST_CREATING, Condition.HAS_RUN, Condition.RUNNING}
+)
 """States that belong to a TPU or VM at work; any other recorded state is a doubt whose age matters."""
 
 

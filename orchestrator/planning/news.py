@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind
-from orchestrator.domain.first_seen import Condition, of_node
+from orchestrator.domain.first_seen import VM_RUNNING, Condition, of_node
 from orchestrator.domain.machines.maintenance import maintenance_text
-from orchestrator.domain.observation import NodeState, World
+from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.record import TERMINAL, Record, current_node, has_successors
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.fleet.deployments import fleet_of
@@ -19,13 +19,16 @@ TASK_GOES_ON = "a task that ran there goes on elsewhere, from its newest checkpo
 
 
 def news(before: Record, after: Record, world: World) -> Iterator[Event]:
-    """Yield an event for each difference: TPU READY, maintenance announced, create refused."""
+    """Yield an event for each difference: TPU READY, VM RUNNING, maintenance announced, create refused."""
     number, now = after.node.incarnation, world.observed_at
     new = after.first_seen.keys() - before.first_seen.keys()
     node = current_node(world, after)
     if of_node(number, NodeState.READY) in new:
         text = f"TPU {node.name if node else f'#{number}'} is READY in {after.node.zone}"
         yield Event(now, EventKind.READY, text, {"incarnation": number})
+    if VM_RUNNING in new and isinstance(world.vm, Present):
+        vm = world.vm.value
+        yield Event(now, EventKind.VM_RUNNING, f"VM {vm.name} is RUNNING in {vm.zone}")
     if of_node(number, Condition.MAINTENANCE) in new and node is not None:
         text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
         yield Event(now, EventKind.MAINTENANCE, text, {"incarnation": number})

@@ -8,7 +8,7 @@ something.
 from collections.abc import Sequence
 
 from orchestrator.domain import names
-from orchestrator.domain.first_seen import VM_ABSENT, VM_COMING, VM_HAS_RUN, FirstSeen
+from orchestrator.domain.first_seen import VM_ABSENT, VM_COMING, VM_HAS_RUN, VM_RUNNING, FirstSeen
 from orchestrator.domain.observation import Absent, Observed, Operation, Present, Unknown, Vm, VmState, World
 from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
@@ -90,10 +90,10 @@ def vm_doubts(observed: Observed[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:
     if isinstance(observed, Absent):
         return {VM_ABSENT}, set()
     if not isinstance(observed, Present):
-        return set(), {VM_ABSENT, VM_COMING, VM_HAS_RUN}
+        return set(), {VM_ABSENT, VM_COMING, VM_HAS_RUN, VM_RUNNING}
     if observed.value.state in COMING:
         return {VM_COMING}, {VM_HAS_RUN}
-    return {VM_HAS_RUN}, set()
+    return {VM_HAS_RUN} | ({VM_RUNNING} if observed.value.state is VmState.RUNNING else set()), set()
 
 
 def give_up_start(world: World, record: Record, patience: float) -> Change | None:

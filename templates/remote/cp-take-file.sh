@@ -9,9 +9,13 @@ for old in "$target".tpuctl-part.*; do
   [ ! -f "$old" ] || flock --nonblock "$old" rm -f -- "$old" || true
 done
 part=$target.tpuctl-part.$$
-trap 'rm -f "$part"' EXIT
-exec 9>"$part"
-flock 9
+trap 'rm -f -- "$part"' EXIT
+# Until the lock is held, another copy takes a new part for one of a killed copy: then it is made again.
+while :; do
+  exec 9>"$part"
+  flock 9
+  [ ! "$part" -ef /dev/fd/9 ] || break
+done
 sum=$(tee --output-error=exit "$part" | sha256sum)
 [ "${sum%% *}" = "$digest" ] || { echo "what arrived is not what was sent" >&2; exit 1; }
 mv -fT "$part" "$target"

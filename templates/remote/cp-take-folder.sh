@@ -12,10 +12,14 @@ parts=$(dirname -- "$target")/.$(basename -- "$target").tpuctl-part
 for old in "$parts".*; do
   [ ! -d "$old" ] || flock --nonblock -- "$old" rm -rf -- "$old" || true
 done
-part=$(mktemp -d -- "$parts.XXXXXX")
-trap 'rm -rf -- "$part"' EXIT
-exec 9<"$part"
-flock 9
+# Until the lock is held, another copy takes a new part for one of a killed copy: then it is made again.
+while :; do
+  part=$(mktemp -d -- "$parts.XXXXXX")
+  trap 'rm -rf -- "$part"' EXIT
+  { exec 9<"$part"; } 2>/dev/null || continue
+  flock 9
+  [ ! "$part" -ef /dev/fd/9 ] || break
+done
 tar --extract --file=- --directory="$part" --no-same-owner
 # A stream that was cut between two files looks whole to tar.
 [ -f "$part/$mark" ] || { echo "not all of it arrived" >&2; exit 3; }

@@ -1,7 +1,11 @@
 """A file is written whole or not at all, and what another process has made first stays where that is asked for."""
 
+import fcntl
 import os
+import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -28,6 +32,42 @@ def test_the_first_file_stays_where_that_is_asked_for(first, tmp_path):
             path.write_bytes(b"theirs")
     assert path.read_bytes() == (b"mine" if first else b"theirs")
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_of_a_killed_writer_is_deleted_by_the_next_one_and_that_of_a_live_one_stays(tmp_path):
+    """Also a writer of another thread; a file with another name is not ours, nor is one of another file."""
+    path, others = tmp_path / "file", [tmp_path / ".file.tmp", tmp_path / ".other.0123abcd.tmp"]
+    for one in others:
+        one.touch()
+    script = "import os, pathlib, sys; from orchestrator.contract.replacing import replacing\n"
+    script += "with replacing(pathlib.Path(sys.argv[1])) as file: os.kill(os.getpid(), 9)"
+    killed = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    assert (killed.returncode, len(list(tmp_path.glob(".file.*.tmp")))) == (-signal.SIGKILL, 1)
+    with replacing(path) as slow:
+        slow.write(b"slow")
+        with replacing(path) as quick:
+            quick.write(b"quick")
+        assert path.read_bytes() == b"quick"
+    assert path.read_bytes() == b"slow"
+    assert sorted(tmp_path.iterdir()) == sorted([path, *others])
+
+
+def test_a_part_that_another_writer_takes_for_a_leftover_before_it_is_locked_is_made_again(
+    tmp_path, monkeypatch
+):
+    """Between its creation and its lock it looks like one."""
+    path, lock, deleted = tmp_path / "file", fcntl.flock, []
+
+    def late(handle, how):
+        if not deleted:
+            deleted.extend(tmp_path.glob(".file.*.tmp"))
+            deleted[0].unlink()
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with replacing(path) as file:
+        file.write(b"new")
+    assert (path.read_bytes(), len(deleted), list(tmp_path.iterdir())) == (b"new", 1, [path])
 
 
 @pytest.mark.parametrize("synced", [True, False])

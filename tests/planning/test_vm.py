@@ -4,7 +4,9 @@ import pytest
 
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown, VmState
 from orchestrator.domain.plan import Kind, Outcome, Verb
+from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.deployment_outcome import wind_down
+from orchestrator.planning.news import news
 from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
 from orchestrator.planning.update_record import update_record
 from orchestrator.planning.vm import decide_vm
@@ -84,3 +86,17 @@ def test_a_creation_that_hangs_for_ever_does_not_keep_the_end_waiting():
     )
     plan = wind_down(found, changed(record, operations=(hanging,)), Outcome.DONE, "the job is done")
     assert [c.verb for c in plan.changes if c.kind is Kind.VM] == [Verb.DELETE]
+
+
+def test_a_vm_that_becomes_running_is_an_event_once_and_again_after_a_stop():
+    """A look that failed between says nothing new."""
+    coming, runs, stopped = (vm_in(VmState[name]) for name in ("STAGING", "RUNNING", "TERMINATED"))
+    looks = (coming, runs, runs, Unknown("x"), runs, stopped, coming, runs, Absent())
+    record, texts = record_of(vm_accepted=True), []
+    for seconds, observed in enumerate(looks):
+        found = world(vm=observed, observed_at=NOW + seconds)
+        after = update_record(record, found)
+        texts += [(seconds, one.text) for one in news(record, after, found) if one.kind == "vm-running"]
+        record = decode(encode(after, "mine"), "mine")
+    text = "VM demo-vm is RUNNING in us-central1-a"
+    assert texts == [(1, text), (7, text)]

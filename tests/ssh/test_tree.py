@@ -1,10 +1,13 @@
 """Folders travel whole or not at all, and a machine that sends an archive writes nowhere but into its target."""
 
 import fcntl
+import hashlib
 import io
 import os
+import shlex
 import shutil
 import socket
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 
 from orchestrator.errors import RemoteError, TpuctlError
 from orchestrator.scripts.shipped import remote_script
-from orchestrator.ssh.elevate import elevated
+from orchestrator.ssh.elevate import as_login, elevated
 from orchestrator.ssh.run import run_over
 from orchestrator.ssh.transfer.copy import send
 from orchestrator.ssh.transfer.tree import Incoming, fetch_tree, send_tree, stays_inside, unpack
@@ -121,6 +124,48 @@ def test_the_leftovers_of_a_killed_copy_are_deleted_by_the_next_one(machine, ssh
     assert (machine.root / "one").read_text() == "#!/bin/sh\n"
     for handle in held:
         os.close(handle)
+
+
+@pytest.mark.parametrize("script", ["cp-take-file", "cp-take-folder"])
+@pytest.mark.parametrize("moment", ["mktemp", "flock"])
+def test_a_part_that_another_copy_deletes_before_it_is_locked_is_made_again(script, moment, tmp_path):
+    """Two copies to one target at once: what the other one took for the leftover of a killed copy."""
+    real, tools = shutil.which(moment), tmp_path / "tools"
+    tools.mkdir()
+    # The other copy's deletion, right after the part was made or right before it is locked, once.
+    (tools / moment).write_text(
+        f"""#!/bin/bash
+made=$({real} "$@"); code=$?
+[ -e {tools}/once ] || {{ touch {tools}/once; rm -rf {tmp_path}/root/*mine.tpuctl-part* {tmp_path}/root/.mine*; }}
+[ -z "$made" ] || echo "$made"
+exit $code
+"""
+    )
+    # A third copy deletes what nobody has locked.
+    (tools / "tee").write_text(
+        f"""#!/bin/bash
+{shutil.which("tee")} "$@"; code=$?
+for old in {tmp_path}/root/mine.tpuctl-part.*; do {shutil.which("flock")} --nonblock "$old" rm -f "$old"; done
+exit $code
+"""
+    )
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    (tmp_path / "root").mkdir()
+    data = b"all of it"
+    if script == "cp-take-file":
+        arguments, stdin = (hashlib.sha256(data).hexdigest(), "source"), data
+    else:
+        arguments, stdin = ("source", "mark"), archive((member("file"), data), (member("mark"), b""))
+    command = shlex.split(as_login(remote_script(script, "mine", *arguments), str(tmp_path / "root")))
+    path = f"{tools}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command, check=False, input=stdin, capture_output=True, env={"PATH": path}, timeout=20
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    mine = tmp_path / "root" / "mine"
+    assert (mine if script == "cp-take-file" else mine / "file").read_bytes() == data
+    assert list((tmp_path / "root").iterdir()) == [mine]
 
 
 @pytest.mark.parametrize("way", ["to", "from"])

@@ -18,6 +18,7 @@ from orchestrator.domain.first_seen import (
     VM_ABSENT,
     VM_COMING,
     VM_HAS_RUN,
+    VM_RUNNING,
     Condition,
     FirstSeen,
     of_name,
@@ -253,7 +254,7 @@ def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 _WORDS = {verb.value: verb.word for verb in Verb}
 _SIGNS = {word: sign for sign, word in _WORDS.items()}
-_SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN)
+_SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN, VM_RUNNING)
 # Reads what `Shape.__str__` writes: change the two together, and keep reading the old form.
 _SHAPE = re.compile("(.*), (.*), (spot|on demand), external address (yes|no)", re.DOTALL)
 _CODE = re.compile(r"(TPU-\d{3})(?: (.*))?", re.DOTALL)
