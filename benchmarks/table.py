@@ -22,7 +22,7 @@ def words(*sentences: str, item: bool = False) -> str:
     )  # fmt: skip
 
 
-def goal(what: str, found: float, limit: float, beside: str, why: str) -> str:
+def goal(what: str, found: float, limit: float, beside: str, message: str) -> str:
     """Say as an item of a list whether a goal is kept, and by how much and why it is missed."""
-    end = "kept." if found <= limit else f"missed by {found / limit:.1f}x. {why}"
+    end = "kept." if found <= limit else f"missed by {found / limit:.1f}x. {message}"
     return words(f"{what}: {f'{found:.2f} {beside}'.strip()}, the goal is {limit:g}: {end}", item=True)

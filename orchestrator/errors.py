@@ -259,7 +259,7 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 NO_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EIO}
 
 
-def disk_trouble(error: OSError, path: PurePath | None = None) -> DiskError | None:
+def disk_error(error: OSError, path: PurePath | None = None) -> DiskError | None:
     """Return the DiskError for an *error* of this computer's disk (full, read-only, quota), else None."""
     where = path or error.filename
     full = error.errno in NO_ROOM

@@ -43,7 +43,7 @@ def own_folder(path: Path, other: str = "") -> Path:
     if others := untrusted(path):
         mend = f"chmod o-w {others.path}" if others.owner is None else "choose a folder of yours"
         raise UsageError(
-            f"tpuctl would run and trust files in {path}, but {others.why}",
+            f"tpuctl would run and trust files in {path}, but {others.message}",
             hint=f"check its content, then: {mend}" + (f"; or {other}" if other else ""),
             changed="nothing of it was read, and nothing was changed",
             code="TPU-145",

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.usefixtures("code_read_once")
 PACKAGE = Path(orchestrator.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 SENTENCES = {
-    "why",
     "reason",
     "message",
     "hint",
@@ -57,7 +56,7 @@ def is_sentence(node):
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return node.slice.value in SENTENCES
     name = getattr(node, "attr", None) or (getattr(node, "id", "") if isinstance(node, ast.Name) else "")
-    own = {"why", "reason", "message", "hint"} if isinstance(node, ast.Name) else SENTENCES
+    own = {"reason", "message", "hint"} if isinstance(node, ast.Name) else SENTENCES
     return name in own
 
 
@@ -89,15 +88,15 @@ def read_back(parts):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('own = change.why.removeprefix(f"{change.name} is ")', True),
-        ('reason = outcome.reason.replace("the job", "the setup command")', True),
+        ('own = change.message.removeprefix(f"{change.name} is ")', True),
+        ('message = outcome.message.replace("the job", "the setup command")', True),
         ('if "quota" in str(error): pass', True),
         ('if row.label.startswith("worker "): pass', True),
         ('if failure.error.message == "it is gone": pass', True),
         ('re.sub(r" in [0-9]+ s", "", wait.text)', True),
         ('if "pod rate" in row["note"]: pass', True),
         ("words = finding.text.split()", False),
-        ('text = f"{change.name}: {change.why}"', False),
+        ('text = f"{change.name}: {change.message}"', False),
         ('if error.code == "TPU-404": pass', False),
     ],
 )  # fmt: skip

@@ -87,6 +87,12 @@ TWINS = {
     "parting": "divergence",
     "Place": "ZoneHistory, CallTarget, or what it is",
     "Places": "CapacityHistory",
+    "problem": "message, finding, wrong_settings",
+    "problems": "messages, findings, wrong_settings",
+    "trouble": "message, failure, warn",
+    "troubles": "messages, warnings",
+    "Why": "RescueMoment",
+    "why": "message (a sentence for people), reason (a code or the member of an enum)",
     "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",
     "beats_of": "heartbeats_of",
     "alone": "holding_lease, under_lease, auto_delete_text, only_node",
@@ -302,6 +308,19 @@ def test_a_definition_has_the_name_that_the_others_have(package: str) -> None:
         for name, annotation in defined_in(path)
         if (name in TWINS and file not in WHERE.get(name, set()))
         or (annotation in TYPED and name != TYPED[annotation])
+    ]
+    assert found == []
+
+
+def test_a_reason_is_a_code_and_the_sentence_beside_it_is_a_message() -> None:
+    """As in conditions of Kubernetes: programs compare a `reason`, people read a `message`."""
+    foreign = ("orchestrator/emulator/", "orchestrator/google/")  # the reasons of Google's errors and of HTTP
+    found = [
+        f"{file}: {name}"
+        for path in (ROOT / "orchestrator").rglob("*.py")
+        for file in (str(path.relative_to(ROOT)),)
+        for name, annotation in defined_in(path)
+        if name == "reason" and annotation in {"", "str"} and not file.startswith(foreign)
     ]
     assert found == []
 

@@ -68,7 +68,10 @@ def page(floor: Counter[str], base: Counter[str], everything: Counter[str]) -> s
     ]
     more = Counter({name: size for name, size in base.items() if name not in floor})
     named = ", ".join(f"{name} {size / 1e6:.1f}" for name, size in more.most_common(SHOWN))
-    why = f"Beyond the floor, MB: {named}. pydantic judges the deployment file; rich, with pygments, draws tables."
+    beyond = (
+        f"Beyond the floor, MB: {named}. pydantic judges the deployment file; rich, with pygments, draws "
+    )
+    beyond += "tables."
     heads = ("installed", "packages", "MB", "ratio")
     ratio = base.total() / floor.total()
     return "\n\n".join(
@@ -76,7 +79,7 @@ def page(floor: Counter[str], base: Counter[str], everything: Counter[str]) -> s
             "## Size of an installation",
             about,
             table(heads, rows),
-            goal("tpuctl", ratio, GOAL, "of the floor", why),
+            goal("tpuctl", ratio, GOAL, "of the floor", beyond),
         )
     )
 

@@ -123,26 +123,27 @@ def goals(run: Run) -> str:
         _line("kept/omniscient on V100 at least 0.990", run.main.reached(RACE), 0.99, least=True),
         _line(
             f"kept/omniscient in every market at least 0.985, lowest in {lowest.scene.title}",
-            lowest.reached(RACE), 0.985, least=True, why=_gap(lowest, RACE),
+            lowest.reached(RACE), 0.985, least=True, message=_gap(lowest, RACE),
         ),
         _line(
             f"without notices, `every: auto`, at least 0.975, lowest in {blind.scene.title}",
             blind.reached(NO_NOTICE_AUTO), 0.975, least=True,
-            why=f"{_gap(blind, NO_NOTICE_AUTO)}; {_spacing(blind)}",
+            message=f"{_gap(blind, NO_NOTICE_AUTO)}; {_spacing(blind)}",
         ),
-        _line("delay p90 at most 30 s", race.delay(0.9), 30.0, " s", why=_late(race, 30.0)),
-        _line(f"delay p99 at most two refusals, {two:.0f} s", race.delay(0.99), two, " s", why=_late(race, two)),
+        _line("delay p90 at most 30 s", race.delay(0.9), 30.0, " s", message=_late(race, 30.0)),
+        _line(f"delay p99 at most two refusals, {two:.0f} s", race.delay(0.99), two, " s",
+              message=_late(race, two)),
         _line(
             "under stress at most 10 creates for a machine used", tries.creates / tries.used, 10.0,
-            why="three of four requests are refused, and each wave asks in several zones",
+            message="three of four requests are refused, and each wave asks in several zones",
         ),
         _line(
             "under stress wait/shortest at most 1.08", tries.waited / tries.soonest, 1.08,
-            why="a zone that has just refused is not asked again at once",
+            message="a zone that has just refused is not asked again at once",
         ),
         _line(
             f"USD per kept hour at most that of the cheapest other tool, most above it in {dearest.scene.title}",
-            dearest.results[RACE].usd_hour / cheapest(dearest)[0], 1.0, why=_dearest_text(dearest),
+            dearest.results[RACE].usd_hour / cheapest(dearest)[0], 1.0, message=_dearest_text(dearest),
         ),
     ]  # fmt: skip
     for contract, found in zip(run.contracts, run.due, strict=True):
@@ -151,7 +152,7 @@ def goals(run: Run) -> str:
         lines.append(
             _line(
                 f"deadline, {contract.title}: cost at most {limit} of the least", mean(d.cost for d in mine),
-                limit, why=f"{sum(d.cost > limit for d in mine)} of {len(mine)} starts are above it, "
+                limit, message=f"{sum(d.cost > limit for d in mine)} of {len(mine)} starts are above it, "
                 f"the worst at {max(d.cost for d in mine):.2f}",
             )
         )  # fmt: skip
@@ -201,11 +202,11 @@ def _dearest_text(outcome: Outcome) -> str:
 
 
 def _line(
-    goal: str, value: float, limit: float, unit: str = "", *, least: bool = False, why: str = ""
+    goal: str, value: float, limit: float, unit: str = "", *, least: bool = False, message: str = ""
 ) -> str:
     met = value >= limit if least else value <= limit
     digits = 0 if unit else 3
-    reason = f": {why}" if why else ""
+    reason = f": {message}" if message else ""
     verdict = "met" if met else f"**missed** by {abs(value - limit):,.{digits}f}{unit}{reason}"
     return f"- {goal}: {value:,.{digits}f}{unit}, {verdict}"
 

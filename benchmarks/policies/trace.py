@@ -74,8 +74,8 @@ def make(
 class BadRecordError(ValueError):
     """Say what is wrong with a record, in which line and column of its file."""
 
-    def __init__(self, path: Path, line: int, column: str, problem: str) -> None:
-        super().__init__(f"{path}:{line}, column {column}: {problem}")
+    def __init__(self, path: Path, line: int, column: str, message: str) -> None:
+        super().__init__(f"{path}:{line}, column {column}: {message}")
 
 
 def read_csv(path: Path, *, gang: int = 1, on_demand: float = 3.06, fill: bool = False) -> Trace:
@@ -137,8 +137,8 @@ def _steps(path: Path, column: str, times: list[tuple[int, float]], *, fill: boo
                 path, line, column, f"{step:g} s after the row before, where {tick:g} s are usual"
             )
         if count > 1 and not fill:
-            problem = f"{count - 1} rows are missing before it; --fill repeats the last one"
-            raise BadRecordError(path, line, column, problem)
+            message = f"{count - 1} rows are missing before it; --fill repeats the last one"
+            raise BadRecordError(path, line, column, message)
         counts.append(count)
     return tick, [*counts, 1]
 

@@ -210,7 +210,7 @@ def table(rows: dict[str, Samples], recipes: dict[str, tuple[float, float]]) -> 
     got = median(one["total"] - one["create"] for one in warm)
     was = median(one["setup"] + one["start"] for one in cold)
     computed = [median(one["cpu"] for one in samples) for samples in (cold, warm)]
-    verdict = "kept" if got <= GOAL else f"missed by {got - GOAL:.1f} s. {why(warm)}"
+    verdict = "kept" if got <= GOAL else f"missed by {got - GOAL:.1f} s. {missed_text(warm)}"
     notes = [NOTES.format(scale=REINSTALL.scale).rstrip()]
     notes.append(
         f"- From the SIGKILL to the first new step, without the cloud's create: {got:.1f} s (median); cold, setup\n"
@@ -232,7 +232,7 @@ def table(rows: dict[str, Samples], recipes: dict[str, tuple[float, float]]) -> 
     return "\n".join(("## Machines that install: cold and warm", "", about, *lines, "", *notes))
 
 
-def why(warm: Samples) -> str:
+def missed_text(warm: Samples) -> str:
     """Return the three longest parts of a warm way back, in words."""
     parts = {part: median(one.get(part, 0.0) for one in warm) for part in PARTS if part != "create"}
     longest = sorted(parts, key=lambda part: -parts[part])[:3]

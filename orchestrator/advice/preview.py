@@ -130,7 +130,7 @@ class Preview:
             ],
             "waiting": list(plan.waiting),
             "outcome": plan.outcome.value if plan.outcome else None,
-            "reason": plan.reason,
+            "message": plan.message,
             "labels": self.labels,
             "service_account": {"email": spec.service_account or self.account, "text": self.account_text},
             "scopes": list(node_scopes(spec)),

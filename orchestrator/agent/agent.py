@@ -109,10 +109,10 @@ class Agent:
         parts = self._parts
         living = clear(self._settings.layout.root, self._runner.record.living_session())
         while living:
-            parts.status.trouble("clear", f"processes {living} of an earlier job do not die")
+            parts.status.warn("clear", f"processes {living} of an earlier job do not die")
             parts.interrupts.wait(1.0)
             living = clear(self._settings.layout.root, None)
-        parts.status.trouble("clear", "")
+        parts.status.warn("clear", "")
         check(parts.environ)
         # Before joining the gang: a worker of a TPU that loses the race must not write the first attempt.
         self._win_race()
@@ -142,7 +142,7 @@ class Agent:
                 if ending is not None:
                     return ending
             if outcome.kind in (JobOutcomeKind.FAILED, JobOutcomeKind.EXCUSED):
-                parts.log.say(f"attempt {attempt.attempt} {outcome.kind.value}: {outcome.reason}")
+                parts.log.say(f"attempt {attempt.attempt} {outcome.kind.value}: {outcome.message}")
                 attempt = self._next_attempt.after(attempt, outcome, counted=True)
             else:
                 attempt = parts.patiently("read the gang's attempt", partial(self._later_attempt, attempt))
@@ -158,14 +158,14 @@ class Agent:
             # Before any download: a loser is billed for as long as it runs.
             winner = parts.patiently("check who has won the race", lambda: winner_of(parts.bucket, settings))
             if winner == settings.incarnation:
-                parts.status.trouble("race", "")
+                parts.status.warn("race", "")
                 return
-            why = f"TPU #{winner} was first, this machine is not needed"
+            message = f"TPU #{winner} was first, this machine is not needed"
             # Wait first: an earlier machine could forge a claim for later races, which the
             # controller then replaces.
             if self._clock.monotonic() - began >= BEATEN * settings.heartbeat:
-                parts.interrupts.end(EndingKind.FENCED, why)
-            parts.status.trouble("race", why)
+                parts.interrupts.end(EndingKind.FENCED, message)
+            parts.status.warn("race", message)
             parts.interrupts.wait(settings.poll)
 
     def _wait_for_earlier_save(self) -> None:
@@ -179,9 +179,9 @@ class Agent:
             earlier = parts.patiently("check whether the TPU before this one saves", earlier_saving)
             if earlier is None:
                 break
-            parts.status.trouble("waits", f"TPU #{earlier} is being preempted and still saves")
+            parts.status.warn("waits", f"TPU #{earlier} is being preempted and still saves")
             parts.interrupts.wait(min(1.0, settings.poll))
-        parts.status.trouble("waits", "")
+        parts.status.warn("waits", "")
 
     def _first_attempt(self) -> Attempt:
         """
@@ -199,11 +199,11 @@ class Agent:
         self._runner.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
         latest = parts.patiently("read the gang", parts.attempts.latest)
         if latest is None:
-            newest, why = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
+            newest, message = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
             if newest is None:
                 self._finish.ended_earlier()
             first = next_attempt(
-                None, newest, why or "no checkpoint yet", self._settings.worker, counted=False
+                None, newest, message or "no checkpoint yet", self._settings.worker, counted=False
             )
             return parts.patiently("create the first attempt", lambda: parts.attempts.create(first))
         # Another worker created it, and this worker has not run it yet.
@@ -219,8 +219,8 @@ class Agent:
         # Commit a save that was finished before the agent was killed; the next attempt resumes from it.
         last_commit(parts)
         killed = record.killed_on_this_boot()
-        why = "the agent was killed" if killed else "started again"
-        return self._next_attempt.after(latest, JobOutcome(JobOutcomeKind.FAILED, why), counted=killed)
+        message = "the agent was killed" if killed else "started again"
+        return self._next_attempt.after(latest, JobOutcome(JobOutcomeKind.FAILED, message), counted=killed)
 
     def _report_again(self, attempt: Attempt) -> None:
         """Report again the finished attempt and what it saved: other workers may still wait for it."""
@@ -255,8 +255,8 @@ class Agent:
         """End a job without an answer of the bucket for the time of its lease: another machine may have it."""
         silent = self._clock.monotonic() - self._reached_at
         if self._settings.lease is not None and silent >= self._settings.lease:
-            why = f"the bucket was out of reach for {silent:.0f} s, so another machine may take over"
-            self._parts.interrupts.end(EndingKind.CUT_OFF, why)
+            message = f"the bucket was out of reach for {silent:.0f} s, so another machine may take over"
+            self._parts.interrupts.end(EndingKind.CUT_OFF, message)
 
     def _poll_gang(self) -> None:
         asked = self._clock.monotonic()
@@ -283,8 +283,8 @@ class Agent:
 
     def _ship(self) -> None:
         self._parts.shipper.ship_new()
-        if self._parts.log.trouble:
-            raise OSError(self._parts.log.trouble)
+        if self._parts.log.message:
+            raise OSError(self._parts.log.message)
 
     def _noticed(self) -> None:
         self._parts.status.set(notice=True)
@@ -296,7 +296,7 @@ class Agent:
         self._noticed()
 
     def _repeat(self, name: str, step: Callable[[], None], seconds: Pause) -> Repeater:
-        thread = Repeater(name, step, seconds, self._parts.status.trouble)
+        thread = Repeater(name, step, seconds, self._parts.status.warn)
         self._threads.append(thread)
         thread.start()
         return thread
@@ -310,20 +310,20 @@ class Agent:
         if ending.kind is EndingKind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
         self._finish.before(ending)
-        parts.log.say(f"{ending.kind.value}: {ending.reason}")
+        parts.log.say(f"{ending.kind.value}: {ending.message}")
         for thread in self._threads:
             # From here on no other thread may change the report.
             thread.end()
         # Before the report: once the controller sees the phase it may delete the machine and its log.
         with contextlib.suppress(AgentError, OSError):
             parts.shipper.ship(LAST_LOG)
-        parts.status.set(phase=ending.kind.phase, message=ending.reason)
+        parts.status.set(phase=ending.kind.phase, message=ending.message)
         reported = self._report_last()
         # If a done or failed job could not be reported, cron must start the agent again, which repeats the
         # report: otherwise the machine stays billed.
         if ending.kind.holds and (reported or not ending.kind.must_be_reported):
             try:
-                write_atomically(layout.stop, ending.reason + "\n")
+                write_atomically(layout.stop, ending.message + "\n")
             except OSError as error:
                 say(f"state/stop cannot be written, cron will start the agent again: {error}")
 

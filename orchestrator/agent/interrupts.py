@@ -49,14 +49,14 @@ class Ending:
     """The kind and the reason of the agent's end."""
 
     kind: EndingKind
-    reason: str
+    message: str
 
 
 class JobInterrupted(Exception):  # noqa: N818 (a request to end, not an error)
     """Raised by waits of the main thread when the agent must end."""
 
     def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.reason)
+        super().__init__(ending.message)
         self.ending = ending
 
 
@@ -71,11 +71,11 @@ class Interrupts:
         self._newest_attempt = 0
         self.ended_at: Optional[float] = None
 
-    def end(self, kind: EndingKind, reason: str) -> None:
+    def end(self, kind: EndingKind, message: str) -> None:
         """Tell the agent to end; the first reason wins."""
         with self._lock:
             if self._ending is None:
-                self._ending, self.ended_at = Ending(kind, reason), self._clock.monotonic()
+                self._ending, self.ended_at = Ending(kind, message), self._clock.monotonic()
         self._wake.set()
 
     def saw_attempt(self, number: int) -> None:

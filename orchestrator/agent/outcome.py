@@ -51,7 +51,7 @@ class JobOutcome:
     """The meaning of a job's end and the reason; *code* is the exit status, if there was one."""
 
     kind: JobOutcomeKind
-    reason: str
+    message: str
     code: Optional[int] = None
 
 
@@ -83,8 +83,8 @@ def outcome_of(
     if target is None:
         if framework is None or framework.zero_proves:
             return JobOutcome(JobOutcomeKind.DONE, f"{command.value} exited with status 0", exit_code)
-        why = f"the job exited with status 0, which format {framework.name} uses for an early stop too"
-        return JobOutcome(ended, why, exit_code)
+        message = f"the job exited with status 0, which format {framework.name} uses for an early stop too"
+        return JobOutcome(ended, message, exit_code)
     if reported is not None and reported >= target:
         return JobOutcome(
             JobOutcomeKind.DONE, f"step {reported} is reached, the target is {target}", exit_code
@@ -97,33 +97,33 @@ def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output
     """Refine an outcome by what is *committed*, whether anything new was *saved*, and the output."""
     if outcome.code == 0 and committed is None:
         # A restart from step 0 would repeat all of the training and end in the same way.
-        return JobOutcome(JobOutcomeKind.ENDED, outcome.reason, outcome.code)
+        return JobOutcome(JobOutcomeKind.ENDED, outcome.message, outcome.code)
     if outcome.kind is JobOutcomeKind.STOPPED:
         if saved:
-            return JobOutcome(JobOutcomeKind.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)
-        outcome = JobOutcome(JobOutcomeKind.FAILED, f"{outcome.reason}; nothing new is saved", outcome.code)
+            return JobOutcome(JobOutcomeKind.EXCUSED, f"{outcome.message}; its work is saved", outcome.code)
+        outcome = JobOutcome(JobOutcomeKind.FAILED, f"{outcome.message}; nothing new is saved", outcome.code)
     # For failures only, because a job may print such a line and recover.
     if outcome.kind is not JobOutcomeKind.FAILED or not outcome.code:
         return outcome
     found = _INFRASTRUCTURE.search(output)
     if found is None:
-        return replace(outcome, reason=with_last_line(outcome.reason, outcome.code, output))
+        return replace(outcome, message=with_last_line(outcome.message, outcome.code, output))
     text = found[0].decode("utf-8", "replace")
     return JobOutcome(
-        JobOutcomeKind.EXCUSED, f"{outcome.reason}; the machine's fault: {text!r}", outcome.code
+        JobOutcomeKind.EXCUSED, f"{outcome.message}; the machine's fault: {text!r}", outcome.code
     )
 
 
-def with_last_line(reason: str, exit_code: int, output: bytes) -> str:
-    """Add to the *reason* of a failure the last line printed, which names the error in most programs."""
+def with_last_line(message: str, exit_code: int, output: bytes) -> str:
+    """Add to the *message* of a failure the last line printed, which names the error in most programs."""
     if not 0 < exit_code < FROM_SIGNAL:
-        return reason
+        return message
     for line in reversed(output.decode("utf-8", "replace").splitlines()):
         text = "".join(one for one in line if one.isprintable()).strip()
         # Lines of the agent's own stand in the same log.
         if text and not is_agent_line(text):
-            return f"{reason}: {text[:LAST_LINE]}{'...' if len(text) > LAST_LINE else ''}"
-    return reason
+            return f"{message}: {text[:LAST_LINE]}{'...' if len(text) > LAST_LINE else ''}"
+    return message
 
 
 def describe(exit_code: int) -> str:

@@ -80,7 +80,7 @@ class Parts:
         def failed(error: BaseException) -> None:
             if isinstance(error, FinalError):
                 raise error
-            self.status.trouble(doing, str(error))
+            self.status.warn(doing, str(error))
 
         self.interrupts.check()
         try:
@@ -89,9 +89,9 @@ class Parts:
                 failed=failed,
             )  # fmt: skip
         except FinalError:
-            self.status.trouble(doing, "")
+            self.status.warn(doing, "")
             raise
-        self.status.trouble(doing, "")
+        self.status.warn(doing, "")
         return value
 
 

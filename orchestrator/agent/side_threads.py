@@ -52,17 +52,17 @@ class Repeater(threading.Thread):
     """
     Calls *step* every *seconds*, which may change, or at once when *wake* is set; failures do not end it.
 
-    *trouble* gets the thread's name and the failure's text, "" after success.
+    *warn* gets the thread's name and the failure's text, "" after success.
     """
 
     def __init__(
-        self, name: str, step: Callable[[], None], seconds: Pause, trouble: Callable[[str, str], None]
+        self, name: str, step: Callable[[], None], seconds: Pause, warn: Callable[[str, str], None]
     ) -> None:
         super().__init__(name=name, daemon=True)
         self.wake = threading.Event()
         self._step = step
         self._seconds = seconds
-        self._trouble = trouble
+        self._warn = warn
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -71,12 +71,12 @@ class Repeater(threading.Thread):
             try:
                 self._step()
                 # Clears the failure of an earlier call in the heartbeat.
-                self._trouble(self.name, "")
+                self._warn(self.name, "")
             except (AgentError, OSError) as error:
-                self._trouble(self.name, str(error))
+                self._warn(self.name, str(error))
             except Exception as error:  # A side thread must survive bugs too; the traceback goes to the log.
                 traceback.print_exc(file=sys.stdout)
-                self._trouble(self.name, repr(error))
+                self._warn(self.name, repr(error))
             self.wake.wait(self._seconds() if callable(self._seconds) else self._seconds)
             self.wake.clear()
 

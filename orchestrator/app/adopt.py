@@ -24,7 +24,7 @@ from orchestrator.planning.adoption import (
     vm_lines,
     vm_obstacles,
 )
-from orchestrator.planning.vm import lacks_named_vm, why_missing
+from orchestrator.planning.vm import lacks_named_vm, missing_text
 
 UNTOUCHED = "nothing was changed"
 
@@ -112,7 +112,7 @@ def _fitting_vm(session: Session, name: str, zone: str | None, at_down: str) -> 
     for answer in (observed, mine):
         if isinstance(answer, Unknown):
             raise TransientError(
-                f"VM {name} cannot be read: {answer.why}", hint=answer.hint, changed=UNTOUCHED
+                f"VM {name} cannot be read: {answer.message}", hint=answer.hint, changed=UNTOUCHED
             )
     if not isinstance(observed, Present):
         raise UsageError(
@@ -161,7 +161,7 @@ def _fitting_bucket(session: Session, name: str, at_down: str) -> ForeignBucket:
     observed = session.cloud.buckets.inspect(name)
     if isinstance(observed, Unknown):
         raise TransientError(
-            f"bucket {name} cannot be read: {observed.why}", hint=observed.hint, changed=UNTOUCHED
+            f"bucket {name} cannot be read: {observed.message}", hint=observed.hint, changed=UNTOUCHED
         )
     if not isinstance(observed, Present):
         raise UsageError(
@@ -186,14 +186,18 @@ def _refuse(kind: Kind, what: str, wrong: list[str], lines: list[str]) -> None:
     """Raise UsageError that lists everything in *wrong* with *what*, if there is anything."""
     if not wrong and not lines:
         return
-    why = "".join(f"\n- {one}" for one in wrong)
+    message = "".join(f"\n- {one}" for one in wrong)
     if lines:
-        why += "\n- it differs from the file, which must say:" + "".join(f"\n    {line}" for line in lines)
+        message += "\n- it differs from the file, which must say:" + "".join(
+            f"\n    {line}" for line in lines
+        )
     hint = "change these lines, then run it again"
     if wrong:
         rest = f"what cannot be put right rules this {kind.title} out"
         hint = f"put right what is listed, then run it again; {rest}"
-    raise UsageError(f"{kind.title} {what} does not fit:{why}", hint=hint, changed=UNTOUCHED, code="TPU-147")
+    raise UsageError(
+        f"{kind.title} {what} does not fit:{message}", hint=hint, changed=UNTOUCHED, code="TPU-147"
+    )
 
 
 def _take(session: Session, found: ForeignNode, at_down: str) -> int:
@@ -221,7 +225,7 @@ def _find(session: Session, name: str, zone: str | None) -> ForeignNode:
         if isinstance(observed, Present):
             return observed.value
         if isinstance(observed, Unknown):
-            unknown = observed.why
+            unknown = observed.message
     if unknown:
         raise TransientError(f"TPU {name} cannot be read: {unknown}", changed=UNTOUCHED)
     raise UsageError(
@@ -234,12 +238,14 @@ def _refuse_misfit(session: Session, found: ForeignNode, world: World) -> None:
     """Raise UsageError listing every reason why the TPU does not fit this deployment."""
     name = found.node.name
     if isinstance(world.nodes, Unknown):
-        raise TransientError(f"the deployment's TPUs cannot be seen: {world.nodes.why}", changed=UNTOUCHED)
+        raise TransientError(
+            f"the deployment's TPUs cannot be seen: {world.nodes.message}", changed=UNTOUCHED
+        )
     others = [node.name for node in world.known_nodes if node.name != name]
     wrong = list(obstacles(session.spec, found, others))
     # Before the TPU: the `up` that follows could not continue without this VM.
     if lacks_named_vm(session.spec, world):
-        wrong.append(f"the VM {why_missing(session.spec, session.records.current)}")
+        wrong.append(f"the VM {missing_text(session.spec, session.records.current)}")
     lines = list(differing_lines(session.spec, found, session.blueprint.service_account))
     _refuse(Kind.NODE, f"{name} in {found.node.zone}", wrong, lines)
 

@@ -56,7 +56,7 @@ class PlanSummary:
     """
 
     changes: tuple[str, ...]
-    reason: str
+    message: str
     usd_hour: float | None
     on_demand_usd_hour: float | None
 
@@ -104,8 +104,8 @@ class Tpuctl(_OfFile):
         shown = plan(self._choice, self._reporter, offline=offline).preview
         found = shown.plan
         changes = tuple(f"{c.verb.word} {c.kind.title} {c.name} in {c.zone}" for c in found.changes)
-        reason = found.reason or "; ".join(found.waiting)
-        return PlanSummary(changes, reason, shown.hourly.billed_usd, shown.hourly.on_demand_usd)
+        message = found.message or "; ".join(found.waiting)
+        return PlanSummary(changes, message, shown.hourly.billed_usd, shown.hourly.on_demand_usd)
 
     def up(self, *, wait: bool = False) -> int:
         """Create what is missing and start the job; return the number of changes. Billing starts here."""

@@ -195,8 +195,8 @@ def _give_back(session: Session, deletion: Deletion, machines: Sequence[Node | V
     if not machines:
         return
     with session.reporter:
-        troubles = give_back(session.deployment, deletion, machines)
-    for text in troubles:
+        messages = give_back(session.deployment, deletion, machines)
+    for text in messages:
         session.reporter.say(f"  {text}")
     for one in machines:
         command = deletion_command(one, session.project)
@@ -216,15 +216,15 @@ def give_back(deployment: Deployment, deletion: Deletion, adopted: Sequence[Node
         deployment.blueprint.bucket,
         deployment.clock.now(),
     )
-    troubles = []
+    messages = []
     for node in adopted:
         try:
             adoption.stop_job(node, world)
         except TpuctlError as error:
             then = "; then: sudo rm -f /etc/cron.d/tpuctl*" if isinstance(node, Vm) else ""
-            troubles.append(f"the job on {node.name} could not be stopped: {error.message}{then}")
+            messages.append(f"the job on {node.name} could not be stopped: {error.message}{then}")
         adoption.release(node)
-    return tuple(troubles)
+    return tuple(messages)
 
 
 def delete_all(deletion: Deletion, bucket: str = "") -> list[Leftover]:
@@ -279,7 +279,7 @@ def _elsewhere(session: Session, deletion: Deletion) -> tuple[Node | Vm, ...]:
     for kind, observed in (("TPU", tpus), ("VM", vms)):
         # Reported, because silence would read as "nothing there".
         if isinstance(observed, Unknown):
-            session.reporter.say(f"  other zones were not checked for a {kind}: {observed.why}")
+            session.reporter.say(f"  other zones were not checked for a {kind}: {observed.message}")
         elif observed.value.unreachable:
             silent = ", ".join(observed.value.unreachable)
             session.reporter.say(f"  not checked for a {kind}, since they did not answer: {silent}")

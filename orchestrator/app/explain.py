@@ -71,7 +71,7 @@ def _journal(path: Path) -> tuple[Entry, ...]:
             # An outcome whose intent is before the tail has no reason to show.
             elif key in entries:
                 was = entries[key]
-                entries[key] = Entry(was.at, was.kind, was.verb, was.name, was.why, str(body["outcome"]))
+                entries[key] = Entry(was.at, was.kind, was.verb, was.name, was.message, str(body["outcome"]))
         except (ValueError, KeyError, TypeError):
             continue
     return tuple(entries.values())

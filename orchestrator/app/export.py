@@ -34,7 +34,7 @@ class Exported:
 
     def as_dict(self) -> dict[str, object]:
         """Return what was written as `--json` prints it."""
-        unsupported = [{"what": row.what, "why": row.why} for row in self.unsupported]
+        unsupported = [{"what": row.what, "message": row.message} for row in self.unsupported]
         return {
             "folder": str(self.folder), "project": self.project, "files": list(self.files),
             "unsupported": unsupported,

@@ -91,7 +91,8 @@ def _for_what_is_there(folder: Path, name: str, *, everything: bool) -> tuple[st
         # Not there yet, or too large to be pushed, which `plan` says better.
         return first(setup=setup), ""
     command = _command(facts)
-    first = functools.partial(first, command=command, why_command=_why(command)) if command else first
+    if command:
+        first = functools.partial(first, command=command, command_comment=_comment(command))
     text = first(setup=setup)
     missing = None if setup else missing_packages(read(text.encode(), FILE_NAME, environ={}), facts)
     if missing is None or missing.installs:
@@ -103,16 +104,16 @@ def _for_what_is_there(folder: Path, name: str, *, everything: bool) -> tuple[st
     ]
     if for_tpu:
         questions.insert(0, f"Is this the build of {join(for_tpu, 'and')} for your TPU and its Python?")
-        return first(why_setup=" ".join(questions), setup_to_check=missing.command), missing.command
+        return first(setup_comment=" ".join(questions), setup_to_check=missing.command), missing.command
     if missing.where:
-        return first(setup=missing.command, why_setup=" ".join(questions)), ""
+        return first(setup=missing.command, setup_comment=" ".join(questions)), ""
     if not questions:
         return text, ""
     unknown = "pip install ..."
-    return first(why_setup=" ".join(questions), setup_to_check=unknown), unknown
+    return first(setup_comment=" ".join(questions), setup_to_check=unknown), unknown
 
 
-def _why(command: str) -> str:
+def _comment(command: str) -> str:
     """Return where the command is from, for the file."""
     program = next(word for word in shlex.split(command)[1:])
     usual = f"{program} is here" if program in _USUAL else f"{program} is the only program here"

@@ -49,10 +49,10 @@ def read_plan(path: Path) -> Approved:
     return found
 
 
-def _unreadable(path: Path, why: str) -> UsageError:
+def _unreadable(path: Path, message: str) -> UsageError:
     hint = f"write one with: tpuctl plan --output {path}"
     return UsageError(
-        f"the plan {path} cannot be read: {why}", hint=hint, changed="nothing was changed", code="TPU-115"
+        f"the plan {path} cannot be read: {message}", hint=hint, changed="nothing was changed", code="TPU-115"
     )
 
 
@@ -114,7 +114,7 @@ def plan_to_approve(session: Session, bundle: str, agent: str) -> tuple[Approved
         agent=agent,
         spec=dump(spec),
         observations=observations_of(found.world, found.record),
-        changes=tuple(change.as_dict() for change in found.plan.changes),
+        changes=tuple(change.stored() for change in found.plan.changes),
     )
     return approved, found
 

@@ -40,7 +40,7 @@ class EndedError(Exception):
     """The job has ended with the pushed code."""
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(plan.reason)
+        super().__init__(plan.message)
         self.plan = plan
 
 
@@ -126,9 +126,9 @@ def _must_run(session: Session) -> None:
         raise _refused(f"the job of {session.spec.name} has finished ({over.outcome.value})")
 
 
-def _refused(why: str, first: str = "") -> UsageError:
+def _refused(message: str, first: str = "") -> UsageError:
     return UsageError(
-        f"{why}: there is nothing to push to", hint=f"{first}run: tpuctl up", changed="nothing was changed",
+        f"{message}: there is nothing to push to", hint=f"{first}run: tpuctl up", changed="nothing was changed",
         code="TPU-130",
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
     if now.plan.outcome is not None:
         spent = now.plan.outcome is Outcome.SPENT
         more = "raise watch.budget_usd or watch.ttl, then " if spent else ""
-        raise _refused(f"{session.spec.name} has ended ({now.plan.reason})", more)
+        raise _refused(f"{session.spec.name} has ended ({now.plan.message})", more)
     _can_take(session.spec, now.world, now.record)
     before = with_digest_of_today(session.spec, now.record)
     record = with_wanted(before, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
@@ -160,15 +160,15 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
 def _can_take(spec: Spec, world: World, record: Record) -> None:
     """Raise AuthError if the job cannot start with these settings on the present machines."""
     node = current_node(world, record)
-    why, next_step = "", ""
+    message, next_step = "", ""
     if node is not None and narrow(spec, "tpu", node.scopes):
-        why, next_step = NARROW, "tpuctl up replaces the TPU; the job resumes from its newest checkpoint"
+        message, next_step = NARROW, "tpuctl up replaces the TPU; the job resumes from its newest checkpoint"
     elif isinstance(world.vm, Present) and narrow(spec, "vm", world.vm.value.scopes):
-        why, next_step = NARROW_VM, RECREATE_VM
-    if why:
+        message, next_step = NARROW_VM, RECREATE_VM
+    if message:
         # Before anything is stopped, because the running job could not be started again.
         raise AuthError(
-            f"new machines are needed: {why}", hint=next_step, changed="nothing was changed; the job runs on",
+            f"new machines are needed: {message}", hint=next_step, changed="nothing was changed; the job runs on",
             code="TPU-252",
         )  # fmt: skip
 
@@ -223,7 +223,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
         if end_of_job.plan.outcome is Outcome.DONE:
             return PushOutcome.DONE
         raise JobFailedError(
-            f"the job ended with the new code: {end_of_job.plan.reason}",
+            f"the job ended with the new code: {end_of_job.plan.message}",
             hint="see `tpuctl logs`, fix it, then run `tpuctl up`",
             changed="the new code is recorded; the machines are there until `tpuctl watch` ends it",
         ) from None

@@ -79,7 +79,7 @@ class Up:
     bucket: str
     changes: int
     outcome: Outcome | None
-    reason: str
+    message: str
     drift: tuple[str, ...]
     on_vm: bool
 
@@ -178,7 +178,7 @@ def bring_up(
             tells=goal is not Goal.BUCKET_AND_VM,
         )  # fmt: skip
     return Up(
-        session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.reason,
+        session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.message,
         tuple(drift_notes(session.spec, result.world)), session.spec.watch.on_vm,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ import click
 from orchestrator import __version__
 from orchestrator.contract.secrets.redaction import masked
 from orchestrator.domain.text.clean_text import clean, indented
-from orchestrator.errors import TpuctlError, disk_trouble
+from orchestrator.errors import TpuctlError, disk_error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -165,9 +165,9 @@ def wants_json(args: Sequence[str]) -> bool:
 
 def show_unexpected(error: Exception, args: Sequence[str]) -> None:
     """Print an unexpected error: a disk error as such, a bug as one line with its traceback in a file."""
-    trouble = disk_trouble(error) if isinstance(error, OSError) else None
-    if trouble is not None:
-        show_error(trouble, args)
+    on_disk = disk_error(error) if isinstance(error, OSError) else None
+    if on_disk is not None:
+        show_error(on_disk, args)
         return
     try:
         story = f"the file {story_of(error)}"

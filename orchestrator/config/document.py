@@ -107,18 +107,18 @@ def _compose(text: str, name: str) -> tuple[Any, Any]:
 def _syntax(name: str, text: str, error: Any) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     position = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    problem = str(error.problem or error.context or "not valid YAML")
+    found = str(error.problem or error.context or "not valid YAML")
     line = (text.splitlines() or [""])[min(position[0], len(text.splitlines())) - 1] if text else ""
     # ruamel's errors have no codes: these words are all that tells a second document from other mistakes.
-    if "found another document" in problem or "single document" in str(error.context):
+    if "found another document" in found or "single document" in str(error.context):
         return _refuse(
             name, position, "a second YAML document starts here", "keep one document; remove the line ---"
         )
     if "\t" in line[: position[1]]:
         return _refuse(name, position, "a tab where YAML allows only spaces", "indent with spaces")
     if error.problem_mark and error.context:
-        problem = f"{error.context}: {problem}"
-    return _refuse(name, position, problem, "check the indentation, quotes and brackets before this place")
+        found = f"{error.context}: {found}"
+    return _refuse(name, position, found, "check the indentation, quotes and brackets before this place")
 
 
 def _refuse(name: str, position: tuple[int, int], message: str, hint: str) -> ConfigError:

@@ -37,17 +37,17 @@ def _trust(file: Path) -> None:
     can replace the file. Members of a group are trusted with what the group may write.
     """
     if others := untrusted(file):
-        raise _refusal(file, others.why, f"chmod o-w {others.path}" if others.owner is None else COPY)
+        raise _refusal(file, others.message, f"chmod o-w {others.path}" if others.owner is None else COPY)
     for folder in dict.fromkeys((file.parent, file.resolve().parent)):
         # The folder too: its owner could put another file in the place of this one.
         if (owner := folder.stat().st_uid) not in users():
-            why = f"{folder} belongs to another user (uid {owner}), who may replace it"
-            raise _refusal(file, why, COPY)
+            message = f"{folder} belongs to another user (uid {owner}), who may replace it"
+            raise _refusal(file, message, COPY)
 
 
-def _refusal(file: Path, why: str, hint: str) -> UsageError:
+def _refusal(file: Path, message: str, hint: str) -> UsageError:
     return UsageError(
-        f"{file} was found, but {why}: its commands would run as you",
+        f"{file} was found, but {message}: its commands would run as you",
         hint=f"{hint}; or, if you trust it: --file {file}",
         changed="the file was not read, and nothing was changed",
         code="TPU-143",

@@ -106,9 +106,9 @@ def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSp
             "tasks share a machine; write local or bucket",
         ),
     }
-    for key, (wrong, why) in refused.items():
+    for key, (wrong, message) in refused.items():
         if wrong:
-            _add_finding(document, key, "is not for tasks of a fleet", why)
+            _add_finding(document, key, "is not for tasks of a fleet", message)
     return job
 
 

@@ -67,17 +67,17 @@ def init_text(
     project: str | None = None,
     command: str = "",
     setup: str = "",
-    why_setup: str = "",
+    setup_comment: str = "",
     setup_to_check: str = "",
-    why_command: str = "An example: write your own.",
+    command_comment: str = "An example: write your own.",
     everything: bool = False,
 ) -> str:
     """
     Return a deployment file with the description of each setting; defaults are commented out.
 
     It has the settings of FIRST_SETTINGS, or with *everything* all of them.
-    *command* and *setup* take the place of a blank recipe's; *why_command* says where that command is from,
-    *why_setup* asks what is not known about the setup. *setup_to_check* is shown as a comment, to be decided.
+    *command* and *setup* take the place of a blank recipe's; *command_comment* says where that command is from,
+    *setup_comment* asks what is not known about the setup. *setup_to_check* is shown as a comment, to be decided.
     Without *tpu_type* it is one that a new project may have, without *zone* the cheapest documented one. Raise
     UsageError for an unknown recipe, and ConfigError when name, type, zone or project do not fit: what is
     returned validates.
@@ -104,8 +104,8 @@ def init_text(
     if recipe == "blank":
         notes |= {
             "tpu.zones": "" if zone else GUESSED_ZONE,
-            "job.command": f"{why_command} {SAVES}",
-            "job.setup": why_setup,
+            "job.command": f"{command_comment} {SAVES}",
+            "job.setup": setup_comment,
         }
     text = (
         "\n".join(

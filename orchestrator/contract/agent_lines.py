@@ -16,9 +16,9 @@ def agent_line(text: str) -> str:
     return f"{BEGIN}{' '.join(text.split())}{END}"
 
 
-def attempt_text(incarnation: int, worker: int, attempt: int, origin: str, reason: str) -> str:
+def attempt_text(incarnation: int, worker: int, attempt: int, origin: str, message: str) -> str:
     """Return what the agent writes before each start of the job; *origin* says from which step."""
-    return f"TPU #{incarnation}, worker {worker}, attempt {attempt}: {origin} ({reason})"
+    return f"TPU #{incarnation}, worker {worker}, attempt {attempt}: {origin} ({message})"
 
 
 def is_agent_line(line: str) -> bool:

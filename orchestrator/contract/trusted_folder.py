@@ -22,7 +22,7 @@ class Untrusted(NamedTuple):
     owner: Optional[int]
 
     @property
-    def why(self) -> str:
+    def message(self) -> str:
         """Return a clause that says who may write to *path*."""
         if self.owner is None:
             return "every user of this computer may write %s" % self.path

@@ -40,7 +40,7 @@ class Unknown:
     *hint* is the error's next step. *denied* says that the login lacks the permission to look.
     """
 
-    why: str
+    message: str
     retry: Retry = Retry.TRANSIENT
     hint: str = ""
     denied: bool = False

@@ -118,7 +118,7 @@ class Change:
     kind: Kind
     verb: Verb
     name: str
-    why: str
+    message: str
     zone: str = ""
     incarnation: int | None = None
     round: int = 0
@@ -164,12 +164,16 @@ class Change:
             "name": self.name,
             "zone": self.zone,
             "incarnation": self.incarnation,
-            "why": self.why,
+            "message": self.message,
             "details": self.details,
             **race,
             **kind,
             **beside,
         }
+
+    def stored(self) -> dict[str, object]:
+        """Return the change as journal, events and plan files have it, with their older key `why`."""
+        return {"why" if key == "message" else key: value for key, value in self.as_dict().items()}
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,7 @@ class Plan:
     changes: tuple[Change, ...] = ()
     waits: tuple[Wait, ...] = ()
     outcome: Outcome | None = None
-    reason: str = ""
+    message: str = ""
     wake_in: float | None = None
 
     @property

@@ -239,7 +239,7 @@ class Record:
     """What each zone refused, granted and took away."""
     outcome: Outcome | None = None
     """None until the deployment has ended."""
-    reason: str = ""
+    message: str = ""
     disks: tuple[Span, ...] = ()
     """When VMs existed, running or stopped: their disks are billed."""
     up_times: tuple[float, ...] = ()

@@ -176,7 +176,7 @@ class DeploymentStatus:
     project: str
     state: DeploymentState = DeploymentState.UNKNOWN
     outcome: str | None
-    reason: str = ""
+    message: str = ""
     uncommitted: str = ""
     unclaimed: str = ""
     incarnation: int
@@ -218,7 +218,9 @@ class DeploymentStatus:
 
         Raise KeyError, TypeError or AttributeError if it is none.
         """
-        known = _fields_of(cls, body)
+        known = _fields_of(
+            cls, {"message": body.get("reason", ""), **body}
+        )  # as earlier versions published it
         workers = tuple(WorkerStatus(**_fields_of(WorkerStatus, row)) for row in body["workers"])
         known |= {
             "state": _state(body.get("state")),

@@ -19,7 +19,7 @@ class StoredCheckpoint:
     size: int
     saved_at: float
     complete: bool
-    why: str
+    message: str
     objects: tuple[tuple[str, str], ...] = ()
     format: str = ""
     counted: bool = False

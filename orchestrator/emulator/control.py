@@ -96,12 +96,12 @@ def _started(folder: Path, tools: Callable[[], Tools], *, on_demand: bool, new: 
 def _start(folder: Path, tools: Callable[[], Tools], *, on_demand: bool) -> Address:
     _check_extra()
     found = tools()
-    why = "on-demand" if on_demand else "asked-for"
+    reason = "on-demand" if on_demand else "asked-for"
     (folder / "daemon.log").touch(mode=0o600)
     with (folder / "daemon.log").open("ab") as log:
         # A session of its own: neither Ctrl-C nor the end of this terminal may end the daemon.
         child = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator.emulator.daemon", str(folder), why, *map(str, found)],
+            [sys.executable, "-m", "orchestrator.emulator.daemon", str(folder), reason, *map(str, found)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
             env=_environment(),
         )  # fmt: skip

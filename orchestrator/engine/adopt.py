@@ -122,22 +122,22 @@ def _vm_host(deployment: Deployment, vm: Vm) -> Host:
 
 def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Host]:
     """Return the hosts that *find* yields once all accept our key; raise RemoteError after SSH_SECONDS."""
-    trouble: TpuctlError | None = None
+    failure: TpuctlError | None = None
     hosts: list[Host] = []
 
     def reached() -> bool:
-        nonlocal trouble, hosts
+        nonlocal failure, hosts
         try:
             hosts = find()
             deployment.cloud.remote.run(hosts, "true", 30.0)
         except RemoteError as error:
             # Expected at first: the guest agent needs some seconds to install the key.
-            trouble = error
+            failure = error
             return False
         return True
 
     if not wait_until(reached, deployment.clock, SSH_SECONDS, 3.0):
-        raise trouble or RemoteError("the machines cannot be reached")
+        raise failure or RemoteError("the machines cannot be reached")
     return hosts
 
 

@@ -164,20 +164,20 @@ class Deletion:
 
     def close(self) -> Leftover | None:
         """Record that all machines are deleted; return the record as a leftover if that fails."""
-        now, why = self._clock.now(), ""
+        now, message = self._clock.now(), ""
 
         def recorded() -> bool:
-            nonlocal why
+            nonlocal message
             try:
                 self._records.update(lambda record: closed(record, now))
             except TpuctlError as error:
                 self._raise_if_lease_lost(error)
-                why = error.message
+                message = error.message
                 return False
             return True
 
         done = wait_until(recorded, self._clock, RECORD_SECONDS, 1.0)
-        return None if done else Leftover("record", RECORD, "", f"it could not be closed: {why}")
+        return None if done else Leftover("record", RECORD, "", f"it could not be closed: {message}")
 
     def find(self) -> tuple[Leftover, ...]:
         """List everything with our label in every zone ever used; a list that failed is an entry of its own."""
@@ -191,7 +191,7 @@ class Deletion:
         for kind, observed in (("TPU", nodes), ("VM", vms)):
             if isinstance(observed, Unknown):
                 where = ", ".join(self._zones)
-                found.append((Leftover(kind, "?", where, f"not known: {observed.why}"), None))
+                found.append((Leftover(kind, "?", where, f"not known: {observed.message}"), None))
             elif isinstance(observed, Present):
                 # A list may still show the old labels of a machine that was given back.
                 mine = [one for one in observed.value if one.name not in self.given_back]

@@ -33,7 +33,7 @@ class DataDeletion:
         """
         observed = self._deployment.cloud.buckets.observe(name)
         if isinstance(observed, Unknown):
-            return Leftover("bucket", name, "", f"not known: {observed.why}")
+            return Leftover("bucket", name, "", f"not known: {observed.message}")
         if not isinstance(observed, Present):
             return None
         if self._deployment.spec.bucket.prefix:
@@ -47,8 +47,8 @@ class DataDeletion:
             return self._give_back(observed.value)
         foreign = self._foreign_object() if names.ADOPTED_LABEL in observed.value.labels else ""
         if foreign:
-            why = f"kept: it was adopted, and {foreign} in it is not of tpuctl"
-            return Leftover("bucket", name, observed.value.location, why)
+            message = f"kept: it was adopted, and {foreign} in it is not of tpuctl"
+            return Leftover("bucket", name, observed.value.location, message)
         return self._delete(observed.value)
 
     def _delete(self, bucket: Bucket) -> Leftover | None:
@@ -57,26 +57,26 @@ class DataDeletion:
         entry = self._deployment.journal.intend(change, in_bucket=False)
         text = f"Deleting bucket {bucket.name} with all its data"
         self._deployment.sink(Event(self._deployment.clock.now(), EventKind.DELETE, text))
-        trouble: TpuctlError | None = None
+        failure: TpuctlError | None = None
 
         def deleted() -> bool:
-            nonlocal trouble
+            nonlocal failure
             try:
                 self._deployment.cloud.buckets.delete(bucket.name)
             except TransientError as error:
                 # Cloud Storage allows one change a second for each object, so an object just
                 # written refuses deletion.
-                trouble = error
+                failure = error
                 return False
             return True
 
         try:
             gone = wait_until(deleted, self._deployment.clock, BUCKET_SECONDS, 1.0)
         except TpuctlError as error:
-            gone, trouble = False, error
-        if not gone and trouble is not None:
-            self._deployment.journal.result(entry, f"{trouble.code} {trouble.message}", in_bucket=False)
-            return Leftover("bucket", bucket.name, bucket.location, trouble.message)
+            gone, failure = False, error
+        if not gone and failure is not None:
+            self._deployment.journal.result(entry, f"{failure.code} {failure.message}", in_bucket=False)
+            return Leftover("bucket", bucket.name, bucket.location, failure.message)
         self._deployment.journal.result(entry, "ok", in_bucket=False)
         return None
 

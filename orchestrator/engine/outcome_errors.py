@@ -27,7 +27,7 @@ def raise_blind(result: Pass) -> None:
     unseen = result.blind
     if unseen is not None:
         raise AuthError(
-            unseen.why,
+            unseen.message,
             hint=unseen.hint or "fix the cause, then run the same command again",
             changed="nothing was created or deleted; what runs keeps running",
         )
@@ -50,34 +50,36 @@ def raise_outcome(result: Pass) -> None:
 
     Raise UnclaimedError, JobFailedError, UsageError (TPU-140) or SpendStopError.
     """
-    outcome, reason = result.plan.outcome, result.plan.reason
+    outcome, message = result.plan.outcome, result.plan.message
     machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCLAIMED:
         uploaded = any(beat.unclaimed_files for beat in result.world.known_heartbeats)
         copies = f"`{FETCH}` copies what it saved; then " if uploaded else ""
         link = link_text(result.world.known_heartbeats)
         raise UnclaimedError(
-            reason,
+            message,
             hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as the format wants{link}, "
             "or choose another job.checkpoint.format, and run `tpuctl up`",
             changed="the TPU was deleted and the VM stopped; files and logs are kept in the bucket",
         )
     if outcome is Outcome.FAILED:
         raise JobFailedError(
-            f"the job failed: {reason}",
+            f"the job failed: {message}",
             hint="see `tpuctl logs`, fix it, then run `tpuctl up`",
             changed=machines_stopped,
         )
     if outcome is Outcome.REFUSED:
         raise UsageError(
-            reason,
+            message,
             hint="choose tpu.zones in the bucket's region, or another bucket.name",
             changed="nothing was created or deleted",
             code="TPU-140",
         )
     if outcome is Outcome.SPENT:
         raise SpendStopError(
-            reason, hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`", changed=machines_stopped
+            message,
+            hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`",
+            changed=machines_stopped,
         )
 
 

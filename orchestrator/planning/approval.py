@@ -64,7 +64,7 @@ def observations_of(world: World, record: Record) -> dict[str, str]:
     blind = [s for s in (world.bucket, world.vm, world.nodes, world.heartbeats) if isinstance(s, Unknown)]
     if blind:
         raise TransientError(
-            f"no plan can be made: {blind[0].why}",
+            f"no plan can be made: {blind[0].message}",
             hint=blind[0].hint or "repeat the command", changed="nothing was changed",
         )  # fmt: skip
     found = {f"TPU {node.name}": f"{node.state.name} in {node.zone}" for node in world.known_nodes}
@@ -129,7 +129,7 @@ def refuse_others(was: Approved, plan: Plan) -> None:
     other = next((c for c in changes if _key(c.as_dict()) not in allowed), None)
     if other is not None:
         raise ConflictError(
-            f"{was.path} does not fit any more: it does not hold {_change_text(other.as_dict())} ({other.why})",
+            f"{was.path} does not fit any more: it does not hold {_change_text(other.as_dict())} ({other.message})",
             hint=_plan_again(was.path), changed="what the plan holds may exist by now; see `tpuctl status`",
             code="TPU-410",
         )  # fmt: skip

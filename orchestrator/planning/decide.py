@@ -23,12 +23,12 @@ from orchestrator.planning.vm import decide_vm
 
 def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> Plan:
     """Return the plan of this pass; *spent_usd* is the estimated cost so far."""
-    outcome, reason = judge_end(spec, world, record, spent_usd)
+    outcome, message = judge_end(spec, world, record, spent_usd)
     # A refusal deletes nothing: the mistake may be in the file, while the machines work.
     if outcome is Outcome.REFUSED:
-        return Plan(outcome=outcome, reason=reason)
+        return Plan(outcome=outcome, message=message)
     if outcome is not None:
-        return wind_down(world, record, outcome, reason, vm_last=spec.watch.on_vm)
+        return wind_down(world, record, outcome, message, vm_last=spec.watch.on_vm)
     node = Decision() if spec.fleet else decide_node(spec, world, record)
     # Deliver nothing to machines that this pass replaces, nor to candidates that may lose their race.
     job = Decision() if spec.fleet or _in_doubt(node, record) else decide_job(spec, world, record)
@@ -57,13 +57,13 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Decision:
     """Create the bucket if it does not exist; refuse to replace one that held data."""
     bucket = world.bucket
     if isinstance(bucket, Unknown):
-        return Decision(wait=Wait(f"bucket: not known ({bucket.why})"), rule=LoopRule.UNKNOWN)
+        return Decision(wait=Wait(f"bucket: not known ({bucket.message})"), rule=LoopRule.UNKNOWN)
     region = names.home_region(spec)
     if isinstance(bucket, Present):
         if record.bucket.ready or spec.bucket.adopt:
             return Decision(rule=LoopRule.BUCKET_PRESENT)
-        why = "its grants may be unfinished"
-        change = Change(Kind.BUCKET, Verb.CREATE, bucket.value.name, why, region)
+        message = "its grants may be unfinished"
+        change = Change(Kind.BUCKET, Verb.CREATE, bucket.value.name, message, region)
     elif record.bucket.observed:
         # An empty bucket in its place would look like success, and the job would start again at step 0.
         text = "bucket: it was there and is gone; nothing is created in its place"
@@ -83,6 +83,6 @@ def decide_bundle(spec: Spec, world: World, record: Record) -> Decision:
         return Decision()
     # `down` forgets what is in the bucket, since people may delete it before the next `up`.
     before = len(record.up_times) > bool(record.started_at) and not record.job.uploaded
-    why = "each `up` after a `down` uploads it" if before else "the bucket does not have it yet"
-    change = Change(Kind.BUNDLE, Verb.CREATE, record.job.bundle[:12], why)
+    message = "each `up` after a `down` uploads it" if before else "the bucket does not have it yet"
+    change = Change(Kind.BUNDLE, Verb.CREATE, record.job.bundle[:12], message)
     return held_back(spec, record, world, Kind.BUNDLE) or Decision((change,))

@@ -70,10 +70,10 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
         return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd
     if budget is not None and spent_usd >= budget:
-        reason = f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD, by the upper prices"
-        return Outcome.SPENT, reason
+        message = f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD, by the upper prices"
+        return Outcome.SPENT, message
     if record.outcome in {Outcome.DONE, Outcome.UNCLAIMED}:
-        return record.outcome, record.reason
+        return record.outcome, record.message
     return None, ""
 
 
@@ -105,7 +105,7 @@ def _misplaced(spec: Spec, world: World) -> Bucket | None:
     return None if bucket is None or bucket.location == names.home_region(spec) else bucket
 
 
-def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm_last: bool = False) -> Plan:
+def wind_down(world: World, record: Record, outcome: Outcome, message: str, *, vm_last: bool = False) -> Plan:
     """
     Delete every node and stop the VM; the bucket and the VM's disk stay.
 
@@ -113,18 +113,18 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
     recorded.
     """
     vm, nodes = world.vm, world.known_nodes
-    why = "the job has failed" if outcome is Outcome.FAILED else f"the job is {outcome.value}"
-    changes = [delete_node(n, why) for n in nodes if not deleting(n, world, record)]
+    ended = "the job has failed" if outcome is Outcome.FAILED else f"the job is {outcome.value}"
+    changes = [delete_node(n, ended) for n in nodes if not deleting(n, world, record)]
     unfinished, wake_in = _unfinished(world, record), None
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
         if vm_last and (unfinished or record.outcome is not outcome):
             unfinished, wake_in = (*unfinished, Unfinished.VM_LAST), VM_LAST_WAKE
         else:
-            changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
+            changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, ended, vm.value.zone))
     elif (given_up := give_up_start(world, record, CREATE_LIMIT)) and not _recent(world, record):
         # An operation that never ends must not delay the end for ever.
         changes.append(given_up)
-    return Plan(tuple(changes), tuple(Wait(one.text) for one in unfinished), outcome, reason, wake_in)
+    return Plan(tuple(changes), tuple(Wait(one.text) for one in unfinished), outcome, message, wake_in)
 
 
 def _unfinished(world: World, record: Record) -> tuple[Unfinished, ...]:

@@ -36,8 +36,8 @@ def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
     # A value that the API does not show is unknown, which is no difference.
     found = [f"{what} {has}, the file wants {want}" for what, has, want in pairs if has and has != want]
     if vm.scopes and CLOUD_PLATFORM in vm_scopes(spec) and CLOUD_PLATFORM not in vm.scopes:
-        why = "watch.on_vm needs" if spec.watch.on_vm else "the job's secrets need"
-        found.append(f"it was made without the scope cloud-platform, which {why}")
+        message = "watch.on_vm needs" if spec.watch.on_vm else "the job's secrets need"
+        found.append(f"it was made without the scope cloud-platform, which {message}")
     return tuple(found)
 
 

@@ -179,30 +179,30 @@ def decide_job(spec: Spec, world: World, record: Record) -> Decision:
     if not isinstance(world.bucket, Present):
         return _blocked("starts when the bucket is there")
     if isinstance(world.heartbeats, Unknown):
-        return Decision(wait=Wait(f"not known ({world.heartbeats.why})"), rule=LoopRule.UNKNOWN)
+        return Decision(wait=Wait(f"not known ({world.heartbeats.message})"), rule=LoopRule.UNKNOWN)
     if not record.job.uploaded:
         return _blocked("its code is not in the bucket yet")
     beats = world.known_heartbeats
-    reason = outdated(spec, world, record, node) or silent_worker(spec, world, record, node, beats)
-    if reason is None:
+    cause = outdated(spec, world, record, node) or silent_worker(spec, world, record, node, beats)
+    if cause is None:
         return _waiting_for(beats, expected_workers(spec, node), world.observed_at)
-    rule = LoopRule.JOB_PUSH if isinstance(reason, Due) else LoopRule.JOB_SILENT
+    rule = LoopRule.JOB_PUSH if isinstance(cause, Due) else LoopRule.JOB_SILENT
     # After a failed try over SSH, wait: the heartbeat may arrive first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
         pause = record.ssh.next_try_at - world.observed_at
-        return Decision(wait=Wait(f"{reason.fact}; next try soon"), wake_in=pause, rule=rule)
+        return Decision(wait=Wait(f"{cause.fact}; next try soon"), wake_in=pause, rule=rule)
     # UPDATE restarts a running job, which costs a gang its work since the last checkpoint. So not for the same
     # code, and not for a worker that trains while it cannot reach the bucket.
     same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in beats)
     wedged = any(_silence(b, world) > WEDGED for b in beats)
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
-    change = Change(Kind.JOB, verb, spec.name, reason.text, node.zone, record.node.incarnation)
+    change = Change(Kind.JOB, verb, spec.name, cause.text, node.zone, record.node.incarnation)
     # A machine that boots cannot be reached yet, and reports soon: what it is at is to be seen then.
     return Decision((change,), wake_in=None if beats else growing(POLL_SOON, _age(world, record)), rule=rule)
 
 
-def _blocked(why: str) -> Decision:
-    return Decision(wait=Wait(why), blocked=True, rule=LoopRule.JOB_WAITS)
+def _blocked(message: str) -> Decision:
+    return Decision(wait=Wait(message), blocked=True, rule=LoopRule.JOB_WAITS)
 
 
 def expected_workers(spec: Spec, node: Node) -> int:
@@ -312,16 +312,16 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreac
 def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Decision:
     finished = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
     if finished:
-        why = f"worker {finished[0]} says that it is done and has saved no checkpoint"
-        text = f"{why}; its machine is kept: inspect it with tpuctl ssh, then tpuctl push"
+        message = f"worker {finished[0]} says that it is done and has saved no checkpoint"
+        text = f"{message}; its machine is kept: inspect it with tpuctl ssh, then tpuctl push"
         return Decision(wait=Wait(text), rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
         return Decision(wake_in=POLL_SOON if _before_first_step(beats, now) else None, rule=LoopRule.JOB_RUNS)
     # A first report may be a second late, because its object has just been written; poll again soon.
-    why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
-    why = why if beats else "; no report yet"
-    text = f"{len(running)} of {expected} workers are running{why}"
+    message = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
+    message = message if beats else "; no report yet"
+    text = f"{len(running)} of {expected} workers are running{message}"
     return Decision(wait=Wait(text), wake_in=POLL_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)
 
 

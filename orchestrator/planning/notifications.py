@@ -48,12 +48,12 @@ class Notification:
 
 
 def due(
-    spec: Spec, world: World, record: Record, outcome: Outcome | None, reason: str, spent: float
+    spec: Spec, world: World, record: Record, outcome: Outcome | None, message: str, spent: float
 ) -> tuple[Notification, ...]:
     """Return all notifications that are due, including those already sent, which the outbox drops by id."""
     # The id contains the start time: the next `up` has its own "up" and "done".
     life = f"{spec.name}-{record.started_at:.0f}"
-    found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, reason, record))
+    found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, message, record))
     return tuple(
         # Secrets are masked: texts quote what machines report, and go to foreign services.
         Notification(f"{life}-{mark}", event, world.observed_at, spec.name, masked(text), data)
@@ -116,17 +116,17 @@ def _money(spec: Spec, spent: float) -> Iterator[_Found]:
         yield "budget", f"budget-{budget:g}", text, {"spent_usd": round(spent, 4), "budget_usd": budget}
 
 
-def _end(outcome: Outcome | None, reason: str, record: Record) -> Iterator[_Found]:
+def _end(outcome: Outcome | None, message: str, record: Record) -> Iterator[_Found]:
     mark = record.node.incarnation
     if outcome is Outcome.DONE:
-        yield "done", f"done-{mark}", f"done: {reason}", {}
+        yield "done", f"done-{mark}", f"done: {message}", {}
     elif outcome is Outcome.UNCLAIMED:
-        text = f"not done: {reason}; {FETCH} copies it"
+        text = f"not done: {message}; {FETCH} copies it"
         yield "failed", f"unclaimed-{mark}", text, {"outcome": outcome.value}
     elif outcome is Outcome.FAILED:
-        yield "failed", f"failed-{mark}", f"failed: {reason}", {}
+        yield "failed", f"failed-{mark}", f"failed: {message}", {}
     elif outcome is Outcome.SPENT:
-        yield "budget", f"spent-{mark}", f"stopped: {reason}", {}
+        yield "budget", f"spent-{mark}", f"stopped: {message}", {}
 
 
 def _nth(number: int) -> str:

@@ -40,7 +40,7 @@ class SaveInterval:
         return "as the job decides" if self.seconds is None else f"every {span_text(self.seconds)}"
 
     @property
-    def why(self) -> str:
+    def message(self) -> str:
         """
         Return why, in words, empty for nothing known.
 
@@ -61,7 +61,7 @@ class SaveInterval:
         """Return interval and reason in one line."""
         # The save pause is the reason of an interval, and only a fact beside one that the job decides.
         between = "; " if self.seconds is None else ": "
-        return f"{self.every}{between}{self.why}" if self.why else self.every
+        return f"{self.every}{between}{self.message}" if self.message else self.every
 
     def as_dict(self) -> dict[str, object]:
         """Return the `--json` form, times in seconds."""

@@ -27,7 +27,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Decision:
     name, zone = names.vm_name(spec), names.vm_zone(spec)
     vm = world.vm
     if isinstance(vm, Unknown):
-        return Decision(wait=Wait(f"VM: not known ({vm.why})"), rule=LoopRule.UNKNOWN)
+        return Decision(wait=Wait(f"VM: not known ({vm.message})"), rule=LoopRule.UNKNOWN)
     asked = [o for o in record.operations if o.kind is Kind.VM]
     late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_LIMIT]
     # One request at a time: a second one is refused, and that refusal would count.
@@ -37,17 +37,17 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Decision:
         text = "VM: left as it is, since the bucket that held the job's data is gone"
         return Decision(wait=Wait(text), rule=LoopRule.BUCKET_GONE)
     if lacks_named_vm(spec, world):
-        return Decision(wait=Wait(f"VM: {why_missing(spec, record)}"), rule=LoopRule.VM_CREATE)
+        return Decision(wait=Wait(f"VM: {missing_text(spec, record)}"), rule=LoopRule.VM_CREATE)
     if isinstance(vm, Absent):
         if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
             text = "VM: not listed; checking once more before it counts as gone"
             return Decision(wait=Wait(text), rule=LoopRule.ABSENCE_UNCONFIRMED)
-        why = "it is gone" if record.vm.accepted else "there is none yet"
-        create = Change(Kind.VM, Verb.CREATE, name, why, zone)
+        message = "it is gone" if record.vm.accepted else "there is none yet"
+        create = Change(Kind.VM, Verb.CREATE, name, message, zone)
         return held_back(spec, record, world, Kind.VM, zone) or Decision((create,), rule=LoopRule.VM_CREATE)
     if vm.value.state in {VmState.TERMINATED, VmState.SUSPENDED}:
-        why = "it was preempted" if vm.value.spot else "it is stopped"
-        start = Change(Kind.VM, Verb.START, name, why, vm.value.zone)
+        message = "it was preempted" if vm.value.spot else "it is stopped"
+        start = Change(Kind.VM, Verb.START, name, message, vm.value.zone)
         return held_back(spec, record, world, Kind.VM, vm.value.zone) or Decision(
             (start,), rule=LoopRule.VM_START
         )
@@ -61,7 +61,7 @@ def lacks_named_vm(spec: Spec, world: World) -> bool:
     return names.takes_vm(spec) and isinstance(world.vm, Absent)
 
 
-def why_missing(spec: Spec, record: Record) -> str:
+def missing_text(spec: Spec, record: Record) -> str:
     """Return a clause for people: the VM of `vm.name` is not adopted yet, or was deleted."""
     name = names.vm_name(spec)
     if not record.vm.accepted:
@@ -73,8 +73,10 @@ def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record)
     """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
     if names.ADOPTED_LABEL not in vm.labels and any(o.verb is Verb.CREATE for o in late):
         # It has never run, so its disk is empty.
-        why = f"its creation has not ended in {CREATE_LIMIT / 60:.0f} min"
-        return Decision((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),), rule=LoopRule.VM_OPERATION)
+        message = f"its creation has not ended in {CREATE_LIMIT / 60:.0f} min"
+        return Decision(
+            (Change(Kind.VM, Verb.DELETE, vm.name, message, vm.zone),), rule=LoopRule.VM_OPERATION
+        )
     given_up = give_up_start(world, record, CREATE_LIMIT)
     if given_up is not None:
         return Decision((given_up,), rule=LoopRule.VM_OPERATION)
@@ -108,5 +110,5 @@ def give_up_start(world: World, record: Record, patience: float) -> Change | Non
     # A VM of the user has run before, whatever this record knows of it.
     if names.ADOPTED_LABEL in vm.value.labels or not lasted(record, world, VM_COMING, patience):
         return None
-    why = f"its creation has not ended in {patience / 60:.0f} min"
-    return Change(Kind.VM, Verb.DELETE, vm.value.name, why, vm.value.zone)
+    message = f"its creation has not ended in {patience / 60:.0f} min"
+    return Change(Kind.VM, Verb.DELETE, vm.value.name, message, vm.value.zone)

@@ -155,12 +155,12 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     status, summary = facts.status, facts.summary
     outcome = status.outcome
     nexts = "; ".join(status.next_steps)
-    headline = (facts.record.reason or "the deployment has ended") if outcome else nexts
+    headline = (facts.record.message or "the deployment has ended") if outcome else nexts
     if not headline:
         headline = "the job runs" if status.workers else "nothing runs"
     saved = [w.checkpoint for w in status.workers if w.checkpoint is not None]
     ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint_age_s is not None]
-    redone, why_redone = redone_texts(summary)
+    redone, redone_message = redone_texts(summary)
     lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
     began = f"began {stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
     # Not the newest number: a refused request used a number without creating a TPU.
@@ -182,7 +182,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
             _tile("loss", UNKNOWN if summary.loss is None else f"{summary.loss:.4g}",
                   "" if lowest is None else f"lowest: {lowest:.4g}"),
             _tile("TPUs used", f"{used}", ""),
-            _tile("steps redone", redone, why_redone),
+            _tile("steps redone", redone, redone_message),
             _tile("useful time", UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",
                   "of the time went into steps that count"),
         ],

@@ -148,9 +148,9 @@ def _downloaded(machine: str, folder: Path) -> bytes:
     )  # fmt: skip
     wheels = list(folder.glob("*.whl"))
     if done.returncode != 0 or not wheels:
-        reason = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
+        message = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
         raise TransientError(
-            f"uv {VERSION}, needed for environments on machines, cannot be downloaded: {reason}",
+            f"uv {VERSION}, needed for environments on machines, cannot be downloaded: {message}",
             hint=f"run: pip install uv=={VERSION}",
             changed="nothing was stored",
         )

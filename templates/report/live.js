@@ -2,12 +2,12 @@
 "use strict";
 const EVERY = 5000;
 let updated = Date.now();
-let trouble = "";
+let message = "";
 
 function tell() {
   const seconds = Math.round((Date.now() - updated) / 1000);
   document.getElementById("age").textContent = `updated ${seconds} s ago`;
-  document.getElementById("live").textContent = trouble;
+  document.getElementById("live").textContent = message;
 }
 
 async function refresh() {
@@ -18,9 +18,9 @@ async function refresh() {
     document.title = fresh.title;
     document.querySelector("main").replaceWith(fresh.querySelector("main"));
     updated = Date.now();
-    trouble = "";
+    message = "";
   } catch (error) {
-    trouble = "no news from tpuctl report --live: " + error.message;
+    message = "no news from tpuctl report --live: " + error.message;
   }
   tell();
 }

@@ -93,17 +93,17 @@ CASES = [
     ("colour", W, computer(colours={"NO_COLOR": "1", "FORCE_COLOR": "1"}), "unset one"),
     ("variables", W, computer(diverting=("STORAGE_EMULATOR_HOST",)), "unset STORAGE_EMULATOR_HOST"),
     ("state-folder", B, computer(state_mode=0o777), "chmod go-w /s"),
-    ("state-folder", B, computer(state_problem="/s cannot be written"), "TPUCTL_STATE_DIR"),
+    ("state-folder", B, computer(state_message="/s cannot be written"), "TPUCTL_STATE_DIR"),
     ("disk", B, computer(free_bytes=1000), "TPUCTL_STATE_DIR"),
     ("disk", W, computer(free_bytes=1 << 30), "free some space"),
     ("disk", U, computer(free_bytes=None), "df -h"),
     ("ssh-keys", B, computer(open_keys=("/s/id_ed25519",)), "chmod 600 /s/id_ed25519"),
     ("deployments", B, computer(deployments=(KnownDeployment("old", overdue=True),)), "tpuctl status"),
     ("deployments", W, computer(deployments=(KnownDeployment("torn", readable=False),)), "tpuctl down"),
-    ("file", B, file(spec=None, problem="tpuctl.yaml:2:1: tpu.zonse"), "tpuctl plan"),
+    ("file", B, file(spec=None, message="tpuctl.yaml:2:1: tpu.zonse"), "tpuctl plan"),
     ("file", U, file(path="", spec=None), "tpuctl init"),
-    ("source", B, file(source_problem="the source folder x is not there"), "job.source"),
-    ("source", U, file(spec=None, problem="x"), "`file`"),
+    ("source", B, file(source_message="the source folder x is not there"), "job.source"),
+    ("source", U, file(spec=None, message="x"), "`file`"),
     ("regions", B, file(spec=make_spec(vm__zone="us-central1-a")), "one region"),
     ("ports", W, file(taken={"jupyter": 8888}), "tpuctl tunnel jupyter --port 18888"),
     ("local-packages", W, local(missing=("asyncssh",)), "tpuctl[local]"),
@@ -253,4 +253,4 @@ def test_a_local_cloud_that_sleeps_is_one_answer_and_no_advice():
     )
     found = {f.check: f for f in examine(replace(FINE, local=Local(chosen=True), google=asleep))}
     for name in ("clock", "service-agent", "tpu-quota", "permissions", "tpu-api"):
-        assert (found[name].level, found[name].message, found[name].hint) == (U, why.why, ""), name
+        assert (found[name].level, found[name].message, found[name].hint) == (U, why.message, ""), name

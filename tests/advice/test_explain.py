@@ -180,9 +180,9 @@ def test_a_rule_is_named_where_it_decides(rule):
     what, shown, nexts = CASES[rule]
     found = explain(shown)
     reported = part(what, found)
-    assert (reported.rule, nexts in f"{reported.next} {reported.why}") == (LoopRule(rule), True)
+    assert (reported.rule, nexts in f"{reported.next} {reported.message}") == (LoopRule(rule), True)
     assert found.rules[LoopRule(rule)] == RULES[LoopRule(rule)]
-    assert reported.why
+    assert reported.message
 
 
 STARTING = record(first_seen={"node:1:creating": NOW - 60}, refusals=(STOCKOUT,))
@@ -265,8 +265,8 @@ def test_the_headline_is_what_needs_the_user_most():
     assert lost.headline == "replacing its TPU: demo-tpu-g1 is PREEMPTED"
     alone = explain(observed(watcher=None, **lately(NodeState.PREEMPTED)))
     assert alone.headline == "TPU lost, no watcher: demo-tpu-g1 is PREEMPTED"
-    assert part("deployment", alone).why.startswith("it is not over: the job is not done")
-    assert part("deployment", lost).why.startswith("it is kept up: the job is not done")
+    assert part("deployment", alone).message.startswith("it is not over: the job is not done")
+    assert part("deployment", lost).message.startswith("it is kept up: the job is not done")
     job = part("job", alone)
     assert job.state == "stopped with its TPU", "no machine runs it"
     assert job.evidence[0].text.startswith("worker 0, last report: run, step 10")
@@ -329,7 +329,7 @@ def test_a_quota_that_the_old_tpu_holds_is_explained_as_the_wait_that_it_is():
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,))
     found = part("TPU", explain(observed(was, wants=ONE_ZONE, **lately(NodeState.DELETING))))
     assert found.rule is LoopRule.REFUSED_WAIT
-    assert found.why.startswith("TPU: the old one holds the quota in us-central1-a until it is deleted")
+    assert found.message.startswith("TPU: the old one holds the quota in us-central1-a until it is deleted")
     assert (found.next, found.you) == ("ask again when it is deleted", "nothing; that is an ordinary wait")
     assert found.when == NOW + 5, "as the sentence says, not a poll later"
     alone = observed(was, wants=ONE_ZONE, watcher=None, **lately(NodeState.DELETING))
@@ -343,7 +343,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,), capacity_history=granted)
     shown = observed(was, wants=ONE_ZONE, **NO_NODE)
     found = part("TPU", explain(shown))
-    assert (found.rule, found.why) == (
+    assert (found.rule, found.message) == (
         LoopRule.REFUSED_WAIT,
         "the old TPU held the quota in us-central1-a until it was deleted",
     )

@@ -218,7 +218,7 @@ def test_a_job_that_counts_its_steps_from_0_again_is_reported():
     found = verdict(beats, (fault,), written=SAVED_AGAIN)
     assert found.result is RehearsalResult.FAIL
     assert found.recoveries[0].defect is ResumeDefect.COUNTS_AGAIN
-    assert found.recoveries[0].why == "step 60 was restored, but its next saves are 30, 40"
+    assert found.recoveries[0].message == "step 60 was restored, but its next saves are 30, 40"
     assert any("your script restarts its step count after a resume" in text for text in found.advice)
 
 
@@ -291,7 +291,7 @@ def test_a_job_whose_saves_no_format_reads_is_reported_at_once():
     """It ended with status 0, and nothing that a TPU could resume from is in the bucket."""
     ended = replace(beat(1, 20, timings={}), phase=Phase.UNCLAIMED, exit_code=0)
     found = judge_crash(
-        observed_run([ended], (), outcome=Outcome.UNCLAIMED, saves=(), reason="latest.npz lies there")
+        observed_run([ended], (), outcome=Outcome.UNCLAIMED, saves=(), message="latest.npz lies there")
     )
     assert verdict_lines(found)[1:3] == [
         "FAIL: the job fails with no fault injected: no checkpoint was saved",

@@ -20,7 +20,7 @@ from orchestrator.agent.parts import Parts
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.bucket.object_names import JOBS, TASKS
-from orchestrator.contract.bucket.unclaimed_manifest import Why
+from orchestrator.contract.bucket.unclaimed_manifest import RescueMoment
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import AgentLab
 
@@ -96,7 +96,7 @@ def test_a_rescue_tries_for_as_long_as_the_machine_exists(
         return Response(503, b"away") if clock.monotonic() - began < back else None
 
     lab.fault = away
-    Rescue(parts).in_time(Why.NOTICE, 1, None, 0.0, SECONDS)
+    Rescue(parts).in_time(RescueMoment.NOTICE, 1, None, 0.0, SECONDS)
     lab.fault = lambda _request: None
     assert (parts.status.get("unclaimed_files") == 1) is saved
     assert ("not everything is in the bucket" in parts.status.body()["message"]) is not saved

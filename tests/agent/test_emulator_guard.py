@@ -13,8 +13,8 @@ from orchestrator.agent.machine.emulator_guard import (
     check,
     for_job,
     for_setup,
-    problems,
     trusted,
+    wrong_settings,
 )
 from orchestrator.contract.machine_errors import UnsafeError
 from orchestrator.emulator.machines.environment import machine_environment
@@ -43,7 +43,7 @@ def environment_of(folder: Path, endpoint: str, address: str, port: int) -> dict
 
 def test_machine_of_the_local_cloud_has_all_it_needs(given):
     """The local cloud gives what the agent demands, and the startup script keeps it for cron."""
-    assert problems(given) == []
+    assert wrong_settings(given) == []
     retained = re.search(r'^kept="([^"]*)"', TEMPLATE.read_text(), re.MULTILINE)[1].split()
     assert {name for name in REQUIRED if not name.startswith("CLOUDSDK_")} <= set(retained)
 
@@ -93,7 +93,7 @@ def test_one_rehearsal_mark_is_enough(given, name):
 def test_the_environment_of_other_machines_is_not_changed():
     """A machine of Google's has none of these variables, or its owner's own."""
     environ = {"https_proxy": "http://proxy.example.org", "REHEARSAL_NETWORK": "open", "no_proxy": "*"}
-    assert problems(environ) == []
+    assert wrong_settings(environ) == []
     assert trusted(environ) == for_setup(environ) == for_job(environ) == environ
 
 

@@ -76,7 +76,7 @@ def test_a_file_cut_anywhere_makes_its_step_torn(tmp_path: Path, kind: str, part
         if kind == "fairseq":
             (root / "saves" / "checkpoint_last.pt").unlink()
         assert complete_steps(local) == [], name
-        assert all(one.why for one in local.steps())
+        assert all(one.message for one in local.steps())
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_hugging_face_folder_that_cannot_truly_resume_is_refused(
         path.unlink() if data is None else path.write_bytes(data)
     one = by_name(looking_at(tmp_path, "hf"), "checkpoint-40")
     assert not one.complete
-    assert why in one.why
+    assert why in one.message
 
 
 def test_hugging_face_knows_its_own_target(tmp_path: Path) -> None:

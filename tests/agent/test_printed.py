@@ -106,7 +106,7 @@ def test_patterns_that_cannot_be_used_never_raise(own: str) -> None:
     output = Output(own)
     output.read([b"step 5 loss 0.2"])
     assert output.now().loss == 0.2
-    assert output.trouble or own in {"{}", "[1]"}
+    assert output.message or own in {"{}", "[1]"}
 
 
 def test_a_slow_pattern_is_given_up() -> None:
@@ -119,7 +119,7 @@ def test_a_slow_pattern_is_given_up() -> None:
     own.read(b"6")
 
     assert own.step == 5
-    assert own.trouble == "job.progress.step took 2.0 s on one line and is not used any more"
+    assert own.message == "job.progress.step took 2.0 s on one line and is not used any more"
 
 
 @pytest.mark.parametrize("loss", ["nan", "inf", "-inf", "1e308", "-1e308", "1e999", "NaN"])

@@ -243,7 +243,7 @@ def test_signatures_of_a_busy_device(output: bytes, expected: JobOutcomeKind) ->
 def test_a_failure_names_the_last_line(code: int, output: bytes, reason: str) -> None:
     """Without the log one knows why; of a job that a signal ended, the last line says nothing."""
     failed = JobOutcome(JobOutcomeKind.FAILED, "r", code)
-    assert settle(failed, committed=None, saved=False, output=output).reason == reason
+    assert settle(failed, committed=None, saved=False, output=output).message == reason
 
 
 def test_excuses_are_bounded() -> None:

@@ -96,7 +96,7 @@ def test_exit_code_alone_proves_nothing(
 )
 def test_the_reason_names_the_program_that_ended(code: int, reason: str) -> None:
     """The setup command is judged as the job is."""
-    assert outcome_of(code, None, None, None, command=UserCommand.SETUP).reason == reason
+    assert outcome_of(code, None, None, None, command=UserCommand.SETUP).message == reason
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def test_full_disk_loses_no_line_for_the_bucket() -> None:
     log.write(b"one line\n")
 
     assert log.waiting() == ([], b"one line\n")
-    assert "No space left" in log.trouble
+    assert "No space left" in log.message
 
 
 def test_segments_end_at_lines() -> None:
@@ -292,7 +292,7 @@ def test_heartbeat_is_written_though_the_disk_refuses(lab: AgentLab) -> None:
     settings = settings_of(lab)
     settings.layout.status.mkdir(parents=True)
     status = Status(settings, VirtualClock())
-    status.trouble("logs", "disk is full")
+    status.warn("logs", "disk is full")
 
     with pytest.raises(OSError, match="directory"):
         HeartbeatWriter(settings, bucket_of(lab), status, VirtualClock()).report()

@@ -13,9 +13,9 @@ import pytest
 
 from orchestrator.agent.checkpoints.unclaimed import find_unclaimed, stray_in
 from orchestrator.contract.bucket.unclaimed_manifest import (
+    RescueMoment,
     Unclaimed,
     UnclaimedFile,
-    Why,
     ended_before,
     outputs_before,
     parse,
@@ -278,7 +278,7 @@ def test_only_the_very_same_job_had_ended_before(bundle: str, settings: str, fou
     """New code or new settings are a new job; without a digest the difference cannot be detected."""
     body = {
         "schema": 1, "incarnation": 1, "worker": 0, "workers": 1, "attempt": 1, "bundle": "b",
-        "settings": settings, "format": "marker", "why": Why.ENDED.value, "complete": True, "files": [],
+        "settings": settings, "format": "marker", "why": RescueMoment.ENDED.value, "complete": True, "files": [],
         "skipped": [], "at": 1.0,
     }  # fmt: skip
     one = parse(json.dumps(body).encode(), "m")
@@ -304,7 +304,7 @@ def test_a_save_that_no_job_can_resume_from_is_reported_as_that(lab: AgentLab) -
 def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any) -> Unclaimed:
     """Return the manifest of outputs that were brought at a notice; each object is called after its machine."""
     files = tuple(UnclaimedFile(name, 1, "0" * 64, f"g{incarnation}/{name}") for name in names)
-    one = Unclaimed(incarnation, 0, 1, 1, "b", "s", "outputs", Why.NOTICE, complete, files, (), 1.0)
+    one = Unclaimed(incarnation, 0, 1, 1, "b", "s", "outputs", RescueMoment.NOTICE, complete, files, (), 1.0)
     return replace(one, **changes)
 
 
@@ -316,7 +316,7 @@ def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any
         ([brought(1, "a", complete=False)], ["g1/a"]),
         ([brought(1, "a", "b"), brought(2, "b")], ["g2/b"]),
         ([brought(1, "a"), brought(2, "b", bundle="new")], []),
-        ([brought(1, "a"), brought(2, "b", why=Why.FAILED)], []),
+        ([brought(1, "a"), brought(2, "b", moment=RescueMoment.FAILED)], []),
         ([brought(1, "a", worker=1), brought(3, "b")], []),
         ([brought(1, "a", settings="")], []),
     ],

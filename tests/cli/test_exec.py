@@ -51,7 +51,7 @@ def test_each_worker_has_its_row_when_one_is_lost(cloud, tmp_path):
     assert code == 1
     assert first == {
         "machine": "pair-tpu-g1-w0", "exit_code": 0, "stdout": "fine\n", "stderr": "", "unknown_result": False,
-        "why": "", "code": None,
+        "message": "", "code": None,
     }  # fmt: skip
     assert (second["exit_code"], second["unknown_result"], second["stdout"]) == (7, False, "")
 

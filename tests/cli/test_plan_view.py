@@ -66,7 +66,7 @@ CASES = {
     "plan-regions": (REGIONS, FRESH, {}),
     "plan-fresh": (FILE, FRESH, {}),
     "plan-mixed": (FILE, MIXED, {}),
-    "plan-empty": (FILE, Plan(outcome=Outcome.DONE, reason="all workers report that the job is done"), {}),
+    "plan-empty": (FILE, Plan(outcome=Outcome.DONE, message="all workers report that the job is done"), {}),
     "plan-unknown-prices": (UNKNOWN, ELSEWHERE, {}),
     "plan-scripts": (
         FILE,

@@ -165,7 +165,7 @@ def test_a_last_report_without_a_step_says_so():
 
 def test_the_reason_of_an_end_is_with_the_state():
     """A failure without its reason sends people to the log."""
-    found = body(state="failed", outcome="failed", reason="worker 0: it left with status 1", watcher=None)
+    found = body(state="failed", outcome="failed", message="worker 0: it left with status 1", watcher=None)
     assert "state        failed: worker 0: it left with status 1" in status_lines(
         found, unbilled=False, width=0
     )
@@ -412,7 +412,7 @@ def test_a_row_of_all_deployments_has_the_same_keys_with_and_without_an_answer()
         "runs, step 120 of 400 (30%), loss 2.31",
         "step 110, 12 s old",
     )
-    assert (unknown["problem"], unknown["job"]) == ("why", None)
+    assert (unknown["message"], unknown["job"]) == ("why", None)
 
 
 def test_nothing_is_drawn_without_a_terminal():

@@ -92,8 +92,8 @@ def test_every_skipped_row_says_why_and_stands_in_the_file(path):
     for row in found.rows:
         assert row.verdict in ("mapped", "left out", "decide")
         if row.verdict != "mapped":
-            assert row.why
-            assert " ".join(row.why.split())[:40] in comments, row
+            assert row.message
+            assert " ".join(row.message.split())[:40] in comments, row
 
 
 @pytest.mark.parametrize("path", FILES, ids=ids)
@@ -177,7 +177,7 @@ def rows(path, capsys):
     """Return the rows of the table by their setting or by the other tool's word."""
     assert run(["init", "--from", str(path), "--json", str(path.parent / "there")]) == 0
     found = json.loads(capsys.readouterr().out)["rows"]
-    return {row["ours"] or row["theirs"]: row["why"] for row in found if row["verdict"] != "mapped"}
+    return {row["ours"] or row["theirs"]: row["message"] for row in found if row["verdict"] != "mapped"}
 
 
 def test_a_script_that_leaves_values_to_its_reader_is_asked_about_once(tmp_path, capsys):
@@ -203,7 +203,7 @@ def test_a_variable_whose_name_begins_as_another_one_does_keeps_its_own_row():
     assert dict(read(found.text.encode(), "x", environ={}).job.env) == {"ZONE_MAP": "y"}
     assert [row.theirs for row in found.rows if row.key[:2] == ("job", "env")] == ["envs.ZONE_MAP=y"]
     assert "  # From envs.ZONE_MAP=y\n  env:\n" in found.text
-    refused = [row.theirs for row in found.rows if "is set by tpuctl itself" in row.why]
+    refused = [row.theirs for row in found.rows if "is set by tpuctl itself" in row.message]
     assert refused == ["envs.ZONE=z"]
 
 

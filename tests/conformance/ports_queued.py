@@ -158,7 +158,7 @@ def a_partial_list_of_queued_resources_is_unknown(way):
     way.local.fail_next("tpu.queuedResources.list", ["unreachable"])
     observed = listed(way, [ZONE, OTHER_ZONE])
     assert isinstance(observed, Unknown)
-    assert "no answer from" in observed.why
+    assert "no answer from" in observed.message
 
 
 @case()

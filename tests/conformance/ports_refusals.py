@@ -110,7 +110,7 @@ def a_partial_list_is_unknown(way, value):
     way.local.fail_next(value, ["unreachable"])
     observed = STEPS[value](way, made)
     assert isinstance(observed, Unknown)
-    assert ZONE in observed.why or OTHER_ZONE in observed.why
+    assert ZONE in observed.message or OTHER_ZONE in observed.message
     STEPS[value](way, made)
 
 

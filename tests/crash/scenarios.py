@@ -9,7 +9,12 @@ from typing import Any
 
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.bucket.object_names import LEASE, RECORD
-from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name
+from orchestrator.contract.bucket.unclaimed_manifest import (
+    RescueMoment,
+    Unclaimed,
+    UnclaimedFile,
+    folder_name,
+)
 from orchestrator.contract.bucket.unclaimed_manifest import manifest_name as unclaimed_name
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Outcome
@@ -148,7 +153,9 @@ def unclaimed(stage):
     stage.wait(300)
     retained = UnclaimedFile("checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), UNCLAIMED_FILE)
     stage.put(UNCLAIMED_FILE, b"model")
-    body = Unclaimed(1, 0, 1, 1, "b", "s", "auto", Why.ENDED, True, (retained,), (), stage.clock.now())
+    body = Unclaimed(
+        1, 0, 1, 1, "b", "s", "auto", RescueMoment.ENDED, True, (retained,), (), stage.clock.now()
+    )
     stage.put(unclaimed_name(1, 0), body.text().encode())
     stage.machines.report(
         phase="unclaimed",

@@ -19,7 +19,7 @@ PAGES = sorted(
     )
 )
 BLOCK = re.compile(
-    r"(?:^[ ]*<!-- not run: (?P<why>[^>]+?) -->\n)?^[ ]*```sh\n(?P<text>.*?)^[ ]*```",
+    r"(?:^[ ]*<!-- not run: (?P<message>[^>]+?) -->\n)?^[ ]*```sh\n(?P<text>.*?)^[ ]*```",
     re.MULTILINE | re.DOTALL,
 )
 INLINE = re.compile(r"`(tpuctl [^`\n]+)`")
@@ -28,11 +28,11 @@ LINK = re.compile(r"\]\((?!https?:)([\w./-]+)(?:#[\w-]+)?\)")
 
 @dataclass(frozen=True)
 class Block:
-    """One shell block; *why* says why it is not run by a test."""
+    """One shell block; *message* says why it is not run by a test."""
 
     page: str
     text: str
-    why: str
+    message: str
 
 
 def text_of(page):
@@ -42,7 +42,7 @@ def text_of(page):
 
 def blocks(page):
     """Return the shell blocks of a page, in order."""
-    return [Block(str(page), m["text"], m["why"] or "") for m in BLOCK.finditer(text_of(page))]
+    return [Block(str(page), m["text"], m["message"] or "") for m in BLOCK.finditer(text_of(page))]
 
 
 def commands(page):

@@ -49,7 +49,7 @@ def test_a_translated_page_keeps_step(page, english):
     assert outline(page) == outline(english)
     assert commands_named(page) == commands_named(english)
     assert targets(page) == targets(english)
-    assert [block.why for block in blocks(page)] == [block.why for block in blocks(english)]
+    assert [block.message for block in blocks(page)] == [block.message for block in blocks(english)]
 
 
 @pytest.mark.parametrize("page", TWINS)

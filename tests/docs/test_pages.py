@@ -36,7 +36,7 @@ def test_every_link_leads_to_a_file():
 def test_every_shell_block_is_run_or_says_why_not():
     """A reader may copy each one."""
     shown = [(page, block) for page in PAGES if str(page) not in RUN for block in blocks(page)]
-    unsaid = [(page, b.text) for page, b in shown if not b.why and "python3 -m venv" not in b.text]
+    unsaid = [(page, b.text) for page, b in shown if not b.message and "python3 -m venv" not in b.text]
     assert unsaid == []
 
 

@@ -71,8 +71,8 @@ def test_the_tutorial(reader, stage):
 def test_the_plan_of_private_machines(reader):
     """Two settings, and the plan names the way to each machine."""
     (plan, outside) = blocks("docs/private.md")
-    assert not plan.why
-    assert outside.why
+    assert not plan.message
+    assert outside.message
     done = reader(plan.text)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "internal only: SSH goes through Identity-Aware Proxy" in done.stdout

@@ -26,7 +26,7 @@ def test_a_zone_that_was_not_reached_is_unknown_and_never_absent(place):
     found = within(Present(AllZones(TPUS[:1], (place,))), (A, B))
     assert isinstance(found, Unknown)
     assert found.retry is Retry.TRANSIENT
-    assert B in found.why
+    assert B in found.message
 
 
 def test_no_list_at_all_is_unknown():

@@ -11,7 +11,7 @@ from orchestrator.domain import names
 from orchestrator.domain.catalog import Price
 from orchestrator.domain.machines.capacity import after_refusal
 from orchestrator.domain.machines.node_price import FAR, Prices, egress_usd, prices
-from orchestrator.planning.tpu.next_zone import next_zone, why_there, zone_order
+from orchestrator.planning.tpu.next_zone import next_zone, zone_order, zone_text
 from orchestrator.planning.whole_plan import plan_from_nothing
 from orchestrator.pricing.cost import hourly
 from tests.planning.planning_kit import make_spec
@@ -54,8 +54,8 @@ def test_zones_beside_the_bucket_are_asked_first_wherever_the_file_names_them():
     past = record(incarnation=0, zone="", type=KIND)
     assert zone_order(spec, past, NOW, table) == (HERE, BESIDE, AWAY)
     assert zone_order(spec, past, NOW) == (HERE, AWAY, BESIDE)
-    assert why_there(spec, past, NOW, BESIDE, table).endswith(f"{AWAY} is far from the bucket")
-    assert why_there(spec, past, NOW, HERE, table) == ""
+    assert zone_text(spec, past, NOW, BESIDE, table).endswith(f"{AWAY} is far from the bucket")
+    assert zone_text(spec, past, NOW, HERE, table) == ""
 
 
 def test_a_refusal_beside_the_bucket_sends_the_next_one_away_until_it_is_old():

@@ -20,7 +20,7 @@ WORKER = {
     "xla_programs_compiled": 2, "message": "",
 }  # fmt: skip
 BODY = {
-    "name": "demo", "project": "p", "state": "running", "outcome": None, "reason": "", "uncommitted": "",
+    "name": "demo", "project": "p", "state": "running", "outcome": None, "message": "", "uncommitted": "",
     "unclaimed": "",
     "incarnation": 3, "unused_numbers": [2], "preemptions": 2, "up": True, "deleted_at": None, "cost_usd": 0.0438,
     "cost_upper_usd": 0.0661, "unpriced": ["disk"],
@@ -39,7 +39,7 @@ BODY = {
 }  # fmt: skip
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
-    "reason", "uncommitted", "unclaimed", "up", "deleted_at", "cost_upper_usd", "unpriced", "checkpoint",
+    "message", "uncommitted", "unclaimed", "up", "deleted_at", "cost_upper_usd", "unpriced", "checkpoint",
     "eta_s", "deadline", "saves", "state", "resumes_from", "waits", "waits_for",
     "unused_numbers",
 )  # fmt: skip
@@ -67,7 +67,8 @@ def test_what_an_earlier_release_published_is_read():
     """Its sum is that at the highest prices, and its workers show which checkpoint all of them have."""
     workers = [WORKER | {"checkpoint": 60}, WORKER | {"worker": 1, "checkpoint": 50}]
     body = {key: value for key, value in BODY.items() if key not in LATER_KEYS}
-    found = DeploymentStatus.from_dict(body | {"workers": workers})
+    found = DeploymentStatus.from_dict(body | {"workers": workers, "reason": "the job is done"})
+    assert found.message == "the job is done"
     assert (found.cost_upper_usd, found.checkpoint, found.up, found.unpriced) == (0.0438, 50, True, ())
     assert (
         DeploymentStatus.from_dict(body | {"workers": [*workers, WORKER | {"checkpoint": None}]}).checkpoint

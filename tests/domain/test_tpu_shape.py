@@ -33,7 +33,7 @@ def test_another_shape_replaces_the_node_under_a_new_incarnation():
     asked = reshaped(RUNNING, LARGE)
     plan = decide(spec(), world(), asked)
     assert [(c.verb, c.incarnation) for c in plan.changes] == [(Verb.DELETE, 1), (Verb.CREATE, 2)]
-    assert str(LARGE) in plan.changes[0].why
+    assert str(LARGE) in plan.changes[0].message
     assert not unwanted(changed(asked, incarnation=2))
 
 

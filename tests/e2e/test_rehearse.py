@@ -124,7 +124,7 @@ def test_a_job_whose_saves_no_format_reads_ends_the_rehearsal_at_once(stage):
     stage.write(checkpoint={"format": "marker"})
     found = verdict(stage.tpuctl("rehearse", "--json", expect=1))
     assert (found["failure"]["run"], found["failure"]["outcome"]) == ("unbroken", "unclaimed")
-    assert "latest.npz" in found["failure"]["reason"]
+    assert "latest.npz" in found["failure"]["message"]
     assert found["causes"] == ["unclaimed"]
     stage.environment["TPUCTL_LOCAL_DIR"] = found["folder"]
     stage.tpuctl("local", "reset")

@@ -42,7 +42,7 @@ def test_complete_ones_come_newest_first_with_size_and_workers(store):
     assert [(one.step, one.incarnation, one.workers) for one in found] == [
         (30, 2, 2), (30, 1, 1), (20, 1, 1), (10, 1, 1)
     ]  # fmt: skip
-    assert all(one.complete and not one.why for one in found)
+    assert all(one.complete and not one.message for one in found)
     assert [one.size for one in found] == [10004, 5002, 5002, 5002]
     assert all(damage_of(store, one) == [] for one in found)
 
@@ -54,7 +54,7 @@ def test_the_manifest_of_very_many_files_is_read_to_its_end(store):
     whole = json.loads(store.read(name).data)
     store.write(name, json.dumps({**whole, "note": "n" * (5 << 20)}).encode())
     (found,) = read_checkpoints(store, MARKER)
-    assert (found.complete, found.why) == (True, "")
+    assert (found.complete, found.message) == (True, "")
 
 
 def no_manifest(store):
@@ -114,7 +114,7 @@ def test_what_is_not_complete_says_why(store, harm, why):
     harm(store)
     torn, whole = read_checkpoints(store, MARKER)
     assert (torn.step, torn.complete, whole.complete) == (20, False, True)
-    assert why in torn.why
+    assert why in torn.message
 
 
 def test_verify_finds_other_bytes_of_the_same_length(store):
@@ -137,7 +137,7 @@ def test_orbax_in_the_bucket_counts_by_its_commit_object(store):
     assert [(one.step, one.complete, one.size, one.incarnation) for one in found] == [
         (50, False, 5, None), (40, True, 10, None)
     ]  # fmt: skip
-    assert "no commit_success.txt" in found[0].why
+    assert "no commit_success.txt" in found[0].message
     assert damage_of(store, found[1]) == []
 
 
@@ -148,7 +148,7 @@ def test_tensorflow_in_the_bucket_counts_by_its_list(store):
             store.write(f"checkpoints/{name}", data)
     store.write("checkpoints/checkpoint", trees.files("tf", 20)[-1][1])
     found = read_checkpoints(store, CheckpointSpec(format="tf", dir="bucket"))
-    assert [(one.step, one.complete, one.why) for one in found] == [
+    assert [(one.step, one.complete, one.message) for one in found] == [
         (40, False, "not named in checkpoint"), (20, True, "")
     ]  # fmt: skip
 

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli.main import run
 from orchestrator.engine.records.atomic_files import append_synced, write_private
-from orchestrator.errors import DiskError, disk_trouble
+from orchestrator.errors import DiskError, disk_error
 
 PATH = Path("/somewhere/record.json")
 
@@ -16,7 +16,7 @@ PATH = Path("/somewhere/record.json")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 def test_a_disk_without_room_is_reported_as_that(number):
     """Whoever wrote: an error of `write` names no file."""
-    reported = disk_trouble(OSError(number, os.strerror(number)))
+    reported = disk_error(OSError(number, os.strerror(number)))
     assert "cannot be written" in reported.message
     assert os.strerror(number).lower() in reported.message
     assert reported.hint
@@ -26,14 +26,14 @@ def test_a_disk_without_room_is_reported_as_that(number):
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EIO])
 def test_a_file_out_of_reach_is_named(number):
     """Such as one that a run with sudo left behind; it may have been read only."""
-    assert f"{PATH} cannot be read or written" in disk_trouble(OSError(number, "no", str(PATH))).message
-    assert disk_trouble(OSError(number, "no")) is None, "a permission without a file may be anything"
+    assert f"{PATH} cannot be read or written" in disk_error(OSError(number, "no", str(PATH))).message
+    assert disk_error(OSError(number, "no")) is None, "a permission without a file may be anything"
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ECONNRESET, errno.ENOENT, None])
 def test_other_errors_stay_what_they_are(number):
     """A broken connection is no full disk, and a file that should be there is a bug."""
-    assert disk_trouble(OSError(number, "no", str(PATH))) is None
+    assert disk_error(OSError(number, "no", str(PATH))) is None
 
 
 @pytest.mark.parametrize("write", [write_private, append_synced])

@@ -241,7 +241,7 @@ def test_a_write_that_fails_undoes_its_own_change_and_none_that_was_recorded(lab
     with monkeypatch.context() as broken:
         broken.setattr(records._store, "write", refuse)
         with pytest.raises(TransientError):
-            records.update(lambda record: changed(record, reason="never"))
-    assert (records.current.node.preemptions, records.current.reason) == (3, "")
+            records.update(lambda record: changed(record, message="never"))
+    assert (records.current.node.preemptions, records.current.message) == (3, "")
     records.flush()
     assert records.load().node.preemptions == 3

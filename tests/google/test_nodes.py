@@ -78,7 +78,7 @@ def test_one_silent_zone_makes_the_whole_list_unknown():
     lab.nodes.create(a_node())
     observed = lab.nodes.labelled(LABEL, "demo", [ZONE, OTHER_ZONE])
     assert isinstance(observed, Unknown)
-    assert OTHER_ZONE in observed.why
+    assert OTHER_ZONE in observed.message
     assert observed.retry is Retry.PERMANENT
 
 

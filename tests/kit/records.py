@@ -8,6 +8,7 @@ from orchestrator.engine.records.record_format import states_of, with_stored
 STORED = {
     "bucket_observed": "bucket_seen",
     "first_seen": "sightings",
+    "message": "reason",
     "never_reported": "mute",
     "reports_at_boot": "beacons",
     "ssh_failed_since": "remote_failed_since",

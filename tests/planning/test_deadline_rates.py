@@ -86,7 +86,7 @@ def on_demand_since(hours_remaining, table):
 def test_on_demand_gives_way_to_spot_only_when_the_saving_exceeds_what_the_change_costs():
     """The same job and slack: it depends on the price of spot, and on how much work is left."""
     choice = on_demand_since(4, priced(3.0, 9.6))
-    assert ("spot is back" in choice.why, choice.mode) == (True, Mode.SPOT)
+    assert ("spot is back" in choice.message, choice.mode) == (True, Mode.SPOT)
     assert on_demand_since(4, priced(9.4, 9.6)) is None
     assert on_demand_since(0.1, priced(3.0, 9.6)) is None
 
@@ -99,4 +99,4 @@ def test_of_zones_that_are_as_good_the_cheap_one_is_asked_first():
     plan = decide(due(), observed, was)
     (made,) = [c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE)]
     assert made.zone == OTHER_ZONE
-    assert f"{ZONE} costs more" in made.why
+    assert f"{ZONE} costs more" in made.message

@@ -69,7 +69,7 @@ def test_a_deletion_says_it_of_the_tpu_that_the_next_request_names():
     """Beside the name "it" is enough; in the request of the next one the reason is about another TPU."""
     lost = Present((node(state=NodeState.PREEMPTED),))
     gone, request = decide(spec(), world(nodes=lost), record()).changes
-    assert (gone.why, request.why) == ("it is PREEMPTED", "demo-tpu-g1 is PREEMPTED")
+    assert (gone.message, request.message) == ("it is PREEMPTED", "demo-tpu-g1 is PREEMPTED")
 
 
 def test_a_node_that_a_user_deletes_is_replaced_but_not_deleted_again():
@@ -228,7 +228,7 @@ def test_a_job_that_gave_up_ends_the_deployment_with_its_reason():
     failed = beat(phase=Phase.FAILED, message="5 failures without progress, last exit 1")
     plan = decide(spec(), world(heartbeats=Present((failed,))), record())
     assert plan.outcome is Outcome.FAILED
-    assert "last exit 1" in plan.reason
+    assert "last exit 1" in plan.message
 
 
 def test_the_budget_stops_spending_and_keeps_the_bucket():
@@ -273,7 +273,7 @@ def test_a_silent_worker_is_looked_after_over_ssh():
         silent = replace(beat(), updated=NOW - age)
         plan = decide(spec(), world(heartbeats=Present((silent,))), record())
         assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.JOB, verb)]
-        assert "silent" in plan.changes[0].why
+        assert "silent" in plan.changes[0].message
 
 
 def test_a_node_without_workers_is_not_a_node_with_all_workers_ready():
@@ -326,9 +326,11 @@ def test_a_create_that_a_kill_has_cut_off_is_not_the_first_one():
     span = Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 900, NOW - 9)
     cut = record(incarnation=2, accepted=False, requested_at=NOW - 5, spans=(span,))
     gone = world(nodes=Present(()), heartbeats=Present(()))
-    assert [c.why for c in decide(spec(), gone, cut).changes if c.kind is Kind.NODE] == ["there is none now"]
+    assert [c.message for c in decide(spec(), gone, cut).changes if c.kind is Kind.NODE] == [
+        "there is none now"
+    ]
     first = record(accepted=False, requested_at=NOW - 5)
-    assert [c.why for c in decide(spec(), gone, first).changes if c.kind is Kind.NODE] == [
+    assert [c.message for c in decide(spec(), gone, first).changes if c.kind is Kind.NODE] == [
         "there is none yet"
     ]
 

@@ -97,7 +97,7 @@ def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes
 def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
     """After the time of any start; it counts as one that has never reported."""
     (change,) = deletions(decide(spec(), silent(boots=(FIRST,)), known(START_LIMIT, reports_at_boot=(1,))))
-    assert "has begun" in change.why
+    assert "has begun" in change.message
     assert change.never_reported
 
 
@@ -149,7 +149,7 @@ def test_an_end_that_has_begun_is_not_taken_back():
     """The TPU is READY no more while it is deleted; another one would wait in vain too."""
     wanted = spec(job=JobSpec(command="python train.py", run_on="vm"))
     ended = decide(wanted, silent(), known(SILENT_TIME))
-    going = known(SILENT_TIME, first_seen={}, outcome=ended.outcome, reason=ended.reason)
+    going = known(SILENT_TIME, first_seen={}, outcome=ended.outcome, message=ended.message)
     gone = silent(nodes=Present(()))
     assert decide(wanted, gone, going).outcome is Outcome.FAILED
     assert not any(c.verb is Verb.CREATE for c in decide(wanted, gone, going).changes)
@@ -175,7 +175,7 @@ def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
     lost = known(9 * START_LIMIT, ssh_failed_since=NOW - 600, ssh_next_try_at=NOW - 1)
     looked = world(heartbeats=Present((beat(updated=NOW - 900),)))
     (change,) = deletions(decide(spec(), looked, lost))
-    assert "out of reach" in change.why
+    assert "out of reach" in change.message
     assert with_silent_tpu(lost, change, NOW).silence.never_reported == ()
 
 
@@ -192,7 +192,7 @@ def test_the_deployment_ends_after_three_of_them_and_an_hour(many, since, ends):
     never_reported = tuple((number, NOW - since) for number in range(1, many + 1))
     plan = decide(spec(), silent(), known(60, never_reported=never_reported))
     assert (plan.outcome is Outcome.FAILED) is ends
-    assert ("never reported" in plan.reason) is ends
+    assert ("never reported" in plan.message) is ends
     assert bool(deletions(plan)) is ends
 
 

@@ -58,7 +58,7 @@ def test_at_the_notice_the_next_one_is_asked_for_and_the_old_one_saves_on():
     plan = decide(spec(), now, record())
     assert nodes_of(plan) == ([(2, OTHER_ZONE, 2, True)], [])
     # Named, since an event says it after the name of the next one.
-    assert [c.why for c in plan.changes if c.beside] == ["demo-tpu-g1 is being preempted and still saves"]
+    assert [c.message for c in plan.changes if c.beside] == ["demo-tpu-g1 is being preempted and still saves"]
     assert broken(spec(), plan, now, record()) is None
     recorded = intended(record(), plan.changes, queued=False, now=NOW)
     assert (recorded.node.incarnation, recorded.race.round) == (1, 2)

@@ -45,21 +45,21 @@ def test_the_files_of_every_worker_come_first():
     ended = planned(first, beat(1, workers=2, phase=Phase.UNCLAIMED, **LIES))
     assert ended.outcome is Outcome.UNCLAIMED
     assert [change.name for change in ended.changes][:1] == ["demo-tpu-g1"]
-    assert "ckpt.pt and 3 more files lie in unclaimed/" in ended.reason
-    assert "format auto wants the layout of a known framework" in ended.reason
+    assert "ckpt.pt and 3 more files lie in unclaimed/" in ended.message
+    assert "format auto wants the layout of a known framework" in ended.message
 
 
 def test_nothing_saved_at_all_is_said():
     """There is no file to name then."""
     plan = planned(beat(phase=Phase.UNCLAIMED))
-    assert plan.reason.startswith("the job ended with status 0 and saved nothing; format auto wants")
+    assert plan.message.startswith("the job ended with status 0 and saved nothing; format auto wants")
 
 
 def test_the_end_is_remembered_when_the_reports_are_gone():
     """The record keeps outcome and reason."""
-    was = changed(record(), outcome=Outcome.UNCLAIMED, reason="why")
+    was = changed(record(), outcome=Outcome.UNCLAIMED, message="why")
     plan = planned(was=was, nodes=Present(()))
-    assert (plan.outcome, plan.reason) == (Outcome.UNCLAIMED, "why")
+    assert (plan.outcome, plan.message) == (Outcome.UNCLAIMED, "why")
 
 
 def test_a_gang_that_gave_up_ends_when_each_worker_has_brought_its_files():
@@ -84,7 +84,7 @@ def test_a_preemption_tells_what_became_of_the_work():
         was = replace(was, deadline=replace(was.deadline, progress=Progress(step=earlier)))
         report = beat(**remaining, **more)
         assert not any(
-            "committed" in c.why or "checkpoint" in c.why for c in planned(report, **taken).changes
+            "committed" in c.message or "checkpoint" in c.message for c in planned(report, **taken).changes
         )
         observed = world(heartbeats=Present((report,)), **taken)
         event = preemption(spec(), was, update_record(was, observed), observed)
@@ -129,12 +129,12 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     )
     assert "set job.checkpoint.dir: bucket" in reported
     ended = planned(beat(phase=Phase.UNCLAIMED, **stray))
-    assert "runs/ckpt_5.npz lies in the bucket" in ended.reason
-    assert "saved nothing" not in ended.reason
+    assert "runs/ckpt_5.npz lies in the bucket" in ended.message
+    assert "saved nothing" not in ended.message
     gone = world(heartbeats=Present((beat(phase=Phase.STOPPED, notice=True, **stray),)))
     assert "NOTHING" not in lost_text(spec().job.checkpoint, gone, record())
     ended = planned(beat(phase=Phase.UNCLAIMED, **{**LIES, "uncommitted_place": "home"}))
-    assert ended.reason.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint")
+    assert ended.message.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_running_job_that_saves_in_vain_is_reported(fields, text):
 def test_a_target_for_failures_is_notified_of_this_end():
     """And no notification says that the job is done."""
     plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))
-    found = due(spec(), world(), record(), plan.outcome, plan.reason, 0.0)
+    found = due(spec(), world(), record(), plan.outcome, plan.message, 0.0)
 
     ends = [notice for notice in found if notice.event in {"done", "failed"}]
     assert [(n.event, n.data) for n in ends] == [("failed", {"outcome": "unclaimed"})]

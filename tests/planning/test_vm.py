@@ -40,7 +40,7 @@ def test_a_creation_without_an_end_is_given_up(state):
         SPEC, *story((0, vm_in(state)), (60, Unknown("x")), (CREATE_LIMIT, vm_in(state)))
     ).changes
     assert (change.kind, change.verb) == (Kind.VM, Verb.DELETE)
-    assert "has not ended in 30 min" in change.why
+    assert "has not ended in 30 min" in change.message
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     ]
     record = record_of(
         started_at=T - 10, incarnation=3, preemptions=2, bundle="b", outcome=Outcome.DONE,
-        reason=reason or "all is done",
+        message=reason or "all is done",
         spans=(Span(Kind.VM, f"{name}-vm", ZONE, T, None), *nodes),
     )  # fmt: skip
     events = [

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.contract.bucket.object_names import CAPACITY, RECORD
 from orchestrator.contract.bucket.unclaimed_manifest import (
+    RescueMoment,
     Unclaimed,
     UnclaimedFile,
-    Why,
     folder_name,
     manifest_name,
 )
@@ -212,7 +212,7 @@ def test_files_of_a_task_that_no_checkpoint_contains_can_be_fetched(cloud, owner
     folder = "jobs/one/tasks/1/"
     name = f"{folder_name(1, 0)}checkpoints/model.pt"
     saved = UnclaimedFile("checkpoints/model.pt", 5, hashlib.sha256(b"MODEL").hexdigest(), name)
-    manifest = Unclaimed(1, 0, 1, 1, "b", "s", "marker", Why.ENDED, True, (saved,), (), 1.0e9)
+    manifest = Unclaimed(1, 0, 1, 1, "b", "s", "marker", RescueMoment.ENDED, True, (saved,), (), 1.0e9)
     cloud.put_object(folder + name, b"MODEL")
     cloud.put_object(folder + manifest_name(1, 0), manifest.text().encode())
     cloud.put_object("jobs/one/ends/1.unclaimed", b"{}")

@@ -191,7 +191,7 @@ def test_plan_says_why_it_uploads_the_same_code_after_down(cloud, user):
 
     def why():
         changes = user.run("plan", "--json").document["changes"]
-        return [one["why"] for one in changes if (one["verb"], one["kind"]) == ("create", "bundle")]
+        return [one["message"] for one in changes if (one["verb"], one["kind"]) == ("create", "bundle")]
 
     assert why() == ["the bucket does not have it yet"]
     user.up()

@@ -373,7 +373,7 @@ def test_the_command_writes_the_files_and_says_what_is_lost(target, tmp_path, mo
     readme = (tmp_path / "out" / "README.md").read_text()
     for row in document["unsupported"]:
         assert row["what"] in out
-        assert f"| {row['what']} | {row['why']} |" in readme
+        assert f"| {row['what']} | {row['message']} |" in readme
     assert "watch.budget_usd" in out
     if target == "jobset":
         (packed,) = Path("out/code").iterdir()

@@ -149,9 +149,9 @@ def test_checkpoints_says_why_planted_manifests_do_not_count(user):
     user.cloud.put_object("checkpoints/00000020/g1/w0.manifest.json", text)
     user.cloud.put_object("checkpoints/00000030/g1/w0.manifest.json", json.dumps(WHOLE).encode())
     found = {one["step"]: one for one in user.run("checkpoints", "--json").document["checkpoints"]}
-    assert (found[20]["complete"], found[20]["why"]) == (False, "no manifest names a file")
+    assert (found[20]["complete"], found[20]["message"]) == (False, "no manifest names a file")
     assert not found[30]["complete"]
-    assert "of another checkpoint" in found[30]["why"]
+    assert "of another checkpoint" in found[30]["message"]
 
 
 LETTERS = str.maketrans("0123456789", "abcdefghij")
@@ -208,7 +208,7 @@ def test_very_many_manifests_are_not_all_read(user, monkeypatch):
     before = user.cloud.model.calls["storage.objects.get"]
     found = user.run("checkpoints", "--json").document
     assert [one["incarnation"] for one in found["unclaimed"]] == [39, 38, 37, 36, 35]
-    assert [one["why"] for one in found["checkpoints"]].count(
+    assert [one["message"] for one in found["checkpoints"]].count(
         "there are too many manifests: not all were read"
     ) == 34
     assert user.cloud.model.calls["storage.objects.get"] - before < 20

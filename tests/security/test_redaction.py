@@ -230,7 +230,7 @@ def test_the_job_log_holds_no_secret_on_disk_or_for_the_bucket(tmp_path):
 
 
 def test_a_heartbeat_holds_no_secret(tmp_path):
-    """Neither its message nor a trouble."""
+    """Neither its message nor a warning."""
     keys = {"DEPLOYMENT": "d", "BUCKET": "b", "INCARNATION": "1", "BUNDLE": "x", "COMMAND": "c"}
     status = Status(
         read_settings({f"TPUCTL_{k}": v for k, v in keys.items()} | {"TPUCTL_ROOT": str(tmp_path)}),
@@ -240,7 +240,7 @@ def test_a_heartbeat_holds_no_secret(tmp_path):
     redactor.know("wandb", "the-secret-value")
     status.masked = redactor.text
     status.set(message="failed with the-secret-value")
-    status.trouble("logs", "hf_" + "Q" * 34)
+    status.warn("logs", "hf_" + "Q" * 34)
     assert status.body()["message"] == "failed with [masked: wandb]; logs: [masked: a Hugging Face token]"
 
 

@@ -206,7 +206,7 @@ GOOGLE_FAILURES = {
         ((delete, "outside", lambda found, zones: ()),),
         ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_outside_file_and_record",)),
     "U23 what the login may not look at is unknown": Switch(
-        ((google, "not_observed", lambda observed, **_: bad(observed.why, "")),),
+        ((google, "not_observed", lambda observed, **_: bad(observed.message, "")),),
         ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
     "U24 a named account is not asked for": Switch(
         ((factory, "read_account", lambda clients, _, read=factory.read_account: read(clients)),),

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from dataclasses import asdict
 from types import SimpleNamespace
 
 from orchestrator.agent.agreement.attempts import next_attempt
@@ -18,7 +17,12 @@ from orchestrator.contract.bucket import object_names, unclaimed_manifest
 from orchestrator.contract.bucket.completeness import disposable
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, manifest_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
-from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, ended_before
+from orchestrator.contract.bucket.unclaimed_manifest import (
+    RescueMoment,
+    Unclaimed,
+    UnclaimedFile,
+    ended_before,
+)
 from orchestrator.domain.remote import PushResult, RunResult
 from orchestrator.emulator.state.values.machine import NoHosts
 from orchestrator.errors import RemoteError
@@ -93,7 +97,7 @@ class Gang:
             return
         self.attempt = next_attempt(self.attempt, newest, reason, 0, counted)
         name = f"{GANG}{self.incarnation}/{self.attempt.attempt:06d}.json"
-        self.bucket.put(name, json.dumps(asdict(self.attempt)).encode())
+        self.bucket.put(name, json.dumps(self.attempt.stored()).encode())
         if self.attempt.failures >= self.job.failures:
             self.message = "no progress"
             self._end("failed")
@@ -158,7 +162,7 @@ class Gang:
             "checkpoints/a.pt", 1, "", f"{unclaimed_manifest.folder_name(self.incarnation, worker)}a.pt"
         )
         one = Unclaimed(
-            self.incarnation, worker, self.workers, 1, self.bundle, "s", "auto", Why.ENDED, complete,
+            self.incarnation, worker, self.workers, 1, self.bundle, "s", "auto", RescueMoment.ENDED, complete,
             (file,), (), self.machines.now(),
         )  # fmt: skip
         self.bucket.put(unclaimed_manifest.manifest_name(self.incarnation, worker), one.text().encode())

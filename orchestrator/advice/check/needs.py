@@ -358,6 +358,6 @@ def doubtful_setting(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterat
 
     A grace beyond the notice, a runtime that is not in the table, a budget of cents, a zone without a price.
     """
-    for problem in check(spec, catalog):
-        if not problem.fatal:
-            yield RawFinding(problem.key, problem.message, problem.hint)
+    for one in check(spec, catalog):
+        if not one.fatal:
+            yield RawFinding(one.key, one.message, one.hint)

@@ -57,12 +57,12 @@ def disk_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[RawF
     `job.memory.text_gb`, or text files in the source folder.
     """
     text, machine = _text_gb(spec, facts), _machine(spec, catalog)
-    factor, why = _copies(spec, facts)
+    factor, made_by = _copies(spec, facts)
     if not (text and factor and machine):
         return
     need = text * factor
     if need > machine.disk_gb / 2:
-        message = f"{text:.3g} GB of text x {factor} ({why}) = {need:.0f} GB;"
+        message = f"{text:.3g} GB of text x {factor} ({made_by}) = {need:.0f} GB;"
         message += f" {machine.name} has {machine.disk_gb:g} GB of disk"
         hint = "prepare the data elsewhere and stream it from the bucket"
         if spec.job.run_on == "vm":

@@ -98,8 +98,8 @@ def variables(facts: Facts) -> ProbeAnswer:
 def state_folder(facts: Facts) -> ProbeAnswer:
     """Look for a state folder that cannot be written, or that others may read: keys and records lie there."""
     here = facts.computer
-    if here.state_problem:
-        return bad(f"{here.state}: {here.state_problem}", "fix it, or set TPUCTL_STATE_DIR to another folder")
+    if here.state_message:
+        return bad(f"{here.state}: {here.state_message}", "fix it, or set TPUCTL_STATE_DIR to another folder")
     if here.state_mode is None:
         return ok(f"{here.state} (made by the first `up`)")
     # Writable for others is wrong, readable is not: keys have their own check and their own mode.
@@ -162,9 +162,9 @@ def clock(facts: Facts) -> ProbeAnswer:
     if isinstance(ahead, Absent):
         return unknown("the service tells no time", "")
     if facts.google.unasked:
-        return unknown(facts.google.unasked.why, facts.google.unasked.hint)
+        return unknown(facts.google.unasked.message, facts.google.unasked.hint)
     if isinstance(ahead, Unknown):
-        return unknown(f"no time to compare with: {ahead.why}", ahead.hint)
+        return unknown(f"no time to compare with: {ahead.message}", ahead.hint)
     apart = abs(ahead.value)
     side = "ahead" if ahead.value > 0 else "behind"
     hint = "switch on time synchronisation: timedatectl set-ntp true"
@@ -195,8 +195,8 @@ def process(facts: Facts) -> ProbeAnswer:
 @check("local-namespace", Group.LOCAL)
 def namespace(facts: Facts) -> ProbeAnswer:
     """Look at what machines in namespaces (`--hosts namespace`) need. No computer has to have it."""
-    why = facts.local.namespace
-    return ok(f"not possible here: {why}" if why else "machines can run in namespaces")
+    message = facts.local.namespace
+    return ok(f"not possible here: {message}" if message else "machines can run in namespaces")
 
 
 @check("local-daemon", Group.LOCAL)

@@ -49,7 +49,7 @@ class Computer:
     diverting: tuple[str, ...] = ()
     state: str = ""
     state_mode: int | None = None
-    state_problem: str = ""
+    state_message: str = ""
     free_bytes: int | None = None
     keys: int = 0
     open_keys: tuple[str, ...] = ()
@@ -61,18 +61,18 @@ class File:
     """
     The deployment file.
 
-    Without a file *path* is empty; *problem* says what is wrong with a refused one. *source_bytes* is the
+    Without a file *path* is empty; *message* says what is wrong with a refused one. *source_bytes* is the
     size of a push, *taken* maps sidecars to ports that another program uses. *catalog* describes the types in
     the file.
     """
 
     path: str = ""
     spec: Spec | None = None
-    problem: str = ""
+    message: str = ""
     hint: str = ""
     source: str = ""
     source_bytes: int | None = None
-    source_problem: str = ""
+    source_message: str = ""
     taken: Mapping[str, int] = field(default_factory=dict)
     catalog: Catalog | None = None
 

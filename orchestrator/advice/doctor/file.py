@@ -19,8 +19,8 @@ from orchestrator.domain.spec import Spec
 def file(facts: Facts) -> ProbeAnswer:
     """Look for a deployment file with errors."""
     found = facts.file
-    if found.problem:
-        return bad(found.problem, found.hint or "correct this, then run: tpuctl plan")
+    if found.message:
+        return bad(found.message, found.hint or "correct this, then run: tpuctl plan")
     return (
         ok(found.path) if found.path else unknown("no tpuctl.yaml here or in a folder above", "tpuctl init")
     )
@@ -30,8 +30,8 @@ def file(facts: Facts) -> ProbeAnswer:
 def source(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a source folder that cannot be pushed."""
     found = facts.file
-    if found.source_problem:
-        return bad(found.source_problem, "correct job.source, or add a .tpuctlignore")
+    if found.source_message:
+        return bad(found.source_message, "correct job.source, or add a .tpuctlignore")
     return ok(f"{found.source}: {(found.source_bytes or 0) / 2**20:.1f} MiB to push")
 
 

@@ -83,7 +83,7 @@ def _outside_zones(
     facts: Facts, found: ObservedAllZones[Machine], zones: Collection[str], kind: str
 ) -> ProbeAnswer:
     if isinstance(found, Unknown):
-        return unknown(found.why, found.hint)
+        return unknown(found.message, found.hint)
     machines = outside(found.value, zones)
     if machines:
         listed = ", ".join(f"{one.name} {one.zone} {one.state.name}" for one in machines)
@@ -113,7 +113,7 @@ def _offered(found: Mapping[str, Observed[str]], what: str, hint: str) -> ProbeA
         text = f"{what} is not offered in {', '.join(lacking)}"
         return warn(text, hint) if have else bad(text, hint)
     if unsure or not found:
-        return not_observed(unsure[0]) if unsure else unknown(NOT_ASKED.why, "")
+        return not_observed(unsure[0]) if unsure else unknown(NOT_ASKED.message, "")
     return ok(f"{what} in {', '.join(have)}")
 
 
@@ -188,9 +188,11 @@ def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
         return not_observed(facts.google.unasked)
     need = f"{spec.tpu.type} takes {count} {quota.unit} of {quota.id}"
     if not isinstance(observed, Present) or not observed.value:
-        why = f"{need}; a new project has {quota.fresh} in a {quota.per}. What yours has could not be read"
+        message = (
+            f"{need}; a new project has {quota.fresh} in a {quota.per}. What yours has could not be read"
+        )
         return unknown(
-            why, f"gcloud services enable cloudquotas.googleapis.com   or look here: {_page(facts)}"
+            message, f"gcloud services enable cloudquotas.googleapis.com   or look here: {_page(facts)}"
         )
     small = _too_small(observed.value, count)
     if not small:
@@ -321,5 +323,5 @@ def permissions(facts: Facts, spec: Spec) -> ProbeAnswer:
         )
     if facts.google.unasked:
         return not_observed(facts.google.unasked)
-    why = observed.why if isinstance(observed, Unknown) else "the service does not answer this"
-    return unknown(why, "a command that lacks one names it (TPU-202)")
+    message = observed.message if isinstance(observed, Unknown) else "the service does not answer this"
+    return unknown(message, "a command that lacks one names it (TPU-202)")

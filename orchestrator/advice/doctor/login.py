@@ -31,12 +31,13 @@ def not_observed(observed: Unknown, *, needed: bool = False) -> ProbeAnswer:
     # Organisations grant single permissions: a login that may not look may still be allowed to create.
     if observed.denied and not needed:
         return unknown(
-            f"your login may not read this: {observed.why}", "not needed for `up`; see docs/organisation.md"
+            f"your login may not read this: {observed.message}",
+            "not needed for `up`; see docs/organisation.md",
         )
     # A passing failure is never wrong, because `doctor` is run when the network is bad, too.
     if observed.retry is Retry.PERMANENT:
-        return bad(observed.why, observed.hint or "see the message")
-    return unknown(observed.why, observed.hint)
+        return bad(observed.message, observed.hint or "see the message")
+    return unknown(observed.message, observed.hint)
 
 
 @check("credentials", Group.GOOGLE)
@@ -48,7 +49,11 @@ def credentials(facts: Facts) -> ProbeAnswer:
     if isinstance(login, Absent):
         return bad("there is no login", LOG_IN)
     if isinstance(login, Unknown):
-        return bad(login.why, login.hint or LOG_IN) if login.retry is Retry.PERMANENT else not_observed(login)
+        return (
+            bad(login.message, login.hint or LOG_IN)
+            if login.retry is Retry.PERMANENT
+            else not_observed(login)
+        )
     found = login.value
     return ok(" ".join(part for part in (found.kind, found.account, f"({found.path})") if part))
 
@@ -97,7 +102,7 @@ def secrets(facts: Facts, spec: Spec) -> ProbeAnswer:
     unseen = [observed for name in wanted if isinstance(observed := google.secrets.get(name), Unknown)]
     if unseen or any(name not in google.secrets for name in wanted):
         first = unseen[0] if unseen else NOT_ASKED
-        return unknown(first.why, first.hint)
+        return unknown(first.message, first.hint)
     if facts.local.chosen:
         return ok(f"{', '.join(wanted)}; the local cloud lets its machines read all of them")
     default = google.machine_account.value if isinstance(google.machine_account, Present) else ""
@@ -130,7 +135,7 @@ def data(facts: Facts, spec: Spec) -> ProbeAnswer:
     unseen = [observed for source in wanted if isinstance(observed := google.data.get(source), Unknown)]
     if unseen or any(source not in google.data for source in wanted):
         first = unseen[0] if unseen else NOT_ASKED
-        return unknown(first.why, first.hint)
+        return unknown(first.message, first.hint)
     default = google.machine_account.value if isinstance(google.machine_account, Present) else ""
     account = spec.service_account or default or "ACCOUNT"
     text = f"{', '.join(wanted)}; the machines need the right too"

@@ -63,15 +63,15 @@ def _ended(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
 def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
     """Return the most important sentence of the explanation."""
     first, *rest = parts
-    # See `Explanation.says_first_why`.
+    # See `Explanation.says_first_message`.
     if not first.calm:
-        return f"{first.state}: {first.why}"
+        return f"{first.state}: {first.message}"
     watcher, job = parts[-1], parts[-2]
-    troubled = next((part for part in rest if not part.calm and part is not watcher), None)
-    if troubled is None:
+    bad_part = next((part for part in rest if not part.calm and part is not watcher), None)
+    if bad_part is None:
         watched = "" if watcher.calm else ", and no watcher runs"
-        return f"{first.state}: {job.why}{watched}"
-    return f"{first.state}: {troubled.why}"
+        return f"{first.state}: {job.message}{watched}"
+    return f"{first.state}: {bad_part.message}"
 
 
 def _deployment(facts: DeploymentFacts) -> ExplainedPart:
@@ -80,8 +80,8 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     if not record.job.bundle:
         leftovers = _leftovers(facts)
         you = "tpuctl down deletes what is left" if leftovers else _go_on(facts)
-        why = _why_not_up(facts)
-        return ExplainedPart("deployment", facts.state.phrase, why, LoopRule.END_DOWN, leftovers, you=you)
+        message = _not_up_message(facts)
+        return ExplainedPart("deployment", facts.state.phrase, message, LoopRule.END_DOWN, leftovers, you=you)
     outcome = plan.outcome
     if outcome is not None:
         evidence = (_end_evidence(facts, outcome), *_limits(facts))
@@ -90,7 +90,7 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
         return ExplainedPart(
             "deployment",
             facts.state.phrase,
-            plan.reason,
+            plan.message,
             rule,
             evidence,
             nexts,
@@ -103,23 +103,23 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     )
     # Without a watcher it is not kept up, though it is not over.
     going_on = "it is kept up" if next_pass(facts) else "it is not over"
-    why = f"{going_on}: the job is not done, and neither ttl nor budget is used up"
+    message = f"{going_on}: the job is not done, and neither ttl nor budget is used up"
     return ExplainedPart(
-        "deployment", facts.state.phrase, why, LoopRule.END_NONE, _limits(facts), nexts, ttl, calm=True
+        "deployment", facts.state.phrase, message, LoopRule.END_NONE, _limits(facts), nexts, ttl, calm=True
     )
 
 
 def _end_evidence(facts: DeploymentFacts, outcome: Outcome) -> Evidence:
     """Return the reason of the end with its source: the record, else the reports of the workers."""
-    reason, beats = facts.plan.reason, facts.world.known_heartbeats
+    message, beats = facts.plan.message, facts.world.known_heartbeats
     if outcome is Outcome.REFUSED:
-        return Evidence("cloud", facts.world.observed_at, reason)
+        return Evidence("cloud", facts.world.observed_at, message)
     if facts.record.outcome or outcome is Outcome.SPENT or not beats:
-        return Evidence("record", None, reason)
-    return Evidence("heartbeat", max(beat.updated for beat in beats), reason)
+        return Evidence("record", None, message)
+    return Evidence("heartbeat", max(beat.updated for beat in beats), message)
 
 
-def _why_not_up(facts: DeploymentFacts) -> str:
+def _not_up_message(facts: DeploymentFacts) -> str:
     if facts.deleted:
         return facts.deleted
     if facts.record.outcome is Outcome.DONE:
@@ -187,10 +187,10 @@ def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     if interval is None:
         return ()
     rule = LoopRule.SAVES_AUTO if interval.time_between_interruptions is not None else LoopRule.SAVES_FIXED
-    why = interval.why or "the file says so"
+    message = interval.message or "the file says so"
     if interval.seconds is None:
-        why = f"job.checkpoint.every is not set{f'; {interval.why}' if interval.why else ''}"
-    return (ExplainedPart("saves", interval.every, why, rule, calm=True),)
+        message = f"job.checkpoint.every is not set{f'; {interval.message}' if interval.message else ''}"
+    return (ExplainedPart("saves", interval.every, message, rule, calm=True),)
 
 
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
@@ -215,16 +215,16 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     ended = "stopped with its TPU" if last else phases
     state = ended if phases else _without_report(facts)
     if decision.changes:
-        why, nexts = decision.changes[0].why, changes_text(decision.changes)
+        message, nexts = decision.changes[0].message, changes_text(decision.changes)
         you = "" if next_pass(facts) else "tpuctl watch"
         return ExplainedPart(
-            "job", state, why, decision.rule, evidence, nexts, next_pass(facts, decision), you
+            "job", state, message, decision.rule, evidence, nexts, next_pass(facts, decision), you
         )
     lying = uncommitted(beats)
     if decision.settled and lying is not None:
-        why = uncommitted_text(facts.spec.job.checkpoint, lying)
+        message = uncommitted_text(facts.spec.job.checkpoint, lying)
         return ExplainedPart(
-            "job", state, why, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
+            "job", state, message, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
         )
     if decision.settled:
         return ExplainedPart("job", state, _runs(beats), decision.rule, evidence, calm=True)
@@ -275,29 +275,34 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
     watcher, now = facts.watcher, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watcher is None:
-        why = "no `tpuctl watch` runs for it, on this computer or another one"
+        message = "no `tpuctl watch` runs for it, on this computer or another one"
         return ExplainedPart(
-            "watcher", "not running", why, LoopRule.WATCHER_NONE, next="nothing", you=f"tpuctl watch{where}"
+            "watcher",
+            "not running",
+            message,
+            LoopRule.WATCHER_NONE,
+            next="nothing",
+            you=f"tpuctl watch{where}",
         )
     held = f"tpuctl {watcher.command} of {watcher.who} works on it"
     evidence = (Evidence("lease", now - watcher.renewed_age_s, held),)
     if not watcher.alive:
-        why = f"tpuctl {watcher.command} has given no sign of life for {watcher.renewed_age_s:.0f} s"
+        message = f"tpuctl {watcher.command} has given no sign of life for {watcher.renewed_age_s:.0f} s"
         return ExplainedPart(
             "watcher",
             "lease expired",
-            why,
+            message,
             LoopRule.WATCHER_LEASE_EXPIRED,
             evidence,
             "nothing",
             you=f"tpuctl watch{where}",
         )
-    why = f"tpuctl {watcher.command} works on it, and checks every {span_text(facts.spec.watch.poll)}"
+    message = f"tpuctl {watcher.command} works on it, and checks every {span_text(facts.spec.watch.poll)}"
     state = "on the VM" if watcher.where == "vm" else "at work"
     return ExplainedPart(
         "watcher",
         state,
-        why,
+        message,
         LoopRule.WATCHER_RUNNING,
         evidence,
         "the next check",

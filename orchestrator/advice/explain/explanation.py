@@ -21,7 +21,7 @@ class Entry:
     kind: str
     verb: str
     name: str
-    why: str
+    message: str
     outcome: str = ""
 
 
@@ -70,7 +70,7 @@ class ExplainedPart:
 
     what: str
     state: str
-    why: str
+    message: str
     rule: LoopRule
     evidence: tuple[Evidence, ...] = ()
     next: str = ""
@@ -91,7 +91,7 @@ class Explanation:
     rules: Mapping[LoopRule, str] = field(default_factory=dict)
 
     @property
-    def says_first_why(self) -> bool:
+    def says_first_message(self) -> bool:
         """Return whether the headline is the reason of the first part, which then need not say it again."""
         return not self.parts[0].calm
 
@@ -133,7 +133,9 @@ def journal_of(
 ) -> tuple[Evidence, ...]:
     """Return the newest *last* entries of the journal about *kinds*, from the time *since* on."""
     chosen = [entry for entry in facts.journal if entry.kind in kinds and entry.at >= since][-last:]
-    return tuple(Evidence("journal", e.at, f"{e.verb} {_named(e)} ({e.why}): {_result(e)}") for e in chosen)
+    return tuple(
+        Evidence("journal", e.at, f"{e.verb} {_named(e)} ({e.message}): {_result(e)}") for e in chosen
+    )
 
 
 def _result(entry: Entry) -> str:

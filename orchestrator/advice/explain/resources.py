@@ -46,10 +46,10 @@ LAST_REFUSALS = 3
 
 def not_visible(what: str, observed: Unknown, facts: DeploymentFacts) -> ExplainedPart:
     """Explain why the state of a resource is Unknown, and what that means for the next pass."""
-    evidence = (Evidence("cloud", facts.world.observed_at, observed.why),)
+    evidence = (Evidence("cloud", facts.world.observed_at, observed.message),)
     you = observed.hint or "nothing; it is checked again"
     return ExplainedPart(
-        what, "unknown", observed.why, LoopRule.UNKNOWN, evidence, "check again", next_pass(facts), you
+        what, "unknown", observed.message, LoopRule.UNKNOWN, evidence, "check again", next_pass(facts), you
     )  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
         return ExplainedPart(
             "TPU", state, f"its workers report, so {shown} alone changes nothing", decision.rule, evidence
         )
-    return _explained_request("TPU", state, decision, facts, Kind.NODE, evidence, verdict.why)
+    return _explained_request("TPU", state, decision, facts, Kind.NODE, evidence, verdict.message)
 
 
 def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence, ...]:
@@ -156,11 +156,11 @@ def _observation_of(name: str, observed: Observed[Bucket] | Observed[Vm], now: f
 
 def _explained_request(
     what: str, state: str, decision: Decision, facts: DeploymentFacts, kind: Kind,
-    evidence: tuple[Evidence, ...], why: str = "",
+    evidence: tuple[Evidence, ...], message: str = "",
 ) -> ExplainedPart:  # fmt: skip
     """Explain what is about to be created, changed or waited for; refusals of its kind come first."""
     refused = [r for r in facts.record.refusals if r.kind is kind]
-    why = why or (decision.changes[-1].why if decision.changes else decision.waiting)
+    message = message or (decision.changes[-1].message if decision.changes else decision.waiting)
     evidence = (*_refusals(refused), *evidence)
     # With a change in the plan the wait is over, and an old refusal explains nothing.
     if refused and decision.rule in {LoopRule.REFUSED_WAIT, LoopRule.REFUSED_FINAL}:
@@ -168,11 +168,13 @@ def _explained_request(
     if decision.changes:
         nexts, you = changes_text(decision.changes), "" if next_pass(facts, decision) else "tpuctl watch"
         return ExplainedPart(
-            what, state, why, decision.rule, evidence, nexts, next_pass(facts, decision), you
+            what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), you
         )
     you = "" if next_pass(facts) else "tpuctl watch"
     nexts = decision.waiting or "check again"
-    return ExplainedPart(what, state, why, decision.rule, evidence, nexts, next_pass(facts, decision), you)
+    return ExplainedPart(
+        what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), you
+    )
 
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[Evidence, ...]:
@@ -196,10 +198,10 @@ def _refused(
     evidence: tuple[Evidence, ...],
 ) -> ExplainedPart:
     final, last, count = hopeless(facts.record), refused[-1], len(refused)
-    why = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
+    message = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
     if final is not None:
         you = final.hint or "fix the cause, then run: tpuctl up"
-        return ExplainedPart(what, state, why, LoopRule.REFUSED_FINAL, evidence, "nothing", None, you)
+        return ExplainedPart(what, state, message, LoopRule.REFUSED_FINAL, evidence, "nothing", None, you)
     world = facts.world
     zone = last.zone
     if kind is Kind.NODE:
@@ -214,7 +216,7 @@ def _refused(
         held = quota_held(world, facts.record, zone)
         if held or (here and here[-1].full):
             # Nothing is wrong, so not the advice of the refusal, which is for a quota that is too small.
-            why = (
+            message = (
                 quota_wait(zone).text
                 if held
                 else f"the old TPU held the quota in {zone} until it was deleted"
@@ -222,11 +224,11 @@ def _refused(
             nexts = "ask again when it is deleted" if held else f"ask again in {zone}"
             you = "nothing; that is an ordinary wait" if next_pass(facts) else "tpuctl watch"
             return ExplainedPart(
-                what, state, why, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, decision), you
+                what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, decision), you
             )
     you = last.hint or f"wait, or name more zones in tpu.zones; see: tpuctl zones {facts.spec.tpu.type}"
     nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"
     # The loop wakes when the wait is over, however long its poll is.
     gate = create_gate(facts.spec, facts.record, zone, kind)
     when = max(gate, next_pass(facts, decision) or 0.0) if next_pass(facts) else None
-    return ExplainedPart(what, state, why, LoopRule.REFUSED_WAIT, evidence, nexts, when, you)
+    return ExplainedPart(what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, when, you)

@@ -46,7 +46,7 @@ class RecoveryVerdict:
 
     fault: Fault
     resumed: bool
-    why: str
+    message: str
     ignored: bool = False
     steps_redone: int | None = None
     total_s: float | None = None
@@ -73,15 +73,15 @@ def recovery_of(
     trained = [b for b in later if _trained(b) or b.incarnation in wrote]
     # The TPU was not touched, so no resume is expected.
     if fault.kind is Fault.VM:
-        return RecoveryVerdict(fault.kind, resumed=True, why="the VM came back; the TPU trained on")
+        return RecoveryVerdict(fault.kind, resumed=True, message="the VM came back; the TPU trained on")
     if not trained and run.silent and any(b.phase is Phase.DONE for b in later):
-        why = "it was started again from the beginning and reached its end"
+        message = "it was started again from the beginning and reached its end"
         return RecoveryVerdict(
-            fault.kind, resumed=True, why=why, parts_s=_parts(fault, later[-1], tells_steps=False)
+            fault.kind, resumed=True, message=message, parts_s=_parts(fault, later[-1], tells_steps=False)
         )
     if not trained:
-        why = "no later machine made a step"
-        return RecoveryVerdict(fault.kind, resumed=False, why=why, defect=ResumeDefect.NO_RETURN)
+        message = "no later machine made a step"
+        return RecoveryVerdict(fault.kind, resumed=False, message=message, defect=ResumeDefect.NO_RETURN)
     after = trained[0]
     tells_steps = run.tells_steps
     restored = after.resumed_from or 0
@@ -91,25 +91,25 @@ def recovery_of(
     reached = max(fault.step or 0, (before.step or 0) if before else 0)
     first = after.timings.get("first_step")
     resumed, defect = True, None
-    why = f"it went on from step {start}"
+    message = f"it went on from step {start}"
     lower = list(dict.fromkeys(s.step for s in run.written if s.incarnation == after.incarnation))
     lower = sorted(step for step in lower if step < restored)
     if start < restored or lower:
         resumed, defect = False, _went_back(run, unbroken, after, lower)
         evidence = f"its next saves are {_few(lower)}" if lower else f"it went on from step {start}"
-        why = f"step {restored} was restored, but {evidence}"
+        message = f"step {restored} was restored, but {evidence}"
         start = min(start, min(lower, default=start))
     elif fault.committed is not None and start < fault.committed:
         resumed, defect = False, ResumeDefect.OLDER
-        why = f"step {fault.committed} was saved, but it went on from step {start}"
+        message = f"step {fault.committed} was saved, but it went on from step {start}"
     # Without a checkpoint there is no defect in the resume, as long as no step was lost.
     elif fault.committed is None and not start:
         resumed, defect = reached == 0, ResumeDefect.NOTHING_SAVED
-        why = f"nothing had been saved by step {reached}; it began again"
+        message = f"nothing had been saved by step {reached}; it began again"
     return RecoveryVerdict(
         fault.kind,
         resumed=resumed,
-        why=why,
+        message=message,
         ignored=defect is ResumeDefect.IGNORED,
         steps_redone=max(0, reached - start) if tells_steps else None,
         total_s=first - fault.at if tells_steps and first is not None else None,

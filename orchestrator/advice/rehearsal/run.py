@@ -70,7 +70,7 @@ class ObservedRun:
     """
 
     outcome: Outcome | None
-    reason: str = ""
+    message: str = ""
     beats: tuple[Heartbeat, ...] = ()
     faults: tuple[InjectedFault, ...] = ()
     saves: tuple[Save, ...] = ()

@@ -52,7 +52,7 @@ class Crash:
     run: RehearsedRun
     outcome: Outcome | None
     exit_code: int | None
-    reason: str
+    message: str
     log: tuple[str, ...]
 
 
@@ -238,7 +238,7 @@ def _cause_of(crash: Crash) -> Cause:
 
 def _crash(which: RehearsedRun, run: ObservedRun) -> Crash:
     failed = run.failed
-    return Crash(which, run.outcome, failed.exit_code if failed else None, run.reason, run.log)
+    return Crash(which, run.outcome, failed.exit_code if failed else None, run.message, run.log)
 
 
 def _more(broken: ObservedRun, unbroken: ObservedRun | None) -> float:

@@ -34,7 +34,7 @@ class Attempt:
     resume_step: Optional[int]
     resume_incarnation: Optional[int]
     failures: int
-    reason: str
+    message: str
     worker: int
     excused: int = 0
     code: Optional[int] = None
@@ -47,11 +47,15 @@ class Attempt:
         steps = [step for step, _ in self.suspects]
         return max(steps + ([] if self.resume_step is None else [self.resume_step]), default=None)
 
+    def stored(self) -> Dict[str, Any]:
+        """Return the attempt as the bucket has it, with its older key `reason`."""
+        return {"reason" if key == "message" else key: value for key, value in asdict(self).items()}
+
 
 def next_attempt(
     last: Optional[Attempt],
     newest: Optional[Checkpoint],
-    reason: str,
+    message: str,
     worker: int,
     counted: bool,
     excused: bool = False,
@@ -65,7 +69,7 @@ def next_attempt(
     """
     incarnation = newest.incarnation if newest is not None and newest.incarnation >= 0 else None
     number = last.attempt + 1 if last is not None else 1
-    wanted = Attempt(number, newest.step if newest else None, incarnation, 0, reason, worker)
+    wanted = Attempt(number, newest.step if newest else None, incarnation, 0, message, worker)
     if last is None or not counted or made_progress(newest, last.reached):
         return wanted
     wanted = replace(wanted, failures=last.failures, excused=last.excused, suspects=last.suspects)
@@ -102,7 +106,7 @@ class AttemptStore:
 
     def create(self, wanted: Attempt, seconds: float = TIMEOUT) -> Attempt:
         """Create the attempt; return it, or the one that another worker created first. Raise TransientError."""
-        data = json.dumps(asdict(wanted), sort_keys=True).encode()
+        data = json.dumps(wanted.stored(), sort_keys=True).encode()
         try:
             self._bucket.write(self._name(wanted.attempt), data, 0, seconds)
         except PreconditionError:
@@ -122,9 +126,9 @@ class AttemptStore:
         same = value.get("bundle", self._settings.bundle) == self._settings.bundle
         return str(value.get("reason", "")) if value.get("failed") and same else None
 
-    def give_up(self, reason: str, seconds: float = TIMEOUT) -> None:
+    def give_up(self, message: str, seconds: float = TIMEOUT) -> None:
         """Write the verdict, which stops every worker."""
-        value = {"failed": True, "reason": reason, "bundle": self._settings.bundle}
+        value = {"failed": True, "reason": message, "bundle": self._settings.bundle}
         self._bucket.write(f"{self._prefix}verdict.json", json.dumps(value).encode(), seconds=seconds)
 
     def newer_incarnation(self, seconds: float = TIMEOUT) -> Optional[int]:
@@ -152,6 +156,7 @@ def _number(name: str) -> int:
 
 def _attempt(value: Dict[str, Any]) -> Attempt:
     """Parse a stored attempt. Raise ValueError, KeyError, TypeError or AttributeError."""
+    value = {**value, "message": value["reason"]}
     known = {key: value[key] for key in Attempt.__dataclass_fields__ if key in value}
     suspects = tuple((int(step), int(by)) for step, by in known.pop("suspects", ()))
     if any(type(known[key]) is not int for key in ("attempt", "failures")) or any(

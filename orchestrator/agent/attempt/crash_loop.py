@@ -52,8 +52,8 @@ def go_back(checkpoints: CommittedCheckpoints, wanted: Attempt, newest: Checkpoi
         same=0,
         code=None,
         suspects=suspects,
-        reason=f"{wanted.same} attempts from step {newest.step} ended alike, so the checkpoint before "
-        f"is taken; {wanted.reason}",
+        message=f"{wanted.same} attempts from step {newest.step} ended alike, so the checkpoint before "
+        f"is taken; {wanted.message}",
     )
 
 

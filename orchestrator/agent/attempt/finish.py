@@ -17,7 +17,7 @@ from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.completeness import Checkpoint
-from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, Why
+from orchestrator.contract.bucket.unclaimed_manifest import RescueMoment, Unclaimed
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.preemption_notice import RESCUE
@@ -52,7 +52,7 @@ class Finish:
                 return None
             parts.patiently("commit an empty part", parts.committer.follow_first)
         # Only after every worker has committed its part does a list of the bucket show whether it is complete.
-        if not all_ended(parts, attempt, outcome.reason):
+        if not all_ended(parts, attempt, outcome.message):
             return None
         newest = parts.patiently("look for checkpoints", self._committed)
         committed = newest.step if newest is not None else None
@@ -63,15 +63,17 @@ class Finish:
         if newest is not None:
             self._retain()
         if newest is not None and not found[0]:
-            return Ending(EndingKind.DONE, outcome.reason)
-        parts.status.set(phase=Phase.ENDED, message=f"{outcome.reason}; its files are brought to the bucket")
+            return Ending(EndingKind.DONE, outcome.message)
+        parts.status.set(phase=Phase.ENDED, message=f"{outcome.message}; its files are brought to the bucket")
         if newest is None and not found[0] and not parts.settings.worker:
             name = parts.patiently("check the bucket", lambda: stray_in(parts.bucket, since))
             parts.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
         rescued = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:
-            return Ending(EndingKind.DONE, f"{outcome.reason}; {in_words(rescued)} beside its checkpoints")
-        return Ending(EndingKind.UNCLAIMED, f"{outcome.reason}; no checkpoint was saved, {in_words(rescued)}")
+            return Ending(EndingKind.DONE, f"{outcome.message}; {in_words(rescued)} beside its checkpoints")
+        return Ending(
+            EndingKind.UNCLAIMED, f"{outcome.message}; no checkpoint was saved, {in_words(rescued)}"
+        )
 
     def _retain(self) -> None:
         # The last saves were committed outside of the loop that does this.
@@ -86,8 +88,10 @@ class Finish:
         mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
         if mine is not None:
             self.rescue.report(mine)
-            why = f"the job had ended on TPU #{mine.incarnation}; no checkpoint was saved, {in_words(mine)}"
-            raise JobInterrupted(Ending(EndingKind.UNCLAIMED, why))
+            message = (
+                f"the job had ended on TPU #{mine.incarnation}; no checkpoint was saved, {in_words(mine)}"
+            )
+            raise JobInterrupted(Ending(EndingKind.UNCLAIMED, message))
 
     def before(self, ending: Ending) -> None:
         """Upload what no commit contains before the last report, for as long as the machine exists."""
@@ -103,11 +107,11 @@ class Finish:
                 committed = newest.step if newest is not None else None
         gone_by = (interrupts.ended_at or clock.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - clock.monotonic()) if notice else MAX_RESCUE
-        why = Why.NOTICE if notice else Why.FAILED
+        moment = RescueMoment.NOTICE if notice else RescueMoment.FAILED
         # In a thread, because a call to the bucket cannot be interrupted and the machine may vanish at any time.
         work = threading.Thread(
             target=self.rescue.in_time, name="rescue", daemon=True,
-            args=(why, record.attempt, committed, record.trains_since, seconds),
+            args=(moment, record.attempt, committed, record.trains_since, seconds),
         )  # fmt: skip
         work.start()
         end = clock.monotonic() + seconds

@@ -22,7 +22,7 @@ def last_commit(parts: Parts, at_end: bool = False) -> str:
     *at_end* means that the job is finished, so that outputs are whole. Return what could not be committed, ""
     if nothing. Raise JobInterrupted.
     """
-    trouble = ""
+    message = ""
     for _try in range(LAST_TRIES):
         try:
             while parts.patiently("last commit", parts.committer.commit):
@@ -34,11 +34,11 @@ def last_commit(parts: Parts, at_end: bool = False) -> str:
             return ""
         except FinalError as error:
             # The job has ended, so a folder that changed a moment ago does not change any more.
-            trouble = str(error)
-            say(f"last commit: {trouble}")
+            message = str(error)
+            say(f"last commit: {message}")
         else:
             return ""
-    return trouble
+    return message
 
 
 def commit_in_time(parts: Parts) -> None:
@@ -49,25 +49,25 @@ def commit_in_time(parts: Parts) -> None:
             while parts.committer.commit():
                 continue
         except (AgentError, OSError) as error:
-            parts.status.trouble("last commit", str(error))
+            parts.status.warn("last commit", str(error))
 
     thread = threading.Thread(target=commit, name="last-commit", daemon=True)
     thread.start()
     # The thread keeps running and may still succeed while the last report is written.
     thread.join(LAST_COMMIT)
     if thread.is_alive():
-        parts.status.trouble("last commit", f"not finished within {LAST_COMMIT:g} s")
+        parts.status.warn("last commit", f"not finished within {LAST_COMMIT:g} s")
 
 
 def conclude(parts: Parts, attempt: Attempt, outcome: JobOutcome) -> JobOutcome:
     """Commit what the job has finished; return the outcome in view of what is committed. Raise JobInterrupted."""
     if outcome.code == 0:
         parts.local.rest(in_order=True)
-    trouble = last_commit(parts, at_end=outcome.kind is JobOutcomeKind.DONE)
+    message = last_commit(parts, at_end=outcome.kind is JobOutcomeKind.DONE)
     committed, target = parts.status.get("committed_step"), _target(parts)
-    if trouble and not (outcome.code == 0 and committed is None):
+    if message and not (outcome.code == 0 and committed is None):
         return JobOutcome(
-            JobOutcomeKind.FAILED, f"the last checkpoint cannot be saved in the bucket: {trouble}"
+            JobOutcomeKind.FAILED, f"the last checkpoint cannot be saved in the bucket: {message}"
         )
     proven = parts.committer.proven
     if target is not None and proven is not None and proven >= target:

@@ -40,7 +40,7 @@ class NextAttempt:
         wanted = self._wanted(attempt, outcome, counted)
         if counted:
             lonely = self._give_up_after(attempt, wanted, outcome)
-            parts.status.set(failures=wanted.failures, message=lonely or outcome.reason)
+            parts.status.set(failures=wanted.failures, message=lonely or outcome.message)
             tries = max(wanted.failures, wanted.excused)
             self._pause(attempt, Backoff(1.0, self._settings.longest_pause).after(tries))
             wanted = self._wanted(attempt, outcome, counted)
@@ -49,25 +49,25 @@ class NextAttempt:
 
     def _wanted(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
         """Return the next attempt according to the bucket's present state."""
-        newest, why = self._newest(attempt if counted else None)
-        reason = f"{why}; before: {outcome.reason}" if why else outcome.reason
+        newest, chosen_by = self._newest(attempt if counted else None)
+        message = f"{chosen_by}; before: {outcome.message}" if chosen_by else outcome.message
         excused = outcome.kind is JobOutcomeKind.EXCUSED
-        return next_attempt(attempt, newest, reason, self._settings.worker, counted, excused, outcome.code)
+        return next_attempt(attempt, newest, message, self._settings.worker, counted, excused, outcome.code)
 
     def _newest(self, attempt: Optional[Attempt]) -> Tuple[Optional[Checkpoint], str]:
         """Return the newest checkpoint to resume from, and why; a suspect of *attempt* only after new progress."""
         parts = self._parts
-        newest, why = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
+        newest, message = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
         if attempt is None or newest is None or newest.incarnation >= 0:
-            return newest, why
+            return newest, message
         if made_progress(newest, attempt.reached):
-            return newest, why
+            return newest, message
         # Checkpoints that the job itself wrote to the bucket are never renamed, so skip suspects here.
         older = parts.patiently(
             "look for older checkpoints",
             lambda: newest_but(parts.checkpoints.complete(), attempt.suspects),
         )
-        return older, older.why if older is not None else ""
+        return older, older.message if older is not None else ""
 
     def _give_up_after(self, attempt: Attempt, wanted: Attempt, outcome: JobOutcome) -> str:
         """
@@ -83,7 +83,7 @@ class NextAttempt:
             return f"worker {missing} is silent; the job is tried until its machine is replaced"
         tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.checkpoints, wanted))
         count = f"{wanted.failures} attempts in a row without progress; the last: "
-        text = f"{count if wanted.failures > 1 else ''}{outcome.reason}{tried}"
+        text = f"{count if wanted.failures > 1 else ''}{outcome.message}{tried}"
         self._parts.patiently("give up", lambda: self._parts.attempts.give_up(text))
         raise JobInterrupted(Ending(EndingKind.GAVE_UP, text))
 
@@ -94,7 +94,7 @@ class NextAttempt:
         Worker 0 decides; the others give it SUSPECT_PATIENCE seconds, so that there is one decision.
         """
         parts = self._parts
-        newest, _why = self._newest(attempt)
+        newest, _message = self._newest(attempt)
         if newest is None or not should_go_back(attempt, wanted, newest):
             return wanted
         # Two workers that rename the same manifests at once would overwrite each other's copies.

@@ -20,7 +20,7 @@ PATIENCE = 2.5
 """Heartbeat intervals that a living worker may miss."""
 
 
-def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
+def all_ended(parts: Parts, attempt: Attempt, message: str) -> bool:
     """
     Wait until the jobs of all workers have ended well; return False if the gang continues instead.
 
@@ -30,7 +30,7 @@ def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
     if others:
         with contextlib.suppress(AgentError, OSError):
             parts.shipper.ship(LAST_LOG)
-        parts.status.set(phase=Phase.ENDED, message=reason)
+        parts.status.set(phase=Phase.ENDED, message=message)
     while others:
         if parts.interrupts.overtaken(attempt.attempt):
             return False

@@ -64,7 +64,7 @@ class ProgressTracker:
         self._reported = reported
         saved = self._saved()
         now = known(reported, printed, self._parts.events.newest, saved, resumed, self._parts.settings.target)
-        self._parts.status.trouble("job.progress", self._output.trouble)
+        self._parts.status.warn("job.progress", self._output.message)
         self._measure(now, saved, resumed)
         if now == self._known:
             return
@@ -75,7 +75,7 @@ class ProgressTracker:
         self._parts.status.set(
             step=now.step, loss=now.loss, rate=rate, total_steps=now.total, progress_from=now.source
         )
-        self._parts.status.trouble("loss", "the loss of the job is not a number" if now.odd_loss else "")
+        self._parts.status.warn("loss", "the loss of the job is not a number" if now.odd_loss else "")
 
     def _saved(self) -> Optional[int]:
         """Return the newest step that the job has saved, on disk or in the bucket; None if saves have no step."""
@@ -118,4 +118,6 @@ class ProgressTracker:
         counted = bool(self._parts.status.get("committed_counted"))
         ignored = resumed is not None and step < resumed and not counted
         text = f"the job begins at step {step}, but step {resumed} is restored: "
-        self._parts.status.trouble("resume", text + self._parts.local.why_ignored(resumed) if ignored else "")
+        self._parts.status.warn(
+            "resume", text + self._parts.local.ignored_message(resumed) if ignored else ""
+        )

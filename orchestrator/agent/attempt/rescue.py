@@ -16,12 +16,12 @@ from orchestrator.agent.side_threads import say
 from orchestrator.contract.backoff import retried
 from orchestrator.contract.bucket.object_names import UNCLAIMED
 from orchestrator.contract.bucket.unclaimed_manifest import (
+    RescueMoment,
     SavedPlace,
     Skip,
     Skipped,
     Unclaimed,
     UnclaimedFile,
-    Why,
     ended_before,
     free_name,
     manifest_name,
@@ -77,10 +77,14 @@ class Rescue:
 
         Raise JobInterrupted; the next agent, or `in_time`, then continues.
         """
-        manifest = self._manifest(attempt.attempt, Why.ENDED if committed is None else Why.BESIDE)
+        manifest = self._manifest(
+            attempt.attempt, RescueMoment.ENDED if committed is None else RescueMoment.BESIDE
+        )
         return self._upload_files(*files, manifest, self._parts.patiently)
 
-    def in_time(self, why: Why, attempt: int, committed: Optional[int], since: float, seconds: float) -> None:
+    def in_time(
+        self, moment: RescueMoment, attempt: int, committed: Optional[int], since: float, seconds: float
+    ) -> None:
         """
         Upload what fits into *seconds*, newest first.
 
@@ -89,12 +93,12 @@ class Rescue:
         self._until = self._clock.monotonic() + seconds
         try:
             found, skipped = self.found(committed, since)
-            if why is Why.NOTICE and committed is not None:
+            if moment is RescueMoment.NOTICE and committed is not None:
                 found = [one for one in found if one.save_like]
             if found:
-                self._upload_files(found, skipped, self._manifest(attempt, why), self._hurried)
+                self._upload_files(found, skipped, self._manifest(attempt, moment), self._hurried)
         except (AgentError, OSError) as error:
-            self._parts.status.trouble("unclaimed", f"not everything is in the bucket: {error}")
+            self._parts.status.warn("unclaimed", f"not everything is in the bucket: {error}")
 
     def earlier(self) -> Tuple[Unclaimed, ...]:
         """Return the unclaimed files of earlier machines on which this same job exited with status 0."""
@@ -134,11 +138,11 @@ class Rescue:
             if held is not None:
                 self.report(parse(held.data, name))
 
-    def _manifest(self, attempt: int, why: Why) -> Unclaimed:
+    def _manifest(self, attempt: int, moment: RescueMoment) -> Unclaimed:
         one = self._settings
         return Unclaimed(
             one.incarnation, one.worker, one.workers, attempt, one.bundle, one.settings_digest,
-            one.checkpoints.format, why, False, (), (), self._clock.now(),
+            one.checkpoints.format, moment, False, (), (), self._clock.now(),
         )  # fmt: skip
 
     def _upload_files(
@@ -157,7 +161,7 @@ class Rescue:
         # Files named by a manifest may have been deleted since; those are sent again.
         there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCLAIMED)))
         known = {key: stored for key, stored in known.items() if stored.object in there and key[0]}
-        if manifest.why is Why.ENDED:
+        if manifest.moment is RescueMoment.ENDED:
             uploaded.update((one.name, one) for one in call("list the checkpoints", self._in_bucket))
         self._written = float("-inf")
         with ThreadPoolExecutor(PARALLEL) as pool:
@@ -248,7 +252,7 @@ class Rescue:
         def failed(error: BaseException) -> None:
             if isinstance(error, FinalError):
                 raise error
-            self._parts.status.trouble("unclaimed", f"{doing}: {error}")
+            self._parts.status.warn("unclaimed", f"{doing}: {error}")
 
         clock = self._clock
         remaining = (self._until or 0.0) - clock.monotonic()

@@ -79,7 +79,7 @@ class AttemptRunner:
             progress_from="",
             message="",
         )
-        parts.status.trouble("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
+        parts.status.warn("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
         target = self._settings.target
         if self._target_reached(attempt):
             prove = partial(parts.checkpoints.proven, attempt.resume_step, attempt.resume_incarnation)
@@ -116,7 +116,7 @@ class AttemptRunner:
             except JobInterrupted:
                 raise
             except Exception as error:  # The attempt has already failed for another reason.
-                self._parts.status.trouble("restore", repr(error))
+                self._parts.status.warn("restore", repr(error))
             return failed
         self._parts.status.set(phase=Phase.RESTORE, message="")
         self._restored, outcome = self._wait(restore)
@@ -132,13 +132,11 @@ class AttemptRunner:
             or not self._parts.caches.has_restored_packages()
         ):
             return failed
-        self._discard_restored_packages(failed.reason)
+        self._discard_restored_packages(failed.message)
         return install_wanted_python(self._parts) or self._set_up(attempt)
 
-    def _discard_restored_packages(self, why: str) -> None:
-        note = (
-            f"{why}, with the Python packages of an earlier machine: they are removed, and setup runs again"
-        )
+    def _discard_restored_packages(self, message: str) -> None:
+        note = f"{message}, with the Python packages of an earlier machine: they are removed, and setup runs again"
         say(note)
         self._parts.log.say(note)
         self._parts.patiently("remove the packages", self._parts.caches.discard)
@@ -168,9 +166,9 @@ class AttemptRunner:
             # Written after the setup: a kill in between runs the setup again, which it must tolerate.
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
-        reason = with_last_line(outcome.reason, outcome.code or 0, self._parts.log.tail())
+        message = with_last_line(outcome.message, outcome.code or 0, self._parts.log.tail())
         # Without the code: only a job that ran can have failed for want of another worker.
-        return JobOutcome(outcome.kind, reason)
+        return JobOutcome(outcome.kind, message)
 
     def _train(self, attempt: Attempt) -> JobOutcome:
         parts, settings = self._parts, self._settings
@@ -179,7 +177,7 @@ class AttemptRunner:
         number = f"{'save' if self._restored.counted else 'step'} {attempt.resume_step}"
         origin = "start from the beginning" if attempt.resume_step is None else f"resume from {number}"
         parts.log.say(
-            attempt_text(settings.incarnation, settings.worker, attempt.attempt, origin, attempt.reason)
+            attempt_text(settings.incarnation, settings.worker, attempt.attempt, origin, attempt.message)
         )
         for note in self._restored.notes:
             say(note)
@@ -211,7 +209,7 @@ class AttemptRunner:
             return outcome
         if outcome.code == 0:
             # Before the commit, which may take long: an agent killed in it must not run the finished job again.
-            self._save_record(finished=outcome.reason, reached=self._progress.reached)
+            self._save_record(finished=outcome.message, reached=self._progress.reached)
         return conclude(parts, attempt, outcome)
 
     def conclude_finished(self, attempt: Attempt) -> JobOutcome:
@@ -269,7 +267,7 @@ class AttemptRunner:
             is_set_up = framework is None and outcome.kind is JobOutcomeKind.DONE
             return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
         except JobInterrupted as interrupted:
-            parts.status.set(phase=Phase.STOPPING, message=interrupted.ending.reason)
+            parts.status.set(phase=Phase.STOPPING, message=interrupted.ending.message)
             grace = self._settings.grace
             # What it would save now cannot be brought to the bucket, and its time is over.
             cut_off = interrupted.ending.kind is EndingKind.CUT_OFF
@@ -341,7 +339,7 @@ class AttemptRunner:
         """Wait until no process of the job is left: a second job beside it would overwrite its files."""
         while True:
             living = job.clear()
-            self._parts.status.trouble("clear", f"processes {living} do not die" if living else "")
+            self._parts.status.warn("clear", f"processes {living} do not die" if living else "")
             if not living:
                 self._parts.local.rest()
                 self._parts.log.settle()

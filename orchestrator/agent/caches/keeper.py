@@ -95,10 +95,10 @@ class CacheKeeper:
         _yield_to_the_job()
         for cache in self._caches.wanted:
             try:
-                trouble = self.store(cache)
+                message = self.store(cache)
             except (AgentError, OSError) as error:
-                trouble = str(error)
-            status.trouble(f"keep {cache.title}", trouble)
+                message = str(error)
+            status.warn(f"keep {cache.title}", message)
         self._checked_at = self._clock.monotonic()
 
     def store(self, cache: Cache) -> str:

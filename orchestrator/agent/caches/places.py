@@ -133,7 +133,7 @@ def folders(listed: str, environ: Mapping[str, str], home: Path, root: Path) -> 
         others = untrusted(path)
         if others:
             raise AgentError(
-                f"job.caches: {text} is {path}, but {others.why}: the job would use what lies in it"
+                f"job.caches: {text} is {path}, but {others.message}: the job would use what lies in it"
             )
         key = hashlib.sha256(str(text).encode()).hexdigest()[:32]
         found.append(Cache(f"{FOLDER}{key[:16]}", str(text), key, {"folder": path}, {}))

@@ -40,15 +40,15 @@ class CommittedCheckpoints:
 
     def complete(self, seconds: float = TIMEOUT) -> Iterator[Checkpoint]:
         """Yield complete checkpoints, newest step first, then newest incarnation."""
-        return (one for one, _why in self._judged(seconds) if one is not None)
+        return (one for one, _message in self._judged(seconds) if one is not None)
 
     def choice(self, seconds: float = TIMEOUT) -> Tuple[Optional[Checkpoint], str]:
         """Return the newest complete checkpoint and the reason, which names newer incomplete ones."""
         passed_over: List[str] = []
-        for one, why in self._judged(seconds):
+        for one, message in self._judged(seconds):
             if one is not None:
-                return one, "; ".join([one.why, *passed_over[:MAX_NAMED]])
-            passed_over += [why] if why else []
+                return one, "; ".join([one.message, *passed_over[:MAX_NAMED]])
+            passed_over += [message] if message else []
         return None, "; ".join(passed_over[:MAX_NAMED])
 
     def manifest(self, step: int, incarnation: int, worker: int) -> Manifest:
@@ -119,11 +119,11 @@ class CommittedCheckpoints:
         if self._settings.in_bucket:
             for one in self._stored(seconds):
                 found = (
-                    Checkpoint(one.step, why=f"the checkpoint is complete: {one.why}")
+                    Checkpoint(one.step, message=f"the checkpoint is complete: {one.message}")
                     if one.complete
                     else None
                 )
-                yield found, f"{one.name or 'the folder'} is not complete: {one.why}"
+                yield found, f"{one.name or 'the folder'} is not complete: {one.message}"
             return
         for step, folder in self.steps(seconds):
             by_incarnation: Dict[int, str] = {}
@@ -135,8 +135,8 @@ class CommittedCheckpoints:
             # it comes first.
             for number in sorted(by_incarnation, reverse=True):
                 verdict = self._verdict(by_incarnation[number], seconds)
-                lacks = f"step {step} of TPU #{number} is not complete: {verdict.why}"
-                yield verdict.checkpoint, lacks if verdict.why else ""
+                lacks = f"step {step} of TPU #{number} is not complete: {verdict.message}"
+                yield verdict.checkpoint, lacks if verdict.message else ""
 
     def _verdict(self, folder: str, seconds: float) -> CheckpointVerdict:
         sizes = self._bucket.sizes(folder, seconds)

@@ -45,7 +45,7 @@ class LocalStep:
     step: int
     unit: Unit
     state: SavedState
-    why: str
+    message: str
 
     @property
     def complete(self) -> bool:
@@ -161,7 +161,7 @@ class LocalCheckpoints:
         """Return the complete step of that number, None if it is not on this disk."""
         return next((one for one in reversed(self.steps()) if one.complete and one.step == step), None)
 
-    def why_ignored(self, step: Optional[int]) -> str:
+    def ignored_message(self, step: Optional[int]) -> str:
         """Return why the job did not resume from *step*: refused by the framework, or never read."""
         if not self._settings.in_bucket and step is not None:
             with contextlib.suppress(OSError):
@@ -203,8 +203,10 @@ class LocalCheckpoints:
             raise
         if changed or judged.state is not SavedState.COMPLETE:
             shutil.rmtree(str(folder), ignore_errors=True)
-            why = "changed while it was copied" if changed else f"is {judged.state.value}: {judged.why}"
-            raise DamagedError(f"{step.unit.name} {why}, so it is not committed")
+            message = (
+                "changed while it was copied" if changed else f"is {judged.state.value}: {judged.message}"
+            )
+            raise DamagedError(f"{step.unit.name} {message}, so it is not committed")
         return folder, _judged_step(step.unit, judged)
 
     def link(self, step: LocalStep) -> Path:
@@ -355,7 +357,7 @@ def lost_files(folder: Path) -> bool:
 
 
 def _judged_step(unit: Unit, judged: SaveVerdict) -> LocalStep:
-    return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.why)
+    return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.message)
 
 
 def _is_renewed(before: States, now: States) -> bool:

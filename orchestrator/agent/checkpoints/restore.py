@@ -115,9 +115,11 @@ class Restorer:
             if one.state is SavedState.NOT_RESUMABLE:
                 continue
             if not one.complete or step is None or one.step > step:
-                why = "after the step to resume from" if one.complete else f"{one.state.value} ({one.why})"
+                message = (
+                    "after the step to resume from" if one.complete else f"{one.state.value} ({one.message})"
+                )
                 place = self._local.put_aside(one.unit, torn=not one.complete)
-                notes.append(f"{one.unit.name} is {why}, moved to {place}")
+                notes.append(f"{one.unit.name} is {message}, moved to {place}")
         return notes
 
     def _replace(self, manifest: Manifest, wrong: str) -> List[str]:

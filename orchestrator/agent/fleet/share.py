@@ -186,13 +186,13 @@ def leave_with(worker0: Worker0, share: Share, poll: float, clock: Clock = SYSTE
         while True:
             clock.wait(poll)
             try:
-                now, why = worker0.observe()
+                now, message = worker0.observe()
             except (AgentError, OSError) as error:
                 say(f"looking for worker 0: {error}")
                 continue
             # After a successful end of worker 0 the others end by themselves, and may still upload files.
-            if now != share or (why and why not in WELL):
-                say(f"leaving {share.job}/{share.task}: worker 0: {why or 'another task'}")
+            if now != share or (message and message not in WELL):
+                say(f"leaving {share.job}/{share.task}: worker 0: {message or 'another task'}")
                 os.kill(os.getpid(), signal.SIGTERM)
                 # Usually the process ends meanwhile, and this thread with it.
                 clock.wait(STUCK)
@@ -208,10 +208,10 @@ def follow(environ: Mapping[str, str], clock: Clock = SYSTEM_CLOCK) -> int:
     done: Optional[Share] = None
     while True:
         try:
-            share, why = worker0.observe()
+            share, message = worker0.observe()
             # Worker 0 of all is started by Slurm. A share that is done is not run again: worker 0 may report
             # its own end later than this machine.
-            if share is not None and not why and share != done and (share.slice, own) != (0, 0):
+            if share is not None and not message and share != done and (share.slice, own) != (0, 0):
                 done = share if _run(environ, settings, share) == 0 else None
         except (AgentError, OSError) as error:
             say(f"looking for a task to follow: {error}")

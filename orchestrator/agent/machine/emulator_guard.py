@@ -47,7 +47,7 @@ def is_local_machine(environ: Mapping[str, str]) -> bool:
     return any(mark in environ for mark in MARKS)
 
 
-def problems(environ: Mapping[str, str]) -> List[str]:
+def wrong_settings(environ: Mapping[str, str]) -> List[str]:
     """Return one message for each wrong variable; none on a real machine."""
     if not is_local_machine(environ):
         return []
@@ -61,7 +61,7 @@ def problems(environ: Mapping[str, str]) -> List[str]:
 
 def check(environ: Mapping[str, str]) -> None:
     """Raise UnsafeError naming every variable with which a child could reach the real service."""
-    found = problems(environ)
+    found = wrong_settings(environ)
     if found:
         raise UnsafeError(
             "nothing was started, because it could reach the real service. This machine belongs to a "

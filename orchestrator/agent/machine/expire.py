@@ -154,8 +154,8 @@ class Timer:
             return 0
         self._stop_the_job()
         observed = self._observe(node)
-        if why := stays(observed):
-            self._let_the_job_go_on(why)
+        if message := stays(observed):
+            self._let_the_job_go_on(message)
             return 0
         if turn(observed, self._settings.worker, self._settings.workers):
             return self._delete(node, observed)
@@ -188,12 +188,12 @@ class Timer:
         self._leave(min(120.0, self._settings.grace + 35.0))
         write_atomically(self._settings.layout.stop, "the deployment's time to live is over\n")
 
-    def _let_the_job_go_on(self, why: str) -> None:
+    def _let_the_job_go_on(self, message: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             # The job was stopped for a deletion that does not happen; without this file cron starts
             # the agent again.
             self._settings.layout.stop.unlink()
-        say(f"this TPU is not deleted, because {why}; cron starts the job again")
+        say(f"this TPU is not deleted, because {message}; cron starts the job again")
 
     def _delete(self, node: OwnNode, observed: ExpiryFacts) -> int:
         over = f"the deployment's time was over {observed.now - observed.end:.0f} s ago and no tpuctl works on it"

@@ -90,10 +90,10 @@ def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], 
     for mark in layout.status.parent.glob("setup-*"):
         mark.unlink()
     words = ["venv", "--quiet", "--no-project", "--seed", "--python", wanted, str(here)]
-    reason = run(words, environ, layout, bucket, captured=True)
-    if reason:
+    message = run(words, environ, layout, bucket, captured=True)
+    if message:
         missing = f"job.python is {wanted}, which cannot be had on this machine"
-        raise AgentError(f"{missing}: {reason}. {_ways(wanted, environ)}")
+        raise AgentError(f"{missing}: {message}. {_ways(wanted, environ)}")
     write_atomically(here / "wanted", wanted)
     write_atomically(here / "complete", _version_of(here))
 
@@ -159,7 +159,7 @@ def _cache(environ: Mapping[str, str], layout: Layout) -> Path:
     others = untrusted(cache) if chosen else None
     if others:
         raise AgentError(
-            f"{COMMAND}: ${CACHE} is {cache}, but {others.why}: what lies in it would run as you"
+            f"{COMMAND}: ${CACHE} is {cache}, but {others.message}: what lies in it would run as you"
         )
     return cache
 
@@ -211,10 +211,10 @@ def _install(
     # Without a version: the interpreter on which this one is based, outside of any environment.
     python = wanted.python or str(getattr(sys, "_base_executable", "") or sys.executable)
     words = ("venv", "--quiet", "--no-project", "--python", python, str(venv))
-    reason = run(words, environ, layout, bucket, captured=bool(wanted.python))
-    if reason:
+    message = run(words, environ, layout, bucket, captured=bool(wanted.python))
+    if message:
         missing = f"{COMMAND}: Python {python} cannot be had on this machine"
-        raise AgentError(f"{missing}: {reason}. {_ways(python, environ)}")
+        raise AgentError(f"{missing}: {message}. {_ways(python, environ)}")
     target = ["pip", "install", "--quiet", "--python", str(venv / "bin/python")]
     if environ.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on"):
         target.append("--no-index")  # uv has no variable for this option

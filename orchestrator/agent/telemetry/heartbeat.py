@@ -51,7 +51,7 @@ class Status:
         self._clock = clock
         self._lock = threading.Lock()
         self.changes = 0
-        self._troubles: Dict[str, str] = {}
+        self._warnings: Dict[str, str] = {}
         self._timings: Dict[str, float] = {}
         self._heartbeat = settings.heartbeat
         self._fields: Dict[str, Any] = {
@@ -110,11 +110,11 @@ class Status:
         age = math.inf if started is None else now - started
         return report_pause(age, self._heartbeat)
 
-    def trouble(self, source: str, text: str) -> None:
+    def warn(self, source: str, text: str) -> None:
         """Report what *source* cannot do at present; an empty text clears it."""
         with self._lock:
-            before = self._troubles.get(source, "")
-            self._troubles[source] = text
+            before = self._warnings.get(source, "")
+            self._warnings[source] = text
         if text and text != before:
             say(f"{source}: {text}")
         elif before and not text:
@@ -123,8 +123,8 @@ class Status:
     def body(self) -> Dict[str, Any]:
         """Return the report as it is stored in the heartbeat."""
         with self._lock:
-            troubles = [f"{source}: {text}" for source, text in sorted(self._troubles.items()) if text]
-            message = "; ".join(part for part in [self._fields["message"], *troubles] if part)
+            warnings = [f"{source}: {text}" for source, text in sorted(self._warnings.items()) if text]
+            message = "; ".join(part for part in [self._fields["message"], *warnings] if part)
             message = self.masked(message)[:2000]
             return dict(self._fields, message=message, timings=dict(self._timings), at=self._clock.now())
 

@@ -40,7 +40,7 @@ class JobLog:
         self._open = bytearray()
         self._tail = bytearray()
         self._dropped = 0
-        self.trouble = ""
+        self.message = ""
         self.last_at = self._clock.monotonic()
         self.begun: Callable[[], None] = lambda: None
 
@@ -68,9 +68,9 @@ class JobLog:
             self._turn()
             with self._path.open("ab") as file:
                 file.write(data)
-            self.trouble = ""
+            self.message = ""
         except OSError as error:
-            self.trouble = f"log/job.log cannot be written: {error}"
+            self.message = f"log/job.log cannot be written: {error}"
 
     def say(self, text: str) -> None:
         """Append what the agent itself says, as one line; it may precede output that is still held back."""

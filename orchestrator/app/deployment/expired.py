@@ -21,7 +21,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.engine.records.record_format import decode
-from orchestrator.errors import LeaseHeldError, TpuctlError, disk_trouble
+from orchestrator.errors import LeaseHeldError, TpuctlError, disk_error
 
 
 def remember(session: Session) -> None:
@@ -62,8 +62,8 @@ def end_expired(session: Session) -> None:
                     say("  nothing to end: the bucket's record says that it has ended, or started again")
                     continue
                 doubts = _doubts(_one_try(other))
-            for why in doubts:
-                say(f"  not now: {why}")
+            for message in doubts:
+                say(f"  not now: {message}")
         except LeaseHeldError as held:
             say(f"  left to its holder: {held.message}")
         except PASS_ERRORS as caught:
@@ -94,10 +94,10 @@ def _one_try(session: Session) -> Pass:
     try:
         result = Reconciler(session.deployment).one_pass()
     except OSError as error:
-        trouble = disk_trouble(error)
-        if trouble is None:
+        on_disk = disk_error(error)
+        if on_disk is None:
             raise
-        raise trouble from error
+        raise on_disk from error
     raise_bucket_gone(result, session.records.current)
     return result
 
@@ -105,7 +105,7 @@ def _one_try(session: Session) -> Pass:
 def _doubts(result: Pass) -> list[str]:
     """Return what prevented this pass from ending the deployment: unknowns and refusals."""
     observations = (result.world.nodes, result.world.vm)
-    unseen = [observed.why for observed in observations if isinstance(observed, Unknown)]
+    unseen = [observed.message for observed in observations if isinstance(observed, Unknown)]
     return [*unseen, *(failure.error.message for failure in result.failures)]
 
 

@@ -59,7 +59,7 @@ def observe_computer(cloud: str) -> Computer:
         diverting=tuple(name for name in DIVERTING if os.environ.get(name)),
         state=str(folder),
         state_mode=_mode(folder),
-        state_problem=_problem(folder),
+        state_message=_not_writable(folder),
         free_bytes=_free(folder),
         keys=len(keys),
         open_keys=tuple(str(path) for path in keys if (_mode(path) or 0) & 0o077),
@@ -109,7 +109,7 @@ def _mode(path: Path) -> int | None:
         return None
 
 
-def _problem(folder: Path) -> str:
+def _not_writable(folder: Path) -> str:
     """Return why *folder*, or its nearest existing parent, is not writable; "" if it is."""
     there = _nearest(folder)
     if not there.is_dir():

@@ -59,14 +59,14 @@ def _observe_file(choice: Choice) -> File:
     except ConfigError as error:
         first, *others = error.findings
         more = f" (and {len(others)} more)" if others else ""
-        return File(str(choice.file or first.file), problem=f"{first}{more}", hint=error.hint)
+        return File(str(choice.file or first.file), message=f"{first}{more}", hint=error.hint)
     except UsageError as error:
         if error.code == NO_FILE:
             return File()
-        return File(str(choice.file or "tpuctl.yaml"), problem=error.message, hint=error.hint)
-    size, problem = _size(path, spec)
+        return File(str(choice.file or "tpuctl.yaml"), message=error.message, hint=error.hint)
+    size, message = _size(path, spec)
     taken = {one.name: one.port for one in sidecars(spec, "") if not free_port(one.port)}
-    return File(str(path), spec, "", "", spec.job.source, size, problem, taken, load_catalog())
+    return File(str(path), spec, "", "", spec.job.source, size, message, taken, load_catalog())
 
 
 def _size(path: Path, spec: Spec) -> tuple[int | None, str]:

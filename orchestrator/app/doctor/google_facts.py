@@ -62,27 +62,27 @@ def observe_google(choice: Choice, spec: Spec | None) -> Google:
     try:
         project = clients.project
     except TpuctlError as error:
-        why = error.message
-        return Google(login, account, configured, "", clock_ahead(STORAGE), **_nobody(spec, why))
+        message = error.message
+        return Google(login, account, configured, "", clock_ahead(STORAGE), **_nobody(spec, message))
     return Google(login, account, configured, project, **_asked(clients, spec, project, STORAGE))
 
 
 def _local(spec: Spec | None, account: str, configured: str) -> Google:
     address = address_on_machine() or read_address(local_folder())
     if address is None:
-        why = "not asked: the local cloud does not run"
-        unasked = Unknown(why)
+        message = "not asked: the local cloud does not run"
+        unasked = Unknown(message)
         return Google(
-            Absent(), account, configured, "local-project", unasked, **_nobody(spec, why), unasked=unasked
+            Absent(), account, configured, "local-project", unasked, **_nobody(spec, message), unasked=unasked
         )
     clients = Clients(local_settings(address, call_timeout=CALL_SECONDS))
     asked = _asked(clients, spec, address.project, address.endpoint)
     return Google(Absent(), account, configured, address.project, **asked)
 
 
-def _nobody(spec: Spec | None, why: str) -> dict[str, Any]:
+def _nobody(spec: Spec | None, message: str) -> dict[str, Any]:
     """Return the answers if no question about the project can be asked: Unknown, with the reason."""
-    unknown = Unknown(why)
+    unknown = Unknown(message)
     zones = spec.tpu.zones if spec else ()
     lists = {"offers": dict.fromkeys(zones, unknown), "runtimes": dict.fromkeys(zones, unknown)}
     rules = ("private_access", "ssh_rule", "iap_rule")
@@ -227,8 +227,8 @@ def find_login() -> Observed[Login]:
         return Present(Login(words.get(kind, kind), str(path), account))
     if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
         hint = "unset GOOGLE_APPLICATION_CREDENTIALS, or set it to a file that exists"
-        why = f"GOOGLE_APPLICATION_CREDENTIALS names {path}, which does not exist"
-        return Unknown(why, Retry.PERMANENT, hint)
+        message = f"GOOGLE_APPLICATION_CREDENTIALS names {path}, which does not exist"
+        return Unknown(message, Retry.PERMANENT, hint)
     return side_by_side({"login": _of_machine}, CALL_SECONDS)["login"]
 
 

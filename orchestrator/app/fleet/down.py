@@ -41,7 +41,7 @@ class FleetDown:
     def raise_leftovers(self) -> None:
         """Raise LeftoverError if something is left."""
         if self.leftovers:
-            what = "; ".join(f"{name}: {why}" for name, why in self.leftovers.items())
+            what = "; ".join(f"{name}: {message}" for name, message in self.leftovers.items())
             raise LeftoverError(
                 f"left: {what}", hint="run: tpuctl fleet down", changed="everything else is gone"
             )
@@ -75,18 +75,18 @@ def fleet_down(
             Deletion(fleet.head.deployment).begin()
     nowhere = SlurmController("", fleet.port, "")
     ends = for_each({name: partial(end_node, fleet, name, nowhere) for name in names})
-    leftovers |= {name: why for name, end in ends.items() if (why := leftovers_of(end))}
+    leftovers |= {name: message for name, end in ends.items() if (message := leftovers_of(end))}
     if leftovers:
         # VM and bucket stay while a node still needs them; the next `down` finds all of it again.
         return FleetDown(fleet.spec.name, len(names), leftovers, fleet.bucket)
     head = take_down(choice, reporter, lambda *_: None, delete_data=delete_data, session=fleet.head)
-    why = leftovers_of(head)
-    if not why and delete_data:
+    message = leftovers_of(head)
+    if not message and delete_data:
         for name in names:
             shutil.rmtree(fleet.head.folder.parent / name, ignore_errors=True)
     return FleetDown(
-        fleet.spec.name, len(names), {fleet.spec.name: why} if why else {}, head.remaining_bucket,
-        idle_cloud_stopped=not why and choice.cloud == "local" and stop_if_idle(),
+        fleet.spec.name, len(names), {fleet.spec.name: message} if message else {}, head.remaining_bucket,
+        idle_cloud_stopped=not message and choice.cloud == "local" and stop_if_idle(),
     )  # fmt: skip
 
 

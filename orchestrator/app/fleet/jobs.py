@@ -135,14 +135,15 @@ def _counted(
 def _check_slices(spec: Spec, wanted: JobFile) -> None:
     """Raise UsageError if the fleet can never provide a task's slices."""
     least, most = wanted.slices
-    why, hint = "", ""
+    message, hint = "", ""
     if least > nodes(spec):
-        why, hint = f"the fleet has {nodes(spec)} nodes", "ask for more of them in the fleet's file"
+        message, hint = f"the fleet has {nodes(spec)} nodes", "ask for more of them in the fleet's file"
     elif most > 1 and spec.tpu.other_types:
-        why, hint = "they must be of one type", "leave out tpu.other_types in the fleet's file"
-    if why:
+        message, hint = "they must be of one type", "leave out tpu.other_types in the fleet's file"
+    if message:
         raise UsageError(
-            f"{wanted.name}: each task needs {least} slices, and {why}", hint=f"{hint}, then run: tpuctl fleet up",
+            f"{wanted.name}: each task needs {least} slices, and {message}",
+            hint=f"{hint}, then run: tpuctl fleet up",
             changed="nothing was submitted", code="TPU-101",
         )  # fmt: skip
 

@@ -32,5 +32,5 @@ def fleet_plan(choice: Choice, reporter: Reporter) -> FleetPlan:
     each, quota = found
     limits = Probe(fleet.head.clients).tpu_limits(quota.id, spec.tpu.zones)
     if not isinstance(limits, Present) or not limits.value:
-        return FleetPlan(price, None, quota.id, getattr(limits, "why", "the quota of these zones"))
+        return FleetPlan(price, None, quota.id, getattr(limits, "message", "the quota of these zones"))
     return FleetPlan(price, fit(price.nodes, each, limits.value), quota.id, "")

@@ -23,14 +23,14 @@ NO_JOB = "see: tpuctl fleet queue"
 @dataclass(frozen=True)
 class Queue:
     """
-    The jobs; *trouble* is why Slurm did not answer: what runs is not known then.
+    The jobs; *message* is why Slurm did not answer: what runs is not known then.
 
     *unread* are jobs that cannot be read, each with its error. *lacks* says of jobs of several slices what nodes
     they wait for.
     """
 
     jobs: tuple[JobRow, ...]
-    trouble: str
+    message: str
     gates: Mapping[str, Gate]
     submissions: Mapping[str, Submission]
     team: Team
@@ -40,11 +40,11 @@ class Queue:
 
 @dataclass(frozen=True)
 class SlurmAnswer:
-    """What Slurm says: tasks and, for jobs of several slices, nodes; *trouble* is why it did not answer."""
+    """What Slurm says: tasks and, for jobs of several slices, nodes; *message* is why it did not answer."""
 
     queued: tuple[Queued, ...] = ()
     nodes: Mapping[str, SlurmNode] = field(default_factory=dict)
-    trouble: str = ""
+    message: str = ""
 
 
 def ask_slurm(fleet: Fleet, jobs: Sequence[Submission]) -> SlurmAnswer:
@@ -55,7 +55,7 @@ def ask_slurm(fleet: Fleet, jobs: Sequence[Submission]) -> SlurmAnswer:
         wide = any(submission.slices[0] > 1 for submission in jobs)
         return SlurmAnswer(queued, slurm.node_states() if wide else {})
     except TpuctlError as error:
-        return SlurmAnswer(trouble=error.message)
+        return SlurmAnswer(message=error.message)
 
 
 def narrowed(store: Store, read: ReadSubmissions, name: str) -> ReadSubmissions:
@@ -83,7 +83,7 @@ def queue(store: Store, read: ReadSubmissions, name: str | None, answer: SlurmAn
     tasks = wide_tasks(found, ended, queued, owing) if there else ()
     lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
     gates = {submission.name: gate(submission, known, ended, owing) for submission in submissions}
-    return Queue(rows(submissions, ended, queued), answer.trouble, gates, known, team, read.unread, lacks)
+    return Queue(rows(submissions, ended, queued), answer.message, gates, known, team, read.unread, lacks)
 
 
 def fleet_to_read(choice: Choice, reporter: Reporter) -> Fleet:

@@ -261,7 +261,7 @@ class Fleet:
 
         slurm, archive = when_reached(
             self.head.clock, install, patience, lambda error: not booting(error),
-            lambda why: self.reporter.now(f"waiting for the VM: {why}"),
+            lambda message: self.reporter.now(f"waiting for the VM: {message}"),
         )  # fmt: skip
         vm = observe(self.head).vm
         if not isinstance(vm, Present):

@@ -148,10 +148,10 @@ class Sizing:
             call()
         except (*PASS_ERRORS, OSError) as caught:
             # Any error: the next pass finds the node's actual state.
-            why = as_error(caught).message
-            if self._said.get(name) != why:
-                self._fleet.reporter.say(f"{name}: {why}", style="warning")
-            self._said[name] = why
+            message = as_error(caught).message
+            if self._said.get(name) != message:
+                self._fleet.reporter.say(f"{name}: {message}", style="warning")
+            self._said[name] = message
         else:
             self._said.pop(name, None)
 
@@ -168,7 +168,7 @@ class Sizing:
                 # Else Slurm would take it back like a node that stays, and start a task on a deleted machine.
                 self._fleet.slurm().returning(name, last)
 
-    def _end(self, name: str, why: str = "has nothing to do and is deleted") -> bool:
+    def _end(self, name: str, message: str = "has nothing to do and is deleted") -> bool:
         """Delete a node, unless it has got a task meanwhile; return whether it is gone."""
         # From here on no pass asks for another machine of this name, whose Slurm would lift the mark.
         self._watch.leave(name)
@@ -178,7 +178,7 @@ class Sizing:
             if not held.going or held.has_task:
                 self._fleet.slurm().undrain(name)
                 return False
-            self._fleet.reporter.say(f"{name} {why}")
+            self._fleet.reporter.say(f"{name} {message}")
             # Once it has begun, the record says so; what is left then the next pass deletes.
             end_node(self._fleet, name, SlurmController("", 0, ""))
             session = self._fleet.node(name, SlurmController("", 0, ""))

@@ -56,7 +56,7 @@ class UserRow:
 @dataclass(frozen=True)
 class FleetStatus:
     """
-    The state of VM, nodes and queue; *trouble* is why Slurm did not answer.
+    The state of VM, nodes and queue; *message* is why Slurm did not answer.
 
     *nodes_up* exist or are requested, *nodes_wanted* is how many the queue needs (None: unknown).
     *node_usd_hour* is the price of a node, idle or not, None if unknown. *watcher_where* is where the watcher
@@ -69,7 +69,7 @@ class FleetStatus:
     tasks_waiting: int
     tasks_running: int
     usd: float
-    trouble: str
+    message: str
     size: FleetSpec
     nodes_up: int
     nodes_wanted: int | None
@@ -89,7 +89,7 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     tasks: dict[str, str] = {}
     assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
     size = fleet.spec.fleet
-    waiting, trouble, wanted, nowhere = 0, "", None, SlurmController("", fleet.port, "")
+    waiting, message, wanted, nowhere = 0, "", None, SlurmController("", fleet.port, "")
     queued: tuple[Queued, ...] = ()
     try:
         slurm = fleet.slurm()
@@ -101,7 +101,7 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         load = load_of(fleet, slurm)
         wanted = wanted_nodes(size, load.waiting, sum(node.has_task for node in load.observations.values()))
     except TpuctlError as error:
-        trouble = error.message
+        message = error.message
     names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
     sessions = {name: fleet.node(name, nowhere) for name in names}
     observations = for_each({name: partial(_nodes_of, session) for name, session in sessions.items()})
@@ -114,7 +114,7 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     up = sum(fleet.phase(name) is not NodePhase.NONE for name in names)
     users = tuple(_users(choice, fleet, queued, reporter)) if not isinstance(world.bucket, Absent) else ()
     return FleetStatus(
-        fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}), usd, trouble,
+        fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}), usd, message,
         size, up, wanted, fleet.price().node.billed_usd,
         _watched_from(fleet.head, world), users,
     )  # fmt: skip

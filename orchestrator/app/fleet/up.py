@@ -77,7 +77,7 @@ def _end_others(fleet: Fleet, names: tuple[str, ...], controller: SlurmControlle
     many = [name for name in others if name not in names]
     # One that another computer watches stays, and is named: the rest of `up` does not wait for it.
     ends = for_each({name: partial(end_node, fleet, name, controller) for name in many})
-    return {name: why for name, end in ends.items() if (why := leftovers_of(end))}
+    return {name: message for name, end in ends.items() if (message := leftovers_of(end))}
 
 
 def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:

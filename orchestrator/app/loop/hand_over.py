@@ -109,7 +109,7 @@ def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
 
     return when_reached(
         session.clock, ask, BOOT_SECONDS, lambda error: not booting(error),
-        lambda why: session.reporter.say(f"waiting for the VM: {why}"),
+        lambda message: session.reporter.say(f"waiting for the VM: {message}"),
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class Watched:
     """
 
     outcome: Outcome | None
-    reason: str
+    message: str
     stopped_by_user: bool = False
     summary: Summary | None = None
 
@@ -69,7 +69,7 @@ def watch(
     # Before the lease, for which a user's command may be waiting.
     if on_vm and over(session):
         record = session.records.current
-        return Watched(record.outcome, record.reason)
+        return Watched(record.outcome, record.message)
     end_expired(session)
     stopped = threading.Event()
     with ExitStack() as stack:
@@ -84,7 +84,7 @@ def watch(
     if stopped.is_set() and not ended:
         return Watched(None, "", stopped_by_user=True)
     raise_outcome(result)
-    return Watched(result.plan.outcome, result.plan.reason, summary=summary_of(session))
+    return Watched(result.plan.outcome, result.plan.message, summary=summary_of(session))
 
 
 def watch_until_interrupted(

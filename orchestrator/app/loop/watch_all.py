@@ -37,7 +37,7 @@ class WatchResult:
 
     name: str
     outcome: Outcome | None = None
-    reason: str = ""
+    message: str = ""
     error: TpuctlError | None = None
 
 
@@ -137,4 +137,4 @@ class WatchAll(Generic[R]):
         if isinstance(end, TpuctlError):
             self.ended.append(WatchResult(member.name, error=end))
         else:
-            self.ended.append(WatchResult(member.name, end.plan.outcome, end.plan.reason))
+            self.ended.append(WatchResult(member.name, end.plan.outcome, end.plan.message))

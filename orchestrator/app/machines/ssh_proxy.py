@@ -39,7 +39,7 @@ def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> No
     line = when_reached(
         session.clock, connect, seconds,
         lambda error: not may_pass(error) or hung_up(sys.stdin.fileno()),
-        lambda why: reporter.say(f"tpuctl: waiting for {session.spec.name}-{machine}: {why}"),
+        lambda message: reporter.say(f"tpuctl: waiting for {session.spec.name}-{machine}: {message}"),
     )  # fmt: skip
     try:
         line.carry(sys.stdin.fileno(), sys.stdout.fileno())
@@ -79,6 +79,6 @@ def _line(session: Session, host: Host, machine: str, reporter: Reporter) -> Ser
             note_keys(name, host, settings, session.folder / KNOWN_HOSTS, linked=True)
         else:
             # Only a convenience: the connection itself works without it.
-            why = answer.error.message if answer.error else answer.stderr.strip()
-            reporter.say(f"tpuctl: no link ~/tpuctl on {host.name}: {why}")
+            message = answer.error.message if answer.error else answer.stderr.strip()
+            reporter.say(f"tpuctl: no link ~/tpuctl on {host.name}: {message}")
     return line

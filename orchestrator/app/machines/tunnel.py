@@ -289,14 +289,14 @@ def _answers(target: ForwardTarget, service: Service) -> bool:
 
 def _state(connection: "Connection", service: Service) -> TunnelState:
     done = run_over(connection, elevated(remote_script("sidecars", "state", service.name), ROOT))
-    why = f"it exits with {done.exit_code}: {done.stderr.strip()[-300:]}"
+    message = f"it exits with {done.exit_code}: {done.stderr.strip()[-300:]}"
     if not done.exit_code:
         try:
             return state_of(done.stdout)
         except UNFORESEEN as error:
-            why = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
     raise RemoteError(
-        f"{service.name}: its state cannot be read: {cut(why, 300)}", changed="reading it changed nothing"
+        f"{service.name}: its state cannot be read: {cut(message, 300)}", changed="reading it changed nothing"
     )
 
 

@@ -86,15 +86,15 @@ def ended_error(session: Session) -> UsageError | None:
     # The local cloud stops with its last machine; then only the local copy of the record remains.
     record = session.records.load(forgiving=session.choice.cloud == "local")
     if record.outcome:
-        why, hint = (
+        message, hint = (
             f"the deployment is over ({record.outcome.value}): its machines are stopped",
             "see: tpuctl logs",
         )
     elif not record.job.bundle:
-        why, hint = f"{session.spec.name} is not up", "run: tpuctl up"
+        message, hint = f"{session.spec.name} is not up", "run: tpuctl up"
     else:
         return None
-    return UsageError(why, hint=hint, changed="nothing was changed", code="TPU-130")
+    return UsageError(message, hint=hint, changed="nothing was changed", code="TPU-130")
 
 
 def may_pass(error: TpuctlError) -> bool:

@@ -59,7 +59,7 @@ class RunEvidence:
         try:
             # A cloud busy with starting machines may not answer for a moment; only GONE seconds are an error.
             if isinstance(found, Unknown):
-                raise TransientError(found.why)
+                raise TransientError(found.message)
             if isinstance(found, Present):
                 self._note_beats(found.value)
             self._note_saves()
@@ -136,7 +136,7 @@ class RunEvidence:
             for number, _, line in self._lines
         )
 
-    def run(self, outcome: Outcome | None, reason: str) -> ObservedRun:
+    def run(self, outcome: Outcome | None, message: str) -> ObservedRun:
         """Return the run as observed, after its end."""
         self.observe(at_once=True)
         session = self._sandbox.session
@@ -147,7 +147,7 @@ class RunEvidence:
         # Before the cloud is removed, after which nothing of the run can be read.
         run = ObservedRun(
             outcome=outcome,
-            reason=reason,
+            message=message,
             beats=self.beats,
             saves=tuple(self.saves),
             written=tuple(self.written),

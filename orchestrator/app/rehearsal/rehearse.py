@@ -182,4 +182,4 @@ class _Run:
         outcome = records.current.outcome
         if outcome is None:
             raise CommandFailedError(code or 1)
-        return replace(evidence.run(outcome, records.current.reason), faults=tuple(injected))
+        return replace(evidence.run(outcome, records.current.message), faults=tuple(injected))

@@ -121,7 +121,7 @@ def still_there(session: Session, name: str, zone: str, bucket: str, say: Callab
     ]
     for kind, wide in all_zones.items():
         if isinstance(wide, Unknown):
-            leftovers.append(f"{kind} in other zones ({wide.why})")
+            leftovers.append(f"{kind} in other zones ({wide.message})")
             continue
         leftovers += [f"{kind} {one.name} in {one.zone}" for one in wide.value.found if one.zone != zone]
         if wide.value.unreachable:

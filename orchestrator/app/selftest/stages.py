@@ -196,8 +196,8 @@ class Run:
             self.say(f"\n== {name}: {proves}", style="title")
             try:
                 stage()
-            except StageSkipError as why:
-                self.say(f"{name}: left out, {why}")
+            except StageSkipError as skipped:
+                self.say(f"{name}: left out, {skipped}")
                 outcome = "skipped"
             except (StageError, TpuctlError) as error:
                 self.say(f"{name}: {error}", style="bad")

@@ -191,9 +191,9 @@ def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[KeyFound]
     return [KeyFound(entry.path, kind) for kind in found]
 
 
-def _changing(root: Path, entry: SourceEntry, why: str) -> UsageError:
+def _changing(root: Path, entry: SourceEntry, message: str) -> UsageError:
     return UsageError(
-        f"{entry.path} in {root} changed while it was read: {why}",
+        f"{entry.path} in {root} changed while it was read: {message}",
         changed="nothing was sent",
         hint="run the command again, or name a file that is always written in .tpuctlignore",
     )

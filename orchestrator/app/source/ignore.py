@@ -46,13 +46,13 @@ class IgnoreVerdict:
     """Whether a path is excluded, why, and by which line, for patterns of the user."""
 
     home: bool
-    why: IgnoreReason = IgnoreReason.NONE
+    reason: IgnoreReason = IgnoreReason.NONE
     line: PatternLine | None = None
 
     @property
     def allowed(self) -> bool:
         """Return whether a `!` pattern of the user includes the path."""
-        return not self.home and self.why is IgnoreReason.USER
+        return not self.home and self.reason is IgnoreReason.USER
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _FolderPatterns:
 
     prefix: str
     spec: GitIgnoreSpec
-    why: IgnoreReason = IgnoreReason.USER
+    reason: IgnoreReason = IgnoreReason.USER
     lines: tuple[PatternLine, ...] = ()
 
 
@@ -101,20 +101,20 @@ class Patterns:
     def judge(self, path: str, name: str, folder: bool) -> IgnoreVerdict:
         """Decide whether *path* (relative to the source) is excluded; the nearest pattern wins."""
         if name in ALWAYS:
-            return IgnoreVerdict(home=True, why=IgnoreReason.OURS)
+            return IgnoreVerdict(home=True, reason=IgnoreReason.OURS)
         for level in self.levels:
             inner = path[len(level.prefix) :] + ("/" if folder else "")
             found = level.spec.check_file(inner)
             if found.include is not None:
                 line = level.lines[found.index] if level.lines and found.index is not None else None
-                return IgnoreVerdict(bool(found.include), level.why, line)
+                return IgnoreVerdict(bool(found.include), level.reason, line)
         return IgnoreVerdict(home=False)
 
 
 def first_patterns(written: Sequence[str] = ()) -> Patterns:
     """Return the patterns that apply before any file of the user; *written* adds to WRITTEN."""
     ours = {IgnoreReason.KEY: KEY_FILES, IgnoreReason.OURS: (*WRITTEN, *written)}
-    return Patterns(tuple(_FolderPatterns("", _compiled(lines), why) for why, lines in ours.items()))
+    return Patterns(tuple(_FolderPatterns("", _compiled(lines), reason) for reason, lines in ours.items()))
 
 
 def named_like_a_key(path: str) -> bool:

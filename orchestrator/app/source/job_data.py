@@ -78,7 +78,8 @@ def check_sources(session: Session) -> None:
             )  # fmt: skip
         if isinstance(observed, Unknown):
             session.reporter.say(
-                f"data: {source} cannot be seen from here ({observed.why}); the machines may", style="warning"
+                f"data: {source} cannot be seen from here ({observed.message}); the machines may",
+                style="warning",
             )
 
 
@@ -87,7 +88,7 @@ def bucket_is_there(session: Session) -> bool:
     observed = session.cloud.buckets.observe(session.blueprint.bucket)
     if isinstance(observed, Unknown):
         raise TransientError(
-            f"the bucket cannot be seen, so the data cannot be sent: {observed.why}",
+            f"the bucket cannot be seen, so the data cannot be sent: {observed.message}",
             hint="run the same command again", changed="nothing was changed",
         )  # fmt: skip
     return not isinstance(observed, Absent)
@@ -126,8 +127,8 @@ def first_bucket(session: Session) -> None:
     After a kill the empty bucket is used by the next `up` and listed by `down`. Raise what refuses it.
     """
     parts, unasked = session.deployment, Unknown("not asked for")
-    why = "the job's data goes there before a TPU is requested"
-    change = Change(Kind.BUCKET, Verb.CREATE, "", why, home_region(parts.spec))
+    message = "the job's data goes there before a TPU is requested"
+    change = Change(Kind.BUCKET, Verb.CREATE, "", message, home_region(parts.spec))
     # In this world everything but the absent bucket is Unknown, so the plan can create nothing else.
     world = World(Absent(), unasked, unasked, unasked, observed_at=parts.clock.now())
     for failure in Actor(parts).apply(Plan((change,)), world):

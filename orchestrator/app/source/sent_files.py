@@ -146,5 +146,5 @@ def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
 
 def _home(home: NotSent) -> str:
     line = home.verdict.line
-    why = f"{line.file} line {line.number}" if line else "a key, by its name"
-    return f"{home.path} {size_text(home.size)} ({why})"
+    message = f"{line.file} line {line.number}" if line else "a key, by its name"
+    return f"{home.path} {size_text(home.size)} ({message})"

@@ -46,7 +46,7 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
         if root / entry.path != skipped:
             reader.at(entry)
     homes = (
-        AtHome(h.path, str(h.verdict.line or ""), h.verdict.why is IgnoreReason.KEY, h.path.endswith("/"))
+        AtHome(h.path, str(h.verdict.line or ""), h.verdict.reason is IgnoreReason.KEY, h.path.endswith("/"))
         for h in found.at_home
     )
     return replace(reader.facts(), at_home=tuple(homes), keys=tuple(_keys(root, entries)))

@@ -177,7 +177,7 @@ def _walk(
         is_folder = item.is_dir(follow_symlinks=False)
         verdict = inner.judge(path, item.name, is_folder)
         if verdict.home:
-            if homes and verdict.why is not IgnoreReason.OURS:
+            if homes and verdict.reason is not IgnoreReason.OURS:
                 into.at_home.append(_at_home(Path(item.path), path, verdict))
             continue
         if is_folder and (Path(item.path) / FETCHED).is_file():

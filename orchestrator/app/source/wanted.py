@@ -90,11 +90,11 @@ def with_reported_end(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record
     # "Done" without a committed step is no proof; what is saved decides.
     saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
     if saved and len(found) == found[0].workers:
-        return replace(record, outcome=Outcome.DONE, reason="all workers report that the job is done")
+        return replace(record, outcome=Outcome.DONE, message="all workers report that the job is done")
     unclaimed = ended_unclaimed(found)
     if unclaimed:
-        reason = unclaimed_text(spec.job.checkpoint, unclaimed)
-        return replace(record, outcome=Outcome.UNCLAIMED, reason=reason)
+        message = unclaimed_text(spec.job.checkpoint, unclaimed)
+        return replace(record, outcome=Outcome.UNCLAIMED, message=message)
     failed = any(b.phase is Phase.FAILED for b in found)
     return replace(record, outcome=Outcome.FAILED) if failed else record
 
@@ -126,7 +126,7 @@ def as_wanted(
     record = replace(record, bucket=replace(record.bucket, ready=ready))
     record = reshaped(with_digest_of_today(spec, record), shape_of(spec))
     record = with_wanted(record, bundle, agent, job_digest(spec), now, complete=complete)
-    return replace(record, reason=complete) if complete else record
+    return replace(record, message=complete) if complete else record
 
 
 def with_wanted(
@@ -161,7 +161,7 @@ def with_wanted(
         return replace(
             record,
             outcome=None,
-            reason="",
+            message="",
             refusals=(),
             started_at=now,
             up_times=with_up_time(record, now),

@@ -25,12 +25,12 @@ FIELDS = ("state", "outcome", "tpu", "job", "checkpoint", "preemptions", "cost_u
 
 @dataclass(frozen=True)
 class DeploymentRow:
-    """The last *status* of a deployment; None if a *problem* prevented it."""
+    """The last *status* of a deployment; None if a *message* says what prevented it."""
 
     name: str
     project: str
     status: DeploymentStatus | None
-    problem: str = ""
+    message: str = ""
 
     @property
     def tpu(self) -> str:
@@ -40,17 +40,17 @@ class DeploymentRow:
 
     @property
     def word(self) -> str:
-        """Return what a person reads first: the problem, or the deployment's state."""
-        return self.problem or (self.status.state.phrase if self.status else "")
+        """Return what a person reads first: the message, or the deployment's state."""
+        return self.message or (self.status.state.phrase if self.status else "")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row as `status --all --json` prints it."""
         row = {"name": self.name, "project": self.project}
         if self.status is None:
-            return {**row, **dict.fromkeys(FIELDS), "problem": self.problem}
+            return {**row, **dict.fromkeys(FIELDS), "message": self.message}
         texts = {"tpu": self.tpu, "job": job_text(self.status), "checkpoint": checkpoint_text(self.status)}
         body = {**self.status.as_dict(), **texts}
-        return {**row, **{key: body[key] for key in FIELDS}, "problem": self.problem}
+        return {**row, **{key: body[key] for key in FIELDS}, "message": self.message}
 
 
 class Deployments:

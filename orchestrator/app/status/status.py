@@ -131,7 +131,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
     """Return the status for one observation."""
     world, record, plan, spec = found.world, found.record, found.plan, session.spec
     steps = tuple(
-        f"{' '.join(filter(None, (c.verb.name.lower(), c.kind.title, c.name)))}: {c.why}"
+        f"{' '.join(filter(None, (c.verb.name.lower(), c.kind.title, c.name)))}: {c.message}"
         for c in plan.changes
     )
     waits = () if steps else tuple(wait.later(0.0) for wait in plan.waits)
@@ -146,7 +146,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         project=session.project,
         state=state,
         outcome=plan.outcome.value if plan.outcome else None,
-        reason=plan.reason,
+        message=plan.message,
         uncommitted="" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
         unclaimed=unclaimed_files_text(beats),
         incarnation=last_incarnation(record),
@@ -208,7 +208,7 @@ def _resources(session: Session, world: World, record: Record) -> tuple[Resource
         rows.append(ResourceStatus(kind=kind, name=name, zone=zone, state=state))
 
     def word(observed: object) -> str:
-        return f"unknown: {observed.why}" if isinstance(observed, Unknown) else "absent"
+        return f"unknown: {observed.message}" if isinstance(observed, Unknown) else "absent"
 
     bucket = world.bucket
     place = bucket.value.location if isinstance(bucket, Present) else ""

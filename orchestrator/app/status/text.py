@@ -9,7 +9,7 @@ RESUMES = ", in the bucket: the job resumes from it"
 
 def state_text(status: DeploymentStatus) -> str:
     """Return the state's phrase and what it means for the job, or the reason of an end."""
-    more = _consequence(status) or (status.reason if status.outcome else "")
+    more = _consequence(status) or (status.message if status.outcome else "")
     return f"{status.state.phrase}: {more}" if more else status.state.phrase
 
 

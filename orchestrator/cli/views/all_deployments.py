@@ -134,7 +134,7 @@ class _Observer:
         self._observe = observe
         self._over = threading.Event()
         self.rows: list[DeploymentRow] = []
-        self.trouble = "checking the cloud"
+        self.message = "checking the cloud"
         self.error: BaseException | None = None
 
     def start(self) -> None:
@@ -146,14 +146,14 @@ class _Observer:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                self.rows, self.trouble = self._observe(), ""
+                self.rows, self.message = self._observe(), ""
                 if not self.rows:
-                    self.trouble = "no deployment of this computer exists; next: tpuctl up"
+                    self.message = "no deployment of this computer exists; next: tpuctl up"
             except TpuctlError as error:
                 if error.retry is not Retry.TRANSIENT:
                     self.error = error
                     return
-                self.trouble = f"{error.message} ({error.code}); trying again"
+                self.message = f"{error.message} ({error.code}); trying again"
             # Kept for the main thread to raise; an exception in a thread would be lost.
             except BaseException as error:
                 self.error = error
@@ -186,19 +186,19 @@ def _page(
 ) -> Group:  # fmt: skip
     cursor = min(browser.cursor, max(0, len(rows) - 1))
     foot = Text(HELP_DETAILS if browser.details else HELP, style="dim", no_wrap=True, overflow="ellipsis")
-    trouble = [Text(clean(observer.trouble), style="yellow")] if observer.trouble else []
+    message = [Text(clean(observer.message), style="yellow")] if observer.message else []
     chosen = deployments.details.get((rows[cursor].project, rows[cursor].name)) if rows else None
     if browser.details and chosen is not None:
         lines = status_rows(
             chosen, unbilled=choice.cloud == "local", width=console.width - 1, wide=True, drawn=True
         )
         text = Text.from_ansi(clean("\n".join(painted(lines)), colours=True))
-        return Group(text, *trouble, Text(), foot)
+        return Group(text, *message, Text(), foot)
     # One line for each row, so that the cursor's row stays on the screen.
-    room = max(1, console.height - 4 - len(trouble))
+    room = max(1, console.height - 4 - len(message))
     first = max(0, min(cursor - room // 2, len(rows) - room))
     found = _table(rows[first : first + room], browser, cursor - first, narrow=console.width < WIDTH)
-    return Group(found, *trouble, Text(), foot)
+    return Group(found, *message, Text(), foot)
 
 
 def _table(

@@ -28,7 +28,8 @@ def show(listing: CheckpointListing, *, as_json: bool) -> None:
         more = "" if one.count == 1 else f" and {one.count - 1} more"
         partial = "" if one.complete else ", some may be missing"
         put(
-            f"unclaimed, of TPU #{one.incarnation}: {first}{more}, {size_text(one.size)}{partial} ({one.why})"
+            f"unclaimed, of TPU #{one.incarnation}: {first}{more}, {size_text(one.size)}{partial}"
+            f" ({one.moment_text})"
         )
     if listing.unclaimed:
         click.echo("get them with: tpuctl checkpoints fetch --unclaimed")
@@ -69,7 +70,7 @@ def _cells(one: StoredCheckpoint, now: float) -> tuple[str, ...]:
 
 def _state(row: Row, *, done: bool) -> str:
     if not row.stored.complete:
-        return f"not complete: {cut(row.stored.why)}"
+        return f"not complete: {cut(row.stored.message)}"
     if row.damage:
         return "TORN: not as it was saved"
     words = {None: "complete", True: "complete, verified", False: "complete, no sha256 to compare"}

@@ -12,7 +12,7 @@ def as_dict(answer: CommandAnswer) -> dict[str, Any]:
     error = answer.error
     return {
         "machine": answer.host, "exit_code": answer.exit_code, "stdout": answer.stdout,
-        "stderr": answer.stderr, "unknown_result": error is not None, "why": error.message if error else "",
+        "stderr": answer.stderr, "unknown_result": error is not None, "message": error.message if error else "",
         "code": error.code if error else None,
     }  # fmt: skip
 

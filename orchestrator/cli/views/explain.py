@@ -38,8 +38,8 @@ def render(found: Explanation, console: Console) -> None:
         if not (before and settled):
             console.print()
         console.print(f"{part.what}: {part.state}", style=style, markup=False, width=width)
-        known = found.says_first_why and part is found.parts[0]
-        _rows(part, found, console, width, why_known=known)
+        known = found.says_first_message and part is found.parts[0]
+        _rows(part, found, console, width, message_known=known)
 
 
 def _is_settled(part: ExplainedPart) -> bool:
@@ -47,8 +47,10 @@ def _is_settled(part: ExplainedPart) -> bool:
     return part.calm and bool(part.evidence) and part.next in NO_STEP and not part.you
 
 
-def _rows(part: ExplainedPart, found: Explanation, console: Console, width: int, *, why_known: bool) -> None:
-    rows = [] if why_known or _is_settled(part) else [("why", part.why)]
+def _rows(
+    part: ExplainedPart, found: Explanation, console: Console, width: int, *, message_known: bool
+) -> None:
+    rows = [] if message_known or _is_settled(part) else [("why", part.message)]
     rows += [] if part.calm else [("rule", found.rules[part.rule])]
     evidence = part.evidence[:1] if part.calm else part.evidence
     rows += [("seen", _evidence(one, found.observed_at)) for one in evidence]

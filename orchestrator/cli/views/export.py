@@ -13,6 +13,6 @@ def show(done: Exported, *, as_json: bool) -> None:
     if done.unsupported:
         put("Lost:")
     for row in done.unsupported:
-        line(row.what, row.why, max(len(row.what) for row in done.unsupported))
+        line(row.what, row.message, max(len(row.what) for row in done.unsupported))
     where = f"{len(done.files)} files are in {done.folder}, for project {done.project}"
     say(f"{where}. Next: read {done.folder}/README.md")

@@ -83,8 +83,8 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
         return
     for name, error in done.missing.items():
         say(f"{name} is not up: {error.message}", style="yellow")
-    for name, why in done.leftovers.items():
-        say(f"{name} is too many, and stays: {why}; run: tpuctl fleet up", style="yellow")
+    for name, message in done.leftovers.items():
+        say(f"{name} is too many, and stays: {message}; run: tpuctl fleet up", style="yellow")
     total = len(done.up) + len(done.missing)
     if not total:
         text = f"{done.name}: the VM is up, and no task waits for a node. Next: tpuctl fleet submit JOB"
@@ -104,7 +104,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
         ]
         body = {
             "name": status.name, "vm": status.vm, "nodes": nodes, "tasks_waiting": status.tasks_waiting,
-            "tasks_running": status.tasks_running, "usd": round(status.usd, 4), "trouble": status.trouble,
+            "tasks_running": status.tasks_running, "usd": round(status.usd, 4), "message": status.message,
             "nodes_up": status.nodes_up, "nodes_max": status.size.nodes, "nodes_wanted": status.nodes_wanted,
             "node_usd_hour": status.node_usd_hour,
             "users": [{**asdict(one), "usd": round(one.usd, 4)} for one in status.users],
@@ -129,7 +129,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
                 for one in status.users
             ),
         ])  # fmt: skip
-    put(f"Slurm does not answer: {status.trouble}" if status.trouble
+    put(f"Slurm does not answer: {status.message}" if status.message
         else f"{status.tasks_running} tasks run, {status.tasks_waiting} wait")  # fmt: skip
     if status.vm != "none":
         watched = {"vm": "on the VM", "elsewhere": "by a command elsewhere"}
@@ -145,14 +145,15 @@ def _size_text(status: FleetStatus) -> str:
     """Return a line about the number of nodes and its reason, and the price of an idle node."""
     size, up = status.size, f"{status.nodes_up} of {status.size.nodes} nodes are up"
     if size.min_idle is None:
-        why = f"{up}; all are kept, as fleet.min_idle is not set"
+        message = f"{up}; all are kept, as fleet.min_idle is not set"
     elif status.nodes_wanted is None:
-        why = f"{up}; none is deleted while Slurm does not answer"
+        message = f"{up}; none is deleted while Slurm does not answer"
     else:
         spare = f", {size.min_idle} kept to spare" if size.min_idle else ""
-        why = f"{up}, {status.nodes_wanted} are wanted{spare}; nodes without a task are deleted after {size.idle}"
+        wanted = f"{status.nodes_wanted} are wanted{spare}"
+        message = f"{up}, {wanted}; nodes without a task are deleted after {size.idle}"
     price = "no known price" if status.node_usd_hour is None else f"{usd_text(status.node_usd_hour)} an hour"
-    return f"{why}. An idle node costs {price}"
+    return f"{message}. An idle node costs {price}"
 
 
 def _share(user: UserRow, users: Sequence[UserRow]) -> str:

@@ -115,7 +115,7 @@ def queue_body(found: Queue, usage: FleetUsage) -> dict[str, Any]:
              "shortage": found.lacks[job.name].text if job.name in found.lacks else ""}
         )  # fmt: skip
     unread = {name: error.message for name, error in found.unread.items()}
-    return {"jobs": jobs, "trouble": found.trouble, "unread": unread}
+    return {"jobs": jobs, "message": found.message, "unread": unread}
 
 
 def _note(gate: Gate) -> str:
@@ -141,8 +141,8 @@ def _queue_lines(found: Queue, usage: FleetUsage, width: int, *, tasks: bool) ->
     if not found.jobs and not unread:
         return ["no job was submitted yet; next: tpuctl fleet submit JOB.yaml"]
     lines = [_sum_line(found, usage)]
-    if found.trouble:
-        lines.append(f"Slurm does not answer, so what runs is not known: {found.trouble}")
+    if found.message:
+        lines.append(f"Slurm does not answer, so what runs is not known: {found.message}")
     lines += table_lines(
         _task_rows(found, usage) if tasks else _job_rows(found, usage), width, elastic=-1 if tasks else 0
     )

@@ -43,8 +43,8 @@ def _about(row: "Converted") -> str:
 
 def _becomes(row: "Converted") -> str:
     if row.verdict != "mapped":
-        return row.why
-    return f"{row.ours}  ({row.why})" if row.why else row.ours
+        return row.message
+    return f"{row.ours}  ({row.message})" if row.message else row.ours
 
 
 def line(head: str, text: str, width: int) -> None:

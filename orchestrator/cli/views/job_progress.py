@@ -125,7 +125,7 @@ def progress_text(beat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, 
         f"{usd_range_text(usd, upper_usd)} so far",
         f"TPU #{beat.incarnation}",
     ]
-    return ", ".join([*parts, beat.message] if beat.message and not _says_why(beat) else parts)
+    return ", ".join([*parts, beat.message] if beat.message and not _shows_message(beat) else parts)
 
 
 def live_texts(
@@ -177,14 +177,14 @@ def _eta(beat: Heartbeat, spec: Spec, age: float = 0.0) -> str:
     return "" if seconds is None else f"{span_text(max(0.0, seconds - age))} left"
 
 
-def _says_why(beat: Heartbeat) -> bool:
+def _shows_message(beat: Heartbeat) -> bool:
     """Return whether the phase itself names the message: far from each other they would be two facts."""
     return beat.phase is Phase.STOPPING and bool(beat.message)
 
 
 def _phase(beat: Heartbeat, *, lost: bool) -> str:
     if not lost:
-        return f"{WORDS[beat.phase]}: {beat.message}" if _says_why(beat) else WORDS[beat.phase]
+        return f"{WORDS[beat.phase]}: {beat.message}" if _shows_message(beat) else WORDS[beat.phase]
     return "last report of the job" + (f": {NO_STEP}" if beat.step is None else "")
 
 

@@ -45,7 +45,7 @@ def schema_of(shape: Any, *, strict: bool = False) -> dict[str, Any]:
 
 
 _CHANGE = {
-    "kind": str, "verb": str, "name": str, "zone": str, "incarnation": maybe(int), "why": str,
+    "kind": str, "verb": str, "name": str, "zone": str, "incarnation": maybe(int), "message": str,
     "details": table(str),
 }  # fmt: skip
 _PRICE_LINE = {
@@ -70,7 +70,7 @@ _SUMMARY = {
     "save_pauses_s?": maybe(float), "upper_usd": float,
 }  # fmt: skip
 _RECOVERY_VERDICT = {
-    "fault": str, "resumed": bool, "why": str, "ignored": bool, "steps_redone": maybe(int),
+    "fault": str, "resumed": bool, "message": str, "ignored": bool, "steps_redone": maybe(int),
     "total_s": maybe(float),
     "defect": maybe(str), "parts_s": table(float), "warm_saved_s": maybe(float),
 }  # fmt: skip
@@ -84,17 +84,17 @@ _OBSERVED = {"by": str, "age_s": float}
 KINDS: Mapping[str, Any] = {
     "init": {
         "file": str, "recipe": maybe(str), "from?": str, "tool?": str,
-        "rows?": [{"verdict": str, "theirs": str, "ours": str, "why": str}],
+        "rows?": [{"verdict": str, "theirs": str, "ours": str, "message": str}],
     },
     "adopt": {"tpu": str, "zone": str, "incarnation": int, "changes_count": int},
     "adopt-vm": {"vm": str, "zone": str, "at_down": str},
     "adopt-bucket": {"bucket": str, "at_down": str},
-    "export": {"folder": str, "project": str, "files": [str], "unsupported": [{"what": str, "why": str}]},
+    "export": {"folder": str, "project": str, "files": [str], "unsupported": [{"what": str, "message": str}]},
     "plan": {
         "name": str, "state?": str, "project": maybe(str), "region": str, "zones": [str],
         "bucket": maybe(str),
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),
-        "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "reason": str, "labels": object,
+        "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "message": str, "labels": object,
         "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
         "secrets": table(str), "grants": [str], "safety_nets": [{"name": str, "armed": bool, "text": str}],
         "price": {
@@ -118,12 +118,12 @@ KINDS: Mapping[str, Any] = {
     "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},
     "check": {"name": str, "python": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes_count": int, "outcome": str},
-    "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
+    "watch": {"outcome": str, "message": str, "summary": _SUMMARY},
     "fleet-up": {"name": str, "bucket": str, "ready": [str], "missing": table(str), "leftovers?": table(str)},
     "fleet-status": {
         "name": str, "vm": str,
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
-        "tasks_waiting": int, "tasks_running": int, "usd": float, "trouble": str,
+        "tasks_waiting": int, "tasks_running": int, "usd": float, "message": str,
         "watcher_where": str, "nodes_up": int, "nodes_max": int, "nodes_wanted": maybe(int),
         "node_usd_hour": maybe(float),
         "users": [{
@@ -156,7 +156,7 @@ KINDS: Mapping[str, Any] = {
                 "usd": float, "node_seconds": float, "eta_s": maybe(float), "shortage?": str,
             }
         ],
-        "trouble": str, "unread?": table(str),
+        "message": str, "unread?": table(str),
     },
     "fleet-report": {"name": str, "file": str, "usd": float},
     "fleet-results": {"job": str, "columns": [str], "rows": [table(object)], "file": maybe(str)},
@@ -176,11 +176,11 @@ KINDS: Mapping[str, Any] = {
     "fleet-fetch": {"tasks": [{"number": int, "step?": int, "start?": int, "folder": str}]},
     "watch-all": {
         "stopped": bool,
-        "deployments": [{"name": str, "outcome": maybe(str), "reason": str, "error": maybe(object)}],
+        "deployments": [{"name": str, "outcome": maybe(str), "message": str, "error": maybe(object)}],
     },
     "watch-on-vm": {"vm": str, "running": bool, "changes_count": int, "digest?": str},
     "status": {
-        "name": str, "project": str, "state?": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
+        "name": str, "project": str, "state?": str, "outcome": maybe(str), "message?": str, "uncommitted?": str,
         "unclaimed?": str, "incarnation": int, "unused_numbers?": [int], "preemptions": int, "cost_usd": float,
         "cost_upper_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],
@@ -203,7 +203,7 @@ KINDS: Mapping[str, Any] = {
     },
     "deployments": {
         "deployments": [{
-            "name": str, "project": str, "problem": str, "state": maybe(str), "outcome": maybe(str),
+            "name": str, "project": str, "message": str, "state": maybe(str), "outcome": maybe(str),
             "tpu": maybe(str), "job": maybe(str), "checkpoint": maybe(str),
             "preemptions": maybe(int), "cost_usd": maybe(float), "source": maybe(_OBSERVED),
         }],
@@ -214,7 +214,7 @@ KINDS: Mapping[str, Any] = {
     "explain": {
         "name": str, "state": str, "headline": str, "observed_at": float, "rules": table(str),
         "parts": [{
-            "what": str, "state": str, "why": str, "rule": str,
+            "what": str, "state": str, "message": str, "rule": str,
             "evidence": [{"source": str, "at": maybe(float), "text": str}],
             "next": str, "when": maybe(float), "you": str, "calm": bool,
         }],
@@ -237,12 +237,12 @@ KINDS: Mapping[str, Any] = {
         "name": str,
         "checkpoints": [{
             "step": int, "incarnation": maybe(int), "workers_count": int, "bytes": int, "saved_at": float,
-            "complete": bool, "why": str, "format": str, "resumes": bool, "verified": maybe(bool),
+            "complete": bool, "message": str, "format": str, "resumes": bool, "verified": maybe(bool),
             "damage": [str], "counted": bool,
         }],
         "unclaimed": [{
             "incarnation": int, "complete": bool, "moment": str, "at": float, "bytes": int, "files": [str],
-            "skipped": [{"name": str, "why": str}],
+            "skipped": [{"name": str, "reason": str}],
         }],
     },
     "fetch": {
@@ -252,7 +252,7 @@ KINDS: Mapping[str, Any] = {
     "exec": {
         "results": [{
             "machine": str, "exit_code": maybe(int), "stdout": str, "stderr": str,
-            "unknown_result": bool, "why": str, "code": maybe(str),
+            "unknown_result": bool, "message": str, "code": maybe(str),
         }],
     },
     "cp": {
@@ -270,7 +270,7 @@ KINDS: Mapping[str, Any] = {
         "missed": int, "survives": bool, "verdict": str, "same_checkpoint": maybe(bool), "causes": [str],
         "checkpoint": maybe({"step": int, "files_count": int, "differ": [str]}), "folder": maybe(str),
         "failure": maybe(
-            {"run": str, "outcome": maybe(str), "exit_code": maybe(int), "reason": str, "log": [str]}
+            {"run": str, "outcome": maybe(str), "exit_code": maybe(int), "message": str, "log": [str]}
         ),
     },
     "down": {
@@ -313,7 +313,7 @@ KINDS: Mapping[str, Any] = {
         "images?": [{"kind": str, "image": str, "python": str, "python_of_image": str}],
     },
     "local-env": {"variables": table(str)},
-    "notify": {"results": [{"receiver": str, "delivered": bool, "why": str}]},
+    "notify": {"results": [{"receiver": str, "delivered": bool, "message": str}]},
     "secret": {"name": str, "version": int, "project": str},
     "secrets": {"project": str, "secrets": [{"name": str, "created": str}]},
     "error": {

@@ -10,7 +10,7 @@ def show(errors: Mapping[str, TpuctlError | None], *, as_json: bool) -> None:
     """Print a line for each receiver."""
     if as_json:
         results = [
-            {"receiver": name, "delivered": e is None, "why": e.message if e else ""}
+            {"receiver": name, "delivered": e is None, "message": e.message if e else ""}
             for name, e in errors.items()
         ]
         print_json("notify", {"results": results})

@@ -110,7 +110,7 @@ def count(plan: Plan) -> str:
     """Return a line with the number of changes, or why there are none."""
     if plan.empty:
         return "No changes: " + (
-            plan.reason or "; ".join(plan.waiting) or "everything is as the file wants it"
+            plan.message or "; ".join(plan.waiting) or "everything is as the file wants it"
         )
     parts = [(sum(c.verb is verb for c in plan.changes), verb) for verb in Verb]
     text = ", ".join(f"{number} to {verb.word}" for number, verb in parts if number)
@@ -178,8 +178,8 @@ def _change(preview: Preview, change: Change, *, verbose: bool) -> Table:
     where = f" in {change.zone}" if change.zone else ""
     sign, verb = Text(change.verb.value, colour), Text(change.verb.word, colour)
     table.add_row(sign, verb, change.kind.title, Text(f"{preview.title(change)}{where}", "bold"))
-    if change.why:
-        table.add_row("", "", "", Text(f"why: {change.why}"))
+    if change.message:
+        table.add_row("", "", "", Text(f"why: {change.message}"))
     for name, text in preview.details(change).items():
         if verbose or name != "roles":
             table.add_row("", "", "", Text(f"{name}: {text}"))

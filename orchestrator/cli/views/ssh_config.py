@@ -35,8 +35,8 @@ def show_removed(done: Included, *, as_json: bool) -> None:
         _print(SshConfig((), ""), None, done)
         return
     say(f"{done.file} {'was not there' if done.absent else 'is deleted'}")
-    why = "our lines are taken out" if done.changed else "was not changed"
-    say(f"{done.config}: {why}{_copied(done)}")
+    message = "our lines are taken out" if done.changed else "was not changed"
+    say(f"{done.config}: {message}{_copied(done)}")
 
 
 def _copied(done: Included) -> str:

@@ -357,8 +357,8 @@ def watcher_text(status: DeploymentStatus) -> str:
     cure = _watcher_cure(status)
     if cure is None:
         return ""
-    why = f" ({cure[0]})" if cure[0] else ""
-    return f"not running{why}: {NO_WATCHER}. Run: {cure[1]}"
+    message = f" ({cure[0]})" if cure[0] else ""
+    return f"not running{message}: {NO_WATCHER}. Run: {cure[1]}"
 
 
 def _watcher_runs(status: DeploymentStatus) -> bool:

@@ -11,8 +11,8 @@ def announce(found: Collection) -> None:
     width = max(len(part.name) for part in found.parts)
     for part in found.parts:
         talk(f"{part.name:<{width}}  {len(part.text.encode()):>7} B  {part.what}")
-    for name, why in found.unread.items():
-        say(f"not read: {name}: {why}")
+    for name, message in found.unread.items():
+        say(f"not read: {name}: {message}")
 
 
 def show(path: Path, found: Collection, *, as_json: bool) -> None:

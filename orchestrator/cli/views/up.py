@@ -17,7 +17,7 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
         body = {"name": done.name, "bucket": done.bucket, "changes_count": done.changes, "outcome": outcome}
         print_json("up", body)
     elif done.outcome is not None:
-        say(f"nothing to do: the job is done ({done.reason})")
+        say(f"nothing to do: the job is done ({done.message})")
     elif goal is Goal.BUCKET_AND_VM:
         say(f"{done.name}: bucket and VM are there, no TPU was requested. Next: tpuctl up", style="green")
     elif done.changes == 0:

@@ -97,12 +97,12 @@ def _ending(crash: Crash) -> str:
     if crash.outcome is Outcome.UNCLAIMED:
         return "no checkpoint was saved"
     if crash.exit_code is None or crash.outcome is not Outcome.FAILED:
-        return crash.reason
+        return crash.message
     return f"exit status {crash.exit_code}{'' if crash.exit_code else ' before its target'}"
 
 
 def _crash(crash: Crash) -> list[str]:
-    lines = [] if crash.exit_code else [f"  cause      {crash.reason}"]
+    lines = [] if crash.exit_code else [f"  cause      {crash.message}"]
     if not crash.log:
         return [*lines, "  log        the job printed nothing"]
     return [
@@ -115,7 +115,7 @@ def _crash(crash: Crash) -> list[str]:
 def _story(recovery: RecoveryVerdict) -> str:
     redone = "" if recovery.steps_redone is None else f", {recovery.steps_redone} steps redone"
     seconds = "" if recovery.total_s is None else f", {recovery.total_s:.1f} s to the next step"
-    return f"{recovery.why}{redone}{seconds}"
+    return f"{recovery.message}{redone}{seconds}"
 
 
 def _loss(verdict: RehearsalVerdict) -> str:

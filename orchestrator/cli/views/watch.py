@@ -18,9 +18,9 @@ def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
         outcome = done.outcome.value if done.outcome else ""
         say(f"the deployment is over ({outcome}); `tpuctl up` opens it again")
     elif as_json:
-        print_json("watch", {"outcome": "done", "reason": done.reason, "summary": done.summary.as_dict()})
+        print_json("watch", {"outcome": "done", "message": done.message, "summary": done.summary.as_dict()})
     else:
-        say(f"done: {done.reason}", style="bold green")
+        say(f"done: {done.message}", style="bold green")
         show_summary(done.summary, unbilled=unbilled)
         talk("  next:  `tpuctl checkpoints fetch` copies the model to this computer")
         talk("         `tpuctl down` deletes what is left")
@@ -35,7 +35,7 @@ def say_names(names: Sequence[str]) -> None:
 def show_all(ended: Sequence[WatchResult], *, stopped: bool, as_json: bool, again: str) -> int:
     """Print how each watch ended; return the exit code of the worst end, or that of an interrupt."""
     rows = [
-        {"name": one.name, "outcome": one.outcome.value if one.outcome else None, "reason": one.reason,
+        {"name": one.name, "outcome": one.outcome.value if one.outcome else None, "message": one.message,
          "error": one.error.as_dict() if one.error else None}
         for one in ended
     ]  # fmt: skip
@@ -43,7 +43,7 @@ def show_all(ended: Sequence[WatchResult], *, stopped: bool, as_json: bool, agai
         print_json("watch-all", {"stopped": stopped, "deployments": rows})
     for one in () if as_json else ended:
         if one.error is None:
-            say(f"{one.name}: {one.outcome.value if one.outcome else ''}: {one.reason}", style="bold green")
+            say(f"{one.name}: {one.outcome.value if one.outcome else ''}: {one.message}", style="bold green")
             continue
         say(f"{one.name}: {one.error.message} ({one.error.code})", style="red")
         say(f"  next:  {one.error.hint}" if one.error.hint else "  next:  tpuctl explain")

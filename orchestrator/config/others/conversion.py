@@ -48,7 +48,7 @@ class Converted:
     theirs: str
     key: tuple[str, ...] = ()
     value: str = ""
-    why: str = ""
+    message: str = ""
 
     @property
     def ours(self) -> str:
@@ -57,7 +57,7 @@ class Converted:
 
     def as_dict(self) -> dict[str, str]:
         """Return the row's `--json` form."""
-        return {"verdict": self.verdict, "theirs": self.theirs, "ours": self.ours, "why": self.why}
+        return {"verdict": self.verdict, "theirs": self.theirs, "ours": self.ours, "message": self.message}
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,16 @@ class Draft:
         self.values: dict[str, Any] = {}
         self.rows: list[Converted] = []
 
-    def take(self, key: str, value: Any, theirs: str, why: str = "") -> None:
+    def take(self, key: str, value: Any, theirs: str, message: str = "") -> None:
         """Add a setting; in a mapping such as job.env *value* is added to the entries."""
         place = path_of(key)
         if isinstance(value, Mapping):
             self.values[key] = {**self.values.get(key, {}), **value}
             keys = [(*place, name) for name in value] or [place]
-            self.rows += [Converted("mapped", theirs, one, "", why) for one in keys]
+            self.rows += [Converted("mapped", theirs, one, "", message) for one in keys]
         else:
             self.values[key] = value
-            self.rows.append(Converted("mapped", theirs, place, _short(value), why))
+            self.rows.append(Converted("mapped", theirs, place, _short(value), message))
 
     def image(self, name: str, theirs: str) -> None:
         """Add the job's container image; one without a registry or a user may exist on one computer only."""
@@ -97,14 +97,14 @@ class Draft:
         else:
             self.take("job.image", name, theirs, "setup and command run in it, in the pushed folder")
 
-    def leave(self, theirs: str, why: str) -> None:
+    def leave(self, theirs: str, message: str) -> None:
         """Add a row for something that is not converted, and why."""
-        self.rows.append(Converted("left out", theirs, why=why))
+        self.rows.append(Converted("left out", theirs, message=message))
 
-    def decide(self, key: str, why: str, *, item: str | None = None, value: str = "") -> None:
+    def decide(self, key: str, message: str, *, item: str | None = None, value: str = "") -> None:
         """Add a row for something that a person has to decide or do; *item* is one of a mapping such as job.env."""
         place = path_of(key) if item is None else (*path_of(key), item)
-        self.rows.append(Converted("decide", "", place, value, why))
+        self.rows.append(Converted("decide", "", place, value, message))
 
     def name(self, text: object, theirs: str) -> None:
         """Use a name for the deployment, reduced to the characters that cloud resources may have."""
@@ -126,8 +126,8 @@ class Draft:
     def secret(self, name: str, theirs: str) -> None:
         """Add a variable whose value is a secret, as a reference."""
         place = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "secret"
-        why = f"its value is not copied; store it with: tpuctl secret set {place}"
-        self.take("job.secrets", {name: f"secret://{place}"}, theirs, why)
+        message = f"its value is not copied; store it with: tpuctl secret set {place}"
+        self.take("job.secrets", {name: f"secret://{place}"}, theirs, message)
 
     def source(self, folder: str, theirs: str) -> None:
         """Use the folder with the code if it lies below the deployment file."""
@@ -151,8 +151,8 @@ class Draft:
         """Use the kind of capacity; for on demand add a row that suggests spot."""
         self.take("tpu.spot", spot, theirs)
         if not spot:
-            why = "true costs less, and tpuctl brings the job back after each preemption"
-            self.decide("tpu.spot", why)
+            message = "true costs less, and tpuctl brings the job back after each preemption"
+            self.decide("tpu.spot", message)
 
     def reservation(self, name: str, theirs: str) -> None:
         """Use a reservation, which the API accepts only in a queue and without spot."""
@@ -164,8 +164,8 @@ class Draft:
         """Allow zones of several regions if there are some, and add a row about the cost."""
         if len({region_of(zone) for zone in self.values.get("tpu.zones", [])}) > 1:
             self.take("tpu.across_regions", True, theirs)
-            why = "the bucket stays in the first region; traffic to others is billed"
-            self.decide("tpu.across_regions", why)
+            message = "the bucket stays in the first region; traffic to others is billed"
+            self.decide("tpu.across_regions", message)
 
     def region(self, region: str, theirs: str) -> None:
         """Use all zones of a region that have the type."""
@@ -248,14 +248,14 @@ def _complete(draft: Draft) -> None:
         draft.decide("job.command", f"the file has no command that fits: {NO_COMMAND} is a placeholder")
 
 
-def _stand_in(draft: Draft, key: str, value: str, why: str) -> None:
+def _stand_in(draft: Draft, key: str, value: str, message: str) -> None:
     """Use *value* until a person has decided; what the table asked about *key* before becomes part of its row."""
     questions = (row for row in draft.rows if row.verdict == "decide" and not row.value)
     asked = next((row for row in questions if row.key == path_of(key)), None)
     if asked is not None:
         draft.rows.remove(asked)
     draft.values[key] = value
-    draft.decide(key, f"{asked.why if asked else why}; choose yours", value=value)
+    draft.decide(key, f"{asked.message if asked else message}; choose yours", value=value)
 
 
 def _about_saving(draft: Draft, command: str, setup: str) -> None:
@@ -288,12 +288,12 @@ def _drop(draft: Draft, finding: FileFinding) -> None:
         draft.values.pop(key)
     # A hint may list all zones, which is no row of a table.
     hint = shorten(finding.hint or "", 120, placeholder=" ...")
-    why = f"{finding.message}; {hint}" if hint else finding.message
+    message = f"{finding.message}; {hint}" if hint else finding.message
     # The row that promised it must not stay: it is no longer in the file.
     promised = [row for row in draft.rows if row.verdict == "mapped" and _is_below(row.key, gone.key)]
     if not (isinstance(held, list) and held):
         draft.rows = [row for row in draft.rows if row not in promised]
-    draft.leave(promised[0].theirs if promised else gone.ours, why)
+    draft.leave(promised[0].theirs if promised else gone.ours, message)
     if not held and isinstance(held, dict):
         draft.values.pop(key, None)
 
@@ -316,8 +316,8 @@ def _file(draft: Draft) -> Iterator[str]:
     open_yet = [row for row in draft.rows if row.verdict == "decide" and not _is_in(tree, row.key)]
     without = [row for row in draft.rows if row.verdict == "left out"]
     for title, lines in (
-        ("DECIDE, of what is not in this file yet:", [f"- {row.ours}: {row.why}" for row in open_yet]),
-        ("Left out:", [f"- {_short(row.theirs)}: {row.why}" for row in without]),
+        ("DECIDE, of what is not in this file yet:", [f"- {row.ours}: {row.message}" for row in open_yet]),
+        ("Left out:", [f"- {_short(row.theirs)}: {row.message}" for row in without]),
     ):
         if lines:
             yield ""
@@ -347,9 +347,9 @@ def _setting(draft: Draft, key: tuple[str, ...], value: Any, indent: str) -> Ite
         if not (_is_below(row.key, key) if whole else row.key == key):
             continue
         if row.verdict == "mapped" and row.theirs:
-            yield from _comment(f"From {row.theirs}" + (f": {row.why}" if row.why else ""), indent)
+            yield from _comment(f"From {row.theirs}" + (f": {row.message}" if row.message else ""), indent)
         elif row.verdict == "decide":
-            yield from _comment(f"DECIDE: {row.why}", indent)
+            yield from _comment(f"DECIDE: {row.message}", indent)
     if not whole:
         yield f"{indent}{name}:"
         for part, inner in value.items():
@@ -382,7 +382,7 @@ def _tidy(row: Converted) -> Converted:
         return " ".join(clean(masked(text)).split())
 
     key = tuple(map(safe, row.key))
-    return Converted(row.verdict, safe(row.theirs), key, safe(row.value), safe(row.why))
+    return Converted(row.verdict, safe(row.theirs), key, safe(row.value), safe(row.message))
 
 
 def _plain(value: object) -> str:

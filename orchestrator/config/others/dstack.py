@@ -156,10 +156,10 @@ def _files(draft: Draft, _: str, given: Any) -> None:
     for one in _listed(given):
         local = one.get("local_path", "") if isinstance(one, Mapping) else str(one).partition(":")[0]
         outside = str(local).startswith(("/", "~")) or ".." in str(local).split("/")
-        why = (
+        message = (
             "put it into the folder of tpuctl.yaml" if outside else "the whole folder of tpuctl.yaml is sent"
         )
-        draft.leave(f"files: {local}", why)
+        draft.leave(f"files: {local}", message)
 
 
 def _repos(draft: Draft, _: str, given: Any) -> None:

@@ -201,8 +201,10 @@ def _mount(draft: Draft, target: str, source: Any) -> None:
         mode = str(source.get("mode", "MOUNT")).upper()
         origin = source.get("source") or (f"gs://{source['name']}" if source.get("name") else "")
         if mode != "COPY" and not source.get("source"):
-            why = "a bucket to write to: save to $TPUCTL_CHECKPOINT_DIR, the agent copies it to the bucket"
-            draft.leave(theirs, why)
+            message = (
+                "a bucket to write to: save to $TPUCTL_CHECKPOINT_DIR, the agent copies it to the bucket"
+            )
+            draft.leave(theirs, message)
             return
     else:
         mode, origin = "COPY", source
@@ -222,8 +224,8 @@ def _mount(draft: Draft, target: str, source: Any) -> None:
         return
     draft.take("job.data", {inside: origin}, f"{theirs}: {origin}")
     if not target.startswith(("~/sky_workdir/", "./")) and target.startswith(("/", "~")):
-        why = f"the job reads {target}; here it is {inside} in its own folder"
-        draft.decide("job.data", why, item=inside)
+        message = f"the job reads {target}; here it is {inside} in its own folder"
+        draft.decide("job.data", message, item=inside)
     if mode != "COPY":
         draft.decide(
             "job.data",

@@ -129,17 +129,22 @@ def _format(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     if saving.format in _IN_BUCKET and saving.dir == "bucket":
         return
     if saving.format in _IN_BUCKET and "://" in saving.dir:
-        why = f'"{saving.dir[:60]}": a deployment has one bucket, with the checkpoints in its folder checkpoints/'
+        message = (
+            f'"{saving.dir[:60]}": a deployment has one bucket, '
+            "with the checkpoints in its folder checkpoints/"
+        )
         name = saving.dir.partition("://")[2].partition("/")[0]
         own = f"; to use your own bucket also bucket: {{name: {name[:63]}, adopt: true}}"
         hint = 'write dir: bucket, and save to "$TPUCTL_CHECKPOINT_DIR", which is gs://BUCKET/checkpoints'
-        yield RuleFinding("job.checkpoint.dir", why, hint + ("" if name.startswith("$") or not name else own))
+        yield RuleFinding(
+            "job.checkpoint.dir", message, hint + ("" if name.startswith("$") or not name else own)
+        )
     elif saving.dir == "bucket" or "://" in saving.dir:
-        why = (
+        message = (
             f"the agent verifies and uploads {saving.format} checkpoints, "
             "so the job must write them to a local folder"
         )
-        yield RuleFinding("job.checkpoint.dir", why, _LOCAL_DIR)
+        yield RuleFinding("job.checkpoint.dir", message, _LOCAL_DIR)
 
 
 def _folder(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:

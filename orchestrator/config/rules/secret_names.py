@@ -44,10 +44,10 @@ def _written(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for path, text in places.items():
         # Only unambiguous shapes, because a false refusal would keep a job from starting.
         for shape in shapes_in(text, sure_only=True):
-            why = (
+            message = (
                 f"contains what looks like {shape}, and goes into the machine's metadata, which many can read"
             )
-            yield RuleFinding(path, why, "put it into job.secrets: " + _HOW)
+            yield RuleFinding(path, message, "put it into job.secrets: " + _HOW)
 
 
 RULES = (

@@ -16,20 +16,20 @@ class Checkpoint:
     step: int
     incarnation: int = -1
     workers: int = 1
-    why: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
 class CheckpointVerdict:
     """
-    Judge the objects of one step and incarnation: a complete *checkpoint*, or in *why* what is missing.
+    Judge the objects of one step and incarnation: a complete *checkpoint*, or in *message* what is missing.
 
-    *manifests* are those that make it complete, else all readable ones. Without any manifest *why* is empty.
+    *manifests* are those that make it complete, else all readable ones. Without any manifest *message* is empty.
     """
 
     checkpoint: Optional[Checkpoint]
     manifests: Tuple[Manifest, ...]
-    why: str = ""
+    message: str = ""
 
 
 def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> CheckpointVerdict:
@@ -63,7 +63,7 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ch
     made_of = _of_all_workers(whole)
     if made_of:
         return CheckpointVerdict(completed_by(made_of), made_of)
-    return CheckpointVerdict(None, tuple(found), damage or _why_not(found))
+    return CheckpointVerdict(None, tuple(found), damage or _missing_message(found))
 
 
 def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
@@ -71,12 +71,12 @@ def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
     found = _of_all_workers(manifests)
     if not found:
         return None
-    why = (
+    message = (
         f"the checkpoint is complete: all {len(found)} workers"
         if len(found) > 1
         else "the checkpoint is complete"
     )
-    return Checkpoint(found[0].step, found[0].incarnation, len(found), why)
+    return Checkpoint(found[0].step, found[0].incarnation, len(found), message)
 
 
 def _of_all_workers(manifests: Sequence[Manifest]) -> Tuple[Manifest, ...]:
@@ -116,7 +116,7 @@ def _lacking(manifest: Manifest, sizes: Mapping[str, int]) -> str:
     return ""
 
 
-def _why_not(manifests: Sequence[Manifest]) -> str:
+def _missing_message(manifests: Sequence[Manifest]) -> str:
     if not manifests:
         return ""
     if not any(one.files for one in manifests):

@@ -25,7 +25,7 @@ SCHEMA = 1
 _NAME = re.compile(rf"{UNCLAIMED}g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
 
 
-class Why(enum.Enum):
+class RescueMoment(enum.Enum):
     """
     The moment at which files were uploaded.
 
@@ -82,7 +82,7 @@ class Skipped:
     """A file that was not uploaded."""
 
     name: str
-    why: Skip
+    reason: Skip
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Unclaimed:
     bundle: str
     settings: str
     format: str
-    why: Why
+    moment: RescueMoment
     complete: bool
     files: Tuple[UnclaimedFile, ...]
     skipped: Tuple[Skipped, ...]
@@ -114,9 +114,11 @@ class Unclaimed:
 
     def text(self) -> str:
         """Return the manifest as JSON."""
-        skipped = [{"name": one.name, "why": one.why.value} for one in self.skipped]
-        body = {"schema": SCHEMA, **asdict(replace(self, skipped=())), "why": self.why.value}
-        return json.dumps({**body, "skipped": skipped}, sort_keys=True)
+        skipped = [{"name": one.name, "why": one.reason.value} for one in self.skipped]
+        body = {"schema": SCHEMA, **asdict(replace(self, skipped=())), "skipped": skipped}
+        # The stored key of both is the older word, which earlier versions read.
+        body["why"] = body.pop("moment").value
+        return json.dumps(body, sort_keys=True)
 
 
 def folder_name(incarnation: int, worker: int, try_: int = 1) -> str:
@@ -162,7 +164,7 @@ def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
         bundle=str(value["bundle"]),
         settings=str(value["settings"]),
         format=str(value["format"]),
-        why=Why(value["why"]),
+        moment=RescueMoment(value["why"]),
         complete=value["complete"] is True,
         files=files,
         skipped=tuple(Skipped(str(one["name"]), Skip(one["why"])) for one in value["skipped"]),
@@ -204,7 +206,7 @@ def ended_before(
     # A worker that has uploaded nothing might still train, so it is not certain that the job has ended.
     whole = {one.worker for one in found} == set(range(found[0].workers))
     same = all(
-        one.complete and one.why is Why.ENDED and (one.bundle, one.settings) == (bundle, settings)
+        one.complete and one.moment is RescueMoment.ENDED and (one.bundle, one.settings) == (bundle, settings)
         for one in found
     )
     return tuple(found) if whole and same else ()
@@ -225,8 +227,8 @@ def outputs_before(
             continue
         same = (one.bundle, one.settings, one.workers) == job and bool(one.settings)
         # A complete one names all that its machine had. After another job, or an end, nothing earlier counts.
-        if not same or one.why is not Why.NOTICE or one.complete:
+        if not same or one.moment is not RescueMoment.NOTICE or one.complete:
             found = {}
-        if same and one.why is Why.NOTICE:
+        if same and one.moment is RescueMoment.NOTICE:
             found.update((one_file.name, one_file) for one_file in one.files)
     return found

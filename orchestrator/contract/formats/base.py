@@ -77,7 +77,7 @@ class SaveVerdict:
     """
 
     state: SavedState
-    why: str = ""
+    message: str = ""
     step: Optional[int] = None
     rest: int = 0
 
@@ -100,7 +100,7 @@ class Listing:
 @dataclass(frozen=True)
 class StoredStep:
     """
-    A step that the job wrote to the bucket itself; *why* says what makes it complete, or what is missing.
+    A step that the job wrote to the bucket itself; *message* says what makes it complete, or what is missing.
 
     *name* is a folder, an object or a common prefix of several; *objects* names them in the last case.
     """
@@ -108,7 +108,7 @@ class StoredStep:
     step: int
     name: str
     complete: bool
-    why: str
+    message: str
     objects: Tuple[str, ...] = ()
 
 
@@ -122,14 +122,14 @@ def complete(step: Optional[int] = None, rest: int = 0) -> SaveVerdict:
     return SaveVerdict(SavedState.COMPLETE, "", step, rest)
 
 
-def torn(why: str) -> SaveVerdict:
+def torn(message: str) -> SaveVerdict:
     """Return the verdict on a unit with a damaged file."""
-    return SaveVerdict(SavedState.TORN, why)
+    return SaveVerdict(SavedState.TORN, message)
 
 
-def unfinished(why: str) -> SaveVerdict:
+def unfinished(message: str) -> SaveVerdict:
     """Return the verdict on a unit whose last file is missing."""
-    return SaveVerdict(SavedState.UNFINISHED, why)
+    return SaveVerdict(SavedState.UNFINISHED, message)
 
 
 class Format:

@@ -119,8 +119,8 @@ class Files(Format):
         if main:
             number = main[0].number if main[0].kind is not NameKind.TIME else None
             names = tuple(sorted({one.name for one in saves.head}))
-            why = f"{saves.missing[0]} is not there yet" if saves.missing else main[0].name
-            yield StoredStep(number or 0, main[0].name, not saves.missing, why, names)
+            message = f"{saves.missing[0]} is not there yet" if saves.missing else main[0].name
+            yield StoredStep(number or 0, main[0].name, not saves.missing, message, names)
         for older, ones in reversed(saves.older):
             if ones[0].kind is not NameKind.TIME:
                 names = tuple(sorted(one.name for one in ones))

@@ -68,8 +68,8 @@ class Keras(Format):
         epoch = whole_number((value or {}).get("epoch"))
         if epoch is not None or WEIGHTS in listing.names:
             there = epoch is not None and WEIGHTS in listing.names
-            why = f"{WEIGHTS} and {METADATA}" if there else f"{WEIGHTS} or {METADATA} is missing"
-            yield StoredStep(epoch or 0, WEIGHTS, there, why, (WEIGHTS, METADATA))
+            message = f"{WEIGHTS} and {METADATA}" if there else f"{WEIGHTS} or {METADATA} is missing"
+            yield StoredStep(epoch or 0, WEIGHTS, there, message, (WEIGHTS, METADATA))
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
         """Put the older pair, if *chosen*, in the place of the damaged one."""

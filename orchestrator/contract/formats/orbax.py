@@ -116,8 +116,8 @@ class Orbax(Format):
             return iter(numbered)
         alone = (one.rstrip("/") for one in listing.folders if not one.rstrip("/")[-1:].isdigit())
         whole = [name for name in alone if listing.has(f"{name}/{COMMIT_SUCCESS}")]
-        why = f"{whole[0]}/{COMMIT_SUCCESS}" if whole else ""
-        return iter([*numbered, *(StoredStep(0, name, True, why) for name in whole[:1])])
+        message = f"{whole[0]}/{COMMIT_SUCCESS}" if whole else ""
+        return iter([*numbered, *(StoredStep(0, name, True, message) for name in whole[:1])])
 
 
 def is_unnumbered(folder: Path) -> bool:

@@ -28,7 +28,7 @@ class Outputs(Format):
         """Yield one step of all objects; its name is empty, because it has no folder of its own."""
         count = len(listing.names) + len(listing.folders)
         if count:
-            yield StoredStep(1, "", complete=True, why=f"{count} objects or folders")
+            yield StoredStep(1, "", complete=True, message=f"{count} objects or folders")
 
 
 def outputs_in(root: Path) -> Tuple[str, ...]:

@@ -41,7 +41,7 @@ class Output:
     Follow the output of one start of the job.
 
     *wanted* is `auto`, `none`, the name of a preset, or the job's own patterns as JSON. For unusable patterns
-    *trouble* says what is wrong.
+    *message* says what is wrong.
     """
 
     def __init__(self, wanted: str = AUTO) -> None:
@@ -55,9 +55,9 @@ class Output:
         self._ranked = [] if wanted == OFF else self._ranked
 
     @property
-    def trouble(self) -> str:
+    def message(self) -> str:
         """Return what is wrong with the job's own patterns, empty for nothing."""
-        return self._own.trouble if self._own is not None else ""
+        return self._own.message if self._own is not None else ""
 
     def read(self, lines: Iterable[bytes]) -> None:
         """Pass lines of `stream.plain` to every reader."""
@@ -125,7 +125,7 @@ class Own:
     Find step, loss and rate with the patterns of `job.progress`, each with one group, or a group of that name.
 
     The controller refuses patterns that are slow on some line. Python's `re` cannot be interrupted, so lines
-    are cut here, and a pattern that was slow once is disabled, which *trouble* reports.
+    are cut here, and a pattern that was slow once is disabled, which *message* reports.
     """
 
     def __init__(self, patterns: Dict[str, Pattern[bytes]], clock: Callable[[], float]) -> None:
@@ -135,22 +135,22 @@ class Own:
         self.step: Optional[int] = None
         self.loss: Optional[float] = None
         self.rate: Optional[float] = None
-        self.trouble = ""
+        self.message = ""
 
     @staticmethod
     def of(text: str, clock: Callable[[], float] = time.perf_counter) -> "Own":
-        """Return the patterns of a JSON object. Never raise; *trouble* says what is wrong."""
+        """Return the patterns of a JSON object. Never raise; *message* says what is wrong."""
         found: Dict[str, Pattern[bytes]] = {}
-        trouble = ""
+        message = ""
         try:
             given = json.loads(text)
             for key in KEYS:
                 if given.get(key):
                     found[key] = re.compile(given[key].encode())
         except (ValueError, re.error, AttributeError, RecursionError, OverflowError) as error:
-            trouble = f"job.progress cannot be used: {error}"
+            message = f"job.progress cannot be used: {error}"
         made = Own(found, clock)
-        made.trouble = trouble
+        made.message = message
         return made
 
     def read(self, line: bytes) -> None:
@@ -161,7 +161,7 @@ class Own:
             if took > SLOW:
                 # Matching cannot be interrupted, and the next line would delay the heartbeat by as much.
                 del self._patterns[key]
-                self.trouble = f"job.progress.{key} took {took:.1f} s on one line and is not used any more"
+                self.message = f"job.progress.{key} took {took:.1f} s on one line and is not used any more"
             if found is not None:
                 text = found[key] if key in pattern.groupindex else found[1 if pattern.groups else 0]
                 self._take(key, text or b"")

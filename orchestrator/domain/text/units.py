@@ -75,14 +75,14 @@ class Until(str):
         """Return the time in seconds since the epoch; a duration counts from *start*."""
         if self.after is not None:
             return start + self.after
-        problem = "write a time from the first up such as 36h, or a date such as 2030-01-31T18:00Z"
+        message = "write a time from the first up such as 36h, or a date such as 2030-01-31T18:00Z"
         try:
             found = datetime.fromisoformat(self.replace("Z", "+00:00"))
         except ValueError as error:
-            raise ValueError(problem) from error
+            raise ValueError(message) from error
         # Local time would mean another deadline on the VM, which runs in UTC.
         if found.tzinfo is None:
-            raise ValueError(f"{problem}; the time zone is missing")
+            raise ValueError(f"{message}; the time zone is missing")
         return found.timestamp()
 
     @classmethod

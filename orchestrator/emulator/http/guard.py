@@ -66,6 +66,6 @@ def _uploads(path: str) -> bool:
     return path.startswith(("/upload/", "/resumable/upload/"))
 
 
-def _refused(status: int, why: str) -> Response:
-    message = f"The local cloud refused this request: {why}."
-    return Response.of({"error": {"code": status, "message": message}}, status, {"connection": "close"})
+def _refused(status: int, message: str) -> Response:
+    text = f"The local cloud refused this request: {message}."
+    return Response.of({"error": {"code": status, "message": text}}, status, {"connection": "close"})

@@ -98,8 +98,8 @@ class MetadataServer:
         """Answer at once or, with wait_for_change, when the etag changes or the time is over."""
         # Reading the model runs due events, and one of them may stop a machine and wait for this event loop;
         # so it is read in a thread. The waiter is created before, to catch a change in between.
-        if why := _foreign(address, request):
-            return Response(403, f"{why}\n".encode())
+        if message := _foreign(address, request):
+            return Response(403, f"{message}\n".encode())
         view = await asyncio.to_thread(self._lookup, address)
         deadline = time.monotonic() + _seconds(request.query.get("timeout_sec", ""))
         last = request.query.get("last_etag")

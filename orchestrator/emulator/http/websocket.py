@@ -53,9 +53,9 @@ class WebSocket:
         headers = {name.strip().lower(): value.strip() for name, _, value in fields}
         key, offered = headers.get("sec-websocket-key"), headers.get("sec-websocket-protocol", "")
         words = first.split(" ")
-        if why := from_page(headers, origin):
+        if message := from_page(headers, origin):
             self._writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            raise BrokenError(PROTOCOL_ERROR, f"no web page is answered: {why}")
+            raise BrokenError(PROTOCOL_ERROR, f"no web page is answered: {message}")
         if len(words) != 3 or words[0] != "GET" or not key or protocol not in offered.split(", "):
             self._writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             raise BrokenError(PROTOCOL_ERROR, "no websocket of the expected subprotocol was requested")

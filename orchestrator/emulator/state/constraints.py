@@ -82,5 +82,5 @@ def _refused(kernel: Kernel, *, external: bool, secure: bool, os_login: str, res
     return ""
 
 
-def _violated(kernel: Kernel, constraint: str, why: str) -> str:
-    return f"Constraint constraints/{constraint} violated for project {kernel.settings.project_number}. {why}"
+def _violated(kernel: Kernel, constraint: str, message: str) -> str:
+    return f"Constraint constraints/{constraint} violated for project {kernel.settings.project_number}. {message}"

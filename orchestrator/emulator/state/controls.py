@@ -46,8 +46,8 @@ def the_one(known: Iterable[N], name: str, kind: str) -> N:
     found = [item for item in there if item.name == short and zone in ("", item.zone)]
     if len(found) != 1:
         names = ", ".join(f"{item.zone}/{item.name}" for item in found or there)
-        problem = f"no such {kind}" if not found else "more than one has this name"
-        raise refused(f"{name}: {problem}", f"there are: {names or 'none'}")
+        message = f"no such {kind}" if not found else "more than one has this name"
+        raise refused(f"{name}: {message}", f"there are: {names or 'none'}")
     return found[0]
 
 
@@ -164,8 +164,8 @@ class QueuedControls:
             known = ", ".join(each.name for each in _FROM)
             raise refused(f"state {state!r}: unknown for a queued resource", f"known: {known}")
         if found.state not in _FROM[wanted]:
-            problem = f"{name} cannot become {state} while it is {found.state.name}"
-            raise refused(problem, "check its state first")
+            message = f"{name} cannot become {state} while it is {found.state.name}"
+            raise refused(message, "check its state first")
         if wanted is S.PROVISIONING:
             if found.fate and found.fate.kind is FaultKind.NO_CAPACITY:
                 found.fate = None

@@ -71,12 +71,12 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
         mine = [one.name for one in group if parse_name(one.name)]
         read = {name: body.data if (body := bodies.get(name)) else None for name in mine}
         verdict = judge({one.name: one.size for one in group}, read)
-        why = verdict.why
+        message = verdict.message
         # Unreadable is not missing: it is reported as such, because the checkpoint may be complete.
         if verdict.checkpoint is None and any(name not in bodies for name in mine):
-            why = why or "there are too many manifests: not all were read"
+            message = message or "there are too many manifests: not all were read"
         elif verdict.checkpoint is None and not verdict.manifests:
-            why = why or _aside(group)
+            message = message or _aside(group)
         wanted = {
             file_name(step, incarnation, one.worker, file.name): file.sha256
             for one in verdict.manifests
@@ -90,7 +90,7 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
             size=sum(one.size for one in group if one.name in wanted) or sum(one.size for one in payload),
             saved_at=max(one.updated for one in group),
             complete=verdict.checkpoint is not None,
-            why=why,
+            message=message,
             objects=tuple(wanted.items()),
             format=next((one.format for one in verdict.manifests), ""),
             counted=not all(one.proven for one in verdict.manifests),
@@ -118,7 +118,7 @@ def _written_by_the_job(
             size=sum(one.size for one in mine),
             saved_at=max((one.updated for one in mine), default=0.0),
             complete=step.complete,
-            why="" if step.complete else step.why,
+            message="" if step.complete else step.message,
             objects=tuple((one.name, "") for one in mine),
             format=format_.chosen,
         )

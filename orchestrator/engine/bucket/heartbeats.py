@@ -84,10 +84,10 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     return beat
 
 
-def unreadable(stored: StoredObject, why: Exception) -> Heartbeat:
+def unreadable(stored: StoredObject, error: Exception) -> Heartbeat:
     """Return a heartbeat of phase UNKNOWN for an unreadable report, with its worker and its time."""
     incarnation, worker = worker_of(stored.name) or (0, 0)
-    text = f"its report cannot be read: {cut(str(why), 200)}"
+    text = f"its report cannot be read: {cut(str(error), 200)}"
     return Heartbeat(incarnation, worker, Phase.UNKNOWN, stored.updated, workers=worker + 1, message=text)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from orchestrator.contract.bucket import limits
 from orchestrator.contract.bucket.object_names import UNCLAIMED
-from orchestrator.contract.bucket.unclaimed_manifest import Unclaimed, Why, parse, parse_name
+from orchestrator.contract.bucket.unclaimed_manifest import RescueMoment, Unclaimed, parse, parse_name
 from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.bounded_read import read_first
@@ -14,10 +14,10 @@ from orchestrator.errors import NotFoundError
 MAX_FOLDERS = 8
 """Top folders of the bucket that are listed one by one."""
 WORDS = {
-    Why.ENDED: "the job ended with status 0 and no checkpoint",
-    Why.BESIDE: "they lay beside the checkpoints of a job that is done",
-    Why.FAILED: "the job was given up",
-    Why.NOTICE: "the machine was taken away",
+    RescueMoment.ENDED: "the job ended with status 0 and no checkpoint",
+    RescueMoment.BESIDE: "they lay beside the checkpoints of a job that is done",
+    RescueMoment.FAILED: "the job was given up",
+    RescueMoment.NOTICE: "the machine was taken away",
 }
 
 
@@ -45,20 +45,22 @@ class UnclaimedFiles:
         return sum(len(one.files) for one in self.parts)
 
     @property
-    def why(self) -> str:
+    def moment_text(self) -> str:
         """Return, in words, when the files were uploaded."""
-        return WORDS[self.parts[0].why]
+        return WORDS[self.parts[0].moment]
 
     def as_dict(self) -> dict[str, object]:
         """Return what `tpuctl checkpoints list --json` prints."""
         return {
             "incarnation": self.incarnation,
             "complete": self.complete,
-            "moment": self.parts[0].why.value,
+            "moment": self.parts[0].moment.value,
             "at": max(one.at for one in self.parts),
             "bytes": self.size,
             "files": [stored.name for one in self.parts for stored in one.files],
-            "skipped": [{"name": s.name, "why": s.why.value} for one in self.parts for s in one.skipped],
+            "skipped": [
+                {"name": s.name, "reason": s.reason.value} for one in self.parts for s in one.skipped
+            ],
         }
 
 

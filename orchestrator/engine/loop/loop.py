@@ -25,7 +25,7 @@ from orchestrator.errors import (
     Retry,
     TpuctlError,
     TransientError,
-    disk_trouble,
+    disk_error,
 )
 from orchestrator.planning.calm import calm_until
 from orchestrator.planning.safety_nets import auto_delete_text, safety_nets
@@ -190,10 +190,10 @@ class Loop:
             self._broken_off(error)
             return None
         except OSError as error:
-            trouble = disk_trouble(error)
-            if trouble is None:
+            on_disk = disk_error(error)
+            if on_disk is None:
                 raise
-            self._broken_off(trouble)
+            self._broken_off(on_disk)
             return None
         except UNFORESEEN as error:
             # A bug of ours may depend on one odd answer of the cloud; one that repeats is raised.

@@ -130,8 +130,8 @@ class Outbox:
                     # Of a foreign error only the type is shown: its text may contain the address, which
                     # is a secret.
                     text = f"{name}: {type(error).__name__}"
-                    why = error.message if isinstance(error, TpuctlError) else text
-                    text = f"no notification of {one.notification.event} was sent: {why}"
+                    message = error.message if isinstance(error, TpuctlError) else text
+                    text = f"no notification of {one.notification.event} was sent: {message}"
                     self.say(Event(self.clock.now(), EventKind.FAILURE, text))
             else:
                 del one.receivers[name]
@@ -235,7 +235,7 @@ class Notifier:
         deployment, plan, world = self._deployment(), result.plan, result.world
         record = deployment.records.current
         spent = deployment.spent(record, world.observed_at)
-        postman.add(due(deployment.spec, world, record, plan.outcome, plan.reason, spent))
+        postman.add(due(deployment.spec, world, record, plan.outcome, plan.message, spent))
 
     def stopped(self, error: TpuctlError) -> None:
         """Notify that the loop ends with *error*, unless another tpuctl holds the lease now."""

@@ -88,9 +88,9 @@ class Webhook(_Service):
                 f"{self.name} answers {error.code}", hint=hint, changed="the deployment was not touched"
             ) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            why = getattr(error, "reason", None) or type(error).__name__
+            cause = getattr(error, "reason", None) or type(error).__name__
             raise TransientError(
-                f"{self.name}: {type(why).__name__ if isinstance(why, Exception) else why}",
+                f"{self.name}: {type(cause).__name__ if isinstance(cause, Exception) else cause}",
                 hint=f"check the network and the host's name; {_TRY}",
                 changed="the deployment was not touched",
             ) from None
@@ -176,10 +176,10 @@ class Hook:
                     stderr=errors, cwd=self.folder, env=environment, start_new_session=True,
                 )  # fmt: skip
             except (OSError, ValueError) as error:
-                why = error.strerror if isinstance(error, OSError) else "no command"
+                message = error.strerror if isinstance(error, OSError) else "no command"
                 hint = f"its first word is a program, looked up in {self.folder} and on PATH; {_TRY}"
                 raise TransientError(
-                    f"{self.name} cannot be started: {why}", hint=hint, changed="nothing was run"
+                    f"{self.name} cannot be started: {message}", hint=hint, changed="nothing was run"
                 ) from None
             self._ended(process, notification, errors)
 

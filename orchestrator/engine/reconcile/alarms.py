@@ -19,13 +19,13 @@ class Alarms:
             self._reported.add(event.text)
             self._sink(event)
 
-    def disk(self, trouble: str, now: float) -> None:
+    def disk(self, message: str, now: float) -> None:
         """Emit an event when record and journal go to the bucket only, and when the disk takes them again."""
-        if bool(trouble) != bool(self._disk):
+        if bool(message) != bool(self._disk):
             text = (
-                f"{trouble}; record and journal are kept in the bucket alone, all else continues"
-                if trouble
+                f"{message}; record and journal are kept in the bucket alone, all else continues"
+                if message
                 else "this computer's disk takes record and journal again"
             )
             self._sink(Event(now, EventKind.DISK, text))
-        self._disk = trouble
+        self._disk = message

@@ -90,12 +90,12 @@ class Actor:
     def _not_requested(self, change: Change, cause: FailedChange) -> FailedChange:
         """Record that a TPU was not requested because the VM was refused, as a refusal of the TPU's zone."""
         error = cause.error
-        why = type(error)(
+        message = type(error)(
             f"TPU {change.name} was not requested: {error.message}",
             code=error.code, hint=error.hint, changed="no TPU was requested",
         )  # fmt: skip
-        self._refused(change, why, None)
-        return FailedChange(change, why)
+        self._refused(change, message, None)
+        return FailedChange(change, message)
 
     def _side_by_side(self, changes: list[Change], world: World) -> tuple[FailedChange, ...]:
         lanes = dict.fromkeys(change.lane for change in changes)
@@ -158,7 +158,7 @@ class Actor:
             self._sink(Event(self._clock.now(), EventKind.JOURNAL, f"journal: {error.message}"))
 
     def _say(self, change: Change, text: str) -> None:
-        data: dict[str, object] = change.as_dict()
+        data = change.stored()
         self._sink(Event(self._clock.now(), change_word(change.kind, change.verb), text, data))
 
     def _call(self, change: Change, world: World) -> str:
@@ -219,18 +219,18 @@ class Actor:
 
     def _start_vm(self, change: Change, world: World) -> str:
         self._remember(self._cloud.vms.start(change.name, change.zone))
-        return f"Starting VM {change.name} ({change.why})"
+        return f"Starting VM {change.name} ({change.message})"
 
     def _stop_vm(self, change: Change, world: World) -> str:
         # The loop may run on this VM and ends with it, so its last events are stored before the call.
-        self._say(change, f"Stopping VM {change.name}, its disk stays ({change.why})")
+        self._say(change, f"Stopping VM {change.name}, its disk stays ({change.message})")
         self._deployment.store_events()
         self._remember(self._cloud.vms.stop(change.name, change.zone))
         return ""
 
     def _delete_vm(self, change: Change, world: World) -> str:
         self._remember(self._cloud.vms.delete(change.name, change.zone))
-        return f"Deleting VM {change.name} ({change.why})"
+        return f"Deleting VM {change.name} ({change.message})"
 
     def _create_node(self, change: Change, world: World) -> str:
         new = self._blueprint.new_node(self._records.current, change.zone, change.incarnation or 0)
@@ -250,7 +250,7 @@ class Actor:
             )
         )
         self._remember(operation)
-        return f"Creating TPU {new.name} ({new.type}) in {new.zone}: {change.why}"
+        return f"Creating TPU {new.name} ({new.type}) in {new.zone}: {change.message}"
 
     @property
     def _nodes(self) -> Nodes:
@@ -266,15 +266,15 @@ class Actor:
         observed = self._nodes.observe(name, zone)
         if isinstance(observed, Present):
             return observed.value.labels.get(names.DEPLOYMENT_LABEL) == self._blueprint.spec.name
-        why = observed.why if isinstance(observed, Unknown) else "it is not found by its name"
+        message = observed.message if isinstance(observed, Unknown) else "it is not found by its name"
         raise TransientError(
-            f"the name {name} is taken; whose it is cannot be seen now: {why}",
+            f"the name {name} is taken; whose it is cannot be seen now: {message}",
             changed="this request made no TPU",
         )
 
     def _delete_node(self, change: Change, world: World) -> str:
         self._remember(self._nodes.delete(change.name, change.zone))
-        return f"Deleting TPU {change.name} ({change.why})"
+        return f"Deleting TPU {change.name} ({change.message})"
 
     def _push(self, change: Change, world: World) -> str:
         node = self._node(world)
@@ -385,7 +385,7 @@ def check_disks(vms: Vms, new: NewNode) -> None:
         if isinstance(observed, Unknown):
             if observed.denied:
                 continue  # Unknown is no reason to refuse: the create itself fails if the disk is wrong.
-            raise TransientError(f"disk '{disk.name}' in {new.zone}: {observed.why}", changed=UNCHANGED)
+            raise TransientError(f"disk '{disk.name}' in {new.zone}: {observed.message}", changed=UNCHANGED)
         if disk.writable and observed.value:
             raise ConflictError(
                 f"disk '{disk.name}' in {new.zone} is still used by {', '.join(observed.value)}",

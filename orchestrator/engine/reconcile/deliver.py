@@ -55,9 +55,9 @@ def deliver(
     seconds = START_SECONDS + stop_seconds(blueprint.spec)
     for host, done in zip(hosts, cloud.remote.run_elevated(hosts, script, seconds), strict=True):
         if done.exit_code != 0:
-            reason = done.stderr.strip() or f"status {done.exit_code}"
+            message = done.stderr.strip() or f"status {done.exit_code}"
             raise RemoteError(
-                f"{host.name}: the job could not be started: {reason}",
+                f"{host.name}: the job could not be started: {message}",
                 changed="the machines have the code; the job may run on some of them",
             )
     sent = sum(r.sent_bytes for r in results)

@@ -159,6 +159,6 @@ class Reconciler:
         )
         outcome = plan.outcome
         if outcome is not None and outcome is not Outcome.REFUSED:
-            self._records.update(lambda record: replace(record, outcome=outcome, reason=plan.reason))
+            self._records.update(lambda record: replace(record, outcome=outcome, message=plan.message))
         elif not self._records.rest():
             self._records.flush()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.contract.replacing import replacing, sync_folder
-from orchestrator.errors import disk_trouble
+from orchestrator.errors import disk_error
 from orchestrator.private_folders import private_folder
 
 
@@ -17,10 +17,10 @@ def _on_disk(path: Path) -> Iterator[None]:
         private_folder(path.parent)
         yield
     except OSError as error:
-        trouble = disk_trouble(error, path)
-        if trouble is None:
+        on_disk = disk_error(error, path)
+        if on_disk is None:
             raise
-        raise trouble from error
+        raise on_disk from error
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -44,7 +44,7 @@ class Journal:
             entry = f"{self._clock.now() * 1000:.0f}-{self._writer}-{self._count:04d}"
         # A deletion may go without an intent: what is not deleted costs money, deleting twice does not.
         needed = not in_bucket and change.verb is not Verb.DELETE
-        self._write(entry, "intent", change.as_dict(), in_bucket=in_bucket, needed=needed)
+        self._write(entry, "intent", change.stored(), in_bucket=in_bucket, needed=needed)
         return entry
 
     def result(self, entry: str, outcome: str, *, in_bucket: bool) -> None:

@@ -71,6 +71,7 @@ NESTED = {
     "sightings": "first_seen",
     "places": "capacity_history",
     "starts": "up_times",
+    "reason": "message",
 }
 ZONE_KEYS = {"preemptions": "lives", "out_by_preemption": "out_by_loss"}
 """Keys of a zone's stored history whose field has another name."""

@@ -100,13 +100,13 @@ class ModeChoice:
 
     mode: Mode
     zone: str = ""
-    why: str = ""
+    message: str = ""
 
 
 def choose(situation: Situation) -> ModeChoice:
     """Return what the job should run on from now on."""
     if situation.remaining <= 0:
-        return ModeChoice(Mode.WAIT, why="all the work is done")
+        return ModeChoice(Mode.WAIT, message="all the work is done")
     if situation.mode is Mode.SPOT:
         return _hold(situation)
     if situation.mode is Mode.ON_DEMAND:
@@ -141,7 +141,7 @@ def _hold(s: Situation) -> ModeChoice:
     Move only if another zone is so much cheaper that the move pays for itself.
     """
     if s.starting and s.slack < s.cold + s.loss:
-        return ModeChoice(Mode.ON_DEMAND, why="spot does not start in time")
+        return ModeChoice(Mode.ON_DEMAND, message="spot does not start in time")
     stay = ModeChoice(Mode.SPOT, s.zone, "spot is kept until it is taken away")
     here = next((offer for offer in s.offers if offer.zone == s.zone), None)
     if here is None or s.slack < 2 * s.change + s.unsaved:
@@ -176,13 +176,13 @@ def _on_demand(s: Situation) -> ModeChoice:
 def _idle(s: Situation) -> ModeChoice:
     """Take spot if it can be had; otherwise wait, or take on demand if waiting costs too much."""
     if s.slack < s.change:
-        return ModeChoice(Mode.ON_DEMAND, why="the slack is nearly used up: on demand is safe")
+        return ModeChoice(Mode.ON_DEMAND, message="the slack is nearly used up: on demand is safe")
     found = _best(s, "spot is to be had")
     if found is not None:
         return found
-    wait = ModeChoice(Mode.WAIT, why="there is no spot, and there is time to wait")
+    wait = ModeChoice(Mode.WAIT, message="there is no spot, and there is time to wait")
     if s.slack < _reserve(s):
-        return ModeChoice(Mode.ON_DEMAND, why="the slack left is needed for the changes to come")
+        return ModeChoice(Mode.ON_DEMAND, message="the slack left is needed for the changes to come")
     return wait
 
 
@@ -194,10 +194,10 @@ def _reserve(s: Situation) -> float:
     return s.change + (s.cold + s.loss / 2) * max(0.0, s.deadline - s.now) / cycle
 
 
-def _best(s: Situation, why: str) -> ModeChoice | None:
+def _best(s: Situation, message: str) -> ModeChoice | None:
     """Return the choice of the cheapest affordable zone not known to lack spot, or None."""
     found = next((offer for offer in _affordable(s) if offer.up is not False), None)
-    return None if found is None else ModeChoice(Mode.SPOT, found.zone, f"{why} in {found.zone}")
+    return None if found is None else ModeChoice(Mode.SPOT, found.zone, f"{message} in {found.zone}")
 
 
 def _worth(s: Situation, offer: Offer) -> float:

@@ -31,7 +31,7 @@ from orchestrator.planning.tpu.next_zone import (
     next_zone,
     quota_held,
     waits_for_quota,
-    why_there,
+    zone_text,
 )
 from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT, NodeAction, NodeVerdict, judge_node
 from orchestrator.planning.tpu.on_demand import (
@@ -72,29 +72,29 @@ def decide_node(spec: Spec, world: World, record: Record) -> Decision:
     replacement is requested.
     """
     if isinstance(world.nodes, Unknown):
-        return Decision(wait=Wait(f"TPU: not known ({world.nodes.why})"), rule=LoopRule.UNKNOWN)
+        return Decision(wait=Wait(f"TPU: not known ({world.nodes.message})"), rule=LoopRule.UNKNOWN)
     current = current_node(world, record)
     # A stale list may show a TPU of an earlier life under a larger number, so it counts from the second pass on.
     unknown = unrecorded_nodes(world, record)
     # Losers and leftovers are billed: delete them even while nothing else is decided.
-    removals = [delete_node(n, _why_old(n, record)) for n in _superseded(world, record)]
+    removals = [delete_node(n, _superseded_message(n, record)) for n in _superseded(world, record)]
     verdict = _for_deadline(spec, world, record, judge_node(spec, current, world, record))
     rule = LoopRule.TPU_RACE if undecided(record) and current_candidates(record) else verdict.rule
     if verdict.action is NodeAction.OVERLAP and not unknown:
-        removals += _overlap(spec, world, record, verdict.why)
+        removals += _overlap(spec, world, record, verdict.message)
     if verdict.action in {NodeAction.KEEP, NodeAction.OVERLAP}:
         return replace(_keep(world, record, rule), changes=tuple(removals))
     if verdict.action is NodeAction.WAIT:
         age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
-        return Decision(changes, Wait(f"TPU: {verdict.why}"), wake_in=growing(5.0, age), rule=rule)
+        return Decision(changes, Wait(f"TPU: {verdict.message}"), wake_in=growing(5.0, age), rule=rule)
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; checking once more before it counts as ours"
         return Decision(tuple(removals), Wait(text), wake_in=5.0, rule=rule)
     # A TPU under deletion is not deleted again, and the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING
     if verdict.action is NodeAction.REPLACE and current is not None and not going:
-        gone = delete_node(current, verdict.why_deleted or verdict.why)
+        gone = delete_node(current, verdict.deletion_message or verdict.message)
         gone = as_never_reported(gone, world) if verdict.silent else gone
         removals.append(gone)
         # Recorded before the next request is planned, which must not go to the zone of a silent TPU.
@@ -138,7 +138,7 @@ def _overdue(node: Node, world: World, record: Record) -> bool:
     return world.observed_at - asked.get(node.incarnation or 0, world.observed_at) >= CREATE_LIMIT
 
 
-def _why_old(node: Node, record: Record) -> str:
+def _superseded_message(node: Node, record: Record) -> str:
     if 0 < record.race.round == names.round_of(node.labels) and record.race.claimed:
         return f"TPU #{record.node.incarnation} has won the race"
     if 0 < record.race.round == names.round_of(node.labels) and has_successors(record):
@@ -156,7 +156,7 @@ def _for_deadline(spec: Spec, world: World, record: Record, verdict: NodeVerdict
     # Time on demand is the most expensive, so it is used until spot is READY.
     works = verdict.action is NodeAction.KEEP and choice.mode is Mode.SPOT and may_overlap(spec)
     action = NodeAction.OVERLAP if works else NodeAction.REPLACE
-    return NodeVerdict(action, LoopRule.TPU_NEXT, f"{choice.why} (deadline)")
+    return NodeVerdict(action, LoopRule.TPU_NEXT, f"{choice.message} (deadline)")
 
 
 def _create(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> Decision:
@@ -169,7 +169,7 @@ def _create(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> D
     return as_on_demand(request, flex=flex) if on_demand else request
 
 
-def _overlap(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, ...]:
+def _overlap(spec: Spec, world: World, record: Record, message: str) -> tuple[Change, ...]:
     """Request a successor of a working TPU, not in a zone that is preempting it."""
     node = current_node(world, record)
     going = node is not None and being_taken(world, node)
@@ -178,7 +178,7 @@ def _overlap(spec: Spec, world: World, record: Record, why: str) -> tuple[Change
     if not zones or (going and wants_on_demand(spec, world, record)):
         return ()
     return beside(
-        replace(spec, tpu=replace(spec.tpu, zones=zones)), world, of_mode(record, on_demand=False), why
+        replace(spec, tpu=replace(spec.tpu, zones=zones)), world, of_mode(record, on_demand=False), message
     )
 
 
@@ -207,7 +207,7 @@ def _request_blocked(spec: Spec, world: World, record: Record) -> Decision | Non
         return Decision(wait=Wait(text), rule=LoopRule.REFUSED_FINAL)
     # A TPU that has already won would be doubled by a new one.
     if open_race(record) and isinstance(world.claim, Unknown):
-        text = f"TPU: it is not known who has won the race ({world.claim.why})"
+        text = f"TPU: it is not known who has won the race ({world.claim.message})"
         return Decision(wait=Wait(text), rule=LoopRule.UNKNOWN)
     return None
 
@@ -223,7 +223,7 @@ def _request(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> 
     kind = next_type(spec, record, world.observed_at) if fresh else current_type(spec, record)
     last, record = record, replace(record, node=replace(record.node, type=kind))
     if fresh and races(spec):
-        return new_round(spec, world, record, verdict.why)
+        return new_round(spec, world, record, verdict.message)
     # The same name for a create whose answer was lost: at worst it is refused as taken, never created twice.
     full = full_zones(spec, world, record)
     zone = next_zone(spec, record, world.observed_at, world.prices, full) if fresh else record.node.zone
@@ -234,16 +234,18 @@ def _request(spec: Spec, world: World, record: Record, verdict: NodeVerdict) -> 
     incarnation = next_incarnation(record) if fresh and not free else record.node.incarnation
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else race_to_win(record, incarnation)
-    why = verdict.why + (why_there(spec, record, world.observed_at, zone, world.prices) if fresh else "")
+    message = verdict.message + (
+        zone_text(spec, record, world.observed_at, zone, world.prices) if fresh else ""
+    )
     change = Change(
-        Kind.NODE, Verb.CREATE, name, why, zone, incarnation, race, kind, substitute=kind != spec.tpu.type
+        Kind.NODE, Verb.CREATE, name, message, zone, incarnation, race, kind, substitute=kind != spec.tpu.type
     )
     return held_back(spec, record, world, Kind.NODE, zone) or Decision((change,), rule=LoopRule.TPU_CREATE)
 
 
-def delete_node(node: Node, why: str) -> Change:
+def delete_node(node: Node, message: str) -> Change:
     """Return the deletion of *node* with its reason."""
-    return Change(Kind.NODE, Verb.DELETE, node.name, why, node.zone, node.incarnation)
+    return Change(Kind.NODE, Verb.DELETE, node.name, message, node.zone, node.incarnation)
 
 
 def deleting(node: Node, world: World, record: Record) -> bool:

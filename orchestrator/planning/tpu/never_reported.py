@@ -61,7 +61,7 @@ class AllSilent(Enum):
     def text(self, record: Record) -> str:
         """Return the reason in words, from the *record* that it was found in."""
         if self is AllSilent.ENDED:
-            return record.reason
+            return record.message
         if self is AllSilent.VM:
             return "the TPU has been READY for an hour and the VM has never reported"
         return (

@@ -88,7 +88,7 @@ def _fares(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
     }
 
 
-def why_there(spec: Spec, record: Record, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
+def zone_text(spec: Spec, record: Record, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
     """Return why *zone* precedes zones that the file names earlier; empty if it skips none."""
     near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
     text = passed_over(spec.tpu.zones, record.capacity_history, record.node.type, now, zone, near, fares)

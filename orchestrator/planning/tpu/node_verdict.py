@@ -61,13 +61,13 @@ class NodeVerdict:
     """
     A verdict on the current node, the rule that has reached it, and its reason in words.
 
-    *why_deleted* is the reason beside the node's own name, which it does not repeat.
+    *deletion_message* is the reason beside the node's own name, which it does not repeat.
     """
 
     action: NodeAction
     rule: LoopRule
-    why: str = ""
-    why_deleted: str = ""
+    message: str = ""
+    deletion_message: str = ""
 
     @classmethod
     def of_state(cls, action: NodeAction, rule: LoopRule, node: Node, state: str) -> "NodeVerdict":
@@ -99,17 +99,17 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
         rule = LoopRule.TPU_PREEMPTED
         return NodeVerdict.of_state(NodeAction.REPLACE, rule, node, "being preempted")
     if unwanted(record):
-        why = f"tpuctl.yaml wants another TPU: {record.node.shape}"
-        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_UNWANTED, why)
+        message = f"tpuctl.yaml wants another TPU: {record.node.shape}"
+        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_UNWANTED, message)
     # Compare with the last `up`: editing the file alone must not cost a running job its TPU.
     if narrow(spec, "tpu", node.scopes) and record.job.settings == job_digest(spec):
         return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_UNWANTED, NARROW)
     # Waiting in the queue is no failure, however long it takes.
     if place is not None:
-        return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_QUEUED, place.why)
+        return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_QUEUED, place.message)
     if state is NodeState.STOPPED:
-        why = "it is STOPPED; a spot node cannot be started again"
-        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_LOST, why)
+        message = "it is STOPPED; a spot node cannot be started again"
+        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_LOST, message)
     if is_reporting(spec, world, node) or (state is NodeState.READY and node.healthy):
         # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
         return _judge_ready(spec, node, world, record)
@@ -124,7 +124,7 @@ def _judge_lost(node: Node, queued: InQueue | None) -> NodeVerdict:
         return NodeVerdict.of_state(NodeAction.REPLACE, LoopRule.TPU_LOST, node, node.state.name)
     # A request that leaves the queue in time has no machine to lose.
     rule = LoopRule.TPU_QUEUED if node.state is NodeState.CREATING else LoopRule.TPU_LOST
-    return NodeVerdict(NodeAction.REPLACE, rule, queued.why)
+    return NodeVerdict(NodeAction.REPLACE, rule, queued.message)
 
 
 def _judge_transient(state: NodeState, world: World, record: Record) -> NodeVerdict:
@@ -132,11 +132,11 @@ def _judge_transient(state: NodeState, world: World, record: Record) -> NodeVerd
     key = of_node(record.node.incarnation, state)
     if state is NodeState.CREATING:
         late = lasted(record, world, key, CREATE_LIMIT)
-        why = f"still CREATING after {CREATE_LIMIT / 60:.0f} min" if late else "CREATING"
-        return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_CREATING, why)
+        message = f"still CREATING after {CREATE_LIMIT / 60:.0f} min" if late else "CREATING"
+        return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_CREATING, message)
     late = lasted(record, world, key, REPAIR_LIMIT)
-    why = f"{state.name} for more than {REPAIR_LIMIT / 60:.0f} min" if late else state.name
-    return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_TRANSIENT_STATE, why)
+    message = f"{state.name} for more than {REPAIR_LIMIT / 60:.0f} min" if late else state.name
+    return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_TRANSIENT_STATE, message)
 
 
 def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> NodeVerdict:
@@ -147,19 +147,19 @@ def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> No
     that has happened often in its zone, or its health is TIMEOUT: it may still be warming up. One that has
     reported gets UNHEALTHY_LIMIT, since maintenance ends by itself.
     """
-    why = f"unhealthy: {node.health}"
+    message = f"unhealthy: {node.health}"
     # Heartbeats could not be read: Unknown is not silent.
     if isinstance(world.heartbeats, Unknown):
-        return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, why)
+        return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, message)
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost is not None:
-        return NodeVerdict(NodeAction.REPLACE, _rule_of(lost), f"{why}, and {lost.text}")
+        return NodeVerdict(NodeAction.REPLACE, _rule_of(lost), f"{message}, and {lost.text}")
     born = spec.job.run_on == "tpu" and nothing_reported(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
-        return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, why)
+        return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, message)
     patience = CONFIRMED_AFTER if born else UNHEALTHY_LIMIT
     late = lasted(record, world, of_node(record.node.incarnation, Condition.UNHEALTHY), patience)
-    return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, why)
+    return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, message)
 
 
 def _rule_of(lost: Unreachable | LateReport) -> LoopRule:
@@ -188,28 +188,28 @@ def _judge_missing(world: World, record: Record) -> NodeVerdict:
     if refused and not record.node.accepted:
         # A create whose answer was lost may have made the node: repeated under the same name, it stays one node.
         unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
-        why = f"TPU #{number} was refused ({refused[-1].retry.value})"
+        message = f"TPU #{number} was refused ({refused[-1].retry.value})"
         if refused[-1].full:
-            why = f"{_quota_holder(record, refused[-1].zone)} held the quota"
-        return NodeVerdict(NodeAction.CREATE if unsure else NodeAction.REPLACE, LoopRule.TPU_CREATE, why)
+            message = f"{_quota_holder(record, refused[-1].zone)} held the quota"
+        return NodeVerdict(NodeAction.CREATE if unsure else NodeAction.REPLACE, LoopRule.TPU_CREATE, message)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
         return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_CREATE, "there is none now")
     if not record.node.accepted:
         # A process that was killed before its create has asked under a number; earlier TPUs have spans.
-        why = "there is none now" if _had_one(record) else "there is none yet"
-        return NodeVerdict(NodeAction.CREATE, LoopRule.TPU_CREATE, why)
+        message = "there is none now" if _had_one(record) else "there is none yet"
+        return NodeVerdict(NodeAction.CREATE, LoopRule.TPU_CREATE, message)
     # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
         late = world.observed_at - record.node.requested_at >= CREATE_LIMIT
-        action, why = (
+        action, message = (
             NodeAction.REPLACE if late else NodeAction.WAIT,
             "create accepted, nothing to see yet",
         )
-        return NodeVerdict(action, LoopRule.TPU_CREATING, why)
+        return NodeVerdict(action, LoopRule.TPU_CREATING, message)
     if surely_absent(record, world, number):
         return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_CREATE, "it has vanished")
-    why = "not listed; checking once more before it counts as gone"
-    return NodeVerdict(NodeAction.WAIT, LoopRule.ABSENCE_UNCONFIRMED, why)
+    message = "not listed; checking once more before it counts as gone"
+    return NodeVerdict(NodeAction.WAIT, LoopRule.ABSENCE_UNCONFIRMED, message)
 
 
 def _had_one(record: Record) -> bool:

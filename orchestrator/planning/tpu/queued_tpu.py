@@ -105,7 +105,7 @@ class InQueue:
     """Judge a TPU that was requested through the queue: lost, or still waiting."""
 
     lost: bool
-    why: str
+    message: str
 
 
 def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:

@@ -288,13 +288,13 @@ def width(record: Record) -> int:
     return min(wide, WIDEST)
 
 
-def beside(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, ...]:
+def beside(spec: Spec, world: World, record: Record, message: str) -> tuple[Change, ...]:
     """Return the requests for successors of a TPU that keeps working until one of them wins."""
     # The winner is named in the bucket, so without a bucket there is no race.
     sure = isinstance(world.bucket, Present) and not isinstance(world.claim, Unknown)
     if not sure or current_candidates(record):
         return ()
-    found = new_round(spec, world, record, why).changes
+    found = new_round(spec, world, record, message).changes
     return tuple(replace(change, beside=True) for change in (found if races(spec) else found[:1]))
 
 
@@ -306,7 +306,7 @@ def may_overlap(spec: Spec) -> bool:
     return spec.job.run_on == "tpu" and not apart
 
 
-def new_round(spec: Spec, world: World, record: Record, why: str) -> Decision:
+def new_round(spec: Spec, world: World, record: Record, message: str) -> Decision:
     """Request a TPU in each of the first zones that may be asked now; if there is none, wait for the first."""
     zones = zone_order(spec, record, world.observed_at, world.prices)
     ready = [zone for zone in zones if _free(spec, world, record, zone)]
@@ -315,7 +315,7 @@ def new_round(spec: Spec, world: World, record: Record, why: str) -> Decision:
         soonest = min(zones, key=lambda zone: create_gate(spec, record, zone))
         wait = held_back(spec, record, world, Kind.NODE, soonest)
         return wait or waits_for_quota(soonest)
-    return Decision(_creates(spec, record, free, next_incarnation(record), why), rule=LoopRule.TPU_CREATE)
+    return Decision(_creates(spec, record, free, next_incarnation(record), message), rule=LoopRule.TPU_CREATE)
 
 
 def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
@@ -361,12 +361,12 @@ def _free(spec: Spec, world: World, record: Record, zone: str) -> bool:
     return held is None and not quota_held(world, record, zone)
 
 
-def _creates(spec: Spec, record: Record, zones: list[str], race: int, why: str) -> tuple[Change, ...]:
+def _creates(spec: Spec, record: Record, zones: list[str], race: int, message: str) -> tuple[Change, ...]:
     first = next_incarnation(record)
     tpu_type = current_type(spec, record)
     other = tpu_type != spec.tpu.type
     asked = [(number, names.node_name(spec, number), zone) for number, zone in enumerate(zones, first)]
     return tuple(
-        Change(Kind.NODE, Verb.CREATE, name, why, zone, number, race, tpu_type, substitute=other)
+        Change(Kind.NODE, Verb.CREATE, name, message, zone, number, race, tpu_type, substitute=other)
         for number, name, zone in asked
     )

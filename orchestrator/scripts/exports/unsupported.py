@@ -16,7 +16,7 @@ class Unsupported:
     """A setting of the file or a promise of tpuctl that a target lacks, and what replaces it."""
 
     what: str
-    why: str
+    message: str
 
 
 PROMISES = (
@@ -115,7 +115,7 @@ def unsupported(spec: Spec, target: Target) -> tuple[Unsupported, ...]:
     """Return what the target lacks of this deployment: all promises, and each changed setting without a place."""
     changed = dict.fromkeys(entry(setting.key) for setting in settings().values() if _changed(spec, setting))
     rows = (Unsupported(key, UNSUPPORTED[key][TARGETS.index(target)]) for key in changed if key)
-    return (*PROMISES, *(row for row in rows if row.why))
+    return (*PROMISES, *(row for row in rows if row.message))
 
 
 def _changed(spec: Spec, setting: Setting) -> bool:
@@ -136,7 +136,7 @@ def readme(title: str, steps: Iterable[tuple[str, str]], rows: Iterable[Unsuppor
         f"# {title}", "", "Made by `tpuctl export`. Nothing is created yet.",
         *(line for n, (what, command) in enumerate(steps, 1) for line in ("", f"{n}. {what}", "", *_code(command))),
         "", "## What is lost", "", "| what | why, and what takes its place |", "| --- | --- |",
-        *(f"| {row.what} | {row.why} |" for row in rows), "",
+        *(f"| {row.what} | {row.message} |" for row in rows), "",
     ))  # fmt: skip
 
 
@@ -149,5 +149,5 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
     for key in EVERYWHERE:
         yield (key, *("kept",) * 3)
     for key, whys in UNSUPPORTED.items():
-        jobset, skypilot, ray = (why or "kept" for why in whys)
+        jobset, skypilot, ray = (message or "kept" for message in whys)
         yield key, jobset, skypilot, ray

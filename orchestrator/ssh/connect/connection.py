@@ -164,7 +164,7 @@ class Connection:
         return self.error_of(error)
 
     def _reason(self) -> str:
-        return self._watchdog.reason if self._watchdog is not None else ""
+        return self._watchdog.message if self._watchdog is not None else ""
 
     def _flood(self) -> str:
         """Return the reason if the connection was closed for a flood of data, else ""."""

@@ -9,11 +9,11 @@ class Watchdog:
     """
     Call *close* once when the limit passes or nothing has arrived for *stall* seconds.
 
-    *limit* is in seconds from now (None: no limit). *reason* then says which of the two it was.
+    *limit* is in seconds from now (None: no limit). *message* then says which of the two it was.
     """
 
     def __init__(self, close: Callable[[], None], limit: float | None, stall: float) -> None:
-        self.reason = ""
+        self.message = ""
         self._close = close
         self._start = monotonic()
         self._limit = limit
@@ -41,8 +41,8 @@ class Watchdog:
 
     def _run(self) -> None:
         while not self._over.wait(self._next()):
-            self.reason = self._verdict()
-            if self.reason:
+            self.message = self._verdict()
+            if self.message:
                 # Set the reason before closing: the thread whose read fails asks for it at once.
                 self._over.set()
                 self._close()

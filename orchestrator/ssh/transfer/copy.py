@@ -65,9 +65,9 @@ def fetch(connection: "Connection", source: str, target: Path, root: str) -> Non
             raise failed(connection, f"{source} changed while it was copied", str(target))
 
 
-def failed(connection: "Connection", why: str, target: str, code: int = 0) -> RemoteError:
+def failed(connection: "Connection", message: str, target: str, code: int = 0) -> RemoteError:
     """Return the error for a copy that failed and left *target* as it was; *code* is our script's exit status."""
     return RemoteError(
-        f"copying with {connection.host.name}: {why}", hint=_HINTS.get(code, ""),
+        f"copying with {connection.host.name}: {message}", hint=_HINTS.get(code, ""),
         changed=f"nothing was copied; what there is of {target} is as it was",
     )  # fmt: skip

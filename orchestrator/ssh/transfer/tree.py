@@ -73,9 +73,9 @@ def fetch_tree(
                 if not stream.over:
                     channel.close()
                 listener.join()
-                why = _words(said) or f"what it sent is no archive ({type(error).__name__})"
+                message = _words(said) or f"what it sent is no archive ({type(error).__name__})"
                 code = channel.recv_exit_status() if stream.over else 0
-                raise failed(connection, why, str(target), code) from error
+                raise failed(connection, message, str(target), code) from error
             listener.join()
             done.changed = _changed(connection, exit_code(connection, channel), _words(said), target)
         # Only now, when tar has ended and its exit status is known.

@@ -67,8 +67,8 @@ def machine_type(target: CallTarget, url: str) -> VmType:
         raise compute_case("v5e machine type refused").error(machine_type=name)
     found = tables.vm_types(tables.region_of(target.zone)).get(name)
     if found is None:
-        problem = "The referenced resource does not exist."
-        raise invalid(f"Invalid value for field 'resource.machineType': '{url}'. {problem}")
+        message = "The referenced resource does not exist."
+        raise invalid(f"Invalid value for field 'resource.machineType': '{url}'. {message}")
     return found
 
 
