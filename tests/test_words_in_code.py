@@ -117,6 +117,9 @@ TWINS = {
     "ZoneLives": "ZonePreemptions",
     "zone_lives": "zone_preemptions",
     "after_loss": "after_preemption; a loss is the training's",
+    "FIRST_LOSS": "FIRST_COMMIT_INTERVAL; a loss is the training's",
+    "loss": "preemption, interruption, commit_interval; a loss is the training's",
+    "losses": "preemptions, interruptions, lost_nodes; a loss is the training's",
     "loss_text": "end_text; a loss is the training's",
     "out_by_loss": "out_by_preemption; a loss is the training's",
     "time_between_losses": "time_between_interruptions; a loss is the training's",
@@ -199,7 +202,18 @@ TWINS = {
     "DeviceHolder": "DeviceUser; a holder has the lease",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
+OF_TRAINING = {
+    f"orchestrator/{file}.py"
+    for file in (
+        "advice/rehearsal/run", "advice/rehearsal/verdict", "agent/telemetry/progress", "app/api",
+        "contract/printed/choose", "contract/printed/readers", "domain/observation", "domain/spec", "domain/status",
+        "engine/publish/published_status", "report/curve_points", "report/page", "report/summary",
+    )
+}  # fmt: skip
+"""Files whose loss is that of the training."""
 WHERE = {
+    "loss": OF_TRAINING,
+    "losses": OF_TRAINING,
     # Of a race.
     "claimed": {"orchestrator/domain/record.py", "orchestrator/engine/reconcile/observe.py"},
     "adopt": {"orchestrator/app/adopt.py", "orchestrator/domain/spec.py"},

@@ -26,7 +26,7 @@ def choose(policy: Policy, s: Situation) -> ModeChoice:
     if policy is Policy.THRIFTY or s.remaining <= 0:
         return deadline.choose(s)
     if s.mode is Mode.SPOT:
-        late = s.starting and s.slack < s.cold + s.loss
+        late = s.starting and s.slack < s.cold + s.commit_interval
         return ModeChoice(Mode.ON_DEMAND) if late else ModeChoice(Mode.SPOT, s.zone)
     if s.mode is Mode.ON_DEMAND:
         ahead = policy is Policy.UNIFORM and s.slack >= s.change + s.unsaved

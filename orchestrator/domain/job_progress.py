@@ -17,15 +17,15 @@ class Progress:
     """
     How far a job is and how fast. *step* is the newest that every worker has committed.
 
-    *pace* is in seconds per step, *cold* the seconds from requesting the TPU to the job's first step, *loss*
-    those between two commits; each is 0 while unknown. *spot_refused_at* is the time of the last spot
-    stockout.
+    *pace* is in seconds per step, *cold* the seconds from requesting the TPU to the job's first step,
+    *commit_interval* those between two commits; each is 0 while unknown. *spot_refused_at* is the time of the
+    last spot stockout.
     """
 
     step: int = 0
     pace: float = 0.0
     cold: float = 0.0
-    loss: float = 0.0
+    commit_interval: float = 0.0
     committed_at: float = 0.0
     spot_refused_at: float = 0.0
 
@@ -73,7 +73,8 @@ def _committed(known: Progress, beat: Heartbeat, step: int, node: Node | None) -
     at = min(beat.committed_at or beat.updated, beat.updated)
     since = max(known.committed_at, beat.timings.get("first_step", 0.0))
     worked = node is not None and node.created_at <= since < at
-    return replace(known, step=step, committed_at=at, loss=at - since if worked else known.loss)
+    interval = at - since if worked else known.commit_interval
+    return replace(known, step=step, committed_at=at, commit_interval=interval)
 
 
 def last_step(beat: Heartbeat, target: int | None) -> int | None:

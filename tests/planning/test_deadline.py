@@ -17,7 +17,7 @@ NONE = replace(CHEAP, up=False)
 def situation(**changes):
     """Return ten hours of work with five hours of slack, nothing done and nothing running."""
     base = Situation(
-        now=0.0, began=0.0, deadline=15 * HOUR, work=10 * HOUR, done=0.0, cold=360.0, loss=600.0,
+        now=0.0, began=0.0, deadline=15 * HOUR, work=10 * HOUR, done=0.0, cold=360.0, commit_interval=600.0,
         on_demand_usd_hour=3.0, offers=(CHEAP,),
     )  # fmt: skip
     return replace(base, **changes)
@@ -145,7 +145,11 @@ def play(policy, seed, tick=60.0):
             cost += {Mode.SPOT: 1.0, Mode.ON_DEMAND: 3.0}[state.mode] * tick / HOUR
             worked += tick if cold_remaining <= 0 else 0.0
             cold_remaining -= tick
-        done = worked if worked - state.done >= state.loss - tick or worked >= state.work else state.done
+        done = (
+            worked
+            if worked - state.done >= state.commit_interval - tick or worked >= state.work
+            else state.done
+        )
         state = replace(state, now=state.now + tick, done=done)
     return state.now <= state.deadline, cost
 

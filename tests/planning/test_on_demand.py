@@ -20,7 +20,7 @@ from tests.kit.records import changed
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
 
 HOUR = 3600.0
-KNOWN = Progress(step=0, pace=36.0, cold=200.0, loss=600.0)
+KNOWN = Progress(step=0, pace=36.0, cold=200.0, commit_interval=600.0)
 """A job of 1,000 steps takes ten hours."""
 
 
@@ -64,7 +64,7 @@ def test_the_pace_and_the_last_save_are_learned():
     observed = world(heartbeats=Present(reports), nodes=Present((node(created_at=NOW - 800),)))
     learned = update_progress(record(), observed).deadline.progress
     assert (learned.step, learned.pace, learned.cold) == (130, 10.0, 300.0)
-    assert learned.loss == 450.0
+    assert learned.commit_interval == 450.0
     assert update_progress(record(), world(heartbeats=Present(()))).deadline.progress == Progress()
 
 

@@ -53,18 +53,21 @@ def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
     begun = {"first_step": NOW - 500}
     ahead = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=1e11, updated=NOW, timings=begun)
     learned = with_heartbeats(Progress(), (ahead,), node(created_at=NOW - 600))
-    assert (learned.committed_at, learned.loss) == (NOW, 500)
+    assert (learned.committed_at, learned.commit_interval) == (NOW, 500)
     before = replace(ahead, timings={"first_step": 1.0})
-    assert with_heartbeats(Progress(loss=30.0), (before,), node(created_at=NOW - 600)).loss == 30
+    assert (
+        with_heartbeats(Progress(commit_interval=30.0), (before,), node(created_at=NOW - 600)).commit_interval
+        == 30
+    )
 
 
 def test_the_time_between_two_tpus_is_no_time_between_two_saves():
     """Days without a TPU would count as the work that each preemption costs; nor where it is not listed."""
-    known = Progress(step=5, committed_at=NOW - 300_000, loss=30.0)
+    known = Progress(step=5, committed_at=NOW - 300_000, commit_interval=30.0)
     first = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=NOW - 10, updated=NOW)
     for observed in (node(created_at=NOW - 600), None):
         learned = with_heartbeats(known, (first,), observed)
-        assert (learned.step, learned.committed_at, learned.loss) == (9, NOW - 10, 30.0)
+        assert (learned.step, learned.committed_at, learned.commit_interval) == (9, NOW - 10, 30.0)
 
 
 def test_steps_that_a_machine_has_made_up_end_with_it():

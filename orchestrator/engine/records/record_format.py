@@ -75,6 +75,8 @@ NESTED = {
 }
 ZONE_KEYS = {"preemptions": "lives", "out_by_preemption": "out_by_loss"}
 """Keys of a zone's stored history whose field has another name."""
+PROGRESS_KEYS = {"commit_interval": "loss"}
+"""The same of a Progress."""
 PARTS = {path.partition(".")[0] for path in NESTED.values() if "." in path}
 NAMES = [field.name for field in fields(Record)]
 STORED = {**NESTED, **{name: name for name in NAMES if name not in PARTS and name not in NESTED.values()}}
@@ -112,6 +114,7 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
     for operation in body[BODY]["operations"]:
         operation["verb"] = _WORDS.get(operation["verb"], operation["verb"])
+    body[BODY]["progress"] = _renamed(body[BODY]["progress"], PROGRESS_KEYS)
     body[BODY]["places"] = stored_zones(body[BODY]["places"])
     body[BODY]["sightings"] = {state_text(state): since for state, since in sane.first_seen.items()}
     return bytes_with_checksum(proven(body, key) if key else body)
@@ -176,6 +179,8 @@ def _record(stored: Mapping[str, Any]) -> Record:
     if "disks" not in nested:
         # Earlier versions recorded no disks: they billed the VM's disk for the time in which the VM ran.
         nested["disks"] = [span for span in nested.get("spans", ()) if span.get("kind") == Kind.VM.value]
+    names = {key: name for name, key in PROGRESS_KEYS.items()}
+    nested["deadline"]["progress"] = _renamed(nested["deadline"].get("progress", {}), names)
     nested["capacity_history"] = zones_of(nested.get("capacity_history", ()))
     since = adapter(dict[str, float]).validate_python(nested.pop("first_seen", {}))
     shape = _SHAPE.fullmatch(nested["node"].pop("shape", ""))
@@ -198,13 +203,17 @@ def _with_code(refusal: Refusal) -> Refusal:
 
 def stored_zones(history: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a capacity history as JSON with its stored keys."""
-    return [{ZONE_KEYS.get(name, name): value for name, value in one.items()} for one in history]
+    return [_renamed(one, ZONE_KEYS) for one in history]
 
 
 def zones_of(stored: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a capacity history from JSON, by the names of the fields of a ZoneHistory."""
     names = {key: name for name, key in ZONE_KEYS.items()}
-    return [{names.get(key, key): value for key, value in one.items()} for one in stored]
+    return [_renamed(one, names) for one in stored]
+
+
+def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in values.items()}
 
 
 def state_text(doubt: FirstSeen) -> str:

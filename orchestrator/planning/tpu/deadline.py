@@ -5,14 +5,14 @@ Choose between spot and on demand so that a job finishes in time for the least m
 The engine calls it in each pass, the replay over traces at each tick.
 
 Terms: *slack* is the time to the deadline minus the remaining work. It is constant while a job makes progress
-and shrinks at all other times. *cold* is the time from requesting a node to its first new step, *loss* the
-most work that a sudden end destroys: one checkpoint interval.
+and shrinks at all other times. *cold* is the time from requesting a node to its first new step,
+*commit_interval* the time between two commits: the most work that a sudden end destroys.
 
 The policy waits while the slack is not needed for future changes, then uses on demand in each gap and leaves
 it when spot is back. It uses only offers whose price the pace allows.
 
-The safety net makes a deadline safe: without a node, and with a slack below two cold starts and one loss, the
-next node is on demand and is kept.
+The safety net makes a deadline safe: without a node, and with a slack below two cold starts and one commit
+interval, the next node is on demand and is kept.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class Situation:
     work: float
     done: float
     cold: float
-    loss: float
+    commit_interval: float
     on_demand_usd_hour: float
     offers: tuple[Offer, ...]
     mode: Mode = Mode.WAIT
@@ -91,7 +91,7 @@ class Situation:
     @property
     def change(self) -> float:
         """Return the slack, in seconds, that the sudden end of a spot node costs, including the next start."""
-        return 2 * self.cold + self.loss
+        return 2 * self.cold + self.commit_interval
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def on_time(situation: Situation) -> str:
     starting = situation.cold if situation.mode is Mode.WAIT else 0.0
     if situation.slack < starting:
         return "cannot be met"
-    sudden = situation.cold + situation.loss if situation.mode is Mode.SPOT else starting
+    sudden = situation.cold + situation.commit_interval if situation.mode is Mode.SPOT else starting
     return "at risk" if situation.slack < sudden else "on time"
 
 
@@ -140,7 +140,7 @@ def _hold(s: Situation) -> ModeChoice:
 
     Move only if another zone is so much cheaper that the move pays for itself.
     """
-    if s.starting and s.slack < s.cold + s.loss:
+    if s.starting and s.slack < s.cold + s.commit_interval:
         return ModeChoice(Mode.ON_DEMAND, message="spot does not start in time")
     stay = ModeChoice(Mode.SPOT, s.zone, "spot is kept until it is taken away")
     here = next((offer for offer in s.offers if offer.zone == s.zone), None)
@@ -190,8 +190,8 @@ def _reserve(s: Situation) -> float:
     """Return the slack to keep, in seconds: one change, and one for each life and gap still expected."""
     life = max((offer.life for offer in s.offers), default=0.0)
     cycle = max(life + s.gap, 2 * s.change)
-    # The worst loss once, and the usual one for all others: half an interval, or nothing.
-    return s.change + (s.cold + s.loss / 2) * max(0.0, s.deadline - s.now) / cycle
+    # The worst case once, and the usual one for all others: half an interval, or nothing.
+    return s.change + (s.cold + s.commit_interval / 2) * max(0.0, s.deadline - s.now) / cycle
 
 
 def _best(s: Situation, message: str) -> ModeChoice | None:
@@ -203,7 +203,7 @@ def _best(s: Situation, message: str) -> ModeChoice | None:
 def _worth(s: Situation, offer: Offer) -> float:
     """Return the USD per hour of progress, including the offer's share of cold starts and lost work."""
     # Never 0 or below: if nodes end before they work, the price would be infinite or negative.
-    useful = max(0.05, (offer.life - s.loss / 2) / (offer.life + s.cold))
+    useful = max(0.05, (offer.life - s.commit_interval / 2) / (offer.life + s.cold))
     return offer.usd_hour / useful
 
 

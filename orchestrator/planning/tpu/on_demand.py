@@ -37,7 +37,7 @@ from orchestrator.planning.tpu.deadline import (
 from orchestrator.planning.tpu.next_zone import create_gate, hopeless
 from orchestrator.planning.tpu.race import may_overlap
 
-FIRST_COLD, FIRST_LOSS = 900.0, 900.0
+FIRST_COLD, FIRST_COMMIT_INTERVAL = 900.0, 900.0
 """Assumed seconds of a start, and of work between two saves, before any was measured."""
 MARGIN = 1.5
 """Factor by which the next start may take longer than the last one."""
@@ -93,7 +93,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
         work=target * pace,
         done=min(known.step, target) * pace,
         cold=max(60.0, MARGIN * known.cold) if known.cold else FIRST_COLD,
-        loss=known.loss or _interval(spec),
+        commit_interval=known.commit_interval or _interval(spec),
         on_demand_usd_hour=on_demand_usd(spec, world, record, node),
         offers=_offers(spec, world, record, mode),
         mode=mode,
@@ -186,7 +186,7 @@ def refusal_of(retry: Retry, *, flex: bool) -> Retry:
 def _interval(spec: Spec) -> float:
     """Return the seconds between two saves as the file sets them."""
     every = spec.job.checkpoint.every
-    return float(every) if isinstance(every, Duration) else FIRST_LOSS
+    return float(every) if isinstance(every, Duration) else FIRST_COMMIT_INTERVAL
 
 
 def _open(spec: Spec, world: World, record: Record) -> Situation | None:
