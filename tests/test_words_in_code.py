@@ -33,6 +33,8 @@ INSTEAD = {
     "noted": "recorded",
     "notices": "notifications; Google's is a preemption notice",
     "ondemand": "on_demand",
+    "pace": "save_interval, poll_interval, seconds_per_step",
+    "paced": "automatic, slowed",
     "road": "route",
     "seal": "checksum",
     "sealed": "with_checksum",

@@ -130,13 +130,13 @@ def uniform(sort: Callable[[Job], list[int]]) -> Chooser:
     """Return Uniform Progress (Can't Be Late): hold spot, and never fall behind a straight line."""
 
     def chosen(job: Job) -> int:
-        pace = job.work / job.ticks
-        if job.at >= 0 or (job.at == DEMAND and job.done < (job.now + 2 * job.cold) * pace):
+        per_tick = job.work / job.ticks
+        if job.at >= 0 or (job.at == DEMAND and job.done < (job.now + 2 * job.cold) * per_tick):
             return job.at
         found = job.first_up(sort(job))
         if found is not None:
             return found
-        return DEMAND if job.at == DEMAND or job.done < job.now * pace else WAIT
+        return DEMAND if job.at == DEMAND or job.done < job.now * per_tick else WAIT
 
     return chosen
 

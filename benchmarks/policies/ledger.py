@@ -30,15 +30,15 @@ class Ledger:
     Collect what a policy does in a market.
 
     *useful* is with a save each `every` seconds. With *spaced* also what the same machines would have
-    kept: *paced* with `every: auto`, *swift* with that and asynchronous saves, *free* if saves take no time and no
-    work were lost, *fixed* with a save each INTERVALS seconds. *used* counts machines whose job made a step.
+    kept: *automatic* with `every: auto`, *swift* with that and asynchronous saves, *free* if saves take no time and
+    no work were lost, *fixed* with a save each INTERVALS seconds. *used* counts machines whose job made a step.
     """
 
     market: Market
     noticed: bool = False
     spaced: bool = True
     useful: float = 0.0
-    paced: float = 0.0
+    automatic: float = 0.0
     swift: float = 0.0
     free: float = 0.0
     fixed: list[float] = field(default_factory=lambda: [0.0] * len(INTERVALS))
@@ -112,8 +112,8 @@ class Ledger:
         latency, known = self.market.latency, self.zones.get(zone, UNKNOWN_ZONE)
         swift = replace(latency, save=ASYNCHRONOUS)
         self.free += until - first
-        self.paced += _survives(latency.paced(first, until, self.periods, known), last=last)
-        self.swift += _survives(swift.paced(first, until, self.periods, known), last=last)
+        self.automatic += _survives(latency.worked_with_auto(first, until, self.periods, known), last=last)
+        self.swift += _survives(swift.worked_with_auto(first, until, self.periods, known), last=last)
         for number, every in enumerate(INTERVALS):
             self.fixed[number] += _survives(replace(latency, every=every).worked(first, until), last=last)
 

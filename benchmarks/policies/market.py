@@ -62,7 +62,7 @@ class Latency:
         whole, rest = divmod(max(0.0, at - first_step), self.every + self.save)
         return whole * self.every, min(rest, self.every)
 
-    def paced(
+    def worked_with_auto(
         self,
         first_step: float,
         at: float,

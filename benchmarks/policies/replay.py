@@ -65,14 +65,14 @@ class Task:
 @dataclass
 class Result:
     """
-    Hold what came of replays, added up. *paced*, *swift*, *free* and *fixed* are as in `Ledger`.
+    Hold what came of replays, added up. *automatic*, *swift*, *free* and *fixed* are as in `Ledger`.
 
     *parts* holds what each replay alone kept, as a share of its wall-clock time.
     """
 
     wall: float = 0.0
     useful: float = 0.0
-    paced: float = 0.0
+    automatic: float = 0.0
     swift: float = 0.0
     free: float = 0.0
     fixed: list[float] = field(default_factory=lambda: [0.0] * len(INTERVALS))
@@ -109,7 +109,7 @@ class Result:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
-SUMS = ("wall", "useful", "paced", "swift", "free", "paid", "usd", "creates", "used", "waited", "soonest")
+SUMS = ("wall", "useful", "automatic", "swift", "free", "paid", "usd", "creates", "used", "waited", "soonest")
 
 
 def groups(trace: Trace, each: str) -> list[tuple[int, ...]]:
@@ -197,16 +197,16 @@ def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
         sums = {name: Result() for name in scene.policies}
         for task in scene.tasks():
             sums[task.policy].add(next(done))
-        paced = {
-            f"{name}{AUTO}": one.instead(one.paced) for name, one in sums.items() if name.startswith(RACE)
+        automatic = {
+            f"{name}{AUTO}": one.instead(one.automatic) for name, one in sums.items() if name.startswith(RACE)
         }
         if NO_NOTICE in sums:
-            paced[SWIFT] = sums[NO_NOTICE].instead(sums[NO_NOTICE].swift)
+            automatic[SWIFT] = sums[NO_NOTICE].instead(sums[NO_NOTICE].swift)
         parts = windows(scene.trace, scene.hours, scene.seeds)
         most = [most_retained(part, scene.latency) for part in parts]
         bounds = [useful / part.seconds for useful, part in zip(most, parts, strict=True)]
         whole = sum(most) / sum(part.seconds for part in parts)
-        outcomes.append(Outcome(scene, whole, bounds, {**sums, **paced}))
+        outcomes.append(Outcome(scene, whole, bounds, {**sums, **automatic}))
     return outcomes
 
 

@@ -25,8 +25,8 @@ from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
 from orchestrator.agent.machine.processes import clear, start_time
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
-from orchestrator.agent.pace import HEARTBEATS
 from orchestrator.agent.parts import Parts
+from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.side_threads import Pause, Repeater, say
 from orchestrator.agent.telemetry.event_files import BucketEvents
 from orchestrator.contract.json_values import whole_number
@@ -117,8 +117,8 @@ class Agent:
         # Before joining the gang: a worker of a TPU that loses the race must not write the first attempt.
         self._win_race()
         attempt = self._first_attempt()
-        if parts.pace.seconds() is not None:
-            self._repeat("save interval", parts.pace.write, HEARTBEATS * self._settings.heartbeat)
+        if parts.save_interval.seconds() is not None:
+            self._repeat("save interval", parts.save_interval.write, HEARTBEATS * self._settings.heartbeat)
         # Started only now: before the attempt is known these threads would act on an earlier one.
         self._reached_at = self._clock.monotonic()
         self._repeat("gang", self._poll_gang, self._settings.poll)

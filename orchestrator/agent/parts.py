@@ -19,7 +19,7 @@ from orchestrator.agent.container import Container
 from orchestrator.agent.interrupts import Interrupts
 from orchestrator.agent.machine.emulator_guard import trusted
 from orchestrator.agent.machine.job_secrets import Secrets
-from orchestrator.agent.pace import Pace
+from orchestrator.agent.save_interval_tracker import SaveIntervalTracker
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.event_files import EventFiles
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status
@@ -59,7 +59,7 @@ class Parts:
     committer: Committer
     restorer: Restorer
     interrupts: Interrupts
-    pace: Pace
+    save_interval: SaveIntervalTracker
     secrets: Secrets
     events: EventFiles
     caches: Caches
@@ -145,7 +145,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
         ),
         restorer=Restorer(settings, bucket, checkpoints, local),
         interrupts=interrupts,
-        pace=Pace(settings, bucket, status, clock),
+        save_interval=SaveIntervalTracker(settings, bucket, status, clock),
         secrets=Secrets(own, metadata, redactor),
         # Event files are beside the job's saves or in its working folder.
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),

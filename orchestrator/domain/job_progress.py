@@ -17,13 +17,13 @@ class Progress:
     """
     How far a job is and how fast. *step* is the newest that every worker has committed.
 
-    *pace* is in seconds per step, *cold* the seconds from requesting the TPU to the job's first step,
-    *commit_interval* those between two commits; each is 0 while unknown. *spot_refused_at* is the time of the
-    last spot stockout.
+    *seconds_per_step* is measured over the last start, *cold* is the seconds from requesting the TPU to the
+    job's first step, *commit_interval* those between two commits; each is 0 while unknown. *spot_refused_at* is
+    the time of the last spot stockout.
     """
 
     step: int = 0
-    pace: float = 0.0
+    seconds_per_step: float = 0.0
     cold: float = 0.0
     commit_interval: float = 0.0
     committed_at: float = 0.0
@@ -56,7 +56,7 @@ def with_heartbeats(known: Progress, beats: tuple[Heartbeat, ...], node: Node | 
         return known
     # The slowest worker counts, because a gang is as far as its last worker.
     last = min(beats, key=lambda beat: beat.step or 0)
-    known = replace(known, pace=_pace(last) or known.pace)
+    known = replace(known, seconds_per_step=_seconds_per_step(last) or known.seconds_per_step)
     first = last.timings.get("first_step")
     # Two clocks are involved, the machine's and Google's, so negative or absurd values are dropped.
     if first is not None and node is not None and 0 < first - node.created_at < MAX_START:
@@ -95,7 +95,7 @@ def seconds_remaining(beats: tuple[Heartbeat, ...], target: int | None) -> float
     return longest if longest is None or longest < MAX_REST else None
 
 
-def _pace(beat: Heartbeat) -> float:
+def _seconds_per_step(beat: Heartbeat) -> float:
     """Return the seconds per step since the first step of this start, 0 if unknown."""
     if beat.rate:
         return 1 / beat.rate

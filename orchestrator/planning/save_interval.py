@@ -76,7 +76,8 @@ def planned_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone: 
     """
     Return the interval that a first machine in *zone* will tell its job, from the history of TPUs there.
 
-    None if the job decides. From then on the machine adjusts it by its own measurements (`agent/pace.py`).
+    None if the job decides. From then on the machine adjusts it by its own measurements
+    (`agent/save_interval_tracker.py`).
     """
     checkpoint = spec.job.checkpoint
     if checkpoint.every is None:

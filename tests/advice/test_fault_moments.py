@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.advice.rehearsal.run import Moment, SavePace, Shown, Trigger, come, default_moment
+from orchestrator.advice.rehearsal.run import Moment, RunTotals, Shown, Trigger, come, default_moment
 
 
 @pytest.mark.parametrize(
@@ -42,19 +42,19 @@ def test_each_moment_comes_by_its_own_sign():
 
 def test_a_step_waits_for_a_checkpoint_where_the_job_saves_before_its_end():
     """A machine that goes before the first save proves nothing about resuming."""
-    moment = default_moment(1, 2, None, SavePace(100, 4, 30.0))
+    moment = default_moment(1, 2, None, RunTotals(100, 4, 30.0))
     assert moment == Moment(Trigger.STEP, 25, saved=True)
     assert not come(moment, Shown(step=30))
     assert come(moment, Shown(step=30, saved=10))
     assert not come(moment, Shown(step=30, saved=0)), "of a checkpoint of step 0 nothing is lost"
-    assert not default_moment(1, 2, None, SavePace(100, 1, 30.0)).saved
+    assert not default_moment(1, 2, None, RunTotals(100, 1, 30.0)).saved
 
 
 def test_without_steps_the_next_checkpoint_is_waited_for_and_without_both_the_time():
     """The undisturbed run has shown what there is to go by."""
-    assert default_moment(2, 2, None, SavePace(None, 4, 30.0)) == Moment(Trigger.CHECKPOINT, 1)
-    assert default_moment(1, 2, None, SavePace(None, 0, 30.0)) == Moment(Trigger.TIME, 10.0)
-    assert default_moment(2, 2, None, SavePace(None, 1, 30.0)) == Moment(Trigger.TIME, 20.0)
+    assert default_moment(2, 2, None, RunTotals(None, 4, 30.0)) == Moment(Trigger.CHECKPOINT, 1)
+    assert default_moment(1, 2, None, RunTotals(None, 0, 30.0)) == Moment(Trigger.TIME, 10.0)
+    assert default_moment(2, 2, None, RunTotals(None, 1, 30.0)) == Moment(Trigger.TIME, 20.0)
 
 
 def test_without_an_undisturbed_run_the_target_says_how_long_the_job_is():

@@ -219,7 +219,7 @@ def test_worker_0_waits_for_the_others_but_not_for_ever(lab: AgentLab) -> None:
 
 
 def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: AgentLab) -> None:
-    """It lies beyond what is saved until all workers have read its name, by the pace of the last saves."""
+    """It lies beyond what is saved until all workers have read its name, by the interval of the last saves."""
     gang = Gang(lab)
     assert gang.named(0, -1) == 0
     gang.clock.advance(2)

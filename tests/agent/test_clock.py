@@ -15,8 +15,8 @@ from orchestrator.agent.caches.keeper import AFTER_START
 from orchestrator.agent.cloud import storage, transport
 from orchestrator.agent.fleet.share import SHARE, SILENT, Share, Worker0
 from orchestrator.agent.interrupts import EndingKind, JobInterrupted
-from orchestrator.agent.pace import HEARTBEATS
 from orchestrator.agent.parts import Parts
+from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.bucket.object_names import JOBS, TASKS

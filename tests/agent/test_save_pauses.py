@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.agent.attempt.save_pauses import FEWEST, LATE, SavePauses
-from orchestrator.agent.pace import RESOLUTION
+from orchestrator.agent.save_interval_tracker import RESOLUTION
 from tests.agent.agent_lab import AgentLab
 
 STEP = 0.5

@@ -246,9 +246,9 @@ def test_a_machine_that_is_stopped_keeps_what_was_saved_by_then():
 def test_every_auto_saves_less_often_the_longer_machines_live():
     """After a long life with a last save, an hour's pause: less than half of the saves of a fixed 600 s."""
     latency = Latency()
-    saved, unsaved = latency.paced(0.0, 40000.0, [WorkPeriod(200000.0, lost=False)])
+    saved, unsaved = latency.worked_with_auto(0.0, 40000.0, [WorkPeriod(200000.0, lost=False)])
     assert 40000.0 - saved - unsaved < (40000.0 - sum(latency.worked(0.0, 40000.0))) / 2
-    often = latency.paced(0.0, 4000.0, [WorkPeriod(300.0, lost=True)] * 20)
+    often = latency.worked_with_auto(0.0, 4000.0, [WorkPeriod(300.0, lost=True)] * 20)
     assert often[1] < 200.0
 
 

@@ -29,7 +29,7 @@ from tests.kit.waiting import until
 REPO = Path(__file__).parents[2]
 EXAMPLE = REPO / "examples" / "numpy-lm"
 FOREIGN = ("TPUCTL_", "GOOGLE_", "CLOUDSDK_", "NUMPY_LM_", "GCE_METADATA", "STORAGE_EMULATOR")
-PACED = """\
+SLOWED = """\
 # Run train.py slowly, then more slowly, until a file appears. Without it, the job does not end: it stays
 # before its last steps, however long a busy computer takes to disturb it. A second file holds it where it is.
 import json, os, runpy, time
@@ -37,14 +37,14 @@ nap, naps, sign = time.sleep, [], os.environ["E2E_FAST"]
 def step():
     with open(os.environ["TPUCTL_PROGRESS_FILE"]) as file:
         return json.load(file)["step"]
-def pace(seconds):
+def slow(seconds):
     naps.append(seconds)
     nap(0.0 if os.path.exists(sign) else seconds if len(naps) < 25 else 1.0)
     while os.path.exists(sign + ".hold") or step() >= STAYS_AT and not os.path.exists(sign):
         with open(sign + ".at", "w") as file:
             print(step(), file=file)
         nap(0.1)
-time.sleep = pace
+time.sleep = slow
 runpy.run_path("train.py", run_name="__main__")
 """
 # A busy computer is slow, which is no fault: the deadlines only end what would never end.
@@ -103,10 +103,10 @@ class Stage:
             "NUMPY_LM_LOG_EVERY": "1",
             "E2E_FAST": fast or str(self.folder / "fast"),
         }
-        (self.work / "paced.py").write_text(f"STAYS_AT = {steps - 20}\n{PACED}")
+        (self.work / "slowed.py").write_text(f"STAYS_AT = {steps - 20}\n{SLOWED}")
         setup, run = "tpuctl-venv -r requirements.txt", "exec tpuctl-venv -r requirements.txt -- python"
         self.write(
-            **{"env": env, "setup": setup, "command": f"{run} paced.py", "target_steps": steps, **more}
+            **{"env": env, "setup": setup, "command": f"{run} slowed.py", "target_steps": steps, **more}
         )
 
     def hurry(self) -> None:
@@ -238,7 +238,7 @@ class Stage:
         """Return the machines of the local cloud."""
         return list(self.control("status").get("machines", []))
 
-    def jobs(self, command: bytes = b"paced.py") -> dict[int, str]:
+    def jobs(self, command: bytes = b"slowed.py") -> dict[int, str]:
         """Return the processes of this cloud that run *command* with the mark of a job: pid and mark."""
         found = {}
         for pid, environ in self.processes():

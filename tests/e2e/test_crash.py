@@ -67,7 +67,7 @@ def test_deaths_of_job_and_agent_new_code_and_broken_code(stage):
         (job,) = stage.jobs()
         (agent,) = stage.agents()
         kill(agent)
-        assert b"paced.py" in _read(job, "cmdline"), "it is an orphan now"
+        assert b"slowed.py" in _read(job, "cmdline"), "it is an orphan now"
         stage.wait_for("attempt 3", lambda: stage.at(6, attempt=3))
         assert job not in stage.jobs()
     assert census.most == 1
@@ -81,15 +81,15 @@ def test_deaths_of_job_and_agent_new_code_and_broken_code(stage):
     assert "TPU-510" in stage.tpuctl("ssh", "--", "true", expect=1).err
 
     swap_host_key(stage, "e2e-tpu-g1", published)
-    (stage.work / "paced.py").write_text(
-        "print('second edition', flush=True)\n" + (stage.work / "paced.py").read_text()
+    (stage.work / "slowed.py").write_text(
+        "print('second edition', flush=True)\n" + (stage.work / "slowed.py").read_text()
     )
     assert "kB sent" in stage.tpuctl("up").err
     stage.wait_for("the new code", lambda: "second edition" in stage.logs(1))
     (beat,) = stage.wait_for("attempt 4", lambda: stage.at(6, attempt=4))
     assert beat["resumed_from"] >= 5
 
-    (stage.work / "paced.py").write_text("raise SystemExit(3)\n")
+    (stage.work / "slowed.py").write_text("raise SystemExit(3)\n")
     stage.tpuctl("up", expect=None)
     watch = stage.tpuctl("watch", expect=1)
     assert "the job exited with status 3" in watch.err

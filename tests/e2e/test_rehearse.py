@@ -12,10 +12,10 @@ UNHURRIED = """
 # The first machine saves for minutes, whenever the blow comes. The next one need not wait.
 import os, runpy, time
 nap, naps = time.sleep, []
-def pace(seconds):
+def slow(seconds):
     naps.append(seconds)
     nap(0.0 if os.environ["TPUCTL_INCARNATION"] != "1" else 0.1 if len(naps) < 20 else 1.5)
-time.sleep = pace
+time.sleep = slow
 runpy.run_path("train.py", run_name="__main__")
 """
 FORGETFUL = """
@@ -71,7 +71,7 @@ def verdict(done):
 def test_a_job_that_resumes_survives_a_kill_in_the_middle_of_a_save(stage):
     """The numpy example restores what is complete, whatever was being written."""
     stage.use_example(steps=60, save_every=2)
-    (stage.work / "paced.py").write_text(UNHURRIED)
+    (stage.work / "slowed.py").write_text(UNHURRIED)
     found = verdict(stage.tpuctl("rehearse", "--fault", "save", "--no-compare", "--json"))
     assert found["survives"]
     (recovery,) = found["recoveries"]

@@ -221,7 +221,7 @@ def test_moves_that_make_no_sense_are_refused(name, wanted):
     assert state(lab) == "WAITING_FOR_RESOURCES"
 
 
-def test_a_cloud_without_latencies_gives_nodes_at_once_and_tries_again_at_a_pace():
+def test_a_cloud_without_latencies_gives_nodes_at_once_and_tries_again_at_intervals():
     """ACTIVE at the next look; without stock one try a second."""
     lab = a_lab(latency=PROFILES["instant"])
     submit(lab)

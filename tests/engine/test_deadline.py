@@ -12,7 +12,7 @@ from tests.engine.engine_lab import ZONE, EngineLab, a_spec
 
 HOUR = 3600.0
 NO_SPOT = frozenset({f"{ZONE}/spot"})
-PACE, STEPS, SAVE = 10.0, 720, 60
+STEP_SECONDS, STEPS, SAVE = 10.0, 720, 60
 """The job: 720 steps of 10 s, two hours in all, a checkpoint each ten minutes."""
 START = 120.0
 ON_DEMAND_QUOTA = "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI"
@@ -41,13 +41,13 @@ class Training:
         now = self.lab.clock.now()
         for machine, state in self.lab.machines.running.items():
             at, first = self.began.setdefault(machine, (now, self.saved))
-            steps = first + int(max(0.0, now - at - START) / PACE)
+            steps = first + int(max(0.0, now - at - START) / STEP_SECONDS)
             if steps <= first:
                 continue
             saved = max(first, steps // SAVE * SAVE)
             timings = {"first_step": at + START}
             state.update(step=min(steps, self.target), began_at=first, progress_at=now, timings=timings)
-            state.update(committed_step=saved, committed_at=at + START + (saved - first) * PACE)
+            state.update(committed_step=saved, committed_at=at + START + (saved - first) * STEP_SECONDS)
             state.update(phase="done" if steps >= self.target else "run")
             self.saved = max(self.saved, saved)
         self.report(**news)
@@ -74,7 +74,7 @@ def test_with_spot_at_hand_nothing_is_bought_on_demand(lab):
     assert result.plan.outcome.value == "done"
     assert tiers(lab) == [True]
     assert controller.record.deadline.on_demand == ()
-    assert controller.record.deadline.progress.pace == pytest.approx(PACE, rel=0.05)
+    assert controller.record.deadline.progress.seconds_per_step == pytest.approx(STEP_SECONDS, rel=0.05)
 
 
 def to_the_end(controller, **options):

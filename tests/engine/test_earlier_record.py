@@ -77,7 +77,7 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
     )
     assert earlier.job == JobRecord(BUNDLE, AGENT, f"{BUNDLE}:{AGENT}", BUNDLE, "149f71e8abb2f576")
     reached = Progress(
-        118, pace=0.5100136395299043, cold=12.325292825698853, commit_interval=5.112518072128296,
+        118, seconds_per_step=0.5100136395299043, cold=12.325292825698853, commit_interval=5.112518072128296,
         committed_at=1795477784.060072, spot_refused_at=VM_OBSERVED,
     )  # fmt: skip
     assert earlier.deadline == DeadlineRecord(progress=reached)

@@ -86,7 +86,7 @@ def test_thrifty_looks_again_for_spot_whatever_was_learned_of_its_lives():
 
 
 def test_thrifty_refuses_expensive_offers_while_there_is_time():
-    """A dear place is refused when a cheap one comes often enough, and taken when the pace needs it."""
+    """A dear place is refused when a cheap one comes often enough, and taken when the deadline needs it."""
     only_expensive = situation(offers=(replace(CHEAP, up=False), EXPENSIVE), deadline=30 * HOUR)
     assert choose(Policy.THRIFTY, only_expensive).mode is Mode.WAIT
     hurried = replace(only_expensive, deadline=13 * HOUR)

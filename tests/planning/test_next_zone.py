@@ -37,7 +37,7 @@ def refused(*refusals):
 
 @pytest.mark.parametrize("retry", Retry)
 def test_pauses_double_from_the_first_delay_up_to_their_cap(retry):
-    """Each class of refusal has its own pace; jitter makes a pause up to half a delay shorter or longer."""
+    """Each class of refusal has its own pauses; jitter makes a pause up to half a delay shorter or longer."""
     gates = [create_gate(spec(), refused(*[Refusal(NOW, ZONE, retry)] * n), ZONE) - NOW for n in range(1, 14)]
     delays = [min(BACKOFF[retry].first * 2**n, BACKOFF[retry].longest) for n in range(13)]
     assert all(0.5 <= gate / delay <= 1.5 for gate, delay in zip(gates, delays, strict=True))

@@ -20,7 +20,7 @@ from tests.kit.records import changed
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
 
 HOUR = 3600.0
-KNOWN = Progress(step=0, pace=36.0, cold=200.0, commit_interval=600.0)
+KNOWN = Progress(step=0, seconds_per_step=36.0, cold=200.0, commit_interval=600.0)
 """A job of 1,000 steps takes ten hours."""
 
 
@@ -53,7 +53,7 @@ def lost(hours, **changes):
     return begun(hours, **{"requested_at": 0.0, "accepted": False, **changes})
 
 
-def test_the_pace_and_the_last_save_are_learned():
+def test_the_time_of_a_step_and_the_last_save_are_learned():
     """From the first step on, by the slowest worker; a start before it shows nothing."""
     reports = (
         beat(0, step=150, began_at=100, committed_step=140, committed_at=NOW - 50, progress_at=NOW,
@@ -63,7 +63,7 @@ def test_the_pace_and_the_last_save_are_learned():
     )  # fmt: skip
     observed = world(heartbeats=Present(reports), nodes=Present((node(created_at=NOW - 800),)))
     learned = update_progress(record(), observed).deadline.progress
-    assert (learned.step, learned.pace, learned.cold) == (130, 10.0, 300.0)
+    assert (learned.step, learned.seconds_per_step, learned.cold) == (130, 10.0, 300.0)
     assert learned.commit_interval == 450.0
     assert update_progress(record(), world(heartbeats=Present(()))).deadline.progress == Progress()
 
@@ -151,7 +151,7 @@ def test_a_refusal_of_on_demand_says_nothing_about_spot():
     assert not change.on_demand
 
 
-def test_a_pace_that_is_not_known_is_held_to_need_half_of_the_time():
+def test_an_unknown_time_of_a_step_is_held_to_need_half_of_the_time():
     """Before the first step."""
     found = situation(due(), world(heartbeats=Present(())), begun(1, progress=Progress()))
     assert found.work == pytest.approx(10 * HOUR)

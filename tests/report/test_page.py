@@ -198,7 +198,7 @@ def test_checkpoints_are_drawn_where_they_were_saved():
 
 
 def test_a_running_job_shows_how_far_it_is_and_when_it_ends():
-    """The share, the pace, and the time by the clock."""
+    """The share, the rate, and the time by the clock."""
     found = facts()
     worker = replace(found.status.workers[0], phase="run", rate=2.0, total_steps=800)
     status = replace(found.status, outcome=None, target_steps=None, eta_s=200.0, workers=(worker,))

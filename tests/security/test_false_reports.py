@@ -43,7 +43,7 @@ def test_a_rate_that_no_job_has_is_none(rate):
 
 def test_a_record_with_unreadable_progress_is_written_without_it():
     """Whatever has got into it."""
-    broken = record_of(incarnation=3, progress=Progress(step=7, pace=1e12))
+    broken = record_of(incarnation=3, progress=Progress(step=7, seconds_per_step=1e12))
     again = decode(encode(broken, "demo"), "demo")
     assert (again.node.incarnation, again.deadline.progress) == (3, Progress())
 

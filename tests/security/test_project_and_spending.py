@@ -109,7 +109,7 @@ def test_the_login_is_in_a_file_for_its_owner(here):
 
 
 def test_no_deployment_spends_more_than_its_budget_and_one_poll():
-    """Two hundred prices, budgets and paces: the end is said at the first look that finds it used up."""
+    """Two hundred prices, budgets and rates: the end is said at the first look that finds it used up."""
     for seed in range(200):
         dice = random.Random(seed)
         rate, poll = dice.uniform(0.01, 300) / 3600, dice.choice([1, 15, 60, 300])

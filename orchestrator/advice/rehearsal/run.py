@@ -51,8 +51,8 @@ class Save:
 
 
 @dataclass(frozen=True)
-class SavePace:
-    """The pace of an undisturbed run: its last step, number of checkpoints, and the job's run time."""
+class RunTotals:
+    """Of an undisturbed run: its last step, number of checkpoints, and the job's run time in seconds."""
 
     last_step: int | None
     saves: int
@@ -123,12 +123,12 @@ class ObservedRun:
         return max(ended, key=lambda b: (b.incarnation, b.updated), default=None)
 
     @property
-    def pace(self) -> SavePace:
-        """Return this run's pace, from which the moments of faults in the next run are derived."""
+    def totals(self) -> RunTotals:
+        """Return this run's totals, from which the moments of faults in the next run are derived."""
         last = max(self.steps, default=None) if self.tells_steps else None
         marks = [(b.updated, [b.timings.get(m, 0.0) for m in ("setup_done", "spawned")]) for b in self.beats]
         spans = [updated - max(begun) for updated, begun in marks if max(begun)]
-        return SavePace(last, len({s.step for s in self.saves}), max(spans, default=None))
+        return RunTotals(last, len({s.step for s in self.saves}), max(spans, default=None))
 
 
 class Trigger(Enum):
@@ -211,19 +211,19 @@ def come(moment: Moment, shown: Shown) -> bool:
     return shown.line if moment.trigger is Trigger.LOG else shown.seconds >= moment.number
 
 
-def default_moment(number: int, count: int, target: int | None, pace: SavePace | None) -> Moment:
+def default_moment(number: int, count: int, target: int | None, undisturbed: RunTotals | None) -> Moment:
     """
     Return the default moment of fault *number* (from 1) of *count*.
 
     By step if the job reports steps, else after the machine's next checkpoint, else by time. Without an
     undisturbed run it is the first reported step, or the first checkpoint.
     """
-    if pace is None:
+    if undisturbed is None:
         return Moment(Trigger.STEP, (target or 0) * number // (count + 2), saved=True)
-    last = pace.last_step if pace.last_step is not None else target
-    if pace.last_step is not None and last is not None:
+    last = undisturbed.last_step if undisturbed.last_step is not None else target
+    if undisturbed.last_step is not None and last is not None:
         # count + 2 parts, so that the last fault leaves the job time to resume and to end.
-        return Moment(Trigger.STEP, last * number // (count + 2), saved=pace.saves > 1)
-    if pace.saves > 1:
+        return Moment(Trigger.STEP, last * number // (count + 2), saved=undisturbed.saves > 1)
+    if undisturbed.saves > 1:
         return Moment(Trigger.CHECKPOINT, 1)
-    return Moment(Trigger.TIME, round((pace.seconds or 0.0) * number / (count + 1), 1))
+    return Moment(Trigger.TIME, round((undisturbed.seconds or 0.0) * number / (count + 1), 1))

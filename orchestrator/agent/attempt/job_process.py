@@ -119,7 +119,7 @@ def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
     `job_variables` documents what a job may rely on.
     """
     settings = parts.settings
-    step, every = attempt.resume_step, parts.pace.seconds()
+    step, every = attempt.resume_step, parts.save_interval.seconds()
     compiled = compiled_folder(settings.layout)
     caches = {name: str(compiled / folder) for name, folder in COMPILED_BY.items()}
     environ = dict(

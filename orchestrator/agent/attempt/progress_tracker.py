@@ -60,7 +60,7 @@ class ProgressTracker:
         reported, printed = read_progress(self._parts.settings.layout.progress), self._output.now()
         if reported.save_seconds is not None and reported.save_seconds != self._reported.save_seconds:
             # The file keeps its content until the job rewrites it, so the same number is not a second save.
-            self._parts.pace.take_reported(reported.save_seconds)
+            self._parts.save_interval.take_reported(reported.save_seconds)
         self._reported = reported
         saved = self._saved()
         now = known(reported, printed, self._parts.events.newest, saved, resumed, self._parts.settings.target)
@@ -91,12 +91,12 @@ class ProgressTracker:
             found += self._pauses.step(self._clock.monotonic(), now.step)
         if saved is not None and saved > max(-1 if n is None else n for n in (self._save, resumed)):
             self._save = saved
-            self._parts.pace.take_save(self._clock.monotonic())
+            self._parts.save_interval.take_save(self._clock.monotonic())
             # A count of saves is not a step.
             if not self._parts.status.get("committed_counted"):
                 found += self._pauses.saved(self._clock.monotonic(), saved)
         for seconds in found:
-            self._parts.pace.take_measured(seconds)
+            self._parts.save_interval.take_measured(seconds)
 
     def _record_step(self, now: Known, resumed: Optional[int]) -> None:
         assert now.step is not None  # noqa: S101 (asked for above)

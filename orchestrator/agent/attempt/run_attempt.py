@@ -200,11 +200,13 @@ class AttemptRunner:
         floor = attempt.reached if settings.checkpoints.in_bucket else attempt.resume_step
         parts.committer.begin(attempt.attempt, floor, proven=proven, starting=True)
         environ = {**for_job(job_environ(parts, attempt, self._restored.path)), **secrets}
-        parts.pace.begin()
+        parts.save_interval.begin()
         try:
             outcome = self._run_command(attempt, settings.command, environ, settings.target, parts.format)
         finally:
-            parts.pace.end(lost=(parts.status.get("step") or 0) > (parts.status.get("committed_step") or 0))
+            parts.save_interval.end(
+                lost=(parts.status.get("step") or 0) > (parts.status.get("committed_step") or 0)
+            )
         if outcome.kind is JobOutcomeKind.OVERTAKEN:
             return outcome
         if outcome.code == 0:

@@ -34,7 +34,7 @@ from orchestrator.agent.caches.warm_start import PARALLEL, Caches, Files
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.interrupts import Interrupts
-from orchestrator.agent.pace import HEARTBEATS
+from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import each
 from orchestrator.agent.telemetry.heartbeat import Status

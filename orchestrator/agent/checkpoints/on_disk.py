@@ -94,11 +94,16 @@ class LocalCheckpoints:
     The folder that the job saves to; doubtful steps are moved to *quarantine*.
 
     A step is read again only if one of its files has changed, since checkpoints are large. While the job
-    runs, two polls are *pace* seconds apart.
+    runs, two polls are *poll_interval* seconds apart.
     """
 
     def __init__(
-        self, settings: CheckpointSettings, format_: Format, quarantine: Path, pace: float, clock: Clock
+        self,
+        settings: CheckpointSettings,
+        format_: Format,
+        quarantine: Path,
+        poll_interval: float,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self.folder = Path(settings.folder)
@@ -106,7 +111,7 @@ class LocalCheckpoints:
         self._quarantine = quarantine
         self._lock = threading.Lock()
         self._judged: Dict[str, Held] = {}
-        self._pace = pace
+        self._poll_interval = poll_interval
         self._clock = clock
         self.at_rest = True
         self._in_order = False
@@ -141,7 +146,7 @@ class LocalCheckpoints:
 
     def pause_after(self, took: float) -> float:
         """Return the seconds until the next check for a finished save, after one that took *took* seconds."""
-        return min(self._pace, max(QUICKEST, took / READING))
+        return min(self._poll_interval, max(QUICKEST, took / READING))
 
     def rest(self, *, in_order: bool = False) -> None:
         """
@@ -155,7 +160,7 @@ class LocalCheckpoints:
     @property
     def headless(self) -> bool:
         """Return whether the newest save, including files replaced in place, has been incomplete for long."""
-        return self._clock.monotonic() - self._headed_at > LONG * self._pace
+        return self._clock.monotonic() - self._headed_at > LONG * self._poll_interval
 
     def chosen(self, step: int) -> Optional[LocalStep]:
         """Return the complete step of that number, None if it is not on this disk."""
@@ -310,7 +315,7 @@ class LocalCheckpoints:
         replaced, same = _is_renewed(held.states, states), _sizes(held.states) == _sizes(states)
         # Quick checks see one slow write change many times: only other files are certainly another save.
         other = replaced or {*_sizes(held.states)} != {*_sizes(states)}
-        counts = other or now - held.counted >= self._pace
+        counts = other or now - held.counted >= self._poll_interval
         alike = held.alike + counts if same else 0
         counted = now if counts else held.counted
         return Held(states, judged, now, held.changes + counts, alike, held.renewed or replaced, counted)
@@ -321,7 +326,7 @@ class LocalCheckpoints:
         if judged.state is not SavedState.COMPLETE or not judged.rest:
             return judged
         for_long = self._clock.monotonic() - held.since
-        if for_long >= judged.rest * self._pace and not self.at_rest:
+        if for_long >= judged.rest * self._poll_interval and not self.at_rest:
             self._judged[_key(unit)] = replace(held, changes=0)
             return judged
         if self.at_rest and (judged.rest < LONG or self._in_order):

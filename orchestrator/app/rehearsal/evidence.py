@@ -21,7 +21,7 @@ from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.errors import TpuctlError, TransientError
 from orchestrator.report.curve_points import losses
 
-PACE = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two reads of heartbeats and checkpoints."""
 GONE = 60.0
 """Seconds without an answer of the bucket after which the rehearsal fails."""
@@ -46,12 +46,12 @@ class RunEvidence:
 
     def observe(self, *, at_once: bool = False) -> None:
         """
-        Observe once, unless the last observation is less than PACE ago.
+        Observe once, unless the last observation is less than POLL_SECONDS ago.
 
         Raise TpuctlError for a lasting outage.
         """
         now = time.monotonic()
-        if self.observations and not at_once and now - self._observed < PACE:
+        if self.observations and not at_once and now - self._observed < POLL_SECONDS:
             return
         self._observed, self.observations = now, self.observations + 1
         self._sandbox.must_have_cloud()

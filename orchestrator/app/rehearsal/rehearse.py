@@ -173,7 +173,7 @@ class _Run:
         if number <= len(self._asked):
             return self._asked[number - 1]
         target = self._sandbox.session.spec.job.target_steps
-        return default_moment(number, len(self._faults), target, unbroken.pace if unbroken else None)
+        return default_moment(number, len(self._faults), target, unbroken.totals if unbroken else None)
 
     def _ended(self, evidence: RunEvidence, injected: Sequence[InjectedFault], code: int) -> ObservedRun:
         """Return the run; raise CommandFailedError when the deployment has not ended."""

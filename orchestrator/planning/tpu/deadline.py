@@ -9,7 +9,7 @@ and shrinks at all other times. *cold* is the time from requesting a node to its
 *commit_interval* the time between two commits: the most work that a sudden end destroys.
 
 The policy waits while the slack is not needed for future changes, then uses on demand in each gap and leaves
-it when spot is back. It uses only offers whose price the pace allows.
+it when spot is back. It uses only offers whose price the required progress allows.
 
 The safety net makes a deadline safe: without a node, and with a slack below two cold starts and one commit
 interval, the next node is on demand and is kept.
@@ -213,16 +213,16 @@ def _cheapest(s: Situation, offers: "list[Offer] | tuple[Offer, ...]") -> list[O
 
 def _affordable(s: Situation) -> list[Offer]:
     """
-    Return the cheapest offers that together are available often enough for the required pace.
+    Return the cheapest offers that together are available often enough for the required progress.
 
     If the cheap ones are too rare, every offer below the on-demand price is affordable.
     """
-    pace = s.remaining / max(1.0, s.deadline - s.now - _reserve(s))
+    required = s.remaining / max(1.0, s.deadline - s.now - _reserve(s))
     missing, worthwhile, last = 1.0, list[Offer](), 0.0
     for offer in _cheapest(s, s.offers):
         price = _worth(s, offer)
         # Zones are treated as independent, which they are not quite; HEADROOM covers the difference.
-        enough = (1.0 - missing) >= pace * HEADROOM
+        enough = (1.0 - missing) >= required * HEADROOM
         if price >= s.on_demand_usd_hour or (enough and price > 1.02 * last):
             break
         worthwhile.append(offer)

@@ -42,7 +42,7 @@ FIRST_COLD, FIRST_COMMIT_INTERVAL = 900.0, 900.0
 MARGIN = 1.5
 """Factor by which the next start may take longer than the last one."""
 FIRST_SHARE = 0.5
-"""Assumed share of the time until the deadline that the work needs, before a pace was measured."""
+"""Assumed share of the time until the deadline that the work needs, before the time of a step was measured."""
 SPOT_PRICE = 0.4
 """Assumed ratio of spot to on-demand price, if one is unknown; the tables say 0.3 to 0.5 for most types."""
 AGAIN = 600.0
@@ -76,7 +76,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     if due is None or target is None:
         return None
     known, node = record.deadline.progress, _live(world, record)
-    pace = known.pace or FIRST_SHARE * max(1.0, due - record.started_at) / target
+    per_step = known.seconds_per_step or FIRST_SHARE * max(1.0, due - record.started_at) / target
     # A queued TPU does not train, so for the deadline it does not exist. Except if the choice itself has queued it
     # (flex-start), which must not lead to another choice.
     waits = node is None or (_in_queue(node) and not _is_on_demand(record, node))
@@ -90,15 +90,15 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
         now=world.observed_at,
         began=record.started_at,
         deadline=due,
-        work=target * pace,
-        done=min(known.step, target) * pace,
+        work=target * per_step,
+        done=min(known.step, target) * per_step,
         cold=max(60.0, MARGIN * known.cold) if known.cold else FIRST_COLD,
         commit_interval=known.commit_interval or _interval(spec),
         on_demand_usd_hour=on_demand_usd(spec, world, record, node),
         offers=_offers(spec, world, record, mode),
         mode=mode,
         zone=node.zone if node else "",
-        unsaved=max(0, at - known.step) * pace,
+        unsaved=max(0, at - known.step) * per_step,
         starting=not waits and not works,
         overlaps=may_overlap(spec),
     )

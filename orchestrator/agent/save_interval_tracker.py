@@ -35,7 +35,7 @@ RESOLUTION = 0.1
 """Seconds between two polls of the job's step; shorter saves cannot be measured and count as this long."""
 
 
-class Pace:
+class SaveIntervalTracker:
     """
     The interval between saves, from the save pause and the lifetime of machines.
 
