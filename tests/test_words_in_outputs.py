@@ -27,6 +27,8 @@ NAMES = {
     "why": "message, for a sentence; reason, for a code",
     "unknown": "unpriced",
     "wasted_usd": "preemptions_usd",
+    "apart_s": "observed_save_interval_s",
+    "every_s": "save_interval_s",
     "cost_from": "save_pause_from",
     "cost_s": "save_pause_s; a cost is money",
     "cost_most_usd": "cost_upper_usd",

@@ -18,7 +18,7 @@ from orchestrator.contract.interval import (
     UNKNOWN_ZONE,
     WorkPeriod,
     ZonePreemptions,
-    saving_interval,
+    save_interval,
     time_between_interruptions,
 )
 
@@ -77,7 +77,7 @@ class Latency:
         now, saved = first_step, 0.0
         while True:
             periods = [*earlier, WorkPeriod(now - first_step, lost=False, ended=False)]
-            every = saving_interval(self.save, time_between_interruptions(periods, zone))
+            every = save_interval(self.save, time_between_interruptions(periods, zone))
             if now + every + self.save > at:
                 return saved, min(max(0.0, at - now), every)
             now, saved = now + every + self.save, saved + every

@@ -29,7 +29,7 @@ class Layout:
         self.job = state / "job.json"  # the record of the job's last start
         self.expire = state / "expire.json"  # what `agent/machine/expire.py` remembers between two runs
         self.progress = state / "progress.json"  # where the job may write its step
-        self.save_every = state / "save-every"  # the save interval in seconds, read by the job
+        self.save_interval = state / "save-every"  # the save interval in seconds, read by the job
         self.data_state = state / "data.json"  # which data files are verified
 
     def setup_done(self, bundle: str) -> Path:

@@ -19,7 +19,7 @@ from orchestrator.contract.interval import (
     RECENT,
     UNKNOWN_ZONE,
     WorkPeriod,
-    saving_interval,
+    save_interval,
     time_between_interruptions,
     zone_preemptions,
 )
@@ -68,7 +68,7 @@ class SaveIntervalTracker:
         save_pause, _ = self._save_pause()
         with self._lock:
             lasts = median(self._reported) if self._reported else 0.0
-        return saving_interval(
+        return save_interval(
             save_pause, self._between_interruptions(), max(lasts, self._status.get("commit_seconds") or 0.0)
         )
 
@@ -152,7 +152,7 @@ class SaveIntervalTracker:
         if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return
         # Atomically, since the job may read it at any moment.
-        write_atomically(self._settings.layout.save_every, f"{seconds:.0f}\n")
+        write_atomically(self._settings.layout.save_interval, f"{seconds:.0f}\n")
         self._written = seconds
         self._status.set(save_every=round(seconds))
         if auto:

@@ -53,7 +53,7 @@ def zone_preemptions(capacity: bytes, zone: str, tpu_type: str) -> ZonePreemptio
     return ZonePreemptions(lived, preemptions) if known else UNKNOWN_ZONE
 
 
-def best_interval(save_pause: float, between_interruptions: float) -> float:
+def best_save_interval(save_pause: float, between_interruptions: float) -> float:
     """Return Young's interval between saves, in seconds."""
     # The time of all saves falls with the interval and the lost work grows with it; here both are equal.
     return sqrt(2 * save_pause * between_interruptions)
@@ -74,12 +74,12 @@ def time_between_interruptions(periods: Iterable[WorkPeriod], zone: ZonePreempti
     return mean * ends / lost
 
 
-def saving_interval(save_pause: float, between_interruptions: float, least: float = 0.0) -> float:
+def save_interval(save_pause: float, between_interruptions: float, least: float = 0.0) -> float:
     """
     Return the seconds between saves that stop the training for *save_pause* seconds.
 
     *between_interruptions* is the expected time between those; *least* is how long a save takes to reach the
     bucket; an earlier next save would be useless.
     """
-    wanted = best_interval(save_pause, between_interruptions)
+    wanted = best_save_interval(save_pause, between_interruptions)
     return min(max(wanted, save_pause, least, MIN_INTERVAL), MAX_INTERVAL)

@@ -260,7 +260,7 @@ class Heartbeat:
     """The machine has a preemption notice, or is about to reboot."""
     preempted: bool = False
     """The machine is lost for good; it does not reboot."""
-    save_every: float | None = None
+    save_interval: float | None = None
     """Interval between saves that the job was given."""
     save_pause: float | None = None
     """How long one save stops the training."""
@@ -268,7 +268,7 @@ class Heartbeat:
     """How that is known: measured, reported, declared or assumed."""
     time_between_interruptions: float | None = None
     """Expected time between two interruptions that lose work."""
-    save_apart: float | None = None
+    observed_save_interval: float | None = None
     """Measured time between the last saves."""
     save_pauses: float | None = None
     """Sum of the measured pauses for saves on this machine."""

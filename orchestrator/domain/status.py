@@ -134,11 +134,11 @@ class DeadlineStatus:
 class SavesStatus:
     """How often the job saves, in seconds, and why, in words (`SaveInterval`)."""
 
-    every_s: float | None
+    save_interval_s: float | None
     save_pause_s: float | None
     save_pause_from: str
     time_between_interruptions_s: float | None
-    apart_s: float | None
+    observed_save_interval_s: float | None
     text: str
 
 

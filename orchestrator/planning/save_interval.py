@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from orchestrator.contract.interval import (
     PRIOR_SAVE_PAUSE,
     ZonePreemptions,
-    saving_interval,
+    save_interval,
     time_between_interruptions,
 )
 from orchestrator.domain.machines.capacity import CapacityHistory, zone_history
@@ -25,17 +25,18 @@ class SaveInterval:
     The *seconds* between two saves that the job is told; None if the job decides.
 
     *save_pause* is how many seconds a save stops the training, *save_pause_from* the source of that number
-    (measured, reported, declared, assumed), *apart* the actual seconds between saves; None if unknown or not used.
+    (measured, reported, declared, assumed), *observed* the actual seconds between saves; None if unknown or
+    not used.
     """
 
     seconds: float | None
     save_pause: float | None = None
     save_pause_from: str = ""
     time_between_interruptions: float | None = None
-    apart: float | None = None
+    observed: float | None = None
 
     @property
-    def every(self) -> str:
+    def in_words(self) -> str:
         """Return the interval in words, for example `every 4 min 28 s`."""
         return "as the job decides" if self.seconds is None else f"every {span_text(self.seconds)}"
 
@@ -52,8 +53,8 @@ class SaveInterval:
             parts.append(f"a save stops the training for {pause} ({self.save_pause_from})")
         if self.time_between_interruptions is not None:
             parts.append(f"unsaved work is lost every {span_text(self.time_between_interruptions)}")
-        if self.seconds is not None and self.apart is not None and self.apart > IGNORED * self.seconds:
-            parts.append(f"the job itself saves every {span_text(self.apart)}")
+        if self.seconds is not None and self.observed is not None and self.observed > IGNORED * self.seconds:
+            parts.append(f"the job itself saves every {span_text(self.observed)}")
         return ", ".join(parts)
 
     @property
@@ -61,14 +62,15 @@ class SaveInterval:
         """Return interval and reason in one line."""
         # The save pause is the reason of an interval, and only a fact beside one that the job decides.
         between = "; " if self.seconds is None else ": "
-        return f"{self.every}{between}{self.message}" if self.message else self.every
+        return f"{self.in_words}{between}{self.message}" if self.message else self.in_words
 
     def as_dict(self) -> dict[str, object]:
         """Return the `--json` form, times in seconds."""
         return {
-            "every_s": self.seconds, "save_pause_s": self.save_pause, "save_pause_from": self.save_pause_from,
+            "save_interval_s": self.seconds,
+            "save_pause_s": self.save_pause, "save_pause_from": self.save_pause_from,
             "time_between_interruptions_s": self.time_between_interruptions,
-            "apart_s": self.apart, "text": self.text,
+            "observed_save_interval_s": self.observed, "text": self.text,
         }  # fmt: skip
 
 
@@ -92,17 +94,21 @@ def planned_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone: 
         else (checkpoint.save_seconds, "declared")
     )
     return SaveInterval(
-        saving_interval(save_pause, between_interruptions), save_pause, whence, between_interruptions
+        save_interval(save_pause, between_interruptions), save_pause, whence, between_interruptions
     )
 
 
 def reported_interval(beats: Sequence[Heartbeat]) -> SaveInterval | None:
     """Return the interval that the machines tell the job, with what they measured; None if none is reported."""
-    known = [beat for beat in beats if beat.save_every is not None or beat.save_pause is not None]
+    known = [beat for beat in beats if beat.save_interval is not None or beat.save_pause is not None]
     if not known:
         return None
     # The shortest one, because a save that one worker requests is made by the whole slice.
-    one = min(known, key=lambda beat: (beat.save_every or 0.0, beat.worker))
+    one = min(known, key=lambda beat: (beat.save_interval or 0.0, beat.worker))
     return SaveInterval(
-        one.save_every, one.save_pause, one.save_pause_from, one.time_between_interruptions, one.save_apart
+        one.save_interval,
+        one.save_pause,
+        one.save_pause_from,
+        one.time_between_interruptions,
+        one.observed_save_interval,
     )

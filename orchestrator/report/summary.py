@@ -199,7 +199,7 @@ def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], heartb
     alive = min(observed - before.updated, report_pause(age, heartbeat) + UNNOTICED)
     reached = before.step + ceil(before.rate * max(0.0, alive))
     resumed = after.resumed_from or 0
-    apart, commit = before.save_apart, before.commit_seconds
+    apart, commit = before.observed_save_interval, before.commit_seconds
     # Not for several machines: what one has committed counts only when all have.
     if resumed and before.workers == 1 and apart is not None and commit is not None:
         # A commit under way delays the next one, so the next may have begun that much later.

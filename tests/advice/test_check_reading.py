@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.advice.check.code import read_code
 from orchestrator.advice.check.python_values import UNKNOWN
 from orchestrator.advice.check.rules import manual
-from orchestrator.advice.check.saves import best_interval, lost_share
+from orchestrator.advice.check.saves import best_save_interval, lost_share
 from orchestrator.app.source import source_facts
 from orchestrator.app.source.source_facts import gather
 
@@ -117,13 +117,13 @@ def test_lost_time_is_a_share(every, save, life):
 
 def test_the_figures_are_those_that_are_published():
     """Five seconds for a save: 6.3 min at 4 h and 11 min at 12 h; an hour at 4 h loses about an eighth."""
-    assert isclose(best_interval(5, 4 * 3600) / 60, 6.3, abs_tol=0.05)
-    assert isclose(best_interval(5, 12 * 3600) / 60, 11, abs_tol=0.05)
+    assert isclose(best_save_interval(5, 4 * 3600) / 60, 6.3, abs_tol=0.05)
+    assert isclose(best_save_interval(5, 12 * 3600) / 60, 11, abs_tol=0.05)
     assert isclose(lost_share(3600, 0, 4 * 3600), 0.125, abs_tol=0.01)
 
 
 @given(save=st.floats(1, 60), life=st.floats(3600, 1e5), factor=st.sampled_from([0.25, 4]))
 def test_the_best_interval_is_a_valley(save, life, factor):
     """Four times as often or as seldom loses more."""
-    best = best_interval(save, life)
+    best = best_save_interval(save, life)
     assert lost_share(best * factor, save, life) > lost_share(best, save, life)

@@ -155,12 +155,12 @@ CASES = {
         "saves",
         observed(
             **report(
-                save_every=268.0, save_pause=5.0, save_pause_from="measured", time_between_interruptions=7200.0
+                save_interval=268.0, save_pause=5.0, save_pause_from="measured", time_between_interruptions=7200.0
             )
         ),
         "a save stops the training for 5.0 s (measured), unsaved work is lost every 2 h 0 min",
     ),
-    "saves.fixed": ("saves", observed(**report(save_every=600.0)), "the file says so"),
+    "saves.fixed": ("saves", observed(**report(save_interval=600.0)), "the file says so"),
     "job.runs": ("job", observed(), ""),
     "watcher.running": ("watcher", observed(), "the next check"),
     "watcher.lease-expired": ("watcher", observed(watcher=EXPIRED), "nothing"),

@@ -16,8 +16,8 @@ from orchestrator.contract.interval import (
     UNKNOWN_ZONE,
     WorkPeriod,
     ZonePreemptions,
-    best_interval,
-    saving_interval,
+    best_save_interval,
+    save_interval,
     time_between_interruptions,
     zone_preemptions,
 )
@@ -34,7 +34,7 @@ def interval(
     pause: float, lives: Sequence[WorkPeriod], zone: ZonePreemptions = UNKNOWN_ZONE, least: float = 0.0
 ) -> float:
     """Return the interval as the agent computes it."""
-    return saving_interval(pause, time_between_interruptions(lives, zone), least)
+    return save_interval(pause, time_between_interruptions(lives, zone), least)
 
 
 def running(seconds: float) -> WorkPeriod:
@@ -73,7 +73,7 @@ def test_what_is_wasted_is_within_a_tenth_of_the_best_fixed_interval(
         lives = lives_of(seed, mean, shape)
         ours += wasted(lives, save, lambda past, up: interval(save, [*past, running(up)]))
         for number, factor in enumerate(FACTORS):
-            always = best_interval(save, mean) * factor
+            always = best_save_interval(save, mean) * factor
             fixed[number] += sum(life - life // (always + save) * always for life in lives)
     assert ours <= 1.10 * min(fixed)
 

@@ -32,8 +32,8 @@ BODY = {
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "note": ""}], "next_pass_in_s": 9.0, "target_steps": 400,
     "eta_s": 65.0,
     "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "mode": "spot"},
-    "saves": {"every_s": 60.0, "save_pause_s": 5.0, "save_pause_from": "measured",
-              "time_between_interruptions_s": None, "apart_s": None, "text": "every 60 s"},
+    "saves": {"save_interval_s": 60.0, "save_pause_s": 5.0, "save_pause_from": "measured",
+              "time_between_interruptions_s": None, "observed_save_interval_s": None, "text": "every 60 s"},
     "ttl_remaining_s": 80000.0, "sidecars": [{"name": "tensorboard", "on": "vm", "port": 6006}],
     "source": {"by": "cloud", "age_s": 0.0},
 }  # fmt: skip

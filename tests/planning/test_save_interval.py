@@ -60,14 +60,14 @@ def test_the_shortest_interval_of_a_slice_is_shown():
         (
             beat(
                 0,
-                save_every=300.0,
+                save_interval=300.0,
                 save_pause=4.0,
                 save_pause_from="measured",
                 time_between_interruptions=11000.0,
             ),
             beat(
                 1,
-                save_every=240.0,
+                save_interval=240.0,
                 save_pause=3.0,
                 save_pause_from="measured",
                 time_between_interruptions=9600.0,
@@ -84,7 +84,8 @@ def test_the_shortest_interval_of_a_slice_is_shown():
 def test_a_job_that_does_not_follow_its_interval_is_named():
     """Some programs save by steps, whatever the interval; up to twice the interval is no fault."""
     follows, ignores = (
-        reported_interval((beat(save_every=60.0, save_apart=apart),)).text for apart in (110.0, 600.0)
+        reported_interval((beat(save_interval=60.0, observed_save_interval=apart),)).text
+        for apart in (110.0, 600.0)
     )
     assert follows == "every 1 min 0 s"
     assert ignores == "every 1 min 0 s: the job itself saves every 10 min 0 s"

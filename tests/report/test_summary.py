@@ -73,11 +73,19 @@ def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, co
         ({}, math.inf, 5 * 30),
         ({}, 10, 5 * (10 + 2)),  # it would have reported again
         ({"timings": {"spawned": T - 12}}, 10, 5 * (3 + 2)),  # sooner, soon after the job's start
-        ({"save_apart": 4.0, "commit_seconds": 1.0}, 10, 5 * (4 + 1 + 2) - 7),  # the next save would be kept
-        ({"save_apart": 1.0, "commit_seconds": 3.0}, 10, 5 * (3 + 3 + 2) - 7),
-        ({"save_apart": 0.1, "commit_seconds": 0.0}, 10, 4),
-        ({"save_apart": 60.0, "commit_seconds": 1.0}, 10, 5 * (10 + 2)),
-        ({"save_apart": 0.1, "commit_seconds": 0.0, "workers": 4}, 10, 5 * (10 + 2)),  # the others may lag
+        (
+            {"observed_save_interval": 4.0, "commit_seconds": 1.0},
+            10,
+            5 * (4 + 1 + 2) - 7,
+        ),  # the next save would be kept
+        ({"observed_save_interval": 1.0, "commit_seconds": 3.0}, 10, 5 * (3 + 3 + 2) - 7),
+        ({"observed_save_interval": 0.1, "commit_seconds": 0.0}, 10, 4),
+        ({"observed_save_interval": 60.0, "commit_seconds": 1.0}, 10, 5 * (10 + 2)),
+        (
+            {"observed_save_interval": 0.1, "commit_seconds": 0.0, "workers": 4},
+            10,
+            5 * (10 + 2),
+        ),  # the others may lag
     ],
 )
 def test_a_report_or_a_commit_that_is_missing_bounds_what_it_trained(known, heartbeat, most):

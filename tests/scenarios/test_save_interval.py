@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.contract.interval import saving_interval, time_between_interruptions, zone_preemptions
+from orchestrator.contract.interval import save_interval, time_between_interruptions, zone_preemptions
 from tests.engine.engine_lab import ZONE
 from tests.kit.user import User
 
@@ -41,14 +41,14 @@ def test_a_zone_that_takes_tpus_after_minutes_makes_the_next_ones_save_more_ofte
     after = saves(user)
     assert before["time_between_interruptions_s"] == 7200.0
     assert after["time_between_interruptions_s"] < 3600.0
-    assert after["every_s"] < before["every_s"] / 1.4
+    assert after["save_interval_s"] < before["save_interval_s"] / 1.4
     with cloud.storage.lock:
         known = cloud.storage.objects.read(
             cloud.storage.objects.get(cloud.buckets()[0], ".tpuctl/capacity.json")
         )
     assert (
-        saving_interval(5.0, time_between_interruptions((), zone_preemptions(known, ZONE, KIND)))
-        == after["every_s"]
+        save_interval(5.0, time_between_interruptions((), zone_preemptions(known, ZONE, KIND)))
+        == after["save_interval_s"]
     )
 
 

@@ -133,8 +133,8 @@ def test_a_field_with_another_name_than_its_key_is_read_from_what_agents_write()
     beat = parse_heartbeat(stored({**WHOLE, **written}))
     assert {key: getattr(beat, name) for name, key in STORED_KEYS.items()} == written
     assert written.keys() == {
-        "starts", "save_cost", "save_cost_from", "save_stalled", "save_life", "programs_back",
-        "programs_compiled",
+        "save_apart", "save_every", "starts", "save_cost", "save_cost_from", "save_stalled", "save_life",
+        "programs_back", "programs_compiled",
     }  # fmt: skip
 
 

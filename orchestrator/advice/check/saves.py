@@ -10,7 +10,7 @@ from orchestrator.advice.check.code import Call
 from orchestrator.advice.check.findings import Level, RawFinding, SourceFacts, commands, rule
 from orchestrator.advice.check.needs import is_unknown
 from orchestrator.advice.check.program import Program, program
-from orchestrator.contract.interval import best_interval
+from orchestrator.contract.interval import best_save_interval
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -236,7 +236,7 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFindin
         f"{lost_share(every, pause, life):.0%} at {life / 3600:g} h" for life in LIFETIMES.values()
     )
     message = f"a save every {every} loses {shares} of mean lifetime of a TPU"
-    best = best_interval(pause, LIFETIMES["middling"]) if pause else 0.0
+    best = best_save_interval(pause, LIFETIMES["middling"]) if pause else 0.0
     hint = (
         f"save every {best / 60:.1f} min (best at 4 h), or write auto"
         if pause
@@ -258,5 +258,5 @@ def lost_share(every: float, save_pause: float, lifetime: float) -> float:
 
 
 def _beyond_best(every: float, save_pause: float, lifetime: float) -> float:
-    best = lost_share(best_interval(save_pause, lifetime), save_pause, lifetime) if save_pause else 0.0
+    best = lost_share(best_save_interval(save_pause, lifetime), save_pause, lifetime) if save_pause else 0.0
     return lost_share(every, save_pause, lifetime) - best

@@ -190,7 +190,7 @@ def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     message = interval.message or "the file says so"
     if interval.seconds is None:
         message = f"job.checkpoint.every is not set{f'; {interval.message}' if interval.message else ''}"
-    return (ExplainedPart("saves", interval.every, message, rule, calm=True),)
+    return (ExplainedPart("saves", interval.in_words, message, rule, calm=True),)
 
 
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"

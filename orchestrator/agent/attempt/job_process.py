@@ -134,6 +134,6 @@ def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
         TPUCTL_CHECKPOINT_DIR=settings.checkpoints.folder,
         TPUCTL_DATA_DIR=str(settings.layout.data),
         TPUCTL_SAVE_EVERY_SECONDS="" if every is None else f"{every:.0f}",
-        TPUCTL_SAVE_EVERY_FILE="" if every is None else str(settings.layout.save_every),
+        TPUCTL_SAVE_EVERY_FILE="" if every is None else str(settings.layout.save_interval),
     )
     return expanded(environ)

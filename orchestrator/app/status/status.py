@@ -196,8 +196,9 @@ def _saves(found: SaveInterval | None) -> SavesStatus | None:
     if found is None:
         return None
     return SavesStatus(
-        every_s=found.seconds, save_pause_s=found.save_pause, save_pause_from=found.save_pause_from,
-        time_between_interruptions_s=found.time_between_interruptions, apart_s=found.apart, text=found.text,
+        save_interval_s=found.seconds, save_pause_s=found.save_pause, save_pause_from=found.save_pause_from,
+        time_between_interruptions_s=found.time_between_interruptions,
+        observed_save_interval_s=found.observed, text=found.text,
     )  # fmt: skip
 
 

@@ -75,8 +75,8 @@ _RECOVERY_VERDICT = {
     "defect": maybe(str), "parts_s": table(float), "warm_saved_s": maybe(float),
 }  # fmt: skip
 _SAVES = {
-    "every_s": maybe(float), "save_pause_s": maybe(float), "save_pause_from": str,
-    "time_between_interruptions_s": maybe(float), "apart_s": maybe(float), "text": str,
+    "save_interval_s": maybe(float), "save_pause_s": maybe(float), "save_pause_from": str,
+    "time_between_interruptions_s": maybe(float), "observed_save_interval_s": maybe(float), "text": str,
 }  # fmt: skip
 _OBSERVED = {"by": str, "age_s": float}
 

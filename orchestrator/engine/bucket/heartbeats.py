@@ -38,6 +38,8 @@ SLOWEST, FASTEST = 1e-7, 1e9
 """Range of believable rates, in steps per second."""
 STORED_KEYS = {
     "attempts": "starts",
+    "observed_save_interval": "save_apart",
+    "save_interval": "save_every",
     "save_pause": "save_cost",
     "save_pause_from": "save_cost_from",
     "save_pauses": "save_stalled",
