@@ -207,6 +207,8 @@ TWINS = {
     "watching": "watcher; a WatchAll is one of many loops",
     "holder_of": "watcher_of, socket_owner_of",
     "DeviceHolder": "DeviceUser; a holder has the lease",
+    "cost_usd": "usd",
+    "cost_upper_usd": "upper_usd",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 OF_TRAINING = {

@@ -155,7 +155,7 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
         read_events(session.cloud.store),
         preemptions=record.node.preemptions,
         wall=sum(until - since for since, until in lifetimes(record, ended)),
-        cost_usd=paid.known_usd,
+        usd=paid.known_usd,
         upper_usd=paid.upper_usd,
         on_demand_usd=spent(on_demand, session.catalog, record, ended).known_usd,
         unpriced=paid.unpriced,

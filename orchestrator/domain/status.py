@@ -184,8 +184,8 @@ class DeploymentStatus:
     preemptions: int
     up: bool = True
     deleted_at: float | None = None
-    cost_usd: float
-    cost_upper_usd: float
+    usd: float
+    upper_usd: float
     unpriced: tuple[str, ...] = ()
     resources: tuple[ResourceStatus, ...]
     workers: tuple[WorkerStatus, ...]
@@ -218,9 +218,9 @@ class DeploymentStatus:
 
         Raise KeyError, TypeError or AttributeError if it is none.
         """
-        known = _fields_of(
-            cls, {"message": body.get("reason", ""), **body}
-        )  # as earlier versions published it
+        # Under the keys of earlier versions, too.
+        usd = body["usd"] if "usd" in body else body["cost_usd"]
+        known = _fields_of(cls, {"message": body.get("reason", ""), **body})
         workers = tuple(WorkerStatus(**_fields_of(WorkerStatus, row)) for row in body["workers"])
         known |= {
             "state": _state(body.get("state")),
@@ -229,7 +229,8 @@ class DeploymentStatus:
             ),
             "workers": workers,
             "checkpoint": body.get("checkpoint", _least_checkpoint(workers)),
-            "cost_upper_usd": body.get("cost_upper_usd", body["cost_usd"]),
+            "usd": usd,
+            "upper_usd": body.get("upper_usd", body.get("cost_upper_usd", usd)),
             "unpriced": tuple(body.get("unpriced", ())),
             "unused_numbers": tuple(body.get("unused_numbers", ())),
             "next_steps": tuple(body["next_steps"]),

@@ -321,6 +321,6 @@ def _money(facts: PageFacts) -> dict[str, Any]:
         notes.append(f"No price is known for {', '.join(spent.unpriced)}; the sums leave it out.")
     stored = "Storage is in it for what the bucket holds now" if spent.storage_gib else "Storage is not in it"
     return {
-        "items": spent.items, "cost_usd": spent.usd, "on_demand_usd": spent.on_demand_usd,
+        "items": spent.items, "usd": spent.usd, "on_demand_usd": spent.on_demand_usd,
         "cost_notes": [*notes, f"{stored}; requests and traffic are not."],
     }  # fmt: skip

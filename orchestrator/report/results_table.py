@@ -15,7 +15,7 @@ from orchestrator.planning.fleet.use import JobHistory
 
 MAX_COLUMNS = 64
 MAX_NAME, MAX_VALUE = 60, 200
-OWN = ("state", "restarts", "steps_redone", "node_seconds", "cost_usd", "step", "loss")
+OWN = ("state", "restarts", "steps_redone", "node_seconds", "usd", "step", "loss")
 """Our own columns; those of parameters come before them, collected ones after them."""
 
 Value = str | int | float | bool | None
@@ -58,7 +58,7 @@ def results_table(
         values: dict[str, Value] = {
             "state": state_of(job, task, at_work).value, "restarts": job.restarts(task),
             "steps_redone": steps_redone(job, task), "node_seconds": round(amount.seconds, 1),
-            "cost_usd": round(amount.usd, 6), "step": step, "loss": loss,
+            "usd": round(amount.usd, 6), "step": step, "loss": loss,
         }  # fmt: skip
         row: dict[str, Value] = {number: task, **variables, **{own[k]: v for k, v in values.items()}}
         for file, data in files.get(task, {}).items():

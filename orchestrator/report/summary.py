@@ -84,7 +84,7 @@ class Summary:
     recoveries: tuple[Recovery, ...]
     goodput: float | None
     wall_s: float
-    cost_usd: float
+    usd: float
     on_demand_usd: float
     unpriced: tuple[str, ...] = ()
     save_pauses_s: float | None = None
@@ -98,7 +98,7 @@ class Summary:
 
 def summarise(
     beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
-    cost_usd: float, on_demand_usd: float, upper_usd: float = 0.0, unpriced: tuple[str, ...] = (),
+    usd: float, on_demand_usd: float, upper_usd: float = 0.0, unpriced: tuple[str, ...] = (),
     begun: Collection[int] = (), heartbeat: float = inf,
 ) -> Summary:  # fmt: skip
     """
@@ -135,7 +135,7 @@ def summarise(
         recoveries=tuple(r for r in recoveries if r is not None),
         goodput=min(1.0, useful / wall) if wall and counted else None,
         wall_s=wall,
-        cost_usd=cost_usd,
+        usd=usd,
         on_demand_usd=on_demand_usd,
         upper_usd=upper_usd,
         unpriced=unpriced,

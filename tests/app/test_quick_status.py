@@ -36,7 +36,7 @@ vm: none
 job: {{source: src, command: sleep 600}}
 """
 BODY = {
-    "name": "mine", "project": "one", "outcome": None, "incarnation": 1, "preemptions": 0, "cost_usd": 0.5,
+    "name": "mine", "project": "one", "outcome": None, "incarnation": 1, "preemptions": 0, "usd": 0.5,
     "resources": [{"kind": "TPU", "name": "mine-tpu-g1", "zone": "europe-west4-b", "state": "READY"}],
     "workers": [], "auto_delete": "", "next_steps": [], "next_pass_in_s": 15.0, "target_steps": None,
     "budget_usd": None,

@@ -203,7 +203,7 @@ def test_what_was_spent_is_known_when_the_data_is_gone(user):
     assert "before ttl" not in cost
     body = user.run("status", "--json").document
     assert (body["up"], body["deleted_at"]) == (False, said.document["deleted_at"])
-    assert body["cost_usd"] == pytest.approx(found["usd"], abs=0.0001)
+    assert body["usd"] == pytest.approx(found["usd"], abs=0.0001)
     assert "state        deleted with its data" in user.run("status").out.splitlines()
     assert after_cost(user) == "next tpuctl up starts over"
     report = user.run("report", "--output", str(user.folder / "r.html"))

@@ -41,7 +41,7 @@ def body(**more):
     tpu = {"kind": "TPU", "zone": "europe-west4-b", "name": "numpy-lm-tpu-g3", "state": "READY"}
     known = {
         "name": "numpy-lm", "project": "p", "state": "running", "outcome": None, "incarnation": 3, "preemptions": 2,
-        "cost_usd": 0.0438, "cost_upper_usd": 0.0661, "budget_usd": 5.0, "target_steps": 400,
+        "usd": 0.0438, "upper_usd": 0.0661, "budget_usd": 5.0, "target_steps": 400,
         "ttl_remaining_s": 80000.0,
         "resources": [
             BUCKET, {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
@@ -345,7 +345,7 @@ def rows_of(*figures):
     """Return rows of the table of all deployments: name, preemptions, cost; None for what did not answer."""
     return [
         DeploymentRow(name, "p", None, "gone") if count is None
-        else DeploymentRow(name, "p", body(preemptions=count, cost_usd=usd, cost_upper_usd=2 * usd))
+        else DeploymentRow(name, "p", body(preemptions=count, usd=usd, upper_usd=2 * usd))
         for name, count, usd in figures
     ]  # fmt: skip
 

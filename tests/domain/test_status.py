@@ -22,8 +22,8 @@ WORKER = {
 BODY = {
     "name": "demo", "project": "p", "state": "running", "outcome": None, "message": "", "uncommitted": "",
     "unclaimed": "",
-    "incarnation": 3, "unused_numbers": [2], "preemptions": 2, "up": True, "deleted_at": None, "cost_usd": 0.0438,
-    "cost_upper_usd": 0.0661, "unpriced": ["disk"],
+    "incarnation": 3, "unused_numbers": [2], "preemptions": 2, "up": True, "deleted_at": None, "usd": 0.0438,
+    "upper_usd": 0.0661, "unpriced": ["disk"],
     "resources": [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
     "checkpoint": 110, "resumes_from": None,
     "watcher": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
@@ -39,7 +39,7 @@ BODY = {
 }  # fmt: skip
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
-    "message", "uncommitted", "unclaimed", "up", "deleted_at", "cost_upper_usd", "unpriced", "checkpoint",
+    "message", "uncommitted", "unclaimed", "up", "deleted_at", "upper_usd", "unpriced", "checkpoint",
     "eta_s", "deadline", "saves", "state", "resumes_from", "waits", "waits_for",
     "unused_numbers",
 )  # fmt: skip
@@ -69,7 +69,7 @@ def test_what_an_earlier_release_published_is_read():
     body = {key: value for key, value in BODY.items() if key not in LATER_KEYS}
     found = DeploymentStatus.from_dict(body | {"workers": workers, "reason": "the job is done"})
     assert found.message == "the job is done"
-    assert (found.cost_upper_usd, found.checkpoint, found.up, found.unpriced) == (0.0438, 50, True, ())
+    assert (found.upper_usd, found.checkpoint, found.up, found.unpriced) == (0.0438, 50, True, ())
     assert (
         DeploymentStatus.from_dict(body | {"workers": [*workers, WORKER | {"checkpoint": None}]}).checkpoint
         is None
@@ -94,6 +94,13 @@ def test_what_is_no_status_is_refused(body):
 def test_a_status_with_the_older_key_of_the_mode_is_read():
     """A watcher of before may have published it."""
     before = BODY | {"deadline": {"due": "tomorrow", "forecast": "on time", "runs_on": "spot"}}
+    assert DeploymentStatus.from_dict(before) == DeploymentStatus.from_dict(BODY)
+
+
+def test_a_status_with_the_older_keys_of_the_cost_is_read():
+    """Its sums had the word before them that they are all of."""
+    before = {key: value for key, value in BODY.items() if key not in {"usd", "upper_usd"}}
+    before |= {"cost_usd": BODY["usd"], "cost_upper_usd": BODY["upper_usd"]}
     assert DeploymentStatus.from_dict(before) == DeploymentStatus.from_dict(BODY)
 
 

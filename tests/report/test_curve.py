@@ -109,7 +109,7 @@ def test_what_a_lost_machine_printed_counts_without_a_report_of_it():
     before.add((1, f"step {step} loss 2.0") for step in range(10, 80, 10))
     beats = with_printed_steps((lost, after), before)
     assert [beat.step for beat in beats] == [70, 100]
-    found = summarise(beats, (), preemptions=1, wall=90, cost_usd=1.0, on_demand_usd=3.0)
+    found = summarise(beats, (), preemptions=1, wall=90, usd=1.0, on_demand_usd=3.0)
     assert redone_text(found) == (
         "at least 70: 70 by the last report of each lost TPU, more if it trained on after that"
     )

@@ -78,7 +78,7 @@ def test_the_page_needs_no_network_and_runs_no_script():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_others_wrote_stays_text(text):
     """Names, messages, events, reasons: no element and no attribute comes of them."""
-    row = {"name": "n", "project": "p", "message": "", "preemptions": 0, "cost_usd": 0.0}
+    row = {"name": "n", "project": "p", "message": "", "preemptions": 0, "usd": 0.0}
     words = dict.fromkeys(("outcome", "tpu", "job", "checkpoint"), "x")
 
     def live(said):

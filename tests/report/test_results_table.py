@@ -28,7 +28,7 @@ def test_a_row_has_parameters_then_how_it_went_then_the_values_of_the_task():
     """What is not known is empty."""
     found = a_table(files={0: {"out/metrics.json": b'{"accuracy": 0.9, "eval": {"loss": 1.5}, "list": [1]}'}})
     assert found.columns == (
-        "task", "lr", "state", "restarts", "steps_redone", "node_seconds", "cost_usd", "step", "loss",
+        "task", "lr", "state", "restarts", "steps_redone", "node_seconds", "usd", "step", "loss",
         "accuracy", "eval.loss",
     )  # fmt: skip
     first, second = csv.DictReader(io.StringIO(found.csv()))

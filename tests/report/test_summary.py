@@ -28,7 +28,7 @@ def summary(beats, events=(), **more):
     known = {
         "preemptions": 1,
         "wall": 200,
-        "cost_usd": 1.0,
+        "usd": 1.0,
         "on_demand_usd": 3.0,
     }
     return summarise(beats, events, **{**known, **more})

@@ -8,14 +8,14 @@ def test_status_and_explain_judge_a_budget_as_the_watch_does(cloud, user):
     user.up()
     cloud.wait(1800)
     before = user.run("status", "--fresh", "--json").document
-    assert before["cost_usd"] < before["cost_upper_usd"]
+    assert before["usd"] < before["upper_usd"]
     assert before["outcome"] is None
-    between = (before["cost_usd"] + before["cost_upper_usd"]) / 2
+    between = (before["usd"] + before["upper_usd"]) / 2
 
     user.edit(watch__budget_usd=between)
     body = user.run("status", "--fresh", "--json").document
     assert body["outcome"] == "spent"
-    sums = usd_range_text(body["cost_usd"], body["cost_upper_usd"])
+    sums = usd_range_text(body["usd"], body["upper_usd"])
     for command in (["status", "--fresh"], ["explain"], ["cost"]):
         said = " ".join(user.run(*command).out.split())
         assert f"about {sums}" in said, command

@@ -46,7 +46,7 @@ PER_WORKER = {
 SINGLE = {
     "tpuctl_incarnation": "incarnation",
     "tpuctl_preemptions": "preemptions",
-    "tpuctl_cost_usd": "cost_usd",
+    "tpuctl_cost_usd": "usd",
     "tpuctl_budget_usd": "budget_usd",
     "tpuctl_ttl_remaining_seconds": "ttl_remaining_s",
     "tpuctl_target_steps": "target_steps",

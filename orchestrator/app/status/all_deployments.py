@@ -20,7 +20,7 @@ AT_ONCE = 8
 """Deployments observed in parallel."""
 FRESH = 3.0
 """Seconds for which a zone's list is shared; less than the time between two observations."""
-FIELDS = ("state", "outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd", "source")
+FIELDS = ("state", "outcome", "tpu", "job", "checkpoint", "preemptions", "usd", "source")
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Browser:
 
     def _key(self, row: DeploymentRow) -> tuple[Any, ...]:
         known = row.status
-        figures = {"preempted": known and known.preemptions, TITLES[-1]: known and known.cost_usd}
+        figures = {"preempted": known and known.preemptions, TITLES[-1]: known and known.usd}
         title = TITLES[self.sort]
         # Unknown values sort first, and texts are not compared as numbers.
         figure = figures.get(title)
@@ -254,7 +254,7 @@ def _cells(row: DeploymentRow) -> tuple[str, ...]:
         return row.name, row.word or "-", "-", "-", "-", "-"
     return (
         row.name, row.word or "-", _brief(body), checkpoint_text(body, step="") or "-",
-        str(body.preemptions), usd_range(body.cost_usd, body.cost_upper_usd),
+        str(body.preemptions), usd_range(body.usd, body.upper_usd),
     )  # fmt: skip
 
 

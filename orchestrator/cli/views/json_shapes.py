@@ -66,7 +66,7 @@ _RECOVERY = {
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
     "steps_redone_at_least": bool, "steps_redone_at_most": maybe(int), "recoveries": [_RECOVERY],
-    "goodput": maybe(float), "wall_s": float, "cost_usd": float, "on_demand_usd": float, "unpriced": [str],
+    "goodput": maybe(float), "wall_s": float, "usd": float, "on_demand_usd": float, "unpriced": [str],
     "save_pauses_s?": maybe(float), "upper_usd": float,
 }  # fmt: skip
 _RECOVERY_VERDICT = {
@@ -181,8 +181,8 @@ KINDS: Mapping[str, Any] = {
     "watch-on-vm": {"vm": str, "running": bool, "changes_count": int, "digest?": str},
     "status": {
         "name": str, "project": str, "state?": str, "outcome": maybe(str), "message?": str, "uncommitted?": str,
-        "unclaimed?": str, "incarnation": int, "unused_numbers?": [int], "preemptions": int, "cost_usd": float,
-        "cost_upper_usd?": float, "up?": bool, "deleted_at?": maybe(float),
+        "unclaimed?": str, "incarnation": int, "unused_numbers?": [int], "preemptions": int, "usd": float,
+        "upper_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{
@@ -205,7 +205,7 @@ KINDS: Mapping[str, Any] = {
         "deployments": [{
             "name": str, "project": str, "message": str, "state": maybe(str), "outcome": maybe(str),
             "tpu": maybe(str), "job": maybe(str), "checkpoint": maybe(str),
-            "preemptions": maybe(int), "cost_usd": maybe(float), "source": maybe(_OBSERVED),
+            "preemptions": maybe(int), "usd": maybe(float), "source": maybe(_OBSERVED),
         }],
     },
     "push": {"name": str, "before": str, "bundle": str, "plan": [str], "outcome": str},

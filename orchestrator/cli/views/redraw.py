@@ -129,7 +129,7 @@ def news_line(status: DeploymentStatus) -> str:
         job_text(status),
         f"checkpoint at {saved}" if saved else "",
         f"{count} preemption{'' if count == 1 else 's'}",
-        usd_range_text(status.cost_usd, status.cost_upper_usd),
+        usd_range_text(status.usd, status.upper_usd),
         f"{'waiting' if status.waits else 'next'}: {status.next_steps[0]}" if status.next_steps else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -223,9 +223,9 @@ def _cost(status: DeploymentStatus, *, unbilled: bool) -> list[Field]:
     billed = "nothing is billed" if unbilled else "not a bill"
     limit = _limit(status)
     if status.unpriced:
-        least = f"at least {usd_text(status.cost_usd)} so far"
+        least = f"at least {usd_text(status.usd)} so far"
         return [Field("cost", f"{least}{limit}; no price is known for: {', '.join(status.unpriced)}")]
-    sum_text = usd_range_text(status.cost_usd, status.cost_upper_usd)
+    sum_text = usd_range_text(status.usd, status.upper_usd)
     return [Field("cost", f"about {sum_text} so far (an estimate, {billed}){limit}")]
 
 

@@ -50,10 +50,10 @@ def _row(name: str, text: str) -> list[str]:
 def _cost_rows(summary: Summary, title: str) -> list[tuple[str, str]]:
     """Return the cost and what was saved; the latter only if all prices are known."""
     if summary.unpriced:
-        least = f"at least {usd_text(summary.cost_usd)}; no price is known for: {', '.join(summary.unpriced)}"
+        least = f"at least {usd_text(summary.usd)}; no price is known for: {', '.join(summary.unpriced)}"
         return [(title, least)]
-    rows = [(title, f"{usd_range_text(summary.cost_usd, summary.upper_usd)} (an estimate)")]
-    share = saved_text(summary.cost_usd, summary.upper_usd, summary.on_demand_usd)
+    rows = [(title, f"{usd_range_text(summary.usd, summary.upper_usd)} (an estimate)")]
+    share = saved_text(summary.usd, summary.upper_usd, summary.on_demand_usd)
     return [*rows, ("saved", f"{share} of {usd_text(summary.on_demand_usd)} on demand")] if share else rows
 
 
