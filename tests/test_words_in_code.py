@@ -52,6 +52,7 @@ INSTEAD = {
 }
 """A word that names no longer hold, and what it is called."""
 IN_PACKAGE = INSTEAD | {
+    "calm": "steady (nothing changes the plan), ok (needs no attention)",
     "complain": "add_finding, report",
     "complaint": "finding",
     "complaints": "findings",
@@ -209,6 +210,8 @@ TWINS = {
     "DeviceHolder": "DeviceUser; a holder has the lease",
     "cost_usd": "usd",
     "cost_upper_usd": "upper_usd",
+    "SPENT": "LIMIT_REACHED (an outcome), OVER_BUDGET",
+    "END_SPENT": "END_LIMIT_REACHED",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
 OF_TRAINING = {

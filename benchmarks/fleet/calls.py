@@ -11,7 +11,7 @@ from tests.kit.user import User
 
 ZONES, POLL = ("us-central1-b", "us-central1-c"), 15.0
 GOAL = 100
-CALM, STORM = 150.0, 240.0
+QUIET, STORM = 150.0, 240.0
 LIST, CREATE = "tpu.nodes.list", "tpu.nodes.create"
 
 
@@ -38,20 +38,20 @@ def calls(size: int) -> list[Figure]:
             raise RuntimeError(up.err)
         first = _fastest(cloud.asked(CREATE))
         began = cloud.clock.monotonic()
-        user.run("fleet", "watch", interrupt=CALM, patience=CALM + 14_400)
-        calm = [at for at in asked if at > began]
+        user.run("fleet", "watch", interrupt=QUIET, patience=QUIET + 14_400)
+        quiet = [at for at in asked if at > began]
         for node in list(cloud.nodes()):
             cloud.model.preempt(node, notice=False)
         lost = cloud.clock.monotonic()
         user.run("fleet", "watch", interrupt=STORM, patience=STORM + 14_400)
         again = [at for at in cloud.asked(CREATE) if at > lost]
         back = len(cloud.in_use())
-    passes = CALM / POLL
-    fits = len(calm) <= passes * len(ZONES) * 1.1 and max(first, _fastest(again)) <= 60
+    passes = QUIET / POLL
+    fits = len(quiet) <= passes * len(ZONES) * 1.1 and max(first, _fastest(again)) <= 60
     return [
         Figure(
             "F13",
-            f"{len(calm) / passes:.2f} lists a pass of {size} nodes in {len(ZONES)} zones of a page each; at most "
+            f"{len(quiet) / passes:.2f} lists a pass of {size} nodes in {len(ZONES)} zones of a page each; at most "
             f"{max(first, _fastest(again))} creates in a minute, at `up` and after the preemption of all {size}, "
             f"{back} of them back in {STORM / 60:.0f} min",
             None if fits and size < GOAL else fits,

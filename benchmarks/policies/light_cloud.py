@@ -74,7 +74,7 @@ class LightCloud:
         self.places = {zone_name(zone): index for index, zone in enumerate(ledger.market.trace.zones)}
         self.time = 0.0
         self.jumped = 0.0
-        self.calm = 0.0
+        self.quiet = 0.0
         self.machines: list[Machine] = []
         self.claims: dict[str, bytes] = {}
         self.work = float(spec.job.target_steps or 0)
@@ -95,7 +95,7 @@ class LightCloud:
 
     def see(self, plan: Plan, record: Record) -> None:
         """Learn for how long the loop will do nothing, whatever it sees in vain meanwhile."""
-        self.calm = 0.0
+        self.quiet = 0.0
         visible = any(m.incarnation == record.node.incarnation for m in self.machines)
         doubtful = record.node.requested_at > 0 and not visible
         if plan.changes or doubtful or any(self._rings(m) for m in self.machines):
@@ -105,17 +105,17 @@ class LightCloud:
         # A job with a deadline may be acted on although nothing has happened.
         next_poll = self.time + POLL if self.work else float("inf")
         later = (at for at in (*gates, *coming, next_poll) if at > self.time)
-        self.calm = min(later, default=float("inf")) - self.time
+        self.quiet = min(later, default=float("inf")) - self.time
 
     def _gone_at(self, machine: Machine) -> float:
         return 0.0 if machine.deleted is None else machine.deleted + self.ledger.market.latency.delete
 
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
         """Let time pass, and whole polls more while nothing can happen."""
-        if self.calm:
+        if self.quiet:
             poll = min(seconds, float(self.spec.watch.poll))
-            calm = min(self.calm, self._next_event() - self.time) - seconds
-            far = max(0.0, calm // poll * poll)
+            quiet = min(self.quiet, self._next_event() - self.time) - seconds
+            far = max(0.0, quiet // poll * poll)
             self.time += far
             self.jumped += far
         self.time += seconds

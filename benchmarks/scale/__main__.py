@@ -31,7 +31,7 @@ CREATES_A_MINUTE = 60
 """What a project may ask for: the quota of the API is 91 mutating calls a minute."""
 GOAL_SECONDS, GOAL_MB, GOAL_STORM = 0.5, 200, 2.0
 WHY_MEMORY = "Each deployment has its loop, record, journal, lease and last look, and here its bucket too."
-CALM_TURNS = 2
+STEADY_TURNS = 2
 """Polls between two whole passes in which only the lists are looked at."""
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Found:
     calls: int
     first: float
     listing: float
-    calm: float
+    steady: float
     whole: float
     megabytes: float
     storm: float
@@ -82,13 +82,13 @@ def measured(size: int) -> Found:
         fleet.turn()
         # The second pass of each: what a first one learns has been written.
         whole = _whole(fleet, size)
-        calm, calls = [], fleet.zones.calls
-        for _ in range(CALM_TURNS):
+        steady, calls = [], fleet.zones.calls
+        for _ in range(STEADY_TURNS):
             turns, seconds = _timed(fleet.turn)
-            calm.append(seconds)
+            steady.append(seconds)
             if turns:
-                raise RuntimeError(f"{turns} deployments were not calm")
-        calls = (fleet.zones.calls - calls) // CALM_TURNS
+                raise RuntimeError(f"{turns} deployments were not steady")
+        calls = (fleet.zones.calls - calls) // STEADY_TURNS
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         lost = max(1, size // 10)
         _whole(fleet, size)
@@ -101,7 +101,7 @@ def measured(size: int) -> Found:
         calls,
         first,
         listing,
-        statistics.median(calm[:CALM_TURNS]),
+        statistics.median(steady[:STEADY_TURNS]),
         whole,
         megabytes,
         storm,
@@ -113,7 +113,7 @@ def measured(size: int) -> Found:
 def _whole(fleet: Fleet, size: int) -> float:
     """Let time pass until each deployment has made a whole pass; return what that took."""
     seconds = 0.0
-    for _ in range(CALM_TURNS + 2):
+    for _ in range(STEADY_TURNS + 2):
         turns, took = _timed(fleet.turn)
         if turns >= size:
             return took
@@ -134,7 +134,7 @@ def page(found: list[Found]) -> str:
     )  # fmt: skip
     rows = [
         (
-            f"{one.nodes:,}", one.calls, f"{one.first:.2f}", f"{one.listing:.2f}", f"{one.calm:.2f}",
+            f"{one.nodes:,}", one.calls, f"{one.first:.2f}", f"{one.listing:.2f}", f"{one.steady:.2f}",
             f"{one.whole:.2f}", f"{one.megabytes:.0f}",
             f"{one.storm:.2f} ({one.asked:,} of {one.lost:,} asked for)",
         )
@@ -160,7 +160,7 @@ def _goals(first: Found, last: Found) -> list[str]:
     return [
         goal(f"Pages of lists at {last.nodes:,} nodes", last.calls, pages, "a pass", ""),
         goal(
-            f"A pass over {last.nodes:,} deployments, nothing has changed", last.calm, GOAL_SECONDS, "s", "",
+            f"A pass over {last.nodes:,} deployments, nothing has changed", last.steady, GOAL_SECONDS, "s", "",
         ),
         goal(
             f"A watch of one deployment among {last.nodes:,} nodes", last.listing, GOAL_SECONDS, "s a pass",

@@ -110,7 +110,7 @@ class Fleet:
 
 
 class Away:
-    """Stand in for what a calm deployment without a VM only looks at: its bucket."""
+    """Stand in for what a steady deployment without a VM only looks at: its bucket."""
 
     def __init__(self, spec: Spec) -> None:
         bucket = names.bucket_name(spec, PROJECT)

@@ -138,7 +138,7 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
     now = observe_now(session)
     # The next pass ends the deployment and would delete the machines that take the code.
     if now.plan.outcome is not None:
-        spent = now.plan.outcome is Outcome.SPENT
+        spent = now.plan.outcome is Outcome.LIMIT_REACHED
         more = "raise watch.budget_usd or watch.ttl, then " if spent else ""
         raise _refused(f"{session.spec.name} has ended ({now.plan.message})", more)
     _can_take(session.spec, now.world, now.record)

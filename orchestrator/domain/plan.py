@@ -48,13 +48,14 @@ class Outcome(Enum):
     """
     How a deployment can end.
 
-    UNCLAIMED: the job exited with status 0, but no complete checkpoint holds what it trained.
+    UNCLAIMED: the job exited with status 0, but no complete checkpoint holds what it trained. LIMIT_REACHED:
+    ttl or budget is used up.
     """
 
     DONE = "done"
     UNCLAIMED = "unclaimed"
     FAILED = "failed"
-    SPENT = "spent"
+    LIMIT_REACHED = "limit-reached"
     REFUSED = "refused"
 
 
@@ -70,7 +71,7 @@ class LoopRule(Enum):
     END_DONE = "end.done"
     END_UNCLAIMED = "end.unclaimed"
     END_FAILED = "end.failed"
-    END_SPENT = "end.spent"
+    END_LIMIT_REACHED = "end.limit-reached"
     END_REFUSED = "end.refused"
     END_NONE = "end.none"
     END_DOWN = "end.down"

@@ -33,7 +33,7 @@ class DeploymentState(Enum):
     DONE = "done"
     UNCLAIMED = "unclaimed"
     FAILED = "failed"
-    SPENT = "spent"
+    LIMIT_REACHED = "limit-reached"
     REFUSED = "refused"
     REMAINING = "machines-remain"
     DOWN = "down"
@@ -58,7 +58,7 @@ _PHRASES = {
     DeploymentState.NO_TPU: "no TPU, no watcher",
     DeploymentState.REPLACING: "replacing its TPU",
     DeploymentState.UNCLAIMED: "ended, no checkpoint",
-    DeploymentState.SPENT: "budget or ttl used up",
+    DeploymentState.LIMIT_REACHED: "budget or ttl used up",
     DeploymentState.REMAINING: "machines remain",
     DeploymentState.DOWN: "down, data kept",
     DeploymentState.DELETED: "deleted with its data",
@@ -159,6 +159,8 @@ class StatusSource:
     age_s: float
 
 
+_EARLIER = {"spent": DeploymentState.LIMIT_REACHED.value}
+"""Words of an outcome in what earlier versions published."""
 FROM_CLOUD = StatusSource(by="cloud", age_s=0.0)
 
 
@@ -224,6 +226,7 @@ class DeploymentStatus:
         workers = tuple(WorkerStatus(**_fields_of(WorkerStatus, row)) for row in body["workers"])
         known |= {
             "state": _state(body.get("state")),
+            "outcome": _EARLIER.get(body["outcome"], body["outcome"]),
             "resources": tuple(
                 ResourceStatus(**_fields_of(ResourceStatus, row)) for row in body["resources"]
             ),
@@ -256,7 +259,7 @@ def _deadline(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 def _state(value: Any) -> DeploymentState:
     """Return a published state; that of a later release, or of one that published none, is not known."""
     known = {one.value: one for one in DeploymentState}
-    return known.get(value, DeploymentState.UNKNOWN)
+    return known.get(_EARLIER.get(value, value), DeploymentState.UNKNOWN)
 
 
 def _least_checkpoint(workers: Sequence[WorkerStatus]) -> int | None:

@@ -75,7 +75,7 @@ def raise_outcome(result: Pass) -> None:
             changed="nothing was created or deleted",
             code="TPU-140",
         )
-    if outcome is Outcome.SPENT:
+    if outcome is Outcome.LIMIT_REACHED:
         raise SpendStopError(
             message,
             hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`",

@@ -67,11 +67,11 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
     if silent is not None:
         return Outcome.FAILED, silent.text(record)
     if record.started_at and world.observed_at - record.started_at >= spec.watch.ttl:
-        return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
+        return Outcome.LIMIT_REACHED, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd
     if budget is not None and spent_usd >= budget:
         message = f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD, by the upper prices"
-        return Outcome.SPENT, message
+        return Outcome.LIMIT_REACHED, message
     if record.outcome in {Outcome.DONE, Outcome.UNCLAIMED}:
         return record.outcome, record.message
     return None, ""

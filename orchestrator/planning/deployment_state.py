@@ -13,7 +13,7 @@ _ENDS = {
     Outcome.DONE: DeploymentState.DONE,
     Outcome.UNCLAIMED: DeploymentState.UNCLAIMED,
     Outcome.FAILED: DeploymentState.FAILED,
-    Outcome.SPENT: DeploymentState.SPENT,
+    Outcome.LIMIT_REACHED: DeploymentState.LIMIT_REACHED,
     Outcome.REFUSED: DeploymentState.REFUSED,
 }
 

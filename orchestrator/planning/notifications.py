@@ -125,7 +125,7 @@ def _end(outcome: Outcome | None, message: str, record: Record) -> Iterator[_Fou
         yield "failed", f"unclaimed-{mark}", text, {"outcome": outcome.value}
     elif outcome is Outcome.FAILED:
         yield "failed", f"failed-{mark}", f"failed: {message}", {}
-    elif outcome is Outcome.SPENT:
+    elif outcome is Outcome.LIMIT_REACHED:
         yield "budget", f"spent-{mark}", f"stopped: {message}", {}
 
 

@@ -93,7 +93,7 @@ CASES = {
     "end.failed": (
         "deployment", observed(**report(phase=Phase.FAILED, message="torn")), "delete TPU",
     ),
-    "end.spent": ("deployment", observed(record(started_at=NOW - 9e6)), "delete TPU demo-tpu-g1"),
+    "end.limit-reached": ("deployment", observed(record(started_at=NOW - 9e6)), "delete TPU demo-tpu-g1"),
     "end.refused": ("deployment", observed(bucket=Present(Bucket("b", "europe-west4"))), ""),
     "end.none": ("deployment", observed(), "at the latest when its ttl"),
     "end.down": ("deployment", observed(record(bundle="")), ""),
@@ -274,7 +274,9 @@ def test_the_headline_is_what_needs_the_user_most():
     assert (job.state, job.evidence[0].text[:13]) == ("run", "worker 0: run")
     assert explain(observed()).headline == "running: it is at step 10"
     assert explain(observed(watcher=None)).headline.endswith(", and no watcher runs")
-    assert explain(CASES["end.spent"][1]).headline.startswith("budget or ttl used up: the time to live of")
+    assert explain(CASES["end.limit-reached"][1]).headline.startswith(
+        "budget or ttl used up: the time to live of"
+    )
 
 
 def test_evidence_has_its_source_and_its_time():
@@ -305,7 +307,7 @@ def test_the_end_has_its_reason_from_reports_or_the_record():
     assert part("deployment", found).evidence[0].source == "heartbeat"
     reported = " ".join(text_of(found).split())
     assert "all workers report that the job is done (from the machine's report" in reported
-    assert part("deployment", explain(CASES["end.spent"][1])).evidence[0].source == "record"
+    assert part("deployment", explain(CASES["end.limit-reached"][1])).evidence[0].source == "record"
     assert "from the cloud's lists" in text_of(explain(observed(**lately(NodeState.PREEMPTED))))
 
 
@@ -375,11 +377,11 @@ def test_parts_with_nothing_to_say_stand_together_and_the_whole_fits_a_screen():
     console = Console(width=80, record=True, file=StringIO())
     found = explain(observed(watcher=None))
     # Its VM differs from the file here, which is a remark of its own.
-    found = replace(found, parts=tuple(replace(one, you="" if one.calm else one.you) for one in found.parts))
+    found = replace(found, parts=tuple(replace(one, you="" if one.ok else one.you) for one in found.parts))
     render(found, console)
     lines = console.export_text().splitlines()
     assert len(lines) < 24, lines
-    settled = [one for one in found.parts if one.calm and one.next in NO_STEP]
+    settled = [one for one in found.parts if one.ok and one.next in NO_STEP]
     assert len(settled) > 1
     assert sum(line.startswith("  why ") for line in lines) == len(found.parts) - len(settled)
     assert all(f"{one.what}: {one.state}" in lines for one in found.parts)

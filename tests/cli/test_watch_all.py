@@ -5,7 +5,7 @@ import pytest
 from orchestrator.engine.loop.many_loops import TICK
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.planning.calm import MAX_CALM
+from orchestrator.planning.steady import MAX_STEADY
 from tests.kit.user import User
 
 POLL = 15.0
@@ -74,7 +74,7 @@ def test_while_nothing_happens_one_list_in_each_poll_serves_all(cloud, user, mon
     watch_all(user, 900)
     assert 900 / POLL * 0.5 <= len(listed) <= 2.1 * 900 / POLL
     # Each pass looks at its bucket once.
-    assert looks["gets"] <= 2 * (900 / MAX_CALM + 3)
+    assert looks["gets"] <= 2 * (900 / MAX_STEADY + 3)
 
 
 def test_a_deployment_that_cannot_be_watched_stops_no_other(cloud, user):

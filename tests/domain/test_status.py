@@ -104,6 +104,12 @@ def test_a_status_with_the_older_keys_of_the_cost_is_read():
     assert DeploymentStatus.from_dict(before) == DeploymentStatus.from_dict(BODY)
 
 
+def test_a_status_with_the_older_word_of_a_used_up_budget_is_read():
+    """Both in its state and in its outcome."""
+    found = DeploymentStatus.from_dict(BODY | {"state": "spent", "outcome": "spent"})
+    assert (found.state.value, found.outcome) == ("limit-reached", "limit-reached")
+
+
 def test_the_parts_of_a_status_are_values():
     """Two of the same content are equal, and views name their fields."""
     found = DeploymentStatus.from_dict(BODY)

@@ -15,7 +15,7 @@ from orchestrator.domain import names
 from orchestrator.domain.first_seen import VM_HAS_RUN, Condition, of_name, of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import NodeState
-from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.record import (
     BucketRecord,
     Candidate,
@@ -23,6 +23,7 @@ from orchestrator.domain.record import (
     JobRecord,
     NodeRecord,
     RaceRecord,
+    Record,
     Shape,
     SilenceRecord,
     Span,
@@ -57,6 +58,13 @@ def test_every_key_is_read_and_written_as_it_was(earlier):
     again = json.loads(encode(earlier, "lm"))["history"]
     assert {key: again[key] for key in stored} == stored
     assert (again["disks"], again["starts"]) == ([s for s in stored["spans"] if s["kind"] == "vm"], [])
+
+
+def test_the_outcome_of_a_used_up_budget_is_stored_under_its_older_word():
+    """An older tpuctl on another computer reads the same file."""
+    stored = encode(Record(outcome=Outcome.LIMIT_REACHED), "lm")
+    assert json.loads(stored)["history"]["outcome"] == "spent"
+    assert decode(stored, "lm").outcome is Outcome.LIMIT_REACHED
 
 
 def test_every_value_has_its_place_in_the_nested_record(earlier):

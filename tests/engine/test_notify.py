@@ -240,7 +240,7 @@ def test_the_budget_is_notified_at_80_percent_and_at_the_stop():
     spec = make_spec(watch__budget_usd=10.0)
     assert reported(FIRST, spent=7.99, spec=spec) == {}
     assert reported(FIRST, spent=8.0, spec=spec)["budget"].id.endswith("-budget-10")
-    assert reported(FIRST, outcome=Outcome.SPENT)["budget"].text == "stopped: why"
+    assert reported(FIRST, outcome=Outcome.LIMIT_REACHED)["budget"].text == "stopped: why"
 
 
 def test_a_stall_is_notified_once_for_each_last_step():

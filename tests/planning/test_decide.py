@@ -235,14 +235,14 @@ def test_the_budget_stops_spending_and_keeps_the_bucket():
     """The hard stop deletes the TPU and never the data."""
     limited = spec(watch=WatchSpec(budget_usd=10.0))
     plan = decide(limited, world(), record(), spent_usd=10.0)
-    assert plan.outcome is Outcome.SPENT
+    assert plan.outcome is Outcome.LIMIT_REACHED
     assert {c.kind for c in plan.changes} == {Kind.NODE, Kind.VM}
 
 
 def test_the_time_to_live_ends_the_deployment():
     """A forgotten deployment ends by itself."""
     short = spec(watch=WatchSpec(ttl=Duration(1000)))
-    assert decide(short, world(), record()).outcome is Outcome.SPENT
+    assert decide(short, world(), record()).outcome is Outcome.LIMIT_REACHED
 
 
 def test_new_code_is_pushed_to_a_running_job():

@@ -106,7 +106,7 @@ def test_only_what_has_failed_or_was_cancelled_is_tried_again():
 def test_a_budget_that_is_spent_closes_the_jobs_of_that_user():
     """Those of others go on."""
     mine, theirs = a_submission("mine", user="alice"), a_submission("theirs", user="bob")
-    assert gate(mine, {}, {}, {"alice"}) == Gate(Hold.BUDGET, "alice")
+    assert gate(mine, {}, {}, {"alice"}) == Gate(Hold.OVER_BUDGET, "alice")
     assert gate(theirs, {}, {}, {"alice"}) == OPEN
 
 

@@ -38,7 +38,7 @@ CASES = {
     "a node not listed": ("what is not ours", Plan((REMOVE,)), NONE, FRESH),
     "the bucket": ("data stays", Plan((make(0, Kind.BUCKET, Verb.DELETE),)), ONE, FRESH),
     "after the end": (
-        "an ended deployment", Plan((make(0, Kind.VM, Verb.START),), outcome=Outcome.SPENT), ONE, FRESH),
+        "an ended deployment", Plan((make(0, Kind.VM, Verb.START),), outcome=Outcome.LIMIT_REACHED), ONE, FRESH),
 }  # fmt: skip
 """What is wrong -> the promise, and a plan that would break it in that world."""
 

@@ -64,13 +64,13 @@ def test_a_new_vm_of_the_same_name_starts_with_an_empty_record():
 def test_the_end_of_a_deployment_gives_it_up_too():
     """Nothing stays behind that would run one day, and be billed."""
     found, record = story((0, vm_in(VmState.STAGING)), (CREATE_LIMIT, vm_in(VmState.STAGING)))
-    plan = wind_down(found, record, Outcome.SPENT, "its budget is used up")
+    plan = wind_down(found, record, Outcome.LIMIT_REACHED, "its budget is used up")
     assert [c.verb for c in plan.changes if c.kind is Kind.VM] == [Verb.DELETE]
     operation = Operation(
         "delete", Kind.VM, Verb.DELETE, "demo-vm", "us-central1-a", started_at=found.observed_at - 9
     )
     going = changed(record, operations=(operation,))
-    assert [c for c in wind_down(found, going, Outcome.SPENT, "x").changes if c.kind is Kind.VM] == []
+    assert [c for c in wind_down(found, going, Outcome.LIMIT_REACHED, "x").changes if c.kind is Kind.VM] == []
 
 
 def test_a_creation_that_hangs_for_ever_does_not_keep_the_end_waiting():

@@ -14,7 +14,7 @@ def test_status_and_explain_judge_a_budget_as_the_watch_does(cloud, user):
 
     user.edit(watch__budget_usd=between)
     body = user.run("status", "--fresh", "--json").document
-    assert body["outcome"] == "spent"
+    assert body["outcome"] == "limit-reached"
     sums = usd_range_text(body["usd"], body["upper_usd"])
     for command in (["status", "--fresh"], ["explain"], ["cost"]):
         said = " ".join(user.run(*command).out.split())

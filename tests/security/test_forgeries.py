@@ -195,7 +195,7 @@ def test_the_time_to_live_ends_a_deployment_whatever_its_machines_write(lab, for
     lab.machines.report = forge
     forge()
     result = controller.loop.run(lambda result: result.plan.outcome is not None)
-    assert result.plan.outcome is Outcome.SPENT
+    assert result.plan.outcome is Outcome.LIMIT_REACHED
     controller.loop.run(lambda result: not lab.nodes())
     assert lab.nodes() == {}
 
@@ -218,7 +218,7 @@ def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch
     assert isinstance(result.world.heartbeats, Unknown)
     assert any("please report it (OverflowError" in event.text for event in controller.events)
     lab.clock.advance(3600)
-    assert controller.one_pass().plan.outcome is Outcome.SPENT
+    assert controller.one_pass().plan.outcome is Outcome.LIMIT_REACHED
 
 
 def test_faults_that_alternate_are_each_reported_once(lab, monkeypatch):
@@ -246,7 +246,7 @@ def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
         raise OverflowError("a number that cannot be drawn")
 
     result = controller.loop.run(lambda result: result.plan.outcome is not None, broken)
-    assert result.plan.outcome is Outcome.SPENT
+    assert result.plan.outcome is Outcome.LIMIT_REACHED
     assert [e.kind for e in controller.events if "could not be shown" in e.text] == ["failure"]
 
 

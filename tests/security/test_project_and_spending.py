@@ -119,7 +119,7 @@ def test_no_deployment_spends_more_than_its_budget_and_one_poll():
         while True:
             spent = rate * now
             observed = world(observed_at=1e9 + now, bucket=Absent())
-            if judge_end(spec, observed, record_of(started_at=1e9), spent)[0] is Outcome.SPENT:
+            if judge_end(spec, observed, record_of(started_at=1e9), spent)[0] is Outcome.LIMIT_REACHED:
                 break
             now += poll
             assert now < 1000 * poll, seed

@@ -18,7 +18,7 @@ from orchestrator.engine.reconcile import apply, observe, reconciler
 from orchestrator.engine.records import journal, record_store
 from orchestrator.errors import TransientError
 from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, unknown_on_error
-from orchestrator.planning import calm, decide, deployment_outcome, vm
+from orchestrator.planning import decide, deployment_outcome, steady, vm
 from orchestrator.planning.tpu import lifecycle, next_zone, node_verdict
 from orchestrator.ssh.connect import watchdog
 from tests.kit.records import changed
@@ -154,15 +154,15 @@ MECHANISMS = {
     "M4 each pass looks again, whatever it was told": Switch(
         ((reconciler, "observe", _first_look(reconciler.observe)),),
         (f"{ENGINE}recovery.py::test_a_node_deleted_by_hand_is_replaced",)),
-    "M4 while a deployment is calm, the list shows its preemptions": Switch(
+    "M4 while a deployment is steady, the list shows its preemptions": Switch(
         ((loop.Loop, "differs", lambda self: False),),
         ("tests/cli/test_watch_all.py::test_each_lost_tpu_is_replaced_at_the_next_poll",)),
     "M4 a node of the last list is kept only as it was": Switch(
         ((answer_hooks.KnownNodes, "news_in", _known_by_name),),
         ("tests/google/test_listing.py::test_only_what_has_changed_is_parsed_again",)),
-    "M4 calm ends before a plan changes by itself": Switch(
-        ((calm, "SILENCE", NEVER), (calm, "MAX_CALM", NEVER)),
-        (f"{PLANNING}calm.py::test_no_plan_changes_by_itself_before_that_time",)),
+    "M4 a steady time ends before a plan changes by itself": Switch(
+        ((steady, "SILENCE", NEVER), (steady, "MAX_STEADY", NEVER)),
+        (f"{PLANNING}steady.py::test_no_plan_changes_by_itself_before_that_time",)),
     "M5 the lease: one computer acts": Switch(
         ((lease_object, "LIFE", 0.0),),
         (f"{ENGINE}lease.py::test_a_second_computer_names_who_holds_the_lease",)),

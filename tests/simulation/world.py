@@ -314,7 +314,7 @@ class Controller:
     def loop(self, began):
         """Return the loop; *began* is called before each pass observes."""
         # Some live as one of many do, whose passes wait while nothing but a list can change their plans.
-        loop = Loop(self.deployment, calm=self.world.case.seed % 4 == 3)
+        loop = Loop(self.deployment, steady=self.world.case.seed % 4 == 3)
         loop._wake_object._store = Ears(
             self.cloud.store, self.world.bucket(self.spec.name), self.world.network
         )

@@ -26,14 +26,14 @@ _ENDS = {
     Outcome.DONE: LoopRule.END_DONE,
     Outcome.UNCLAIMED: LoopRule.END_UNCLAIMED,
     Outcome.FAILED: LoopRule.END_FAILED,
-    Outcome.SPENT: LoopRule.END_SPENT,
+    Outcome.LIMIT_REACHED: LoopRule.END_LIMIT_REACHED,
     Outcome.REFUSED: LoopRule.END_REFUSED,
 }
 _DO = {
     Outcome.DONE: "tpuctl down deletes the machines that are left; the data stays",
     Outcome.UNCLAIMED: f"{FETCH}; then save as the format wants, or choose another one, and: tpuctl up",
     Outcome.FAILED: "tpuctl logs shows why; fix it, then: tpuctl up",
-    Outcome.SPENT: "raise watch.budget_usd or watch.ttl, then: tpuctl up",
+    Outcome.LIMIT_REACHED: "raise watch.budget_usd or watch.ttl, then: tpuctl up",
     Outcome.REFUSED: "choose tpu.zones in the bucket's region, or another bucket.name",
 }
 _FETCHES = {Outcome.DONE: "tpuctl checkpoints fetch", Outcome.UNCLAIMED: FETCH}
@@ -43,7 +43,7 @@ def explain(facts: DeploymentFacts) -> Explanation:
     """Return why the deployment is in its state, one part for each resource."""
     # The end first: once it is reached, no other part decides anything.
     first = _deployment(facts)
-    rest = _wanted(facts) if first.calm else _ended(facts)
+    rest = _wanted(facts) if first.ok else _ended(facts)
     parts = (first, *rest)
     named = {part.rule: RULES[part.rule] for part in parts}
     headline = _headline(facts, parts)
@@ -64,12 +64,12 @@ def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
     """Return the most important sentence of the explanation."""
     first, *rest = parts
     # See `Explanation.says_first_message`.
-    if not first.calm:
+    if not first.ok:
         return f"{first.state}: {first.message}"
     watcher, job = parts[-1], parts[-2]
-    bad_part = next((part for part in rest if not part.calm and part is not watcher), None)
+    bad_part = next((part for part in rest if not part.ok and part is not watcher), None)
     if bad_part is None:
-        watched = "" if watcher.calm else ", and no watcher runs"
+        watched = "" if watcher.ok else ", and no watcher runs"
         return f"{first.state}: {job.message}{watched}"
     return f"{first.state}: {bad_part.message}"
 
@@ -105,7 +105,7 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     going_on = "it is kept up" if next_pass(facts) else "it is not over"
     message = f"{going_on}: the job is not done, and neither ttl nor budget is used up"
     return ExplainedPart(
-        "deployment", facts.state.phrase, message, LoopRule.END_NONE, _limits(facts), nexts, ttl, calm=True
+        "deployment", facts.state.phrase, message, LoopRule.END_NONE, _limits(facts), nexts, ttl, ok=True
     )
 
 
@@ -114,7 +114,7 @@ def _end_evidence(facts: DeploymentFacts, outcome: Outcome) -> Evidence:
     message, beats = facts.plan.message, facts.world.known_heartbeats
     if outcome is Outcome.REFUSED:
         return Evidence("cloud", facts.world.observed_at, message)
-    if facts.record.outcome or outcome is Outcome.SPENT or not beats:
+    if facts.record.outcome or outcome is Outcome.LIMIT_REACHED or not beats:
         return Evidence("record", None, message)
     return Evidence("heartbeat", max(beat.updated for beat in beats), message)
 
@@ -190,7 +190,7 @@ def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     message = interval.message or "the file says so"
     if interval.seconds is None:
         message = f"job.checkpoint.every is not set{f'; {interval.message}' if interval.message else ''}"
-    return (ExplainedPart("saves", interval.in_words, message, rule, calm=True),)
+    return (ExplainedPart("saves", interval.in_words, message, rule, ok=True),)
 
 
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
@@ -227,7 +227,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
             "job", state, message, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
         )
     if decision.settled:
-        return ExplainedPart("job", state, _runs(beats), decision.rule, evidence, calm=True)
+        return ExplainedPart("job", state, _runs(beats), decision.rule, evidence, ok=True)
     return _waits(facts, state, decision, evidence)
 
 
@@ -307,5 +307,5 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
         evidence,
         "the next check",
         next_pass(facts),
-        calm=True,
+        ok=True,
     )

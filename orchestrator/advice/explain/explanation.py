@@ -62,7 +62,7 @@ class Evidence:
 @dataclass(frozen=True)
 class ExplainedPart:
     """
-    Explain one resource; *calm* says that it needs no attention.
+    Explain one resource; *ok* says that it needs no attention.
 
     *rule* is the one that decided. *when* is the time of the next step in seconds since the epoch,
     None if not known or if nothing follows; *you* is what a person can do.
@@ -76,7 +76,7 @@ class ExplainedPart:
     next: str = ""
     when: float | None = None
     you: str = ""
-    calm: bool = False
+    ok: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Explanation:
     @property
     def says_first_message(self) -> bool:
         """Return whether the headline is the reason of the first part, which then need not say it again."""
-        return not self.parts[0].calm
+        return not self.parts[0].ok
 
     def as_dict(self) -> dict[str, object]:
         """Return the explanation as `--json` prints it."""

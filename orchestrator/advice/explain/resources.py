@@ -62,7 +62,7 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
     if isinstance(observed, Present) and not decision.changes:
         held = observed.value
         evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
-        return ExplainedPart("bucket", "present", "it is there", decision.rule, evidence, calm=True)
+        return ExplainedPart("bucket", "present", "it is there", decision.rule, evidence, ok=True)
     asked = (_observation_of("bucket", observed, now), *journal_of(facts, "bucket"))
     if decision.rule is LoopRule.BUCKET_GONE:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
@@ -75,7 +75,7 @@ def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
     """Explain the VM's state by the rule that the next pass applies to it, with evidence."""
     observed, now = facts.world.vm, facts.world.observed_at
     if facts.spec.vm == "none":
-        return ExplainedPart("VM", "none", "none is wanted", LoopRule.VM_NONE, calm=True)
+        return ExplainedPart("VM", "none", "none is wanted", LoopRule.VM_NONE, ok=True)
     if isinstance(observed, Unknown):
         return not_visible("VM", observed, facts)
     decision = decide_vm(facts.spec, facts.world, facts.record)
@@ -85,7 +85,7 @@ def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
     state = observed.value.state
     if state is VmState.RUNNING:
         return ExplainedPart(
-            "VM", state.value, "it runs", decision.rule, evidence[:1], you=_differing(facts), calm=True
+            "VM", state.value, "it runs", decision.rule, evidence[:1], you=_differing(facts), ok=True
         )
     return _explained_request("VM", state.value, decision, facts, Kind.VM, evidence)
 
@@ -106,7 +106,7 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
     evidence = (*_node_evidence(facts, node), *journal_of(facts, "node"))
     state = "absent" if node is None else node.state.name
     if decision.rule is LoopRule.TPU_READY and not decision.changes:
-        return ExplainedPart("TPU", state, "it is READY and healthy", decision.rule, evidence, calm=True)
+        return ExplainedPart("TPU", state, "it is READY and healthy", decision.rule, evidence, ok=True)
     if decision.rule is LoopRule.TPU_REPORTS and not decision.changes:
         shown = node.health if node is not None and node.state is NodeState.READY else state
         return ExplainedPart(

@@ -33,7 +33,7 @@ RULES: Final[dict[LoopRule, str]] = {
         "Status 0 without a complete checkpoint is not done: its files are kept in unclaimed/."
     ),
     LoopRule.END_FAILED: "A job that ended too often without progress ends the deployment; its data is kept.",
-    LoopRule.END_SPENT: (
+    LoopRule.END_LIMIT_REACHED: (
         "When ttl or budget_usd is used up, TPUs are deleted and the VM is stopped; its data is kept."
     ),
     LoopRule.END_REFUSED: (

@@ -124,7 +124,7 @@ def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Rep
     team = team_store.read_team(fleet.head.store)
     if not team.users:
         return
-    found, held = fleet_usage(choice, reporter), team_store.over_budget(fleet.head.store)
+    found, over = fleet_usage(choice, reporter), team_store.over_budget(fleet.head.store)
     for login, user in team.users.items():
         mine = [one for one in queued if one.account == login]
         costs = [
@@ -135,7 +135,7 @@ def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Rep
         running = sum(bool(one.node) for one in mine)
         yield UserRow(
             login, user.share, user.nodes, sum(one.seconds for one in costs), running, len(mine) - running,
-            sum(one.usd for one in costs), user.budget_usd, login in held,
+            sum(one.usd for one in costs), user.budget_usd, login in over,
         )  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def with_wanted(
         up_times=up_times,
     )
     # `up` after a failure or a used-up budget means "try again"; a done job starts again only for new code.
-    over = record.outcome in {Outcome.FAILED, Outcome.SPENT}
+    over = record.outcome in {Outcome.FAILED, Outcome.LIMIT_REACHED}
     done = record.outcome in {Outcome.DONE, Outcome.UNCLAIMED}
     # A TPU for a job that is fully trained would be billed in vain.
     if over or (done and changed and not complete):

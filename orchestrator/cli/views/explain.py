@@ -32,7 +32,7 @@ def render(found: Explanation, console: Console) -> None:
     console.print(f"{found.name}: {found.headline}", style="bold", markup=False, width=width)
     settled = False
     for part in found.parts:
-        style = "green" if part.calm else "yellow"
+        style = "green" if part.ok else "yellow"
         # Parts with nothing to say stand together, so that the others are found on one screen.
         before, settled = settled, _is_settled(part)
         if not (before and settled):
@@ -44,15 +44,15 @@ def render(found: Explanation, console: Console) -> None:
 
 def _is_settled(part: ExplainedPart) -> bool:
     """Return whether a part is as it should be and nothing comes next: what was seen says it all."""
-    return part.calm and bool(part.evidence) and part.next in NO_STEP and not part.you
+    return part.ok and bool(part.evidence) and part.next in NO_STEP and not part.you
 
 
 def _rows(
     part: ExplainedPart, found: Explanation, console: Console, width: int, *, message_known: bool
 ) -> None:
     rows = [] if message_known or _is_settled(part) else [("why", part.message)]
-    rows += [] if part.calm else [("rule", found.rules[part.rule])]
-    evidence = part.evidence[:1] if part.calm else part.evidence
+    rows += [] if part.ok else [("rule", found.rules[part.rule])]
+    evidence = part.evidence[:1] if part.ok else part.evidence
     rows += [("seen", _evidence(one, found.observed_at)) for one in evidence]
     when = _when(part, found.observed_at)
     # "next nothing" would say nothing: what a person can do is in the next row.

@@ -122,7 +122,7 @@ def _note(gate: Gate) -> str:
     """Return why no task of a job may start, "" if they may."""
     if gate.hold is Hold.ASKED:
         return "is held; next: tpuctl fleet release"
-    if gate.hold is Hold.BUDGET:
+    if gate.hold is Hold.OVER_BUDGET:
         return f"does not begin: {gate.cause} has spent the budget (docs/fleet.md)"
     if gate.hold is Hold.AFTER:
         return (

@@ -216,7 +216,7 @@ KINDS: Mapping[str, Any] = {
         "parts": [{
             "what": str, "state": str, "message": str, "rule": str,
             "evidence": [{"source": str, "at": maybe(float), "text": str}],
-            "next": str, "when": maybe(float), "you": str, "calm": bool,
+            "next": str, "when": maybe(float), "you": str, "ok": bool,
         }],
     },
     "cost": {

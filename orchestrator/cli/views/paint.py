@@ -27,7 +27,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 _GOOD_STATES = {DeploymentState.RUNNING, DeploymentState.DONE}
 _BAD_STATES = {
     DeploymentState.TPU_LOST, DeploymentState.NO_TPU, DeploymentState.UNCLAIMED, DeploymentState.FAILED,
-    DeploymentState.SPENT, DeploymentState.REFUSED, DeploymentState.REMAINING,
+    DeploymentState.LIMIT_REACHED, DeploymentState.REFUSED, DeploymentState.REMAINING,
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from orchestrator.contract.bucket.object_names import SPENT, TEAM
+from orchestrator.contract.bucket.object_names import OVER_BUDGET, TEAM
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
 from orchestrator.engine.records.record_format import adapter
@@ -40,7 +40,7 @@ def over_budget(store: Store) -> frozenset[str]:
     Raise TpuctlError if it cannot be read.
     """
     spent = _read(
-        store, SPENT, "who has spent a budget", lambda body: frozenset(map(str, body["over_budget"]))
+        store, OVER_BUDGET, "who has spent a budget", lambda body: frozenset(map(str, body["over_budget"]))
     )
     return spent or frozenset()
 
@@ -48,7 +48,7 @@ def over_budget(store: Store) -> frozenset[str]:
 def write_over_budget(store: Store, users: frozenset[str]) -> None:
     """Store the users whose budget is spent; write nothing if that is stored already."""
     if users != over_budget(store):
-        store.write(SPENT, bytes_with_checksum({"schema": SCHEMA, "over_budget": sorted(users)}))
+        store.write(OVER_BUDGET, bytes_with_checksum({"schema": SCHEMA, "over_budget": sorted(users)}))
 
 
 def _read(store: Store, name: str, what: str, parse: Callable[[dict[str, Any]], T]) -> T | None:

@@ -27,8 +27,8 @@ from orchestrator.errors import (
     TransientError,
     disk_error,
 )
-from orchestrator.planning.calm import calm_until
 from orchestrator.planning.safety_nets import auto_delete_text, safety_nets
+from orchestrator.planning.steady import steady_until
 
 T = TypeVar("T")
 
@@ -53,14 +53,14 @@ class Pause:
     """
     When the next pass is due: after *seconds*, or when a worker of *incarnation* (0: none) wakes the loop.
 
-    For *calm* seconds only a change in the list of TPUs can change the plan: a loop over many deployments may
+    For *steady* seconds only a change in the list of TPUs can change the plan: a loop over many deployments may
     delay the pass that long, and read only the list meanwhile.
     """
 
     loop: "Loop"
     seconds: float
     incarnation: int = 0
-    calm: float = 0.0
+    steady: float = 0.0
 
     def wait(self) -> None:
         """Wait for *seconds* or the wake-up."""
@@ -78,11 +78,13 @@ class Loop:
     Repeat passes until *stop* is set, the deployment has ended, or *until* returns True.
 
     *patience* is the seconds without any answer after which the loop gives up; None means never, because a
-    loop that protects a TPU must still run when the network is back. With *calm* the loop delays passes of a
-    calm deployment, as a loop over many does.
+    loop that protects a TPU must still run when the network is back. With *steady* the loop delays passes of a
+    steady deployment, as a loop over many does.
     """
 
-    def __init__(self, deployment: Deployment, patience: float | None = None, *, calm: bool = False) -> None:
+    def __init__(
+        self, deployment: Deployment, patience: float | None = None, *, steady: bool = False
+    ) -> None:
         self._patience = patience
         self._spec = deployment.spec
         self._deployment = deployment
@@ -97,7 +99,7 @@ class Loop:
         self._failures = ConsecutiveFailures(Backoff(first, last, jitter=0.5))
         self._reported: set[str] = set()
         self._wake_object = WakeObject(deployment.spec, deployment.cloud.store, deployment.clock)
-        self._lets_calm_wait = calm
+        self._defers_steady = steady
         self._zone, self._listed = "", tuple[Node, ...]()
         self.wake = threading.Event()
         self.stop = threading.Event()
@@ -138,13 +140,13 @@ class Loop:
             yield from self._pauses(result)
 
     def wait(self, pause: Pause) -> None:
-        """Wait until the next pass is due; for a calm deployment, poll the list of TPUs until it changes."""
-        calm = pause.calm - pause.seconds if self._lets_calm_wait else 0.0
+        """Wait until the next pass is due; for a steady deployment, poll the list of TPUs until it changes."""
+        steady = pause.steady - pause.seconds if self._defers_steady else 0.0
         woken = self._wake_object.pause(max(SHORTEST_PAUSE, pause.seconds), self.wake, pause.incarnation)
-        while calm > SHORT and not woken and not self.wake.is_set() and not self.differs():
-            part = min(self._poll, calm)
+        while steady > SHORT and not woken and not self.wake.is_set() and not self.differs():
+            part = min(self._poll, steady)
             woken = self._wake_object.pause(part, self.wake, pause.incarnation)
-            calm -= part
+            steady -= part
 
     def differs(self) -> bool:
         """Return whether the list of TPUs differs from the one of the last pass; False if it cannot be read."""
@@ -263,16 +265,16 @@ class Loop:
             # If the bucket refuses the write now, the next pass repeats it or reports why not.
             with contextlib.suppress(TransientError):
                 self._records.flush()
-        yield Pause(self, pause, listening or 0, self._calm(result))
+        yield Pause(self, pause, listening or 0, self._steady(result))
         # Clear it after the pause: a wake-up that arrives during a pass must end the next pause at once.
         self.wake.clear()
 
-    def _calm(self, result: Pass) -> float:
+    def _steady(self, result: Pass) -> float:
         """Return the seconds for which it is enough to read the list of TPUs."""
         spec, record, world = self._deployment.spec, self._records.current, result.world
         self._zone = record.node.zone
         self._listed = tuple(node for node in world.known_nodes if node.zone == self._zone)
-        until = calm_until(spec, world, record, result.plan, lambda at: self._deployment.spent(record, at))
+        until = steady_until(spec, world, record, result.plan, lambda at: self._deployment.spent(record, at))
         return until - world.observed_at
 
 

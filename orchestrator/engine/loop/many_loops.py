@@ -40,12 +40,12 @@ class Member:
         self.passes = passes
         self.pause: Pause | None = None
         self.busy = False
-        self.due = self.calm_until = self.read_wake_at = float("-inf")
+        self.due = self.steady_until = self.read_wake_at = float("-inf")
 
     def rests(self, pause: Pause, now: float) -> None:
         """Begin the *pause* after a pass at *now*."""
         self.pause, self.due = pause, now + pause.seconds
-        self.calm_until = now + max(pause.seconds, pause.calm)
+        self.steady_until = now + max(pause.seconds, pause.steady)
 
 
 @dataclass
@@ -153,10 +153,10 @@ class ManyLoops:
     def _rank(self, member: Member, now: float, read_wake_every: float, *, lists: bool) -> int | None:
         """Return how urgent a pass of *member* is, None if none is due."""
         pause = member.pause
-        if pause is None or now >= member.calm_until:
+        if pause is None or now >= member.steady_until:
             return DUE
         # Also within the pause: a preemption right after a pass would otherwise wait for the poll after the next.
-        if lists and pause.calm > pause.seconds and _differs(pause):
+        if lists and pause.steady > pause.seconds and _differs(pause):
             return CHANGED
         if pause.incarnation and now >= member.read_wake_at:
             member.read_wake_at = now + max(pause.loop.wake_interval, read_wake_every)

@@ -362,8 +362,8 @@ def _as_wait(failure: FailedChange, world: World) -> FailedChange:
     # Google's text asks for a higher limit, but the quota is free as soon as the deletion ends.
     text = quota_wait(change.zone).text
     again = "nothing to do: it is requested again by itself"
-    calm = type(error)(text, hint=again, changed=error.changed, code=error.code)
-    return FailedChange(change, calm, waiting=text)
+    later = type(error)(text, hint=again, changed=error.changed, code=error.code)
+    return FailedChange(change, later, waiting=text)
 
 
 def check_disks(vms: Vms, new: NewNode) -> None:

@@ -25,7 +25,7 @@ from orchestrator.domain.first_seen import (
     of_node,
 )
 from orchestrator.domain.observation import NodeState
-from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.record import Record, Refusal, Shape
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.records.record_checks import check_record
@@ -108,7 +108,8 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
     plain = replace(sane, first_seen={}, node=replace(sane.node, shape=None))
     body[BODY] = _flat(adapter(Record).dump_python(plain, mode="json"))
     body[BODY]["shape"] = str(sane.node.shape or "")
-    body[BODY]["outcome"] = sane.outcome.value if sane.outcome else ""
+    ended = sane.outcome.value if sane.outcome else ""
+    body[BODY]["outcome"] = _STORED_OUTCOMES.get(ended, ended)
     for refusal in body[BODY]["refusals"]:
         # Earlier versions show this message and know no separate code, so it stays in the text.
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
@@ -186,7 +187,7 @@ def _record(stored: Mapping[str, Any]) -> Record:
     shape = _SHAPE.fullmatch(nested["node"].pop("shape", ""))
     stored_operations = nested.get("operations", ())
     nested["operations"] = [{**one, "verb": _SIGNS[one["verb"]]} for one in stored_operations]
-    nested["outcome"] = nested.get("outcome") or None
+    nested["outcome"] = _OUTCOMES.get(str(nested.get("outcome")), nested.get("outcome")) or None
     record: Record = adapter(Record).validate_python(nested)
     refusals = tuple(_with_code(refusal) for refusal in record.refusals)
     node = replace(
@@ -264,6 +265,8 @@ def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 _WORDS = {verb.value: verb.word for verb in Verb}
 _SIGNS = {word: sign for sign, word in _WORDS.items()}
+_STORED_OUTCOMES = {Outcome.LIMIT_REACHED.value: "spent"}
+_OUTCOMES = {stored: word for word, stored in _STORED_OUTCOMES.items()}
 _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN, VM_RUNNING)
 # Reads what `Shape.__str__` writes: change the two together, and keep reading the old form.
 _SHAPE = re.compile("(.*), (.*), (spot|on demand), external address (yes|no)", re.DOTALL)

@@ -18,7 +18,7 @@ class Hold(Enum):
 
     NONE = ""
     ASKED = "held"
-    BUDGET = "budget"
+    OVER_BUDGET = "over-budget"
     AFTER = "after"
 
 
@@ -50,7 +50,7 @@ def gate(
     if submission.held:
         return Gate(Hold.ASKED)
     if submission.user in over_budget:
-        return Gate(Hold.BUDGET, submission.user)
+        return Gate(Hold.OVER_BUDGET, submission.user)
     waits = {}
     for name, how in submission.after.items():
         earlier, ends = submissions.get(name), ended.get(name, {})

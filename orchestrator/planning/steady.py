@@ -10,15 +10,15 @@ from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import SILENCE, expected_workers, heartbeat_interval
 
-MAX_CALM = 45.0
-"""Longest calm in seconds: a `push` waits 90 s for the lease, and a published status is current for 75 s."""
-CALM_SIGNS = frozenset(
+MAX_STEADY = 45.0
+"""Seconds at most: a `push` waits 90 s for the lease, and a published status is current for 75 s."""
+STEADY_STATES = frozenset(
     {NodeState.READY, Condition.MADE, Condition.LAST_CREATING, Condition.HAS_RUN, Condition.RUNNING}
 )
 """States that belong to a TPU or VM at work; any other recorded state is a doubt whose age matters."""
 
 
-def calm_until(
+def steady_until(
     spec: Spec, world: World, record: Record, plan: Plan, spent: Callable[[float], float]
 ) -> float:
     """
@@ -32,7 +32,7 @@ def calm_until(
         return now
     # Each of these changes the plan at its time, whatever an observation shows.
     until = min(
-        now + MAX_CALM,
+        now + MAX_STEADY,
         min(beat.updated for beat in world.known_heartbeats) + SILENCE * heartbeat_interval(spec),
         record.started_at + spec.watch.ttl,
     )
@@ -45,7 +45,7 @@ def _nothing_to_do(spec: Spec, plan: Plan, record: Record) -> bool:
     """Return whether nothing is requested, awaited or in doubt."""
     # The absence of a VM that the file does not ask for is no doubt.
     unwanted = VM_ABSENT if spec.vm == "none" else None
-    doubts = {key.state for key in record.first_seen if key != unwanted} - CALM_SIGNS
+    doubts = {key.state for key in record.first_seen if key != unwanted} - STEADY_STATES
     under_way = record.operations or record.refusals or record.race.candidates
     return plan == Plan() and not doubts and not under_way and record.ssh.failed_since is None
 

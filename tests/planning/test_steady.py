@@ -15,9 +15,9 @@ from orchestrator.domain.spec import JobSpec, TpuSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.domain.wait import Wait
 from orchestrator.errors import Retry
-from orchestrator.planning.calm import MAX_CALM, calm_until
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import SILENCE, heartbeat_interval
+from orchestrator.planning.steady import MAX_STEADY, steady_until
 from orchestrator.planning.update_record import update_record
 from tests.planning.test_decide_properties import RECORDS, WORLDS
 from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, vm, world
@@ -28,13 +28,15 @@ SILENT = SILENCE * heartbeat_interval(spec())
 
 def until(s=None, w=None, r=None, plan=PLAN, usd_hour=0.0):
     """Return the seconds for which a deployment that costs *usd_hour* is left alone."""
-    end = calm_until(s or spec(), w or world(), r or record(), plan, lambda at: (at - NOW) / 3600 * usd_hour)
+    end = steady_until(
+        s or spec(), w or world(), r or record(), plan, lambda at: (at - NOW) / 3600 * usd_hour
+    )
     return end - NOW
 
 
 def test_a_job_that_runs_is_not_read_for_a_while():
     """Only the list of TPUs is looked at meanwhile."""
-    assert until() == MAX_CALM
+    assert until() == MAX_STEADY
 
 
 def test_a_report_that_would_be_overdue_ends_it():
@@ -51,7 +53,7 @@ def test_the_time_to_live_ends_it():
 def test_a_budget_that_would_be_used_up_allows_none():
     """What runs costs more every second."""
     watched = spec(watch=WatchSpec(budget_usd=1.0))
-    assert until(watched, usd_hour=1.0) == MAX_CALM
+    assert until(watched, usd_hour=1.0) == MAX_STEADY
     assert until(watched, usd_hour=3600.0) == 0
 
 
@@ -91,7 +93,7 @@ def test_whatever_may_move_on_by_itself_is_looked_at_in_each_poll(why):
 
 
 ODD_WORLDS = st.tuples(WORLDS, RECORDS)
-NEARLY_CALM = st.tuples(
+NEARLY_STEADY = st.tuples(
     st.builds(
         lambda age, phase: world(heartbeats=Present((beat(updated=NOW - age, phase=phase),))),
         st.floats(0, 1.2 * SILENT),
@@ -105,7 +107,7 @@ NEARLY_CALM = st.tuples(
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    ODD_WORLDS | NEARLY_CALM,
+    ODD_WORLDS | NEARLY_STEADY,
     st.floats(0, 1),
     st.floats(0, 400),
     st.sampled_from([WatchSpec(), WatchSpec(budget_usd=50.0), WatchSpec(ttl=Duration(1900))]),
@@ -119,7 +121,7 @@ def test_no_plan_changes_by_itself_before_that_time(case, part, usd_hour, watch)
         return usd_hour * max(0.0, at - before.started_at) / 3600
 
     plan = decide(wanted, observed, before, spent(NOW))
-    end = calm_until(wanted, observed, before, plan, spent)
+    end = steady_until(wanted, observed, before, plan, spent)
     at = NOW + part * (end - NOW) * 0.999
     later = replace(observed, observed_at=at)
     if end > NOW:
