@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.plan import LoopRule
+from tests.kit.retired_names import RETIRED
 from tests.kit.source import nodes
 
 pytestmark = pytest.mark.usefixtures("code_read_once")
@@ -190,30 +191,9 @@ TWINS = {
     "unmark": "remove_labels",
     "want": "with_wanted, record_for_the_watch",
     "with_budget": "with_create_budget",
-    "Failure": "GoogleRefusal; a failure is what comes of a fault",
-    "Taken": "LimitedBuffer, Measurement",
-    "Parcel": "Download",
-    "parcel": "download",
-    "parcel_of": "download_of",
-    "Word": "RehearsalResult",
-    "Stretch": "UseSpan; a period is a span",
-    "NodeStretch": "NodeUseSpan",
-    "stretches": "use_spans",
-    "stretches_of": "use_spans_of",
-    "runs_on": "mode (of a deadline), on (of a sidecar); job.run_on is the setting",
-    "NextUp": "UpPlan",
-    "PlannedUp": "PlanSummary",
-    "Watcher": "Loop; the watcher is the process that runs it",
-    "Watching": "WatcherStatus",
-    "watching": "watcher; a WatchAll is one of many loops",
-    "holder_of": "watcher_of, socket_owner_of",
-    "DeviceHolder": "DeviceUser; a holder has the lease",
-    "cost_usd": "usd",
-    "cost_upper_usd": "upper_usd",
-    "SPENT": "LIMIT_REACHED (an outcome), OVER_BUDGET",
-    "END_SPENT": "END_LIMIT_REACHED",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
+TWINS |= RETIRED
 OF_TRAINING = {
     f"orchestrator/{file}.py"
     for file in (
