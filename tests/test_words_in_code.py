@@ -36,6 +36,7 @@ INSTEAD = {
     "ondemand": "on_demand",
     "pace": "save_interval, poll_interval, seconds_per_step",
     "paced": "automatic, slowed",
+    "patience": "timeout, silence",
     "road": "route",
     "seal": "checksum",
     "sealed": "with_checksum",
@@ -340,6 +341,19 @@ def test_a_kind_is_a_kind_of_resource_and_never_a_tpu_type(package: str) -> None
         for node in nodes(path)
         if isinstance(node, ast.arg) and node.arg == "kind" and node.annotation
         if ast.unparse(node.annotation) == "str"
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("package", sorted({*PACKAGES} - {"cli"}))
+def test_a_limit_is_of_bytes_or_a_count_and_never_of_seconds(package: str) -> None:
+    """How long something may take at most is its timeout; `selftest --limit` is an option of people."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / "orchestrator" / package).rglob("*.py")
+        for node in nodes(path)
+        if isinstance(node, ast.arg) and node.arg in {"limit", "_limit"} and node.annotation
+        if "float" in ast.unparse(node.annotation)
     ]
     assert found == []
 

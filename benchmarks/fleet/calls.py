@@ -33,17 +33,17 @@ def calls(size: int) -> list[Figure]:
         body |= {"tpu": {"type": "v2-8", "zones": list(ZONES)}, "vm": {}, "fleet": {"nodes": size}}
         body["watch"] = {"poll": f"{POLL:g}s"}
         (user.folder / "tpuctl.yaml").write_text(json.dumps(body))
-        up = user.run("fleet", "up", "--yes", patience=14_400)
+        up = user.run("fleet", "up", "--yes", timeout=14_400)
         if f"{size} of {size} nodes are up" not in up.err:
             raise RuntimeError(up.err)
         first = _fastest(cloud.asked(CREATE))
         began = cloud.clock.monotonic()
-        user.run("fleet", "watch", interrupt=QUIET, patience=QUIET + 14_400)
+        user.run("fleet", "watch", interrupt=QUIET, timeout=QUIET + 14_400)
         quiet = [at for at in asked if at > began]
         for node in list(cloud.nodes()):
             cloud.model.preempt(node, notice=False)
         lost = cloud.clock.monotonic()
-        user.run("fleet", "watch", interrupt=STORM, patience=STORM + 14_400)
+        user.run("fleet", "watch", interrupt=STORM, timeout=STORM + 14_400)
         again = [at for at in cloud.asked(CREATE) if at > lost]
         back = len(cloud.in_use())
     passes = QUIET / POLL

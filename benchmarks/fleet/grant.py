@@ -15,7 +15,7 @@ from orchestrator.emulator.control import call
 from tests.e2e.stage import Stage
 
 NAME, ZONE, PROJECT = "bench", "us-central1-b", "local-project"
-PATIENCE = 1800.0
+TIMEOUT = 1800.0
 TASK = Path(__file__).with_name("task.py")
 JOB = """\
 name: {name}
@@ -59,7 +59,7 @@ class Grant:
 
     def bring_up(self) -> None:
         """Bring it up, watch it from here, and wait until all nodes take work."""
-        self.stage.tpuctl("fleet", "up", "--yes", seconds=PATIENCE)
+        self.stage.tpuctl("fleet", "up", "--yes", seconds=TIMEOUT)
         self.watching = self.stage.start("fleet", "watch", "--json")
         self.wait("all nodes take work", lambda: self.free() == self.nodes)
 
@@ -78,11 +78,11 @@ class Grant:
                 more=f"{more}\n" if more else "",
             )
         )  # fmt: skip
-        self.stage.tpuctl("fleet", "submit", f"{name}.yaml", *words, seconds=PATIENCE)
+        self.stage.tpuctl("fleet", "submit", f"{name}.yaml", *words, seconds=TIMEOUT)
 
     def cancel(self, name: str) -> None:
         """End a job, and wait until no task of it runs."""
-        self.stage.tpuctl("fleet", "cancel", name, seconds=PATIENCE)
+        self.stage.tpuctl("fleet", "cancel", name, seconds=TIMEOUT)
         self.wait("all tasks have ended", lambda: not self.slurm("squeue", "-h").strip())
         self.wait("all nodes take work", lambda: self.free() == self.nodes)
 
@@ -182,7 +182,7 @@ class Grant:
         return None
 
     def wait(
-        self, what: str, true: Callable[[], object], seconds: float = PATIENCE, pause: float = 0.2
+        self, what: str, true: Callable[[], object], seconds: float = TIMEOUT, pause: float = 0.2
     ) -> float:
         """Wait until *true* says so; return when that was."""
         self.stage.wait_for(what, true, seconds, pause)

@@ -39,7 +39,7 @@ for ((step = begun + 1; step <= {STEPS}; step++)); do
   ((step % {EVERY})) || {{ echo "$step" >"$own.new" && mv -f "$own.new" "$own.save"; }}
 done
 """
-PATIENCE = 300.0
+TIMEOUT = 300.0
 
 
 class Market:
@@ -67,11 +67,11 @@ class Market:
         self.real.word("call", "scontrol", "update", f"nodename={self.names[0]}", "comment=1")
         for name in self.names:
             self.real.join(name, 1)
-        until(lambda: len(self.alive()) == len(self.names), "all nodes are up", PATIENCE, 1.0)
+        until(lambda: len(self.alive()) == len(self.names), "all nodes are up", TIMEOUT, 1.0)
         script = TASK.replace("NOTES", str(self.notes))
         job = Submission("market", ({},) * TASKS, JobSpec("x"), "b", script, 0.0)
         self.slurm.submit(job, range(TASKS), ["europe-west4-b"])
-        until(lambda: len(self.steps()) >= len(self.names), "all nodes have a task", PATIENCE, 1.0)
+        until(lambda: len(self.steps()) >= len(self.names), "all nodes have a task", TIMEOUT, 1.0)
 
     def alive(self) -> list[str]:
         """Return the nodes that work and were not killed."""
@@ -131,7 +131,7 @@ class Market:
         """End all processes."""
         self._over.set()
         for one in self._side:
-            one.join(PATIENCE)
+            one.join(TIMEOUT)
         self.real.end()
 
 

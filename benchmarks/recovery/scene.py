@@ -11,7 +11,7 @@ from orchestrator.emulator.control import call
 from tests.e2e.stage import Stage
 
 PROJECT, ZONE = "local-project", "europe-west4-b"
-PATIENCE = 900.0
+TIMEOUT = 900.0
 NODES = f"/v2/projects/{PROJECT}/locations/{ZONE}/nodes"
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ def newest(path: Path) -> int:
 
 def wait(what: str, read: Callable[[], T | None]) -> T:
     """Look until there is something."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while (found := read()) is None:
         if time.monotonic() > end:
             raise TimeoutError(what)

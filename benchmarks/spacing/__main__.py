@@ -22,7 +22,7 @@ from benchmarks.table import goal, table, words
 PROGRAM = [sys.executable, "-m", "orchestrator"]
 REPO = Path(__file__).parents[2]
 FOREIGN = ("TPUCTL_", "GOOGLE_", "CLOUDSDK_", "GCE_METADATA", "STORAGE_EMULATOR")
-TURNS, LIMIT, PATIENCE = 5, 1.3, 180.0
+TURNS, LIMIT, TIMEOUT = 5, 1.3, 180.0
 UP, AGAIN, PUSH, WATCH = "up", "up again", "push", "watch, from a preemption to the next job"
 WHY = {
     AGAIN: "Here it follows the first one at once, so its write of the record comes within a second of that one's, "
@@ -86,7 +86,7 @@ class Bench:
 
     def wait(self, reached: Callable[[], bool]) -> None:
         """Look until it is there."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not reached():
             if time.monotonic() > end:
                 raise TimeoutError(self.said)

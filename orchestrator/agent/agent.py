@@ -16,7 +16,7 @@ from orchestrator.agent.attempt import attempt_record
 from orchestrator.agent.attempt.finish import Finish
 from orchestrator.agent.attempt.last_commit import last_commit
 from orchestrator.agent.attempt.next_attempt import NextAttempt
-from orchestrator.agent.attempt.peers import LAST_LOG
+from orchestrator.agent.attempt.peers import LAST_LOG_TIMEOUT
 from orchestrator.agent.attempt.rescue import Uncommitted
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.committed_checkpoints import retain
@@ -31,7 +31,7 @@ from orchestrator.agent.side_threads import Pause, Repeater, say
 from orchestrator.agent.telemetry.event_files import BucketEvents
 from orchestrator.contract.json_values import whole_number
 from orchestrator.contract.machine_errors import AgentError, FencedError, UnsafeError
-from orchestrator.contract.preemption_notice import SUCCESSOR_WAITS
+from orchestrator.contract.preemption_notice import SUCCESSOR_TIMEOUT
 from orchestrator.contract.replacing import write_atomically
 
 BEATEN = 20
@@ -175,7 +175,7 @@ class Agent:
         def earlier_saving() -> Optional[int]:
             return still_saving(parts.bucket, settings, self._clock.now())
 
-        while self._clock.monotonic() - began < SUCCESSOR_WAITS:
+        while self._clock.monotonic() - began < SUCCESSOR_TIMEOUT:
             earlier = parts.patiently("check whether the TPU before this one saves", earlier_saving)
             if earlier is None:
                 break
@@ -316,7 +316,7 @@ class Agent:
             thread.end()
         # Before the report: once the controller sees the phase it may delete the machine and its log.
         with contextlib.suppress(AgentError, OSError):
-            parts.shipper.ship(LAST_LOG)
+            parts.shipper.ship(LAST_LOG_TIMEOUT)
         parts.status.set(phase=ending.kind.phase, message=ending.message)
         reported = self._report_last()
         # If a done or failed job could not be reported, cron must start the agent again, which repeats the

@@ -38,7 +38,7 @@ OURS = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", "SHELL", "USER", "LOGNAME", "TMPD
 OF_ATTEMPT = ("TPUCTL_JOB", "TPUCTL_ATTEMPT", "TPUCTL_RESUME", "TPUCTL_RESUME_STEP", "TPUCTL_PROGRESS_FILE",
               "TPUCTL_SAVE_EVERY_SECONDS", "TPUCTL_SAVE_EVERY_FILE")  # fmt: skip
 """Variables of one attempt; a program started by hand must not report steps of the job."""
-PULL_SECONDS = 3600.0
+PULL_TIMEOUT = 3600.0
 """Seconds for a pull or a commit of an image: tens of gigabytes over a slow link."""
 TRIES = 3
 PAUSES = Backoff(1.0, 4.0)
@@ -122,7 +122,7 @@ class Container:
     def keep_setup(self) -> Optional[JobOutcome]:
         """Commit the container after the setup to an image; return an outcome if that fails, else None."""
         try:
-            docker(["commit", self.name, self.after_setup], self._environ, PULL_SECONDS)
+            docker(["commit", self.name, self.after_setup], self._environ, PULL_TIMEOUT)
         except AgentError as error:
             return JobOutcome(JobOutcomeKind.FAILED, str(error))
         return None
@@ -157,7 +157,7 @@ class Container:
                 file.write(json.dumps(config).encode())
             environ = dict(for_setup(self._environ), DOCKER_CONFIG=folder)
             retried(
-                lambda: docker(["pull", "--quiet", name], environ, PULL_SECONDS),
+                lambda: docker(["pull", "--quiet", name], environ, PULL_TIMEOUT),
                 (AgentError,),
                 PAUSES,
                 tries=TRIES,

@@ -20,7 +20,7 @@ from orchestrator.domain.plan import Kind, Outcome, Plan
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
-from orchestrator.engine.loop.loop import OUTAGE
+from orchestrator.engine.loop.loop import OUTAGE_TIMEOUT
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.errors import AuthError, JobFailedError, UsageError
 from orchestrator.planning.decide import decide
@@ -198,7 +198,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
     # A user asks for it, so the loop's pause between two pushes does not apply.
     known = with_digest_of_today
     session.records.update_later(lambda record: _delivered(known(session.spec, record), wanted, mark, now))
-    loop = session.loop(_only_ours, patience=OUTAGE)
+    loop = session.loop(_only_ours, outage_timeout=OUTAGE_TIMEOUT)
     end = session.clock.monotonic() + TIMEOUT
 
     def after(result: Pass) -> None:

@@ -32,7 +32,7 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.deployment import Deployment, any_plan
-from orchestrator.engine.loop.loop import OUTAGE, Loop
+from orchestrator.engine.loop.loop import OUTAGE_TIMEOUT, Loop
 from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
@@ -170,7 +170,7 @@ def bring_up(
         session.notifier,
     ):
         _build_and_record(session, approved, sets, bucket_first=bucket_first)
-        loop = session.loop(said.judge, only, patience=OUTAGE)
+        loop = session.loop(said.judge, only, outage_timeout=OUTAGE_TIMEOUT)
         result = pass_until(
             goal.reached, loop, session.deployment, reporter, count, session.notifier.take_pass,
             wait=options.wait,

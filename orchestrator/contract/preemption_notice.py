@@ -18,7 +18,7 @@ LAST_COMMIT = 25.0
 """For the commit of what the job has saved."""
 RESCUE = 22.0
 """From the notice, for files that no commit contains; the last heartbeat needs one more second."""
-SUCCESSOR_WAITS = 120.0
+SUCCESSOR_TIMEOUT = 120.0
 """Longest wait for the last save of the TPU before: our choice, longer than any observed notice."""
 REPORT_COUNTS = 15.0
 """Age up to which the report of a saving machine proves that it still exists: our choice."""

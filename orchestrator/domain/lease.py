@@ -17,7 +17,7 @@ RENEWAL = 20.0
 """Seconds between two renewals."""
 SAFE = 40.0
 """Seconds since the last renewal after which its holder stops acting."""
-YIELD_SECONDS = 90.0
+YIELD_TIMEOUT = 90.0
 """Seconds that a command waits for a holder that releases the lease on request."""
 
 LOOP = "watch on the VM"

@@ -66,7 +66,7 @@ class PushResult:
 
 
 class Remote(Protocol):
-    """Run commands and copy files over SSH, on all machines in parallel, each step with a limit."""
+    """Run commands and copy files over SSH, on all machines in parallel, each step with a timeout."""
 
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[PushResult]:
         """Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host, atomically. Raise RemoteError."""
@@ -74,8 +74,8 @@ class Remote(Protocol):
     def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int) -> None:
         """Put a small file at *target* below the machine folder of every host, atomically. Raise RemoteError."""
 
-    def run(self, hosts: Sequence[Host], command: str, limit: float, stdin: str = "") -> list[RunResult]:
+    def run(self, hosts: Sequence[Host], command: str, timeout: float, stdin: str = "") -> list[RunResult]:
         """Run a shell command on every host; a lost connection raises RemoteError, it is never success."""
 
-    def run_elevated(self, hosts: Sequence[Host], script: RemoteScript, limit: float) -> list[RunResult]:
+    def run_elevated(self, hosts: Sequence[Host], script: RemoteScript, timeout: float) -> list[RunResult]:
         """Run a script, with sudo if the machine folder needs it; `$1` is that folder. Raise RemoteError."""

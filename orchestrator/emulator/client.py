@@ -46,7 +46,7 @@ class InProcess:
         accounts = nobody if machine_of is None else Callers(self.cloud, machine_of)
         self.router = served(self.cloud, self.storage, accounts)
 
-    def answer(self, request: Request, _limit: float = 0.0) -> Response:
+    def answer(self, request: Request, _timeout: float = 0.0) -> Response:
         return dispatch(self.router, self.cloud, request)
 
     def adapter(self) -> "CloudAdapter":
@@ -109,15 +109,15 @@ def shorten(session: requests.Session, answer: Callable[[Request, float], Respon
     """
     Make *answer* serve every request of *session*; its hooks still run, but nothing is prepared.
 
-    *answer* gets the request and its time limit in seconds. A call then costs half of one through
+    *answer* gets the request and its timeout in seconds. A call then costs half of one through
     `CloudAdapter`, which matters to simulations.
     """
 
     def request(method: str, url: str, **options: Any) -> requests.Response:
-        limit = options.get("timeout")
+        timeout = options.get("timeout")
         asked = _asked(method, url, options)
         response = _as_response(
-            asked, url, answer(asked, float((limit[-1] if isinstance(limit, tuple) else limit) or 60.0))
+            asked, url, answer(asked, float((timeout[-1] if isinstance(timeout, tuple) else timeout) or 60.0))
         )
         for hook in session.hooks["response"]:
             response = hook(response) or response

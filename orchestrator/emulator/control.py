@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from orchestrator.emulator.machines.machine_hosts import MachineHosts
 
 JSON = {"Content-Type": "application/json"}
-START_SECONDS = 30.0
+START_TIMEOUT = 30.0
 """Seconds for the local cloud to start and write its address."""
-STOP_SECONDS, KILL_SECONDS, POLL_SECONDS = 20.0, 5.0, 0.05
+STOP_TIMEOUT, KILL_TIMEOUT, POLL_SECONDS = 20.0, 5.0, 0.05
 """For the daemon's own end after SIGTERM, after each SIGKILL, and between two checks of it."""
 PORT_TRIES = 3
 END_IT = "end what holds the port and start again; or take other ports: tpuctl local start --other-ports"
-LOCK_SECONDS = 60.0
+LOCK_TIMEOUT = 60.0
 """Seconds to wait for another command that is starting the local cloud."""
 CONFIG = """\
 Host {hosts}
@@ -63,7 +63,7 @@ def ensure_running(
     private_folder(folder)
     try:
         # Two commands could start two daemons on the same state, so the second waits and finds the first's.
-        with FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
+        with FileLock(folder / "start.lock", timeout=LOCK_TIMEOUT):
             address = read_address(folder)
             if address is not None:
                 return address, False
@@ -74,7 +74,7 @@ def ensure_running(
             return _started(folder, tools, on_demand=options is None, new=new), True
     except Timeout:
         raise LocalCloudError(
-            f"another tpuctl has been starting the local cloud for {LOCK_SECONDS:.0f} s",
+            f"another tpuctl has been starting the local cloud for {LOCK_TIMEOUT:.0f} s",
             hint="wait for it, or end it; then run the same command again",
             changed="nothing was started",
         ) from None
@@ -110,7 +110,7 @@ def _start(folder: Path, tools: Callable[[], Tools], *, on_demand: bool) -> Addr
         return read_address(folder) or child.poll() is not None
 
     # Another process, so this wait is real time.
-    address = wait_until(address_or_end, SystemClock(), START_SECONDS, 0.05, longest=0.05)
+    address = wait_until(address_or_end, SystemClock(), START_TIMEOUT, 0.05, longest=0.05)
     if isinstance(address, Address):
         return address
     tail = (folder / "daemon.log").read_text(errors="replace")[-600:].strip()
@@ -196,11 +196,11 @@ def stop() -> bool:
         return _end_leftovers(folder)
     # Its start time was compared, so no other process with a reused pid is killed.
     os.kill(address.pid, signal.SIGTERM)
-    patience, clock = STOP_SECONDS, SystemClock()
-    while not wait_until(lambda: start_of(address.pid) != address.started, clock, patience, POLL_SECONDS):
+    timeout, clock = STOP_TIMEOUT, SystemClock()
+    while not wait_until(lambda: start_of(address.pid) != address.started, clock, timeout, POLL_SECONDS):
         # SIGKILL loses nothing, because every change is on disk before it is answered. `reap` ends the machines.
         os.kill(address.pid, signal.SIGKILL)
-        patience = KILL_SECONDS
+        timeout = KILL_TIMEOUT
     reap(folder)
     return True
 
@@ -213,7 +213,7 @@ def _end_leftovers(folder: Path) -> bool:
     """
     if not (folder / "machines").is_dir():
         return False
-    with suppress(Timeout), FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
+    with suppress(Timeout), FileLock(folder / "start.lock", timeout=LOCK_TIMEOUT):
         if read_address(folder) is None:
             return reap(folder)
     return False

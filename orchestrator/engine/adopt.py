@@ -29,16 +29,16 @@ from orchestrator.domain.record import next_incarnation
 from orchestrator.domain.remote import Host, RunResult
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.reconcile.deliver import START_SECONDS, node_hosts
+from orchestrator.engine.reconcile.deliver import START_TIMEOUT, node_hosts
 from orchestrator.engine.routes import vm_host
 from orchestrator.errors import RemoteError, TpuctlError, TransientError, UsageError
 from orchestrator.planning.tpu.race import accepted, with_request
 from orchestrator.scripts.render import Scripts, stop_seconds
 from orchestrator.scripts.shipped import begin_script, remote_script
 
-UPDATE_SECONDS = 180.0
+UPDATE_TIMEOUT = 180.0
 """Seconds to wait for the update of a node or VM (our choice; Google documents no limit)."""
-SSH_SECONDS = 180.0
+SSH_TIMEOUT = 180.0
 """Seconds to wait until the guest agent has installed our SSH key (our choice)."""
 
 
@@ -121,7 +121,7 @@ def _vm_host(deployment: Deployment, vm: Vm) -> Host:
 
 
 def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Host]:
-    """Return the hosts that *find* yields once all accept our key; raise RemoteError after SSH_SECONDS."""
+    """Return the hosts that *find* yields once all accept our key; raise RemoteError after SSH_TIMEOUT."""
     failure: TpuctlError | None = None
     hosts: list[Host] = []
 
@@ -136,14 +136,14 @@ def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Hos
             return False
         return True
 
-    if not wait_until(reached, deployment.clock, SSH_SECONDS, 3.0):
+    if not wait_until(reached, deployment.clock, SSH_TIMEOUT, 3.0):
         raise failure or RemoteError("the machines cannot be reached")
     return hosts
 
 
 def run_on_hosts(deployment: Deployment, hosts: Sequence[Host], script: RemoteScript) -> None:
     """Run *script* as root on every host. Raise RemoteError for the first host on which it fails."""
-    seconds = START_SECONDS + stop_seconds(deployment.spec)
+    seconds = START_TIMEOUT + stop_seconds(deployment.spec)
     for host, one in zip(hosts, deployment.cloud.remote.run_elevated(hosts, script, seconds), strict=True):
         if one.exit_code != 0:
             raise RemoteError(f"{host.name}: the machine could not be prepared: {_last_line(one)}")
@@ -154,7 +154,7 @@ def _last_line(done: RunResult) -> str:
 
 
 def settle(deployment: Deployment, operation: Operation, hint: str = "") -> None:
-    """Wait UPDATE_SECONDS for an update; raise TransientError with *hint* if it fails or does not end in time."""
+    """Wait UPDATE_TIMEOUT for an update; raise TransientError with *hint* if it fails or does not end in time."""
     last, adapter = "", deployment.cloud.nodes if operation.kind is Kind.NODE else deployment.cloud.vms
     what = f"{'TPU' if operation.kind is Kind.NODE else 'VM'} {operation.name}"
 
@@ -166,7 +166,7 @@ def settle(deployment: Deployment, operation: Operation, hint: str = "") -> None
             raise TransientError(f"{what}: {result.message}", hint=result.hint or hint)
         return result.done or result.forgotten
 
-    if not wait_until(done, deployment.clock, UPDATE_SECONDS, 1.0):
+    if not wait_until(done, deployment.clock, UPDATE_TIMEOUT, 1.0):
         raise TransientError(f"{what}: its update does not end {last}".rstrip(), hint=hint)
 
 

@@ -34,11 +34,11 @@ from orchestrator.errors import (
     TransientError,
 )
 from orchestrator.planning.tpu.lifecycle import DELETE_AGAIN, DELETE_SETTLES
-from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 
 M = TypeVar("M", Node, Vm)
 
-RECORD_SECONDS = 60.0
+RECORD_TIMEOUT = 60.0
 """Seconds to retry the write of the closed record."""
 TIMEOUT = 600.0
 """Seconds until `down` stops waiting and prints what is left."""
@@ -176,7 +176,7 @@ class Deletion:
                 return False
             return True
 
-        done = wait_until(recorded, self._clock, RECORD_SECONDS, 1.0)
+        done = wait_until(recorded, self._clock, RECORD_TIMEOUT, 1.0)
         return None if done else Leftover("record", RECORD, "", f"it could not be closed: {message}")
 
     def find(self) -> tuple[Leftover, ...]:
@@ -244,7 +244,7 @@ class Deletion:
         done = wait_until(all_gone, self._clock, TIMEOUT, 1.0)
         # Google drops the deletion of a TPU that is still being created, so wait for the creation to end.
         if not done and any(machine.state is NodeState.CREATING for machine in machines):
-            wait_until(all_gone, self._clock, CREATE_LIMIT - TIMEOUT, 1.0)
+            wait_until(all_gone, self._clock, CREATE_TIMEOUT - TIMEOUT, 1.0)
         return leftovers
 
     def _spared(self, machine: Node | Vm) -> bool:
@@ -287,8 +287,8 @@ class Deletion:
 
     def _on_their_way(self) -> tuple[Leftover, ...]:
         """Return the creates that still run: their machines would appear after `down` has reported success."""
-        # Not beyond CREATE_LIMIT: an operation can stay open for ever, and the list shows what it made.
-        recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_LIMIT]
+        # Not beyond CREATE_TIMEOUT: an operation can stay open for ever, and the list shows what it made.
+        recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_TIMEOUT]
         self._coming = [o for o in recent if not self._done(o)]
         coming = [
             Leftover(o.kind.title, o.name, o.zone, f"its {o.verb.word} is still running")

@@ -13,7 +13,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import TpuctlError, TransientError
 
-BUCKET_SECONDS = 20.0
+BUCKET_TIMEOUT = 20.0
 """Seconds to retry the deletion of a bucket with objects that cannot be deleted yet."""
 
 
@@ -71,7 +71,7 @@ class DataDeletion:
             return True
 
         try:
-            gone = wait_until(deleted, self._deployment.clock, BUCKET_SECONDS, 1.0)
+            gone = wait_until(deleted, self._deployment.clock, BUCKET_TIMEOUT, 1.0)
         except TpuctlError as error:
             gone, failure = False, error
         if not gone and failure is not None:

@@ -27,7 +27,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.errors import CapacityError, UsageError
 from orchestrator.planning.tpu.queued_tpu import merged
 
-LAST_RESORT_WAIT = 1800.0
+LAST_RESORT_TIMEOUT = 1800.0
 """Seconds to wait for flex-start before on demand is requested (`watch.last_resort`)."""
 NO_UNRESERVED = "TPU-302"
 """Code of "Reservation not found" for a request that names no reservation (docs/facts.md 1.6)."""
@@ -101,7 +101,7 @@ class NodesInQueue:
         tpu = self._spec.tpu
         in_haste = tpu.spot and not new.spot  # a queue may never end
         if in_haste and new.run_seconds:
-            return _as_node(self._queued.create(new, LAST_RESORT_WAIT))
+            return _as_node(self._queued.create(new, LAST_RESORT_TIMEOUT))
         if tpu.request == "node" or in_haste:
             return self._nodes.create(new)
         try:

@@ -24,9 +24,9 @@ from orchestrator.google.lean_imports import client_class, imported
 
 T = TypeVar("T")
 
-RATE_SECONDS = 30.0
+RATE_TIMEOUT = 30.0
 """Seconds to repeat a change of an object that was refused for its rate."""
-UPLOAD_SECONDS = 300.0
+UPLOAD_TIMEOUT = 300.0
 """Seconds to repeat the upload of a file."""
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 # These silently redirect the storage client, so they must not be set.
@@ -121,16 +121,16 @@ class Clients:
     @property
     def spaced(self) -> Mapping[str, Any]:
         """
-        Return the limits of a call that changes an object: repeated for RATE_SECONDS if refused for its rate.
+        Return the limits of a call that changes an object: repeated for RATE_TIMEOUT if refused for its rate.
 
         A 429 means that nothing was changed, so the repetition is safe, with or without a precondition.
         """
-        return self._repeated("spaced", _too_soon, RATE_SECONDS, initial=0.5, maximum=4.0, multiplier=1.5)
+        return self._repeated("spaced", _too_soon, RATE_TIMEOUT, initial=0.5, maximum=4.0, multiplier=1.5)
 
     @property
     def uploading(self) -> Mapping[str, Any]:
         """Return the limits of a call that uploads a file with a precondition, which makes repetitions safe."""
-        return self._repeated("uploading", _transient_or_too_soon, UPLOAD_SECONDS)
+        return self._repeated("uploading", _transient_or_too_soon, UPLOAD_TIMEOUT)
 
     def _repeated(
         self, name: str, repeatable: Callable[[BaseException], bool], seconds: float, *,

@@ -12,7 +12,7 @@ from orchestrator.domain.wait import Wait
 from orchestrator.planning.job import SILENCE, heartbeat_interval
 from orchestrator.planning.tpu.lifecycle import delete_node, deleting
 from orchestrator.planning.tpu.never_reported import all_silent
-from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.planning.vm import give_up_start
 
@@ -86,9 +86,9 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
     """
     beats = world.known_heartbeats
     failed = [b for b in beats if b.phase is Phase.FAILED]
-    patience = SILENCE * heartbeat_interval(spec)
+    silence = SILENCE * heartbeat_interval(spec)
     # Their machines may still be uploading files, which a deletion now would lose.
-    busy = [b for b in beats if b.phase not in _RESTING and world.observed_at - b.updated < patience]
+    busy = [b for b in beats if b.phase not in _RESTING and world.observed_at - b.updated < silence]
     late = bool(failed) and world.observed_at - failed[0].updated > MAX_RESCUE
     return failed[0] if failed and (late or not busy) else None
 
@@ -121,7 +121,7 @@ def wind_down(world: World, record: Record, outcome: Outcome, message: str, *, v
             unfinished, wake_in = (*unfinished, Unfinished.VM_LAST), VM_LAST_WAKE
         else:
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, ended, vm.value.zone))
-    elif (given_up := give_up_start(world, record, CREATE_LIMIT)) and not _recent(world, record):
+    elif (given_up := give_up_start(world, record, CREATE_TIMEOUT)) and not _recent(world, record):
         # An operation that never ends must not delay the end for ever.
         changes.append(given_up)
     return Plan(tuple(changes), tuple(Wait(one.text) for one in unfinished), outcome, message, wake_in)
@@ -157,5 +157,5 @@ def _on_its_way(world: World, record: Record) -> bool:
 
 
 def _recent(world: World, record: Record) -> tuple[Operation, ...]:
-    """Return the operations that may still end: those younger than CREATE_LIMIT."""
-    return tuple(o for o in record.operations if world.observed_at - o.started_at < CREATE_LIMIT)
+    """Return the operations that may still end: those younger than CREATE_TIMEOUT."""
+    return tuple(o for o in record.operations if world.observed_at - o.started_at < CREATE_TIMEOUT)

@@ -15,7 +15,7 @@ from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
 from orchestrator.planning.tpu.next_zone import held_back
-from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 
 COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})
 
@@ -29,7 +29,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Decision:
     if isinstance(vm, Unknown):
         return Decision(wait=Wait(f"VM: not known ({vm.message})"), rule=LoopRule.UNKNOWN)
     asked = [o for o in record.operations if o.kind is Kind.VM]
-    late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_LIMIT]
+    late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_TIMEOUT]
     # One request at a time: a second one is refused, and that refusal would count.
     if len(late) < len(asked):
         return Decision(wait=Wait("VM: an operation is running"), wake_in=5.0, rule=LoopRule.VM_OPERATION)
@@ -73,11 +73,11 @@ def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record)
     """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
     if names.ADOPTED_LABEL not in vm.labels and any(o.verb is Verb.CREATE for o in late):
         # It has never run, so its disk is empty.
-        message = f"its creation has not ended in {CREATE_LIMIT / 60:.0f} min"
+        message = f"its creation has not ended in {CREATE_TIMEOUT / 60:.0f} min"
         return Decision(
             (Change(Kind.VM, Verb.DELETE, vm.name, message, vm.zone),), rule=LoopRule.VM_OPERATION
         )
-    given_up = give_up_start(world, record, CREATE_LIMIT)
+    given_up = give_up_start(world, record, CREATE_TIMEOUT)
     if given_up is not None:
         return Decision((given_up,), rule=LoopRule.VM_OPERATION)
     return Decision(wait=Wait(f"VM: {vm.state.value}"), wake_in=5.0, rule=LoopRule.VM_OPERATION)
@@ -98,9 +98,9 @@ def vm_doubts(observed: Observed[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:
     return {VM_HAS_RUN} | ({VM_RUNNING} if observed.value.state is VmState.RUNNING else set()), set()
 
 
-def give_up_start(world: World, record: Record, patience: float) -> Change | None:
+def give_up_start(world: World, record: Record, timeout: float) -> Change | None:
     """
-    Return the deletion of a VM that was starting for *patience* seconds and has never run, else None.
+    Return the deletion of a VM that was starting for *timeout* seconds and has never run, else None.
 
     The controller that requested it may have been killed before the operation was recorded.
     """
@@ -108,7 +108,7 @@ def give_up_start(world: World, record: Record, patience: float) -> Change | Non
     if not isinstance(vm, Present) or vm.value.state not in COMING or VM_HAS_RUN in record.first_seen:
         return None
     # A VM of the user has run before, whatever this record knows of it.
-    if names.ADOPTED_LABEL in vm.value.labels or not lasted(record, world, VM_COMING, patience):
+    if names.ADOPTED_LABEL in vm.value.labels or not lasted(record, world, VM_COMING, timeout):
         return None
-    message = f"its creation has not ended in {patience / 60:.0f} min"
+    message = f"its creation has not ended in {timeout / 60:.0f} min"
     return Change(Kind.VM, Verb.DELETE, vm.value.name, message, vm.value.zone)

@@ -35,7 +35,7 @@ RAW_NAMES = frozenset((
     "mark", "name", "word", "mount", "folder",
 ))  # fmt: skip
 MAX_SCRIPT = 256 * 1024  # bytes; the limit of one metadata value (docs/facts.md 2.4)
-STOP_SECONDS = 60  # seconds that `start-job --restart` waits for the old agent, unless the grace is longer
+STOP_TIMEOUT = 60  # seconds that `start-job --restart` waits for the old agent, unless the grace is longer
 
 FILE_KEYS = {
     "command": "job.command",
@@ -178,7 +178,7 @@ def loop_script(**values: str | int) -> str:
 def stop_seconds(spec: Spec) -> float:
     """Return the seconds that `start-job --restart` waits for the old agent."""
     # 20 s beyond the grace, in which the agent verifies and uploads the last save.
-    return max(STOP_SECONDS, (spec.job.grace or 0) + 20)
+    return max(STOP_TIMEOUT, (spec.job.grace or 0) + 20)
 
 
 def bash_word(value: object) -> str:

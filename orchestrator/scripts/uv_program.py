@@ -25,7 +25,7 @@ from orchestrator.private_folders import own_folder, private_folder
 
 WHEELS = {"x86_64": "manylinux2014_x86_64", "aarch64": "manylinux2014_aarch64"}
 """pip's platform tag for each kind of processor."""
-PIP_SECONDS = 300
+PIP_TIMEOUT = 300
 
 
 def cache_folder() -> Path:
@@ -144,7 +144,7 @@ def _downloaded(machine: str, folder: Path) -> bytes:
     # Python searches the current folder first, and other users may write to that.
     done = subprocess.run(
         [sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False,
-        timeout=PIP_SECONDS, stdin=subprocess.DEVNULL, cwd=folder,
+        timeout=PIP_TIMEOUT, stdin=subprocess.DEVNULL, cwd=folder,
     )  # fmt: skip
     wheels = list(folder.glob("*.whl"))
     if done.returncode != 0 or not wheels:

@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.connect.jumps import Jump
-from orchestrator.ssh.connect.route import Route, patience
+from orchestrator.ssh.connect.route import Route, connect_timeout
 from orchestrator.ssh.connect.ssh_settings import SshSettings
 
 _CHUNK = 64 * 1024
@@ -26,7 +26,7 @@ class ServerLine:
 
     def __init__(self, host: Host, settings: SshSettings, connect: Callable[[Host], Jump]) -> None:
         self._host = host
-        self._seconds = patience(host, settings.connect)
+        self._timeout = connect_timeout(host, settings.connect)
         self._route = Route(host, settings, connect)
         self._sock: Any = None
         self._greeting = b""
@@ -35,10 +35,10 @@ class ServerLine:
         """Connect, and wait for the first bytes of the server. Raise RemoteError."""
         host = self._host
         try:
-            self._sock = self._route.open(self._seconds) or socket.create_connection(
-                (host.address, host.port), self._seconds
+            self._sock = self._route.open(self._timeout) or socket.create_connection(
+                (host.address, host.port), self._timeout
             )
-            self._sock.settimeout(self._seconds)
+            self._sock.settimeout(self._timeout)
             # An SSH server sends its version first. An empty answer means that it boots or has too many clients.
             self._greeting = self._sock.recv(_CHUNK)
         except (OSError, EOFError) as error:

@@ -23,18 +23,18 @@ T = TypeVar("T")
 
 
 class Ssh:
-    """Reach machines over SSH, `settings.parallel` at a time, each step with a limit."""
+    """Reach machines over SSH, `settings.parallel` at a time, each step with a timeout."""
 
     def __init__(self, settings: SshSettings) -> None:
         self.settings = settings
 
-    def connect(self, host: Host, limit: float | None = None) -> "Connection":
+    def connect(self, host: Host, timeout: float | None = None) -> "Connection":
         """Return a connection to *host*, not opened yet. Every connection of this class comes from here."""
         # fabric and paramiko take 0.3 s, and most commands reach no machine.
         from orchestrator.ssh.connect.connection import Connection
 
         self.settings.make_key()
-        return Connection(host, self.settings, limit)
+        return Connection(host, self.settings, timeout)
 
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str = "") -> list[PushResult]:
         """Install the bundle on every host; a failure is in the host's result. Raise HostKeyError only."""
@@ -43,18 +43,18 @@ class Ssh:
             hosts, self.settings.push, lambda connection: push_one(connection, data, digest, target)
         )
 
-    def run(self, hosts: Sequence[Host], command: str, limit: float, stdin: str = "") -> list[RunResult]:
-        """Run a shell command on every host within *limit* seconds; raise RemoteError if one fails."""
-        return self._each(hosts, limit, lambda connection: run_one(connection, command, stdin.encode()))
+    def run(self, hosts: Sequence[Host], command: str, timeout: float, stdin: str = "") -> list[RunResult]:
+        """Run a shell command on every host within *timeout* seconds; raise RemoteError if one fails."""
+        return self._each(hosts, timeout, lambda connection: run_one(connection, command, stdin.encode()))
 
-    def ask(self, hosts: Sequence[Host], command: str, limit: float) -> list[CommandAnswer]:
-        """Run a shell command on every host within *limit* seconds; a failure is in the host's answer."""
-        return self._each(hosts, limit, lambda connection: answer_of(connection, command))
+    def ask(self, hosts: Sequence[Host], command: str, timeout: float) -> list[CommandAnswer]:
+        """Run a shell command on every host within *timeout* seconds; a failure is in the host's answer."""
+        return self._each(hosts, timeout, lambda connection: answer_of(connection, command))
 
-    def run_elevated(self, hosts: Sequence[Host], script: RemoteScript, limit: float) -> list[RunResult]:
+    def run_elevated(self, hosts: Sequence[Host], script: RemoteScript, timeout: float) -> list[RunResult]:
         """Run a script with the rights that the machine folder (its `$1`) needs. Raise RemoteError."""
         command = elevated(script, self.settings.root)
-        return self._each(hosts, limit, lambda connection: run_one(connection, command))
+        return self._each(hosts, timeout, lambda connection: run_one(connection, command))
 
     def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int = 0o644) -> None:
         """
@@ -75,13 +75,13 @@ class Ssh:
         """Open an interactive shell (or run one command) on *host*; return its exit code. Raise RemoteError."""
         return shell(self.connect(host), command)
 
-    def _each(self, hosts: Sequence[Host], limit: float, work: "Callable[[Connection], T]") -> list[T]:
+    def _each(self, hosts: Sequence[Host], timeout: float, work: "Callable[[Connection], T]") -> list[T]:
         """
         Run *work* for all hosts in parallel, wait for all of them, then raise the most important error.
 
         An interrupt closes every connection, so that no thread outlives the command.
         """
-        connections = [self.connect(host, limit) for host in hosts]
+        connections = [self.connect(host, timeout) for host in hosts]
         pool = ThreadPoolExecutor(max(1, min(self.settings.parallel, len(hosts))), "ssh")
         try:
             futures = [pool.submit(work, connection) for connection in connections]

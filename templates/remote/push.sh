@@ -5,14 +5,14 @@
 set -euo pipefail
 umask 022
 trap '' PIPE
-root=$1 digest=$2 patience=$3
+root=$1 digest=$2 timeout=$3
 store=$root/bundle tree=$root/bundle/$digest
 fresh=$store/.tmp-dir-$digest.$$ link=$root/.current.$$ wanted=$store/wanted
 
 fail() {  # what is still under way is read and dropped: a broken pipe would hide the message
   echo "$1" >&2
   echo tpuctl-stop
-  timeout "$patience" cat >/dev/null || true
+  timeout "$timeout" cat >/dev/null || true
   exit 1
 }
 clean() { rm -rf "$fresh" "$link"; }
@@ -40,7 +40,7 @@ receive() {
   # Unpacked while it arrives; nobody looks there before the sum is known to be right.
   exec 3> >(exec tar -xzf - -C "$fresh" --no-same-owner)
   unpacking=$!
-  sum=$(timeout "$patience" cat 2>/dev/null | tee --output-error=exit /dev/fd/3 | sha256sum) ||
+  sum=$(timeout "$timeout" cat 2>/dev/null | tee --output-error=exit /dev/fd/3 | sha256sum) ||
     fail "cannot write to $store"
   exec 3>&-
   [ "${sum%% *}" = "$digest" ] || fail "the bundle arrived cut or changed"

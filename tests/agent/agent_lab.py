@@ -26,7 +26,7 @@ from tests.emulator.http_fixture import serve
 from tests.kit.waiting import until
 
 BUCKET = "lab-bucket"
-PATIENCE = 120.0
+TIMEOUT = 120.0
 TRAIN = Path(__file__).with_name("train_script.py")
 
 
@@ -210,7 +210,7 @@ class Machine:
             )
         return self
 
-    def wait(self, seconds: float = PATIENCE) -> int:
+    def wait(self, seconds: float = TIMEOUT) -> int:
         """Return the agent's exit status."""
         assert self.process is not None
         try:
@@ -272,7 +272,7 @@ class Machine:
 
     def until(self, wanted: Callable[[], object], what: str) -> None:
         """Wait until *wanted* is true."""
-        until(wanted, what, PATIENCE, story=lambda: f"{self.agent_log()}\n{self.status()}")
+        until(wanted, what, TIMEOUT, story=lambda: f"{self.agent_log()}\n{self.status()}")
 
     def until_reports(self, count: int = 3) -> None:
         """Wait until the agent has reported *count* times more, and so has had time for what it is not to do."""

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from orchestrator.agent.agreement.saves import PATIENCE, SaveAgreement
+from orchestrator.agent.agreement.saves import WAIT_FACTOR, SaveAgreement
 from orchestrator.agent.checkpoints.on_disk import CLOCK_TICKS, lost_files
 from orchestrator.agent.parts import Parts
 from orchestrator.clock import VirtualClock
@@ -210,9 +210,9 @@ def test_worker_0_waits_for_the_others_but_not_for_ever(lab: AgentLab) -> None:
     assert gang.named(0, -1, 10) == 0
     gang.workers[0].committed(10, seconds=4.0)
     assert gang.named(0, 10) == 0, "the other one may still upload step 10"
-    gang.clock.advance(PATIENCE * 4.0)
+    gang.clock.advance(WAIT_FACTOR * 4.0)
     assert gang.named(0, 10) == 0
-    gang.clock.advance(PATIENCE * gang.poll + 0.01)
+    gang.clock.advance(WAIT_FACTOR * gang.poll + 0.01)
     assert gang.named(0, 10) == 11
     assert gang.named(1, -1) is None, "nothing to commit, so nothing is read"
     assert gang.named(1, -1, 10) == 11
@@ -232,7 +232,7 @@ def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: AgentLab) -> None
     assert gang.named(0, 10, 31) == 0, "saved twice in a row"
     for worker in (0, 1):
         lab.put(f"checkpoints/00000010/g1/w{worker}.manifest.json", b"{}")
-    assert gang.named(0, 10, 31) == pytest.approx(32 + 5 * PATIENCE * gang.poll, abs=1), "5 steps a second"
+    assert gang.named(0, 10, 31) == pytest.approx(32 + 5 * WAIT_FACTOR * gang.poll, abs=1), "5 steps a second"
 
 
 def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: AgentLab) -> None:
@@ -241,7 +241,7 @@ def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: AgentLab) -
     named = gang.named(0, -1, 10, 20)
     assert named is not None
     assert named > 20
-    gang.clock.advance(PATIENCE * gang.poll + 0.01)
+    gang.clock.advance(WAIT_FACTOR * gang.poll + 0.01)
     assert gang.named(0, -1, 10, 20) == 20
     assert gang.named(1, -1, 10, 20) == 20
 

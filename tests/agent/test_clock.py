@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.agent.agent import Agent
 from orchestrator.agent.attempt.attempt_record import AttemptRecord
-from orchestrator.agent.attempt.peers import PATIENCE, silent_peer
+from orchestrator.agent.attempt.peers import SILENCE, silent_peer
 from orchestrator.agent.attempt.rescue import Rescue
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.caches import keeper
@@ -118,7 +118,7 @@ def test_a_worker_without_a_new_heartbeat_is_silent(lab: AgentLab, clock: Virtua
 
     lab.fault = beat
     assert silent_peer(parts, 1) == 2
-    assert clock.monotonic() == pytest.approx(PATIENCE * parts.settings.heartbeat, abs=parts.settings.poll)
+    assert clock.monotonic() == pytest.approx(SILENCE * parts.settings.heartbeat, abs=parts.settings.poll)
 
 
 def test_worker_0_that_reports_nothing_is_silent(lab: AgentLab, clock: VirtualClock) -> None:

@@ -15,7 +15,7 @@ from orchestrator.contract.bucket.object_names import BUNDLES, DATA, DATA_LIST
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.state.storage.objects import Source
 from orchestrator.emulator.state.storage.stored import Preconditions
-from tests.agent.agent_lab import BUCKET, PATIENCE, TRAIN, AgentLab
+from tests.agent.agent_lab import BUCKET, TIMEOUT, TRAIN, AgentLab
 
 LOOK = (
     "cat data/train.bin > seen && cat $TPUCTL_DATA_DIR/data/deep/b.bin >> seen && "
@@ -176,7 +176,7 @@ def test_killed_at_any_moment_it_goes_on(lab: AgentLab) -> None:
 
         lab.fault = hold
         machine.start()
-        assert reached.wait(PATIENCE)
+        assert reached.wait(TIMEOUT)
         machine.kill_all()
         lab.fault = look
         killed.set()

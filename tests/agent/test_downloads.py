@@ -86,7 +86,7 @@ def test_a_wrong_answer_to_a_range_is_asked_again(lab, bucket, tmp_path, how):
 @pytest.mark.parametrize("how", WRONG)
 def test_a_server_that_always_answers_wrong_is_refused(lab, bucket, tmp_path, monkeypatch, how):
     """In the time of one part, with an error and without a digest."""
-    monkeypatch.setattr(transfers, "PART_SECONDS", 0.5)
+    monkeypatch.setattr(transfers, "PART_TIMEOUT", 0.5)
     put(lab, DATA)
     answering(
         lab,

@@ -92,7 +92,7 @@ def test_a_cut_that_is_shorter_than_the_lease_does_no_harm(lab: AgentLab) -> Non
 
 
 def test_slurm_gives_a_silent_machine_up_only_when_its_task_has_ended() -> None:
-    """The lease, and the time to end a job, are shorter than Slurm's patience."""
-    patience = re.search(r"^SlurmdTimeout=(\d+)$", shipped("slurm.sh").decode(), re.MULTILINE)
-    assert patience is not None
-    assert float(patience[1]) > 2 * (LEASE + STALL_GRACE)
+    """The lease, and the time to end a job, are shorter than Slurm's timeout."""
+    timeout = re.search(r"^SlurmdTimeout=(\d+)$", shipped("slurm.sh").decode(), re.MULTILINE)
+    assert timeout is not None
+    assert float(timeout[1]) > 2 * (LEASE + STALL_GRACE)

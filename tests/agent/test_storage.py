@@ -144,9 +144,9 @@ def test_a_role_that_was_given_long_ago_is_not_waited_for(lab: AgentLab) -> None
 
     lab.fault = forbid
     fresh = bucket_of(lab, granted=time.time())
-    assert 590 < fresh.patience <= 600
+    assert 590 < fresh.retry_timeout <= 600
     for bucket in (bucket_of(lab, granted=time.time() - 601), fresh.other("anothers")):
-        assert bucket.patience == 60
+        assert bucket.retry_timeout == 60
         with pytest.raises(AgentError, match="403 no access") as refused:
             bucket.read("x")
         assert not isinstance(refused.value, TransientError)

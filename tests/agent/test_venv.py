@@ -167,7 +167,7 @@ def test_job_python_is_the_default_and_an_absent_one_is_said(layout, pins):
 class OneObject:
     """A bucket with at most one object."""
 
-    name, patience = "b", 0.0
+    name, retry_timeout = "b", 0.0
 
     def __init__(self, data: bytes | None) -> None:
         self.data, self.reads = data, 0

@@ -22,7 +22,7 @@ def small_parts(monkeypatch) -> None:
     monkeypatch.setattr(storage, "LARGE", PART)
     monkeypatch.setattr(transfers, "SMALLEST_PART", PART)
     monkeypatch.setattr(transfers, "MAX_PART", PART)
-    monkeypatch.setattr(transfers, "CLEAN_UP_SECONDS", 3.0)
+    monkeypatch.setattr(transfers, "CLEAN_UP_TIMEOUT", 3.0)
 
 
 def a_bucket(lab: AgentLab) -> JobBucket:

@@ -45,7 +45,7 @@ def test_a_bucket_that_takes_no_more_holds_up_no_command_about_another_deploymen
 
     cloud.distort = full
     began = cloud.clock.monotonic()
-    said = other.run("status", patience=600)
+    said = other.run("status", timeout=600)
     assert remaining[0] < 0, "the bucket took all there was"
     assert (said.code, cloud.clock.monotonic() - began < 60) == (0, True)
     assert "not now: " in said.err

@@ -96,7 +96,7 @@ class Commands(RuleBasedStateMachine):
 
     @rule(user=users, seconds=st.sampled_from([40, 300, 1500]))
     def watch(self, user, seconds):
-        self._type(self._desk(user), "watch", interrupt=seconds, patience=seconds + 3000)
+        self._type(self._desk(user), "watch", interrupt=seconds, timeout=seconds + 3000)
 
     @rule(user=users, data=st.booleans())
     def down(self, user, data):
@@ -153,7 +153,7 @@ class Commands(RuleBasedStateMachine):
             self.cloud.wait(pause)
             self._type(self.known["away"], *other, interrupt=600)
 
-        self._type(self.known["home"], *words, meanwhile={call: meanwhile}, interrupt=900, patience=9000)
+        self._type(self.known["home"], *words, meanwhile={call: meanwhile}, interrupt=900, timeout=9000)
 
     @precondition(lambda self: self.cloud.in_use())
     @rule(how=st.sampled_from(STRIKES), notice=st.booleans())

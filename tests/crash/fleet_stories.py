@@ -88,7 +88,7 @@ class World:
             str(user.job_file(word[:-5], **self.jobs[word[:-5]])) if word.endswith(".yaml") else word
             for word in words
         ]
-        said = user.run(*words, kill=kill, interrupt=seconds, patience=HOURS)
+        said = user.run(*words, kill=kill, interrupt=seconds, timeout=HOURS)
         for text in (said.out, said.err):
             if "Traceback" in text or "this is a bug in tpuctl" in text:
                 raise Wrong(f"{words}: {text[-2000:]}")

@@ -21,7 +21,7 @@ def test_every_file_that_it_names_is_there():
 
 
 def test_every_function_or_constant_that_it_names_is_in_its_file():
-    """As in `planning/tpu/node_verdict.py`: `CREATE_LIMIT`."""
+    """As in `planning/tpu/node_verdict.py`: `CREATE_TIMEOUT`."""
     pairs = re.findall(r"`([\w/]+\.py)`: `(\w+)`", TEXT)
     assert pairs
     for name, symbol in pairs:

@@ -48,7 +48,7 @@ time.sleep = slow
 runpy.run_path("train.py", run_name="__main__")
 """
 # A busy computer is slow, which is no fault: the deadlines only end what would never end.
-COMMAND_SECONDS, LOOK_SECONDS = 400.0, 300.0
+COMMAND_TIMEOUT, LOOK_TIMEOUT = 400.0, 300.0
 T = TypeVar("T")
 
 
@@ -137,7 +137,7 @@ class Stage:
         """Return what a command has printed to standard error so far."""
         return (self.folder / f"{process.number}.err").read_text(errors="replace")
 
-    def end(self, process: Command, expect: int | None = 0, seconds: float = COMMAND_SECONDS) -> Done:
+    def end(self, process: Command, expect: int | None = 0, seconds: float = COMMAND_TIMEOUT) -> Done:
         """Wait for a command; *expect* is the exit code that it must have."""
         try:
             code = process.wait(seconds)
@@ -148,7 +148,7 @@ class Stage:
         assert expect is None or code == expect, f"exit code {code}, not {expect}:\n{done.out}\n{done.err}"
         return done
 
-    def tpuctl(self, *words: str, expect: int | None = 0, seconds: float = COMMAND_SECONDS) -> Done:
+    def tpuctl(self, *words: str, expect: int | None = 0, seconds: float = COMMAND_TIMEOUT) -> Done:
         """Run a command to its end."""
         return self.end(self.start(*words), expect, seconds)
 
@@ -160,7 +160,7 @@ class Stage:
     # What exists, observed from outside.
 
     def wait_for(
-        self, what: str, look: Callable[[], T], seconds: float = LOOK_SECONDS, pause: float = 0.4
+        self, what: str, look: Callable[[], T], seconds: float = LOOK_TIMEOUT, pause: float = 0.4
     ) -> T:
         """Look until there is something and return it."""
         return until(look, what, seconds, pause, self.story)
@@ -274,7 +274,7 @@ class Stage:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)  # a rehearsal has a local cloud of its own to take away
             try:
-                process.wait(LOOK_SECONDS)
+                process.wait(LOOK_TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(30)

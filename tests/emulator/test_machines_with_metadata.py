@@ -18,7 +18,7 @@ from tests.emulator.hosts_lab import free_address, free_port
 from tests.kit.waiting import until
 
 HOUR = 3600  # a poll that nobody wakes lasts longer than the client waits for it
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
 class _Hosts(NoHosts):
@@ -59,7 +59,7 @@ def _get(address: str, port: int, path: str) -> tuple[str, str]:
     request = urllib.request.Request(
         f"http://{address}:{port}/computeMetadata/v1/instance/{path}", headers={"Metadata-Flavor": "Google"}
     )
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
         return answer.read().decode(), answer.headers["etag"]
 
 

@@ -60,7 +60,7 @@ class Watched(InProcess):
 
     before = after = staticmethod(lambda what: None)
 
-    def answer(self, request, limit=0.0):
+    def answer(self, request, timeout=0.0):
         if request.method == "GET":
             return super().answer(request)
         what = f"{request.method} {request.path}"

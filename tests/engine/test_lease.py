@@ -6,7 +6,7 @@ import re
 import pytest
 
 from orchestrator.contract.bucket.object_names import LEASE
-from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, YIELD_SECONDS
+from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, YIELD_TIMEOUT
 from orchestrator.errors import LeaseHeldError, TransientError
 
 
@@ -142,7 +142,7 @@ def test_a_holder_that_does_not_step_aside_is_not_waited_for_without_end(lab):
     lab.clock.wait = meanwhile
     with pytest.raises(LeaseHeldError):
         lab.controller(state="another computer", beside=True, who="there")
-    assert YIELD_SECONDS <= lab.clock.now() - start < YIELD_SECONDS + 5
+    assert YIELD_TIMEOUT <= lab.clock.now() - start < YIELD_TIMEOUT + 5
     assert not lab.objects(".tpuctl/lease-wish")
 
 

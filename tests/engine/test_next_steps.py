@@ -69,7 +69,7 @@ def test_a_service_of_apprise_that_fails_says_what_to_look_at(monkeypatch, known
 )
 def test_a_hook_that_fails_says_what_to_look_at(tmp_path, monkeypatch, command, advice):
     """Its program, its folder, or its time."""
-    monkeypatch.setattr(receivers, "HOOK_SECONDS", 0.2 if "sleep" in command else 30.0)
+    monkeypatch.setattr(receivers, "HOOK_TIMEOUT", 0.2 if "sleep" in command else 30.0)
     hint = hint_of(Hook("done", command, tmp_path))
     assert advice in hint
     assert hint.endswith("tpuctl notify test")

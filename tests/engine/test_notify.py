@@ -353,7 +353,7 @@ def test_a_hook_is_a_program_that_reads_the_event(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "told").read_text())["id"] == "d-done-1"
     assert (tmp_path / "words").read_text() == "$(touch pwned) ;x\ndone\n"
     assert not (tmp_path / "pwned").exists()
-    monkeypatch.setattr(receivers, "HOOK_SECONDS", 0.2)
+    monkeypatch.setattr(receivers, "HOOK_TIMEOUT", 0.2)
     for command, why in (
         ("false", "exited with status 1$"),
         (

@@ -106,9 +106,9 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
 
 
 def test_a_command_that_waits_for_a_goal_gives_up_on_a_cloud_that_is_gone(lab):
-    """`up` and `push` end after their patience and say so before; whoever protects a TPU would go on."""
+    """`up` and `push` end after their timeout and say so before; whoever protects a TPU would go on."""
     controller = lab.up(a_spec())
-    loop, tries = Loop(controller.deployment, patience=900.0), []
+    loop, tries = Loop(controller.deployment, outage_timeout=900.0), []
 
     def refuse():
         tries.append(lab.clock.now())

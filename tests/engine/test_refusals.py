@@ -8,7 +8,7 @@ from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlError
 from orchestrator.planning.tpu.next_zone import quota_wait
-from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, EngineLab, a_spec
 
 BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
@@ -227,7 +227,7 @@ def test_an_operation_without_end_is_given_up_after_the_deadline(lab):
     lab.cloud.fail_next("tpu.nodes.create", ["stuck"])
     start = lab.clock.now()
     controller = lab.up(passes=500)
-    assert CREATE_LIMIT <= lab.clock.now() - start <= CREATE_LIMIT + 60
+    assert CREATE_TIMEOUT <= lab.clock.now() - start <= CREATE_TIMEOUT + 60
     assert controller.record.node.incarnation == 2
     assert the_one_node(lab) == "demo-tpu-g2"
 
@@ -239,7 +239,7 @@ def test_a_vm_whose_creation_has_no_end_is_created_again(lab):
     controller.want()
     controller.run(seconds=30)
     assert lab.vms() == {"demo-vm": "STAGING"}
-    lab.wait(CREATE_LIMIT - 60)
+    lab.wait(CREATE_TIMEOUT - 60)
     assert controller.run(seconds=5).plan.empty
     lab.wait(60)
     lab.up()

@@ -64,10 +64,10 @@ def test_a_partial_list_is_no_proof_of_absence(lab, monkeypatch):
     controller = lab.up()
     real = lab.wire.answer
 
-    def partial(request, limit):
+    def partial(request, timeout):
         if request.path.startswith("/v2/") and request.path.endswith("/nodes"):
             return Response.of({"nodes": [], "unreachable": [f"locations/{ZONE}"]})
-        return real(request, limit)
+        return real(request, timeout)
 
     monkeypatch.setattr(lab.wire, "answer", partial)
     before = lab.mutations()
@@ -89,13 +89,13 @@ def test_a_create_whose_operation_is_forgotten_is_not_a_failed_one(lab, monkeypa
         controller.one_pass()
     real = lab.wire.answer
 
-    def forgetful(request, limit):
+    def forgetful(request, timeout):
         if request.method == "GET" and request.path.endswith(("/nodes", "/queuedResources")):
             return Response.of({})
         if request.method == "GET" and ("/operations/" in request.path or "/instances" in request.path):
             reason = "NOT_FOUND" if request.path.startswith("/v2/") else "notFound"
             return plain_error(request, 404, reason, "not found")
-        return real(request, limit)
+        return real(request, timeout)
 
     monkeypatch.setattr(lab.wire, "answer", forgetful)
     for _ in range(2):

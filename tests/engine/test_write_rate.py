@@ -178,10 +178,10 @@ def test_a_slow_pass_leaves_its_results_to_the_next_one_and_that_waits_for_nothi
     """After a change the next look comes at once: a write in between would hold up its intents."""
     refused, send = refusals(lab, monkeypatch), lab.wire.answer
 
-    def slowly(request, limit):
+    def slowly(request, timeout):
         if "/o" not in request.path:
             lab.clock.advance(0.15)
-        return send(request, limit)
+        return send(request, timeout)
 
     monkeypatch.setattr(lab.wire, "answer", slowly)
     lab.up()

@@ -164,7 +164,7 @@ class Cloud:
 
     # The network.
 
-    def answer(self, request, limit):
+    def answer(self, request, timeout):
         """Carry one request of the running command, if it is alive and has a network."""
         if not self.acting:
             return self._dispatched(request)

@@ -230,13 +230,13 @@ class Ssh:
             if target.startswith("slurm/"):
                 self.cloud.machines.fleet.put(self._machine(host).id, target.rpartition("/")[2], data)
 
-    def run(self, hosts, command, limit, stdin=""):
+    def run(self, hosts, command, timeout, stdin=""):
         return [RunResult(0) for host in hosts if self._reach(host)]
 
-    def ask(self, hosts, command, limit):
+    def ask(self, hosts, command, timeout):
         return [CommandAnswer(host.name, 0, "", "") for host in hosts if self._reach(host)]
 
-    def run_elevated(self, hosts, script, limit):
+    def run_elevated(self, hosts, script, timeout):
         if script.name == "call-slurm":
             return [self._slurm(host, words_of(script)) for host in hosts]
         self._step("ssh run")

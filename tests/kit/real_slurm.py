@@ -21,7 +21,7 @@ from tests.kit.waiting import until
 
 ENGINE = f"slurm-{'0' * 64}.tar.gz"
 FLEET = "demo"
-PATIENCE = 90.0
+TIMEOUT = 90.0
 """Seconds of real time in which something that Slurm does by itself must have happened."""
 
 
@@ -156,7 +156,7 @@ class RealSlurm:
 
     def until(self, holds, what: str) -> None:  # type: ignore[no-untyped-def]
         """Wait until *holds*; each look is a program of Slurm's."""
-        until(holds, what, PATIENCE, 0.3)
+        until(holds, what, TIMEOUT, 0.3)
 
     def end(self) -> None:
         """End all that was started here."""

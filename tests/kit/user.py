@@ -20,7 +20,7 @@ FILE = {
     "job": {"source": "src", "command": "python3 train.py"},
     "watch": {"poll": "60s"},
 }
-PATIENCE = 4 * 3600.0
+TIMEOUT = 4 * 3600.0
 """Seconds of virtual time after which a command that has not ended fails the test."""
 
 
@@ -164,10 +164,10 @@ class User:
         """Type one command about the deployment of this folder; return its end."""
         return self.type(*words, "--file", str(self.folder / "tpuctl.yaml"), **options)
 
-    def type(self, *words, kill=(), meanwhile=None, interrupt=None, patience=PATIENCE):
+    def type(self, *words, kill=(), meanwhile=None, interrupt=None, timeout=TIMEOUT):
         """Type one command; *interrupt* presses Ctrl-C after that many seconds. Return its end."""
         cloud, now = self.cloud, self.cloud.clock.monotonic()
-        process = Process(self, words, kill, dict(meanwhile or {}), ends_at=now + patience)
+        process = Process(self, words, kill, dict(meanwhile or {}), ends_at=now + timeout)
         process.interrupt_at = now + interrupt if interrupt is not None else float("inf")
         cloud.acting.append(process)
         cloud.processes.append(process)
@@ -212,7 +212,7 @@ class User:
 
     def watch(self, seconds, *words, **options):
         """Type `tpuctl watch` and press Ctrl-C after *seconds*; return its end."""
-        return self.run("watch", *words, interrupt=seconds, patience=seconds + PATIENCE, **options)
+        return self.run("watch", *words, interrupt=seconds, timeout=seconds + TIMEOUT, **options)
 
     def _well(self, *words, **options):
         said = self.run(*words, **options)

@@ -17,12 +17,12 @@ ACCOUNT = "123456789012-compute@developer.gserviceaccount.com"
 
 
 class Wire:
-    """The clients' transport; *cloud* answers the requests, within a limit in seconds."""
+    """The clients' transport; *cloud* answers the requests, within a timeout in seconds."""
 
     cloud = None
 
-    def answer(self, request, limit):
-        return self.cloud.answer(request, limit)
+    def answer(self, request, timeout):
+        return self.cloud.answer(request, timeout)
 
 
 WIRE = Wire()

@@ -23,7 +23,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.intended_record import intended
 from orchestrator.planning.tpu.next_zone import create_gate
-from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT, REPAIR_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT, REPAIR_TIMEOUT
 from orchestrator.planning.tpu.race import accepted
 from orchestrator.planning.update_record import update_record
 from tests.kit.records import record_of
@@ -111,7 +111,7 @@ def test_a_create_whose_operation_runs_is_waited_for():
 def test_a_create_without_end_is_given_up():
     """A stuck operation must not hold the deployment for ever."""
     running = Operation("o", Kind.NODE, Verb.CREATE, "demo-tpu-g1", ZONE, 1)
-    old = record(operations=(running,), requested_at=NOW - CREATE_LIMIT)
+    old = record(operations=(running,), requested_at=NOW - CREATE_TIMEOUT)
     assert steps(decide(spec(), world(nodes=Present(())), old)) == [NODE_CREATE_2]
 
 
@@ -123,7 +123,7 @@ def test_a_passing_state_is_waited_out_and_then_replaced(state):
     odd = world(nodes=Present((node(state=state),)), heartbeats=SILENT)
     key = f"node:1:{state.name.lower()}"
     assert decide(spec(), odd, record(first_seen={key: NOW - 10})).empty
-    late = record(first_seen={key: NOW - REPAIR_LIMIT})
+    late = record(first_seen={key: NOW - REPAIR_TIMEOUT})
     assert steps(decide(spec(), odd, late)) == [NODE_DELETE_1, NODE_CREATE_2]
 
 

@@ -10,7 +10,7 @@ from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.planning.decide import decide
-from orchestrator.planning.tpu.node_verdict import UNHEALTHY_LIMIT
+from orchestrator.planning.tpu.node_verdict import UNHEALTHY_TIMEOUT
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
 SILENT = Present((beat(updated=NOW - 200),))
@@ -55,7 +55,7 @@ def test_silence_is_no_witness_while_a_boot_may_be_why(change, known, lost):
     assert (NODE_DELETE_1 in steps(decide(spec(), silent, tried))) is lost
 
 
-@pytest.mark.parametrize(("age", "replaced"), [(30, False), (200, False), (UNHEALTHY_LIMIT + 5, True)])
+@pytest.mark.parametrize(("age", "replaced"), [(30, False), (200, False), (UNHEALTHY_TIMEOUT + 5, True)])
 def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced):
     """A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do."""
     first = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
@@ -67,8 +67,8 @@ def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced)
 @pytest.mark.parametrize(
     ("beats", "since", "replaced"),
     [
-        (SILENT, UNHEALTHY_LIMIT - 5, False),
-        (SILENT, UNHEALTHY_LIMIT + 5, True),
+        (SILENT, UNHEALTHY_TIMEOUT - 5, False),
+        (SILENT, UNHEALTHY_TIMEOUT + 5, True),
         (Present(()), CONFIRMED_AFTER - 5, False),  # it has never reported: born sick
         (Present(()), CONFIRMED_AFTER + 5, True),
         (Unknown("503"), 7200, False),

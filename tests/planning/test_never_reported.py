@@ -10,10 +10,10 @@ from orchestrator.domain.record import Candidate, Span
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.never_reported import (
-    SILENT_LIMIT,
     SILENT_TIME,
+    SILENT_TIMEOUT,
     SILENT_TPUS,
-    START_LIMIT,
+    START_TIMEOUT,
     with_boot_report,
     with_silent_tpu,
 )
@@ -44,7 +44,7 @@ def deletions(plan):
     return [c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.DELETE)]
 
 
-@pytest.mark.parametrize(("waited", "replaced"), [(START_LIMIT - 1, False), (START_LIMIT, True)])
+@pytest.mark.parametrize(("waited", "replaced"), [(START_TIMEOUT - 1, False), (START_TIMEOUT, True)])
 def test_a_tpu_that_never_reports_is_replaced_in_time(waited, replaced):
     """Twenty minutes after it was READY, and not sooner."""
     plan = decide(spec(), silent(), known(waited))
@@ -52,8 +52,8 @@ def test_a_tpu_that_never_reports_is_replaced_in_time(waited, replaced):
     assert any(c.verb is Verb.CREATE and c.kind is Kind.NODE for c in plan.changes) is replaced
 
 
-SOON = known(SILENT_LIMIT, reports_at_boot=(1,))
-FIRST = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - SILENT_LIMIT)
+SOON = known(SILENT_TIMEOUT, reports_at_boot=(1,))
+FIRST = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - SILENT_TIMEOUT)
 NEVER_REPORTED = tuple((n, NOW - 100.0) for n in range(2, 2 + SILENT_TPUS))
 
 
@@ -66,9 +66,9 @@ def spans(zone):
     ("record", "observed", "replaced"),
     [
         (SOON, silent(), True),
-        (known(SILENT_LIMIT - 1, reports_at_boot=(1,)), silent(), False),
+        (known(SILENT_TIMEOUT - 1, reports_at_boot=(1,)), silent(), False),
         # Its script reports late: an earlier tpuctl gave it to the machine.
-        (known(SILENT_LIMIT, reports_at_boot=(2,)), silent(), False),
+        (known(SILENT_TIMEOUT, reports_at_boot=(2,)), silent(), False),
         (SOON, silent(boots=(FIRST,)), False),
         (SOON, world(heartbeats=Unknown("503")), False),
         (SOON, silent(nodes=Present((node(healthy=False, health="TIMEOUT", timed_out=True),))), False),
@@ -96,7 +96,7 @@ def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes
 
 def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
     """After the time of any start; it counts as one that has never reported."""
-    (change,) = deletions(decide(spec(), silent(boots=(FIRST,)), known(START_LIMIT, reports_at_boot=(1,))))
+    (change,) = deletions(decide(spec(), silent(boots=(FIRST,)), known(START_TIMEOUT, reports_at_boot=(1,))))
     assert "has begun" in change.message
     assert change.never_reported
 
@@ -127,13 +127,13 @@ def test_the_record_says_which_scripts_report_first_as_long_as_that_matters():
 def test_reports_that_cannot_be_read_are_no_silence():
     """Unknown is not absent."""
     looked = world(heartbeats=Unknown("the bucket does not answer"))
-    assert not deletions(decide(spec(), looked, known(9 * START_LIMIT)))
+    assert not deletions(decide(spec(), looked, known(9 * START_TIMEOUT)))
 
 
 def test_one_worker_that_reports_is_enough():
     """Then its startup script has come through; the others are looked after one by one."""
     looked = world(heartbeats=Present((beat(),)))
-    assert not deletions(decide(spec(), looked, known(9 * START_LIMIT)))
+    assert not deletions(decide(spec(), looked, known(9 * START_TIMEOUT)))
 
 
 @pytest.mark.parametrize(("waited", "ends"), [(SILENT_TIME - 1, False), (SILENT_TIME, True)])
@@ -157,8 +157,8 @@ def test_an_end_that_has_begun_is_not_taken_back():
 
 def test_a_silent_tpu_counts_once_however_often_its_deletion_is_asked_for():
     """A killed controller asks again."""
-    (change,) = deletions(decide(spec(), silent(), known(START_LIMIT)))
-    once = with_silent_tpu(known(START_LIMIT), change, NOW)
+    (change,) = deletions(decide(spec(), silent(), known(START_TIMEOUT)))
+    once = with_silent_tpu(known(START_TIMEOUT), change, NOW)
     assert once.silence.never_reported == ((1, NOW),)
     assert with_silent_tpu(once, change, NOW + 60) == once
 
@@ -166,13 +166,13 @@ def test_a_silent_tpu_counts_once_however_often_its_deletion_is_asked_for():
 def test_a_tpu_that_was_lost_for_another_reason_does_not_count():
     """A preemption during the boot is the market's doing."""
     lost = silent(nodes=Present((node(state=node().state.PREEMPTED),)))
-    (change,) = deletions(decide(spec(), lost, known(START_LIMIT)))
-    assert with_silent_tpu(known(START_LIMIT), change, NOW).silence.never_reported == ()
+    (change,) = deletions(decide(spec(), lost, known(START_TIMEOUT)))
+    assert with_silent_tpu(known(START_TIMEOUT), change, NOW).silence.never_reported == ()
 
 
 def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
     """Its startup script came through; the network to it, or the machine, failed later."""
-    lost = known(9 * START_LIMIT, ssh_failed_since=NOW - 600, ssh_next_try_at=NOW - 1)
+    lost = known(9 * START_TIMEOUT, ssh_failed_since=NOW - 600, ssh_next_try_at=NOW - 1)
     looked = world(heartbeats=Present((beat(updated=NOW - 900),)))
     (change,) = deletions(decide(spec(), looked, lost))
     assert "out of reach" in change.message

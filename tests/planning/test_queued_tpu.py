@@ -12,7 +12,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.queued_tpu import (
     CLOCKS,
-    PROVISIONING_LIMIT,
+    PROVISIONING_TIMEOUT,
     end_text,
     merged,
     state_text,
@@ -93,7 +93,7 @@ def test_waiting_has_no_deadline_of_ours():
 def test_provisioning_has_a_deadline_that_starts_over_after_a_fall_back():
     """One that makes and loses its machines for ever is replaced; one that went back into the queue is not."""
     was, _ = looked((request(S.PROVISIONING),))
-    later = NOW + PROVISIONING_LIMIT + 1
+    later = NOW + PROVISIONING_TIMEOUT + 1
     back, _ = looked((request(S.WAITING_FOR_RESOURCES),), was=was, at=NOW + 60)
     _, plan = looked((request(S.PROVISIONING),), was=back, at=later)
     assert plan.empty

@@ -24,7 +24,7 @@ HELD = Path(__file__).parent / "held.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VENVS = Path(os.environ.get("TPUCTL_VENV_CACHE") or Path.home() / ".cache/tpuctl/venvs")
 # The deadlines only end what would never end: two recipes at once on a busy computer are slow.
-INSTALL_SECONDS, RUN_SECONDS = 1200, 300
+INSTALL_TIMEOUT, RUN_TIMEOUT = 1200, 300
 
 
 @cache
@@ -77,7 +77,7 @@ class Run:
         """Return what it has printed so far."""
         return self.log.read_text(errors="replace")
 
-    def wait(self, expect: int | None = 0, seconds: float = RUN_SECONDS) -> str:
+    def wait(self, expect: int | None = 0, seconds: float = RUN_TIMEOUT) -> str:
         """Wait for its end; return its output. *expect* is the status that it must leave with."""
         try:
             code = self.process.wait(seconds)
@@ -86,13 +86,13 @@ class Run:
         assert expect is None or code == expect, f"status {code}, not {expect}:\n{self.text()[-6000:]}"
         return self.text()
 
-    def until(self, pattern: str, seconds: float = RUN_SECONDS) -> "Run":
+    def until(self, pattern: str, seconds: float = RUN_TIMEOUT) -> "Run":
         """Wait until its output matches."""
         printed = re.compile(pattern, re.MULTILINE)
         return self.wait_for(lambda: printed.search(self.text()) is not None, seconds, pattern)
 
     def wait_for(
-        self, look: Callable[[], bool], seconds: float = RUN_SECONDS, what: str = "what the run does"
+        self, look: Callable[[], bool], seconds: float = RUN_TIMEOUT, what: str = "what the run does"
     ) -> "Run":
         """Wait until *look* says yes, while the run goes on."""
 
@@ -121,7 +121,7 @@ class Run:
             self.process.poll()
             return not remaining
 
-        until(gone, "the end of the run's processes", RUN_SECONDS, 0.02)
+        until(gone, "the end of the run's processes", RUN_TIMEOUT, 0.02)
         self.process.wait(10)
 
 
@@ -160,7 +160,7 @@ class Recipe:
         self.runs.append(run)
         return run
 
-    def run(self, command: str, seconds: float = RUN_SECONDS, **environment: str) -> str:
+    def run(self, command: str, seconds: float = RUN_TIMEOUT, **environment: str) -> str:
         """Run a command to its successful end; return its output."""
         return self.start(command, **environment).wait(0, seconds)
 
@@ -173,7 +173,7 @@ class Recipe:
 def prepared(name: str, folder: Path, *commands: str, **environment: str) -> Recipe:
     """Return a copy of a recipe with its virtual environment made and *commands* (its data step) run."""
     recipe = Recipe(name, copy(name, folder / name), environment)
-    recipe.run("sh venv.sh", INSTALL_SECONDS)
+    recipe.run("sh venv.sh", INSTALL_TIMEOUT)
     for command in commands:
         recipe.run(command)
     return recipe

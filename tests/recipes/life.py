@@ -8,7 +8,7 @@ from orchestrator.emulator.start_options import load_options
 from tests.e2e.stage import Stage
 from tests.recipes.kit import copy, held, hold, hold_at, losses
 
-RUN_SECONDS = 600.0
+RUN_TIMEOUT = 600.0
 NOTICE_SECONDS = 120
 
 
@@ -46,7 +46,7 @@ def leave(stage: Stage, incarnation: int, workers: int = 1) -> None:
     def stopped() -> bool:
         return [beat["phase"] for beat in stage.beats(incarnation)] == ["stopped"] * workers
 
-    stage.wait_for(f"the end of {node}", stopped, RUN_SECONDS)
+    stage.wait_for(f"the end of {node}", stopped, RUN_TIMEOUT)
     # The watcher may have deleted the node already.
     stage.tpuctl("local", "preempt", node, "--no-notice", expect=None)
 
@@ -60,14 +60,14 @@ def live(
     notice_at: int,
     settings: Mapping[str, object],
     early: Callable[[Stage], None] = lambda _stage: None,
-    patience: float = RUN_SECONDS,
+    timeout: float = RUN_TIMEOUT,
 ) -> Life:
     """
     Play a recipe's whole life.
 
     Bring a copy of it up, hold the job at step *kill_at*, kill the machine when step *saved* is committed and
     *early* has done its harm, give notice at step *notice_at* of the second machine, where the job is held
-    too, and watch until it is done. *patience* is how long each of the three may take, in seconds.
+    too, and watch until it is done. *timeout* is how long each of the three may take, in seconds.
 
     Without *kill_at* nothing holds the job: a recipe that spawns its processes has to be slow itself.
     """
@@ -81,22 +81,22 @@ def live(
     fast = ["--set", "watch.poll=1s", "--set", "vm=none"]
     fast += [word for key, value in settings.items() for word in ("--set", f"job.{key}={value}")]
     start_cloud(stage, NOTICE_SECONDS)
-    stage.tpuctl("up", *fast, seconds=RUN_SECONDS)
+    stage.tpuctl("up", *fast, seconds=RUN_TIMEOUT)
     watch = stage.start("watch", *fast)
 
     def first_saved() -> bool:
         beats = stage.beats(1)
         return bool(beats) and (beats[0]["committed_step"] or 0) >= saved
 
-    stage.wait_for(f"step {saved} in the bucket", first_saved, patience)
+    stage.wait_for(f"step {saved} in the bucket", first_saved, timeout)
     early(stage)
     stage.tpuctl("local", "preempt", f"{name}-tpu-g1", "--no-notice")
     if kill_at is not None:
         hold_at(gate, notice_at)
-    stage.wait_for(f"step {notice_at} of g2", lambda: stage.at(notice_at, incarnation=2), patience)
+    stage.wait_for(f"step {notice_at} of g2", lambda: stage.at(notice_at, incarnation=2), timeout)
     leave(stage, 2)
     gate.unlink(missing_ok=True)
-    done = stage.end(watch, seconds=patience)
+    done = stage.end(watch, seconds=timeout)
     assert "done:" in done.err
     assert [machine for machine in stage.machines() if machine["running"]] == []
     life = Life(

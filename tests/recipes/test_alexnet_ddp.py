@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, losses, prepared
-from tests.recipes.life import RUN_SECONDS, checkpoints_of, live
+from tests.recipes.life import RUN_TIMEOUT, checkpoints_of, live
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("alexnet-ddp")]
 STEPS = 40
@@ -92,7 +92,7 @@ def tear(stage: Stage) -> None:
     (folder / "last.json").write_text('{"step": 900, "file": "step_000900.pt"}')
     for pid in stage.jobs(b"train.py"):
         kill(pid)
-    stage.wait_for("the second attempt", lambda: stage.at(11, attempt=2), RUN_SECONDS)
+    stage.wait_for("the second attempt", lambda: stage.at(11, attempt=2), RUN_TIMEOUT)
     assert not (folder / "step_000900.pt").exists()
     assert list(folder.parent.rglob("torn-step_000900*"))
 

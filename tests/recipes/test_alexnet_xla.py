@@ -18,7 +18,7 @@ from tests.recipes.life import live
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("xla")]
 STEPS = 24
 SETTINGS = {"ALEXNET_STEPS": str(STEPS), "ALEXNET_SAVE_EVERY": "8", "ALEXNET_LOG_EVERY": "1"}
-PATIENCE = 600  # seconds: each start compiles, and the machine may be busy
+TIMEOUT = 600  # seconds: each start compiles, and the machine may be busy
 
 
 def start(recipe: Recipe, out: str, **more: str) -> Run:
@@ -52,7 +52,7 @@ def recipe(tmp_path_factory):
 @pytest.fixture(scope="module")
 def straight(recipe) -> dict[int, str]:
     """Return the losses of a run that nothing interrupts."""
-    text = start(recipe, "straight").wait(0, PATIENCE)
+    text = start(recipe, "straight").wait(0, TIMEOUT)
     assert "starting from step 0 with 8 replicas on CPU" in text
     found = losses(text)
     assert list(found) == list(range(1, STEPS + 1))
@@ -62,14 +62,14 @@ def straight(recipe) -> dict[int, str]:
 
 def test_killed_and_stopped_replicas_resume_with_the_same_losses(recipe, straight):
     """SIGKILL after a save; SIGTERM to the leader alone saves and ends the replicas; then to the end."""
-    run = start(recipe, "out", ALEXNET_STEP_SECONDS="0.3").until("^step 10 ", PATIENCE)
+    run = start(recipe, "out", ALEXNET_STEP_SECONDS="0.3").until("^step 10 ", TIMEOUT)
     run.kill()
     parts = [run.text()]
 
-    run = start(recipe, "out", ALEXNET_STEP_SECONDS="0.5").until("^step 12 ", PATIENCE)
+    run = start(recipe, "out", ALEXNET_STEP_SECONDS="0.5").until("^step 12 ", TIMEOUT)
     assert spawned(run)
     run.process.send_signal(signal.SIGTERM)
-    parts.append(run.wait(128 + signal.SIGTERM, PATIENCE))
+    parts.append(run.wait(128 + signal.SIGTERM, TIMEOUT))
     assert spawned(run) == []
     assert "resumed from step 8" in parts[-1]
     saved = int(re.findall(r"asked to stop: saved step (\d+)", parts[-1])[0])
@@ -77,17 +77,17 @@ def test_killed_and_stopped_replicas_resume_with_the_same_losses(recipe, straigh
         saved == json.loads((recipe.folder / "out/last.json").read_text())["step"] == max(losses(parts[-1]))
     )
 
-    parts.append(start(recipe, "out").wait(0, PATIENCE))
+    parts.append(start(recipe, "out").wait(0, TIMEOUT))
     assert f"resumed from step {saved}" in parts[-1]
     assert losses("\n".join(parts)) == straight
 
 
 def test_dead_replicas_are_a_failure(recipe, straight):
     """When the process of the replicas is killed, the leader says so with its status and does not hang."""
-    run = start(recipe, "dead", ALEXNET_STEP_SECONDS="0.3").until("^step 9 ", PATIENCE)
+    run = start(recipe, "dead", ALEXNET_STEP_SECONDS="0.3").until("^step 9 ", TIMEOUT)
     for pid in spawned(run):
         os.kill(pid, signal.SIGKILL)
-    assert "BrokenProcessPool" in run.wait(1, PATIENCE)
+    assert "BrokenProcessPool" in run.wait(1, TIMEOUT)
 
 
 def test_the_recipes_on_xla_share_one_environment():
@@ -103,7 +103,7 @@ def test_whole_life_on_the_local_cloud(stage, straight):
     """SIGKILL of the machine, notice with SIGTERM: the losses of an unbroken run."""
     settings = {"target_steps": STEPS, "env.ALEXNET_STEP_SECONDS": 1}
     settings.update({f"env.{key}": value for key, value in SETTINGS.items()})
-    life = live(stage, "alexnet-xla", saved=8, notice_at=13, settings=settings, patience=PATIENCE)
+    life = live(stage, "alexnet-xla", saved=8, notice_at=13, settings=settings, timeout=TIMEOUT)
     assert life.losses() == straight
     assert "asked to stop: saved step" in life.logs[1]
     assert life.beats[1]["committed_step"] == max(losses(life.logs[1])), "the notice must cost no step"

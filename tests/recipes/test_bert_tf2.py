@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stage import Stage, kill
-from tests.recipes.kit import EXAMPLES, INSTALL_SECONDS, Recipe, Run, copy, hold, hold_at, losses, prepared
-from tests.recipes.life import RUN_SECONDS, checkpoints_of, live
+from tests.recipes.kit import EXAMPLES, INSTALL_TIMEOUT, Recipe, Run, copy, hold, hold_at, losses, prepared
+from tests.recipes.life import RUN_TIMEOUT, checkpoints_of, live
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("bert-tf2")]
 STEPS = 60
@@ -117,7 +117,7 @@ def test_checkpoint_becomes_a_hugging_face_model(recipe, straight):
     """No key is missing or left over in transformers, and its logits are TensorFlow's."""
     recipe.run("sh venv.sh python tf2hf.py --checkpoint straight --out hf")
     reader = f"sh {EXAMPLES}/hf-clm/venv.sh python check_hf.py hf"
-    text = recipe.run(reader, INSTALL_SECONDS)
+    text = recipe.run(reader, INSTALL_TIMEOUT)
     assert "no missing keys, no unexpected keys" in text
     # The check can fail: a lost tensor and a changed one are found.
     cut = (
@@ -135,7 +135,7 @@ def harm(stage: Stage) -> None:
         kill(pid)
     newest = max(int(path.stem.split("-")[1]) for path in folder.glob("ckpt-*.index"))
     tear(folder / f"ckpt-{newest}")
-    stage.wait_for("the second attempt", lambda: stage.at(newest - 14, attempt=2), RUN_SECONDS)
+    stage.wait_for("the second attempt", lambda: stage.at(newest - 14, attempt=2), RUN_TIMEOUT)
 
 
 @pytest.mark.e2e
@@ -178,17 +178,17 @@ def test_data_logs_and_checkpoints_straight_in_the_bucket(stage, straight):
         "job.env.BERT_LOGS": "gs://$TPUCTL_BUCKET/tensorboard",
     }
     flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    stage.tpuctl("up", *flags, seconds=RUN_SECONDS)
+    stage.tpuctl("up", *flags, seconds=RUN_TIMEOUT)
     watch = stage.start("watch", *flags)
 
     def saved() -> bool:
         return any((beat["committed_step"] or 0) >= 15 for beat in stage.beats(1))
 
-    stage.wait_for("step 15 in the bucket", saved, RUN_SECONDS)
+    stage.wait_for("step 15 in the bucket", saved, RUN_TIMEOUT)
     for pid in stage.jobs(b"train.py"):
         kill(pid)
     gate.unlink()
-    assert "done:" in stage.end(watch, seconds=RUN_SECONDS).err
+    assert "done:" in stage.end(watch, seconds=RUN_TIMEOUT).err
     log = stage.logs(1)
     assert "attempt 2: resume from step 15 " in log
     assert losses(log) == straight

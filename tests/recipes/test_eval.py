@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.recipes.life import RUN_SECONDS
+from tests.recipes.life import RUN_TIMEOUT
 from tests.stock.survive import use_example
 
 pytestmark = pytest.mark.recipes
@@ -17,17 +17,17 @@ def test_whole_life_on_the_local_cloud(stage):
     use_example(stage, "eval")
     fast = ["--set", "watch.poll=1s", "--set", "vm=none", "--set", "job.env.EVAL_SHARD_SECONDS=4"]
     stage.tpuctl("local", "start")
-    stage.tpuctl("up", *fast, seconds=RUN_SECONDS)
+    stage.tpuctl("up", *fast, seconds=RUN_TIMEOUT)
     watch = stage.start("watch", *fast)
 
     def shards():
         return [name for name in stage.objects("checkpoints/") if "scores-" in name]
 
-    stage.wait_for("three shards", lambda: len(shards()) >= 3, RUN_SECONDS, 0.1)
+    stage.wait_for("three shards", lambda: len(shards()) >= 3, RUN_TIMEOUT, 0.1)
     assert stage.beats(1)[0]["phase"] == "run", "results alone do not make it done"
     stage.tpuctl("local", "preempt", "eval-tpu-g1", "--no-notice")
     there = shards()
-    assert "done:" in stage.end(watch, seconds=RUN_SECONDS).err
+    assert "done:" in stage.end(watch, seconds=RUN_TIMEOUT).err
 
     logs = [re.findall(r"^shard (\d+): ", stage.logs(number), re.MULTILINE) for number in (1, 2)]
     assert int(logs[1][0]) >= len(there)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, prepared
-from tests.recipes.life import RUN_SECONDS, checkpoints_of, live
+from tests.recipes.life import RUN_TIMEOUT, checkpoints_of, live
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("fairseq-mlm")]
 UPDATES = 120
@@ -106,7 +106,7 @@ def harm(stage: Stage) -> None:
     tear(checkpoints_of(stage, "fairseq-mlm-tpu-g1") / LAST)
     for pid in stage.jobs(b"launch.py"):
         kill(pid)
-    stage.wait_for("the second attempt", lambda: stage.at(41, attempt=2), RUN_SECONDS)
+    stage.wait_for("the second attempt", lambda: stage.at(41, attempt=2), RUN_TIMEOUT)
 
 
 @pytest.mark.e2e

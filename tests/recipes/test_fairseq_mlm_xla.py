@@ -13,7 +13,7 @@ from tests.recipes.life import live
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("xla")]
 UPDATES = 24
-PATIENCE = 600  # seconds: each start compiles, and the machine may be busy
+TIMEOUT = 600  # seconds: each start compiles, and the machine may be busy
 CLOSE = 0.02  # of losses around 8
 
 
@@ -39,7 +39,7 @@ def losses(*texts: str) -> dict[int, float]:
 def recipe(tmp_path_factory):
     """Return a copy of the recipe, with its data made."""
     one = prepared("fairseq-mlm-xla", tmp_path_factory.mktemp("fairseq-xla"))
-    one.run("sh prepare.sh", PATIENCE)
+    one.run("sh prepare.sh", TIMEOUT)
     yield one
     one.close()
 
@@ -47,7 +47,7 @@ def recipe(tmp_path_factory):
 @pytest.fixture(scope="module")
 def straight(recipe) -> dict[int, float]:
     """Return the losses of a run that nothing interrupts."""
-    found = losses(start(recipe, "straight").wait(0, PATIENCE))
+    found = losses(start(recipe, "straight").wait(0, TIMEOUT))
     assert list(found) == list(range(1, UPDATES + 1))
     assert found[UPDATES] < found[1] - 1.0
     return found
@@ -55,19 +55,19 @@ def straight(recipe) -> dict[int, float]:
 
 def test_killed_run_goes_on_from_the_end_of_its_epoch(recipe, straight):
     """SIGKILL within an epoch: no update is left out or made too often, and the losses are close."""
-    run = start(recipe, "out", 0.3).until("num_updates=15,", PATIENCE)
+    run = start(recipe, "out", 0.3).until("num_updates=15,", TIMEOUT)
     run.kill()
-    text = start(recipe, "out").wait(0, PATIENCE)
+    text = start(recipe, "out").wait(0, TIMEOUT)
     saved = int(re.findall(r"checkpoint_last.pt \(epoch \d+ @ (\d+) updates\)", text)[0])
     assert 0 < saved < 15
     assert list(losses(text)) == list(range(saved + 1, UPDATES + 1))
     assert losses(run.text(), text) == pytest.approx(straight, abs=CLOSE)
-    assert f"@ {UPDATES} updates" in start(recipe, "out").wait(0, PATIENCE)
+    assert f"@ {UPDATES} updates" in start(recipe, "out").wait(0, TIMEOUT)
 
 
 def test_saves_within_epochs_are_refused(recipe):
     """The position in the data would be stored wrongly, and nothing would say so."""
-    text = start(recipe, "within", more="--save-interval-updates 10").wait(1, PATIENCE)
+    text = start(recipe, "within", more="--save-interval-updates 10").wait(1, TIMEOUT)
     assert "save at the ends of epochs only" in text
 
 
@@ -80,6 +80,6 @@ def test_whole_life_on_the_local_cloud(stage, straight):
         "env.FAIRSEQ_UPDATES": UPDATES,
         "env.FAIRSEQ_STEP_SECONDS": 0.7,
     }
-    life = live(stage, "fairseq-mlm-xla", saved=4, notice_at=13, settings=settings, patience=PATIENCE)
+    life = live(stage, "fairseq-mlm-xla", saved=4, notice_at=13, settings=settings, timeout=TIMEOUT)
     assert losses(*life.logs) == pytest.approx(straight, abs=CLOSE)
     assert any(name.startswith(f"checkpoints/{UPDATES:08d}/g3/w0/") for name in life.objects)

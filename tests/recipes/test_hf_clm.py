@@ -13,7 +13,7 @@ from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.formats.hf import HuggingFace
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, losses, prepared
-from tests.recipes.life import RUN_SECONDS, checkpoints_of, live
+from tests.recipes.life import RUN_TIMEOUT, checkpoints_of, live
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("hf-clm")]
 STEPS = 60
@@ -125,7 +125,7 @@ def tear(stage: Stage) -> None:
     fake(source, 901, cut)
     for pid in stage.jobs(b"train.py"):
         kill(pid)
-    stage.wait_for("the second attempt", lambda: stage.at(16, attempt=2), RUN_SECONDS)
+    stage.wait_for("the second attempt", lambda: stage.at(16, attempt=2), RUN_TIMEOUT)
     assert not (folder / "checkpoint-900").exists()
     assert not (folder / "checkpoint-901").exists()
     assert list(folder.parent.rglob("torn-checkpoint-900-*"))

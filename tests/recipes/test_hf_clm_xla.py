@@ -19,7 +19,7 @@ FLAGS = (
     f"--max_steps {STEPS} --per_device_train_batch_size 8 --learning_rate 3e-3 --warmup_steps 10 "
     "--save_steps 10 --save_total_limit 3 --logging_steps 1 --seed 42 --report_to none"
 )
-PATIENCE = 600  # seconds: each start compiles, and the machine may be busy
+TIMEOUT = 600  # seconds: each start compiles, and the machine may be busy
 # A resumed run compiles other programs than one that starts: sums are rounded elsewhere.
 CLOSE = 1e-3
 
@@ -55,7 +55,7 @@ def recipe(tmp_path_factory):
 @pytest.fixture(scope="module")
 def straight(recipe) -> dict[int, float]:
     """Return the losses of a run that nothing interrupts."""
-    found = losses(start(recipe, "straight").wait(0, PATIENCE))
+    found = losses(start(recipe, "straight").wait(0, TIMEOUT))
     assert list(found) == list(range(1, STEPS + 1))
     assert found[STEPS] < found[1] - 1.0
     return found
@@ -63,18 +63,18 @@ def straight(recipe) -> dict[int, float]:
 
 def test_killed_and_stopped_run_goes_on_close_to_an_unbroken_one(recipe, straight):
     """SIGKILL after a save, SIGTERM later saves the step, then to the end."""
-    run = start(recipe, "out", more="--step_seconds 0.3").until("^step 13 ", PATIENCE)
+    run = start(recipe, "out", more="--step_seconds 0.3").until("^step 13 ", TIMEOUT)
     run.kill()
     parts = [run.text()]
 
-    run = start(recipe, "out", str(newest(recipe, "out")), "--step_seconds 0.3").until("^step 15 ", PATIENCE)
+    run = start(recipe, "out", str(newest(recipe, "out")), "--step_seconds 0.3").until("^step 15 ", TIMEOUT)
     assert "resumed from step 10" in run.text()
     run.process.send_signal(signal.SIGTERM)
-    parts.append(run.wait(128 + signal.SIGTERM, PATIENCE))
+    parts.append(run.wait(128 + signal.SIGTERM, TIMEOUT))
     saved = int(re.findall(r"asked to stop: saved step (\d+)", parts[-1])[0])
     assert newest(recipe, "out").name == f"checkpoint-{saved}"
 
-    parts.append(start(recipe, "out", str(newest(recipe, "out"))).wait(0, PATIENCE))
+    parts.append(start(recipe, "out", str(newest(recipe, "out"))).wait(0, TIMEOUT))
     assert f"resumed from step {saved}" in parts[-1]
     assert losses(*parts) == pytest.approx(straight, abs=CLOSE)
 
@@ -85,7 +85,7 @@ def test_checkpoint_without_optimizer_is_refused_not_resumed_silently(recipe, st
     torn.parent.mkdir()
     (recipe.folder / "straight/checkpoint-30").rename(torn)
     (torn / "optimizer.pt").unlink()
-    assert "lacks optimizer.pt" in start(recipe, "no-optimizer", str(torn)).wait(1, PATIENCE)
+    assert "lacks optimizer.pt" in start(recipe, "no-optimizer", str(torn)).wait(1, TIMEOUT)
 
 
 @pytest.mark.e2e
@@ -94,7 +94,7 @@ def test_whole_life_on_the_local_cloud(stage, straight):
     command = f'exec sh venv.sh python train.py --output_dir "$TPUCTL_CHECKPOINT_DIR" {FLAGS} '
     command += '--resume_from_checkpoint "$TPUCTL_RESUME" --step_seconds "$HF_CLM_STEP_SECONDS"'
     settings = {"command": command, "target_steps": STEPS, "env.HF_CLM_STEP_SECONDS": 0.6}
-    life = live(stage, "hf-clm-xla", saved=10, notice_at=17, settings=settings, patience=PATIENCE)
+    life = live(stage, "hf-clm-xla", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
     assert losses(*life.logs) == pytest.approx(straight, abs=CLOSE)
     # The agent committed what SIGTERM made the script save: no step was made twice.
     assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))

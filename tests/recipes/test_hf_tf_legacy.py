@@ -10,13 +10,13 @@ import signal
 
 import pytest
 
-from tests.recipes.kit import EXAMPLES, INSTALL_SECONDS, Recipe, Run, losses, prepared
+from tests.recipes.kit import EXAMPLES, INSTALL_TIMEOUT, Recipe, Run, losses, prepared
 from tests.recipes.life import live
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("hf-tf-legacy")]
 STEPS = 40
 FLAGS = f"--steps {STEPS} --save-every 10 --log-every 1"
-PATIENCE = 600  # seconds: each start compiles, and the machine may be busy
+TIMEOUT = 600  # seconds: each start compiles, and the machine may be busy
 
 TENSORFLOW = """
 import train, json, argparse, tensorflow as tf
@@ -56,7 +56,7 @@ def recipe(tmp_path_factory):
 @pytest.fixture(scope="module")
 def straight(recipe) -> dict[int, str]:
     """Return the losses of a run that nothing interrupts."""
-    text = start(recipe, "straight").wait(0, PATIENCE)
+    text = start(recipe, "straight").wait(0, TIMEOUT)
     assert "MirroredStrategy with 2 replicas" in text
     assert "programs made: 1" in text, "all batches have one shape"
     found = losses(text)
@@ -67,38 +67,36 @@ def straight(recipe) -> dict[int, str]:
 
 def test_killed_and_stopped_run_resumes_with_the_same_losses(recipe, straight):
     """SIGKILL after a save, SIGTERM between two saves, then to the end: every loss is the unbroken run's."""
-    run = start(recipe, "out", 0.2).until("^step 13 ", PATIENCE)
+    run = start(recipe, "out", 0.2).until("^step 13 ", TIMEOUT)
     run.kill()
     parts = [run.text()]
 
-    run = start(recipe, "out", 0.3).until("^step 15 ", PATIENCE)
+    run = start(recipe, "out", 0.3).until("^step 15 ", TIMEOUT)
     assert "resumed from step 10" in run.text()
     run.process.send_signal(signal.SIGTERM)
-    parts.append(run.wait(128 + signal.SIGTERM, PATIENCE))
+    parts.append(run.wait(128 + signal.SIGTERM, TIMEOUT))
     saved = int(re.findall(r"asked to stop: saved step (\d+)", parts[-1])[0])
     assert (recipe.folder / f"out/ckpt-{saved}.index").is_file()
 
-    parts.append(start(recipe, "out").wait(0, PATIENCE))
+    parts.append(start(recipe, "out").wait(0, TIMEOUT))
     assert f"resumed from step {saved}" in parts[-1]
     assert losses("\n".join(parts)) == straight
 
 
 def test_model_compiles_with_xla(recipe):
     """The article's test before a TPU: a few steps with jit_compile=True, one program for all of them."""
-    text = recipe.start("sh venv.sh python train.py --jit --steps 3 --log-every 1 --out jit").wait(
-        0, PATIENCE
-    )
+    text = recipe.start("sh venv.sh python train.py --jit --steps 3 --log-every 1 --out jit").wait(0, TIMEOUT)
     assert list(losses(text)) == [1, 2, 3]
     assert "programs made: 1" in text
 
 
 def test_result_is_a_folder_that_current_transformers_loads(recipe, straight):
     """Version 5 reads the exported folder into PyTorch, no key missing or left over, the same logits."""
-    recipe.run("sh venv.sh python export.py --checkpoints straight --out model", PATIENCE)
+    recipe.run("sh venv.sh python export.py --checkpoints straight --out model", TIMEOUT)
     ids = [2, 100, 200, 300, 3]
-    theirs = recipe.run(f'sh venv.sh python -c "{TENSORFLOW.format(ids=ids)}"', PATIENCE)
+    theirs = recipe.run(f'sh venv.sh python -c "{TENSORFLOW.format(ids=ids)}"', TIMEOUT)
     reader = recipe.run(
-        f'sh {EXAMPLES}/hf-clm/venv.sh python -c "{PYTORCH.format(ids=ids)}"', INSTALL_SECONDS
+        f'sh {EXAMPLES}/hf-clm/venv.sh python -c "{PYTORCH.format(ids=ids)}"', INSTALL_TIMEOUT
     )
     assert "KEYS [] []" in reader
     assert logits(reader) == pytest.approx(logits(theirs), abs=1e-3)
@@ -112,7 +110,7 @@ def test_whole_life_on_the_local_cloud(stage, straight):
         "target_steps": STEPS,
         "env.BERT_STEP_SECONDS": 0.6,
     }
-    life = live(stage, "hf-tf-legacy", saved=10, notice_at=17, settings=settings, patience=PATIENCE)
+    life = live(stage, "hf-tf-legacy", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
     assert life.losses() == straight
     # The agent committed what SIGTERM made the script save: no step was made twice.
     assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.stage import Stage, kill
 from tests.recipes.jax_lm import COMMAND, Bucket, settings
 from tests.recipes.kit import Recipe, Run, losses, prepared
-from tests.recipes.life import RUN_SECONDS, live
+from tests.recipes.life import RUN_TIMEOUT, live
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("jax-lm")]
 STEPS = 40
@@ -94,7 +94,7 @@ def tear(stage: Stage) -> None:
         store(stage, f"checkpoints/900/{name}", stage.read(f"checkpoints/8/{name}"))
     for pid in stage.jobs(b"train.py"):
         kill(pid)
-    stage.wait_for("the second attempt", lambda: stage.at(9, attempt=2), RUN_SECONDS)
+    stage.wait_for("the second attempt", lambda: stage.at(9, attempt=2), RUN_TIMEOUT)
     assert stage.beats(1)[0]["resumed_from"] < 900
 
 

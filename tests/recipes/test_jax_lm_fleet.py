@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.stage import Stage
 from tests.recipes.jax_lm import settings
 from tests.recipes.kit import copy, held, hold, hold_at, losses
-from tests.recipes.life import RUN_SECONDS
+from tests.recipes.life import RUN_TIMEOUT
 
 pytestmark = [pytest.mark.recipes, pytest.mark.e2e, pytest.mark.xdist_group("jax-lm")]
 STEPS = 32
@@ -54,10 +54,10 @@ def test_losses_are_those_of_an_unbroken_run_when_a_slice_is_lost(stage):
     (stage.work / "tpuctl.yaml").write_text(FLEET)
     gate = stage.folder / "held-at"
     hold_at(gate, 11)
-    stage.tpuctl("fleet", "up", "--yes", seconds=RUN_SECONDS)
+    stage.tpuctl("fleet", "up", "--yes", seconds=RUN_TIMEOUT)
     watch = stage.start("fleet", "watch")
     whole = submit(stage, "whole")
-    stage.wait_for("an unbroken run", lambda: stage.objects("jobs/whole/ends/0.done"), RUN_SECONDS)
+    stage.wait_for("an unbroken run", lambda: stage.objects("jobs/whole/ends/0.done"), RUN_TIMEOUT)
     broken = submit(stage, "broken", HELD_AT=str(gate))
 
     def at_step_11() -> bool:
@@ -65,7 +65,7 @@ def test_losses_are_those_of_an_unbroken_run_when_a_slice_is_lost(stage):
         # Saves are written beside the training: at step 11 that of step 8 may not have ended.
         return [(beat.get("step"), beat.get("committed_step")) for beat in found] == [(11, 8)] * 2
 
-    stage.wait_for("step 11 on both, and step 8 in the bucket", at_step_11, RUN_SECONDS)
+    stage.wait_for("step 11 on both, and step 8 in the bucket", at_step_11, RUN_TIMEOUT)
     shares = {n: stage.read(f"nodes/e2e-00{n}/.tpuctl/share.json") for n in (1, 2, 3)}
     mine = {n: json.loads(found) for n, found in shares.items() if found}
     (second,) = [n for n, one in mine.items() if (one["job"], one["slice"]) == ("broken", 1)]
@@ -76,10 +76,10 @@ def test_losses_are_those_of_an_unbroken_run_when_a_slice_is_lost(stage):
         found = beats(stage, broken, 2)
         return len(found) == 2 and all(beat.get("phase") == "run" for beat in found)
 
-    stage.wait_for("both run again", again, RUN_SECONDS)
+    stage.wait_for("both run again", again, RUN_TIMEOUT)
     print(f"F9: both slices run again {time.monotonic() - began:.1f} s after the loss of one")
     gate.unlink()
-    stage.wait_for("the end", lambda: stage.objects("jobs/broken/ends/0.done"), RUN_SECONDS)
+    stage.wait_for("the end", lambda: stage.objects("jobs/broken/ends/0.done"), RUN_TIMEOUT)
     assert {beat["resumed_from"] for beat in beats(stage, broken, 2)} == {8}
     straight = printed(stage, whole, 0)
     assert list(straight) == list(range(1, STEPS + 1))
@@ -87,5 +87,5 @@ def test_losses_are_those_of_an_unbroken_run_when_a_slice_is_lost(stage):
     assert [printed(stage, broken, worker) for worker in (0, 1)] == [straight] * 2
     watch.send_signal(signal.SIGINT)
     stage.end(watch, expect=None)
-    stage.tpuctl("fleet", "down", "--yes", "--delete-data", seconds=RUN_SECONDS)
+    stage.tpuctl("fleet", "down", "--yes", "--delete-data", seconds=RUN_TIMEOUT)
     assert [machine for machine in stage.machines() if machine["running"]] == []

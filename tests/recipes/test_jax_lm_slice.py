@@ -9,7 +9,7 @@ from tests.e2e.stage import Stage, kill
 from tests.emulator.hosts_lab import LabView, free_port, machine, serving
 from tests.recipes.jax_lm import COMMAND, Bucket, settings
 from tests.recipes.kit import Recipe, Run, copy, hold, hold_at, losses, prepared
-from tests.recipes.life import NOTICE_SECONDS, RUN_SECONDS, leave, start_cloud
+from tests.recipes.life import NOTICE_SECONDS, RUN_TIMEOUT, leave, start_cloud
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("jax-lm")]
 STEPS = 32
@@ -97,7 +97,7 @@ def test_one_dead_worker_ends_all_and_a_stop_is_common(recipe, metadata, straigh
         for run in first:
             run.go_on()
         for run in first[1:]:
-            assert run.process.wait(RUN_SECONDS) != 0
+            assert run.process.wait(RUN_TIMEOUT) != 0
 
         second = start(recipe, metadata, places, 14)
         second[1].until("^step 14 ")
@@ -143,23 +143,23 @@ def test_whole_life_of_a_slice_on_the_local_cloud(stage, recipe, straight):
     }  # fmt: skip
     words = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
     start_cloud(stage, NOTICE_SECONDS)
-    stage.tpuctl("up", *words, seconds=RUN_SECONDS)
+    stage.tpuctl("up", *words, seconds=RUN_TIMEOUT)
     watch = stage.start("watch", *words)
 
     def committed() -> bool:
         return [b["committed_step"] or 0 for b in stage.beats(1)] >= [8] * WORKERS
 
-    stage.wait_for("step 8 in the bucket", committed, RUN_SECONDS)
+    stage.wait_for("step 8 in the bucket", committed, RUN_TIMEOUT)
     kill(one_of(stage, 2))
-    beats = stage.wait_for("attempt 2", lambda: stage.at(9, workers=WORKERS, attempt=2), RUN_SECONDS)
+    beats = stage.wait_for("attempt 2", lambda: stage.at(9, workers=WORKERS, attempt=2), RUN_TIMEOUT)
     assert {b["incarnation"] for b in beats} == {1}
 
     stage.tpuctl("local", "preempt", "jax-lm-tpu-g1", "--worker", "0", "--no-notice")
     hold_at(gate, 14)
-    stage.wait_for("g2", lambda: stage.at(14, workers=WORKERS, incarnation=2), RUN_SECONDS)
+    stage.wait_for("g2", lambda: stage.at(14, workers=WORKERS, incarnation=2), RUN_TIMEOUT)
     leave(stage, 2, WORKERS)
     gate.unlink()
-    stage.end(watch, seconds=RUN_SECONDS)
+    stage.end(watch, seconds=RUN_TIMEOUT)
 
     logs = {(g, w): stage.logs(g, w) for g in (1, 2, 3) for w in range(WORKERS)}
     assert losses("\n".join(logs.values())) == straight

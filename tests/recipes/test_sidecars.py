@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.test_sidecars import printed
 from tests.kit.sidecar_kit import free_port
-from tests.recipes.kit import INSTALL_SECONDS, VENVS
+from tests.recipes.kit import INSTALL_TIMEOUT, VENVS
 
 pytestmark = [pytest.mark.recipes, pytest.mark.e2e, pytest.mark.xdist_group("sidecars")]
 WRITE = """\
@@ -43,7 +43,7 @@ def listening(words: list[str]) -> set[str]:
 
 def address_of(stage, tunnel) -> str:
     """Return the first line that a tunnel prints; it must not end before."""
-    stage.wait_for("an address", lambda: printed(stage, tunnel) or tunnel.poll() is not None, INSTALL_SECONDS)
+    stage.wait_for("an address", lambda: printed(stage, tunnel) or tunnel.poll() is not None, INSTALL_TIMEOUT)
     assert tunnel.poll() is None, stage.said(tunnel)
     return printed(stage, tunnel)[0]
 

@@ -23,7 +23,7 @@ from orchestrator.errors import LeaseHeldError, TransientError
 from tests.kit.records import changed
 from tests.kit.waiting import until
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """Real seconds after which a process that waits for another one gives up."""
 
 
@@ -120,7 +120,7 @@ class Role:
         records.take(lease.token)
         append(self.folder, "enter", lease.token)
         note(self.folder, "held", pid=os.getpid(), token=lease.token, who=self.me.who)
-        until((self.folder / "go").exists, "the holder is told to go on", PATIENCE, 0.005)
+        until((self.folder / "go").exists, "the holder is told to go on", TIMEOUT, 0.005)
         note(
             self.folder,
             "woken",
@@ -132,13 +132,13 @@ class Role:
 
     def take(self):
         """Take the lease from the holder once it may be taken, act, and keep it until told to end."""
-        held = until(lambda: read(self.folder, "held"), "somebody holds the lease", PATIENCE, 0.005)
+        held = until(lambda: read(self.folder, "held"), "somebody holds the lease", TIMEOUT, 0.005)
         with self.taken() as lease:
             records = self.record()
             records.take(lease.token)
             records.update(lambda record: changed(record, preemptions=record.node.preemptions + 1))
             note(self.folder, f"took-{self.name}", token=lease.token, before=held["token"])
-            until((self.folder / "end").exists, "the taker is told to end", PATIENCE, 0.005)
+            until((self.folder / "end").exists, "the taker is told to end", TIMEOUT, 0.005)
 
     def lock(self):
         """Take and give back the lock of this computer again and again."""
@@ -152,14 +152,14 @@ class Role:
         """Take the lock of this computer and never give it back."""
         with self._locked():
             note(self.folder, "held", pid=os.getpid())
-            until((self.folder / "go").exists, "the holder is told to go on", PATIENCE, 0.005)
+            until((self.folder / "go").exists, "the holder is told to go on", TIMEOUT, 0.005)
 
     def try_lock(self):
         """Try once to take the lock, when somebody holds it, and again when that one is dead."""
-        held = until(lambda: read(self.folder, "held"), "somebody holds the lock", PATIENCE, 0.005)
+        held = until(lambda: read(self.folder, "held"), "somebody holds the lock", TIMEOUT, 0.005)
         with only_here_or(self.folder, self.me) as refusal:
             note(self.folder, "refused", said=refusal, pid=held["pid"])
-        until((self.folder / "dead").exists, "the holder is dead", PATIENCE, 0.005)
+        until((self.folder / "dead").exists, "the holder is dead", TIMEOUT, 0.005)
         with only_here_or(self.folder, self.me) as refusal:
             note(self.folder, "after", said=refusal)
 

@@ -40,7 +40,7 @@ from tests.emulator.http_fixture import serve
 from tests.kit.figures import record_figures
 from tests.kit.records import record_of
 from tests.kit.waiting import until
-from tests.reliability.contenders import PATIENCE, FastClock, read
+from tests.reliability.contenders import TIMEOUT, FastClock, read
 from tests.reliability.damage import depth
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ class Scene:
 
     def wait_for(self, name):
         """Wait for a note of a process and return it."""
-        return until(lambda: read(self.folder, name), f"{name} in {self.folder}", PATIENCE, 0.005)
+        return until(lambda: read(self.folder, name), f"{name} in {self.folder}", TIMEOUT, 0.005)
 
 
 @contextmanager
@@ -219,7 +219,7 @@ def _fenced(scene, holder):
 
 def _first_of(scene, lease):
     """Return which of the takers came first; the others still wait then."""
-    first = until(lambda: [p.name for p in scene.folder.glob("took-*")], "one takes over", PATIENCE, 0.005)
+    first = until(lambda: [p.name for p in scene.folder.glob("took-*")], "one takes over", TIMEOUT, 0.005)
     time.sleep(0.2)  # Long enough for a second one to come in, if it could.
     assert [p.name for p in scene.folder.glob("took-*")] == first
     assert len(first) == 1
@@ -285,12 +285,12 @@ def test_the_lock_of_a_computer_ends_with_its_process_and_not_before(paused, tmp
     """While the holder lives, paused or not, the error of others names the process; a kill frees it at once."""
     roles = [{"folder": str(tmp_path), "kind": kind} for kind in ("keep_locked", "try_lock")]
     with playing(roles):
-        pid = until(lambda: read(tmp_path, "held"), "the lock is held", PATIENCE, 0.005)["pid"]
+        pid = until(lambda: read(tmp_path, "held"), "the lock is held", TIMEOUT, 0.005)["pid"]
         if paused:
             os.kill(pid, signal.SIGSTOP)
-        refused = until(lambda: read(tmp_path, "refused"), "a second one is refused", PATIENCE, 0.005)
+        refused = until(lambda: read(tmp_path, "refused"), "a second one is refused", TIMEOUT, 0.005)
         assert f"tpuctl watch of {getpass.getuser()}@{socket.gethostname()}, process {pid}" in refused["said"]
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not is_alive(pid), "the killed one is dead", PATIENCE, 0.005)
+        until(lambda: not is_alive(pid), "the killed one is dead", TIMEOUT, 0.005)
         (tmp_path / "dead").write_text("{}")
     assert read(tmp_path, "after") == {"said": ""}

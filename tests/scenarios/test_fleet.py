@@ -50,7 +50,7 @@ def test_what_runs_on_a_node_is_no_job_whose_steps_could_be_lost(cloud, owner):
     said = owner.up("--yes").err
     assert ("TPUCTL_CHECKPOINT_DIR" in said, "slurm.sh" in said) == (False, False)
     cloud.later(100, lambda: cloud.model.preempt("demo-002-tpu-g1", notice=False))
-    said = owner.run("watch", interrupt=600, patience=3600).err
+    said = owner.run("watch", interrupt=600, timeout=3600).err
     assert "is PREEMPTED; a task that ran there goes on elsewhere, from its newest checkpoint" in said
     assert "has no steps" not in said
 
@@ -75,7 +75,7 @@ def test_up_from_another_computer_with_fewer_nodes_deletes_the_ones_too_many(clo
     owner.up("--yes")
     other = Owner(cloud, "elsewhere", fleet__nodes=1)
     other.offline = "tpu.nodes.delete"
-    said = other.run("up", "--yes", patience=48 * 3600)
+    said = other.run("up", "--yes", timeout=48 * 3600)
     assert "demo-002 is too many, and stays" in said.err
     other.offline = False
     other.up("--yes")
@@ -128,7 +128,7 @@ def test_a_lost_node_comes_back_and_slurm_hears_which_machine_is_gone(cloud, own
     """The watch of a fleet replaces it; the others are left alone."""
     owner.up("--yes")
     cloud.model.preempt("demo-002-tpu-g1", notice=False)
-    owner.run("watch", interrupt=1200, patience=7200)
+    owner.run("watch", interrupt=1200, timeout=7200)
     assert sorted(cloud.in_use()) == ["demo-001-tpu-g1", "demo-002-tpu-g2", "demo-003-tpu-g1"]
     assert ("lost", "demo-002", "1") in cloud.slurm
 
@@ -138,7 +138,7 @@ def test_the_task_of_a_lost_node_goes_on_from_its_checkpoint_and_ends_once(cloud
     owner.up("--yes")
     assert owner.submit(tasks=5).code == 0
     cloud.later(400, lambda: cloud.model.preempt("demo-002-tpu-g1", notice=False))
-    owner.run("watch", interrupt=2400, patience=7200)
+    owner.run("watch", interrupt=2400, timeout=7200)
     assert ended(cloud) == [f"{number}.done" for number in range(5)]
     book = cloud.machines.fleet.book
     assert (book.verdict, book.starts) == ([], 6)
@@ -153,7 +153,7 @@ def test_a_queue_that_slurm_has_forgotten_is_filled_again_by_the_watch(cloud, ow
     owner.submit(tasks=5)
     (controller,) = cloud.machines.fleet.controllers.values()
     cloud.later(900, lambda: ended(cloud) and controller.lose_state())
-    owner.run("watch", interrupt=2400, patience=7200)
+    owner.run("watch", interrupt=2400, timeout=7200)
     assert (ended(cloud), controller.tasks) == ([f"{number}.done" for number in range(5)], [])
     assert cloud.machines.fleet.book.verdict == []
 
@@ -164,7 +164,7 @@ def test_a_held_copy_of_a_task_that_has_ended_leaves_the_queue(cloud, owner):
     owner.submit(tasks=2)
     (controller,) = cloud.machines.fleet.controllers.values()
     (first,) = [task for task in controller.tasks if task.number == 0]
-    owner.run("watch", interrupt=2400, patience=7200)
+    owner.run("watch", interrupt=2400, timeout=7200)
     assert (ended(cloud), controller.tasks) == (["0.done", "1.done"], [])
     controller.tasks.append(replace(first, node="", held=True))
     owner.run("watch", interrupt=60)
@@ -185,7 +185,7 @@ def test_a_loop_on_the_vm_stops_that_machine_after_the_last_node_is_gone(cloud):
     """Nobody else would delete a node that it has left."""
     owner = Owner(cloud, watch__budget_usd=4, watch__poll="60s", watch__on_vm=True)
     owner.up("--yes")
-    owner.run("watch", "--loop", patience=48 * 3600)
+    owner.run("watch", "--loop", timeout=48 * 3600)
     calls = [method for method, _ in cloud.mutations()]
     ends = [call for call in calls if call.endswith(("nodes.delete", "instances.stop"))]
     assert ends == ["tpu.nodes.delete"] * 3 + ["compute.instances.stop"]
@@ -227,7 +227,7 @@ def test_the_vm_stays_until_all_nodes_are_gone(cloud, owner):
     """It can still be asked for them then, and the next `down` finds everything."""
     owner.up("--yes")
     owner.offline = "tpu.nodes.delete"
-    retained = owner.run("down", "--yes", patience=48 * 3600)
+    retained = owner.run("down", "--yes", timeout=48 * 3600)
     assert (retained.code, list(cloud.vms()), len(cloud.nodes())) == (5, ["demo-vm"], 3), retained.err
     owner.offline = False
     owner.down()

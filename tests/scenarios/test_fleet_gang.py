@@ -59,8 +59,8 @@ def test_nodes_that_came_back_in_two_zones_come_together_and_the_task_ends(cloud
     """The other node follows to where there is room, once; also when the watch was killed while it did."""
     submit(owner, 2)
     if kill:
-        assert owner.run("watch", kill=kill, patience=7200).code is None
-    owner.run("watch", interrupt=2400, patience=7200)
+        assert owner.run("watch", kill=kill, timeout=7200).code is None
+    owner.run("watch", interrupt=2400, timeout=7200)
     assert (ended(cloud, "wide"), zones(cloud)) == (["0.done"], [B, B])
     assert cloud.machines.fleet.book.verdict == []
     if not kill:
@@ -71,9 +71,9 @@ def test_nodes_that_came_back_in_two_zones_come_together_and_the_task_ends(cloud
 def test_an_elastic_task_goes_on_with_the_remaining_nodes(cloud, owner):
     """With `min: 1` no node has to move."""
     submit(owner, {"min": 1, "max": 2}, steps=90)
-    owner.run("watch", interrupt=500, patience=7200)
+    owner.run("watch", interrupt=500, timeout=7200)
     (controller,) = cloud.machines.fleet.controllers.values()
     assert node_list(controller.tasks[0].node) == ["demo-001"]
     assert owner.job("wide")["shortage"] == ""
-    owner.run("watch", interrupt=1200, patience=14_400)
+    owner.run("watch", interrupt=1200, timeout=14_400)
     assert (ended(cloud, "wide"), zones(cloud)) == (["0.done"], sorted([A, B]))

@@ -33,7 +33,7 @@ def submit(owner, name="sweep", tasks=12):
 
 def watch(owner, seconds, **options):
     """Let the fleet be watched for some time."""
-    return owner.run("watch", interrupt=seconds, patience=seconds + 14_400, **options)
+    return owner.run("watch", interrupt=seconds, timeout=seconds + 14_400, **options)
 
 
 def created(cloud):

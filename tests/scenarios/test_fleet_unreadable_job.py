@@ -24,7 +24,7 @@ def owner(cloud):
 def test_a_job_that_cannot_be_read_is_named_and_the_others_are_done(cloud, owner, spoiled):
     """Once, with what to do; what it has done counts as idle, and that is said too."""
     cloud.put_object(ORDER.format("bad"), spoiled)
-    said = owner.run("watch", interrupt=1200, patience=7200)
+    said = owner.run("watch", interrupt=1200, timeout=7200)
     assert (ended(cloud, "good"), ended(cloud, "bad")) == (["0.done"], [])
     assert said.err.count("the job bad cannot be read") == 1
     assert f"delete {ORDER.format('bad')}" in said.err
@@ -42,7 +42,7 @@ def test_a_spoiled_job_is_submitted_again_as_its_error_says(cloud, owner):
     assert (refused.code, "the job bad cannot be read" in refused.err) == (1, True), refused.err
     cloud.storage.objects.delete(cloud.buckets()[0], ORDER.format("bad"), None, Preconditions())
     assert owner.submit("bad", tasks=1).code == 0
-    owner.run("watch", interrupt=1200, patience=7200)
+    owner.run("watch", interrupt=1200, timeout=7200)
     assert ended(cloud, "bad") == ["0.done"]
 
 
@@ -50,7 +50,7 @@ def test_a_job_that_slurm_refuses_is_named_and_the_others_are_queued(cloud, owne
     """The user who submits it gets the warning too."""
     (controller,) = cloud.machines.fleet.controllers.values()
     controller.refused = {"bad"}
-    said = owner.run("watch", interrupt=1200, patience=7200)
+    said = owner.run("watch", interrupt=1200, timeout=7200)
     assert (ended(cloud, "good"), ended(cloud, "bad")) == (["0.done"], [])
     assert said.err.count("sbatch: error: bad") == 1
     refused = owner.submit("bad", tasks=1)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.engine.engine_lab import QUOTA, ZONE
-from tests.kit.user import PATIENCE, User
+from tests.kit.user import TIMEOUT, User
 
 G1 = "demo-tpu-g1"
 REFUSALS = {
@@ -54,7 +54,7 @@ def test_s18_many_submissions_at_once_all_come_up(cloud):
         if rest:
             cloud.later(1, lambda: submit(rest[1:]))
             # Those that came later wait inside its waits, so the first one sees the time of all.
-            codes.append(rest[0].run("up", patience=PATIENCE * count).code)
+            codes.append(rest[0].run("up", timeout=TIMEOUT * count).code)
 
     sys.setrecursionlimit(before + 200 * count)
     try:

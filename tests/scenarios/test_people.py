@@ -149,7 +149,7 @@ def test_s14_a_closed_laptop_and_an_expired_token_harm_nothing(cloud, user):
         cloud.wait(8 * 3600)
         user.expired = True
 
-    said = user.run("watch", meanwhile={6: close_the_lid}, patience=9 * 3600)
+    said = user.run("watch", meanwhile={6: close_the_lid}, timeout=9 * 3600)
     assert said.code == 3
     assert "next:" in said.err
     assert cloud.mutations() == before

@@ -43,7 +43,7 @@ def test_plan_shows_that_up_opens_an_ended_deployment_again(cloud, user, end, wa
     """The code was changed after the end: a new TPU is planned, and `up` asks for exactly that one."""
     finished(cloud, user, **end)
     if watched:
-        user.run("watch", patience=3600)
+        user.run("watch", timeout=3600)
     user.write("train.py", "print('other')\n")
     planned = user.run("plan", "--detailed-exitcode", "--json")
     assert planned.code == 2
@@ -58,7 +58,7 @@ def test_plan_shows_that_up_opens_an_ended_deployment_again(cloud, user, end, wa
 def test_a_plan_in_a_file_holds_for_an_ended_deployment(cloud, user):
     """Nothing has moved between `plan --output` and `up`, so it is carried out; the file may lie among the code."""
     finished(cloud, user)
-    user.run("watch", patience=3600)
+    user.run("watch", timeout=3600)
     user.write("train.py", "print('other')\n")
     file = user.folder / "src" / "p.json"
     assert user.run("plan", "--output", str(file)).code == 0
@@ -78,7 +78,7 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     """The newest checkpoint has reached the target: `plan` and `up` say so, until the target is raised."""
     user = User(cloud, job__target_steps=60)
     finished(cloud, user)
-    user.run("watch", patience=3600)
+    user.run("watch", timeout=3600)
     user.down()
     explained = " ".join(user.run("explain").out.split())
     assert explained.startswith("demo: done: the job is done, and `down` has run deployment: done ")
@@ -143,7 +143,7 @@ def test_an_upgrade_of_tpuctl_restarts_no_job_and_reopens_none(cloud, user):
     assert set(cloud.machines.starts.values()) == {1}
     cloud.wait(900)
     cloud.machines.say("demo", **DONE)
-    user.run("watch", patience=3600)
+    user.run("watch", timeout=3600)
     downgrade()
     assert "nothing to do" in user.up().err
     assert len(cloud.asked("tpu.nodes.create")) == 1
@@ -178,7 +178,7 @@ def test_a_job_that_ends_with_the_pushed_code_is_not_said_to_wait_for_a_machine(
 def test_watch_after_a_done_job_and_down_names_the_model_and_not_up_alone(cloud, user):
     """Who is done wants the model; `up` would make a TPU."""
     finished(cloud, user)
-    user.run("watch", patience=3600)
+    user.run("watch", timeout=3600)
     user.down()
     said = user.run("watch")
     assert said.code == 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.spec import CheckpointSpec, JupyterSpec, SidecarsSpec, TensorboardSpec
-from orchestrator.engine.reconcile.deliver import START_SECONDS
+from orchestrator.engine.reconcile.deliver import START_TIMEOUT
 from orchestrator.errors import UsageError
 from orchestrator.scripts.render import (
     RAW_NAMES,
@@ -205,4 +205,4 @@ def test_the_link_waits_longer_than_the_script_that_restarts_a_job():
         spec = make_spec(grace=grace)
         assert stop_seconds(spec) >= (grace or 0) + 20
         waits = int(re.search(r"within (\d+) s", begin_script(restart=True).text)[1])
-        assert START_SECONDS + stop_seconds(spec) > waits + stop_seconds(spec) + 5
+        assert START_TIMEOUT + stop_seconds(spec) > waits + stop_seconds(spec) + 5

@@ -53,11 +53,11 @@ class CanaryCloud(Cloud):
         self.secrets = Secrets(self.clock, self.model.settings.project_number)
         secret_routes(self.router, self.model, self.secrets)
 
-    def answer(self, request, limit):
+    def answer(self, request, timeout):
         if not request.path.endswith(":addVersion"):
             reported = (request.method, request.path, dict(request.query), dict(request.headers))
             self.sent.append(repr(reported).encode() + b"\n" + request.body)
-        return super().answer(request, limit)
+        return super().answer(request, timeout)
 
     def answer_to(self, body):
         """Be sent *body* by somebody."""
@@ -215,11 +215,11 @@ class SentScripts(Ssh):
         self.cloud.sent.append(bytes(data))
         return super().put(hosts, data, target, mode)
 
-    def run(self, hosts, command, limit, stdin=""):
+    def run(self, hosts, command, timeout, stdin=""):
         self._note("run", command, stdin)
-        return super().run(hosts, command, limit, stdin)
+        return super().run(hosts, command, timeout, stdin)
 
-    def ask(self, hosts, command, limit):
+    def ask(self, hosts, command, timeout):
         """Answer what `env` prints on a machine."""
         self._note("ask", command)
         reported = [(host.name, self._reach(host).env) for host in hosts]
@@ -228,9 +228,9 @@ class SentScripts(Ssh):
             for name, env in reported
         ]
 
-    def run_elevated(self, hosts, script, limit):
+    def run_elevated(self, hosts, script, timeout):
         self._note("run_elevated", script)
-        return super().run_elevated(hosts, script, limit)
+        return super().run_elevated(hosts, script, timeout)
 
 
 class OutboxThread:

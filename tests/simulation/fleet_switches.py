@@ -10,7 +10,7 @@ from orchestrator.planning.fleet.tasks import unfinished
 from tests.simulation.switch import Switch
 
 FLEET = "tests/scenarios/test_fleet.py::test_"
-PATIENCE = 300.0
+TIMEOUT = 300.0
 """Seconds: on a computer with other work these tests are slow, which is no proof of anything."""
 TASK = "tests/agent/test_task.py::test_"
 
@@ -77,4 +77,4 @@ SWITCHES = {
         ((down, "leftovers_of", lambda end: ""),),
         (f"{FLEET}the_vm_stays_until_all_nodes_are_gone",)),
 }  # fmt: skip
-SWITCHES = {name: replace(switch, patience=PATIENCE) for name, switch in SWITCHES.items()}
+SWITCHES = {name: replace(switch, timeout=TIMEOUT) for name, switch in SWITCHES.items()}

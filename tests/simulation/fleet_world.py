@@ -95,7 +95,7 @@ class FleetLife:
             remaining = end - cloud.clock.monotonic()
             kill = kills.pop() if kills else ()
             said = self._type(
-                self.home, "watch", kill=kill, interrupt=remaining + 1, patience=remaining + 4 * HOUR
+                self.home, "watch", kill=kill, interrupt=remaining + 1, timeout=remaining + 4 * HOUR
             )
             if said.code is None:
                 self.events["watch killed"] += 1
@@ -136,7 +136,7 @@ class FleetLife:
         work = sum(tasks * (steps * 10 + 60) for tasks, steps in self.jobs.values())
         end = cloud.clock.monotonic() + SLACK + 1.5 * work / self.nodes
         while self._open() and cloud.clock.monotonic() < end:
-            self._type(self.home, "watch", interrupt=600, patience=HOUR * 5)
+            self._type(self.home, "watch", interrupt=600, timeout=HOUR * 5)
         remaining = self._open()
         if remaining:
             raise Wrong(f"F1 tasks that never end in calm: {remaining}; the queue: {self._queue()}")
@@ -145,7 +145,7 @@ class FleetLife:
             for number in range(tasks):
                 self._one_end(name, number, steps)
         before = Counter(self.lists)
-        self._type(self.home, "watch", interrupt=300, patience=HOUR)
+        self._type(self.home, "watch", interrupt=300, timeout=HOUR)
         zones = len(self.case.zones)
         self.list_rate = sum((self.lists - before).values()) / zones / 5
         if self._queue():
@@ -160,7 +160,7 @@ class FleetLife:
         for _ in range(4):
             if len(self.cloud.nodes()) == wanted:
                 return
-            self._type(self.home, "watch", interrupt=300, patience=HOUR)
+            self._type(self.home, "watch", interrupt=300, timeout=HOUR)
         raise Wrong(f"nodes without work are kept: {self.cloud.nodes()}, {wanted} wanted")
 
     def _one_end(self, name, number, steps):
@@ -181,7 +181,7 @@ class FleetLife:
         for _ in range(8):
             if not cloud.in_use():
                 break
-            self._type(self.home, "watch", interrupt=4 * HOUR, patience=9 * HOUR)
+            self._type(self.home, "watch", interrupt=4 * HOUR, timeout=9 * HOUR)
             cloud.wait(60)
         usd = sum(line.usd or 0.0 for line in cloud.model.bill())
         # A look, a deletion; and the pauses between two watches, in which nobody looked.
@@ -229,7 +229,7 @@ class FleetLife:
     def _until_well(self, user, *words, tries=8, **options):
         """Type a command until it ends well."""
         for _ in range(tries):
-            said = self._type(user, *words, patience=6 * HOUR, **options)
+            said = self._type(user, *words, timeout=6 * HOUR, **options)
             if said.code == 0:
                 return
             options.pop("kill", None)
@@ -278,13 +278,11 @@ class FleetLife:
         elif what == "resize":
             self.nodes = max(1, min(100, self.nodes + r.choice((-2, -1, 1, 2))))
             self._edit()
-            self._type(user, "up", "--yes", patience=6 * HOUR)
+            self._type(user, "up", "--yes", timeout=6 * HOUR)
         elif what.startswith("up"):
-            self._type(
-                self.away if "elsewhere" in what else user, "up", "--yes", kill=kill, patience=6 * HOUR
-            )
+            self._type(self.away if "elsewhere" in what else user, "up", "--yes", kill=kill, timeout=6 * HOUR)
         else:
-            self._type(user, what, patience=6 * HOUR)
+            self._type(user, what, timeout=6 * HOUR)
 
     def _cancel(self, user, whole, kill):
         name = self.random.choice(list(self.jobs))

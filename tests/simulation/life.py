@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from orchestrator.domain.plan import Outcome
-from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from tests.simulation import invariants
 from tests.simulation.checks import Checks
 from tests.simulation.draw import HOUR, draw
@@ -125,7 +125,7 @@ class Story:
         world = self.world
         world.say("calm")
         world.calm()
-        began, bound = world.now(), SETTLE + CREATE + CREATE_LIMIT
+        began, bound = world.now(), SETTLE + CREATE + CREATE_TIMEOUT
         settled = None
         while settled is None or world.now() - settled < HOLDS:
             problems = [p for p in map(self._unsettled, self.users) if p]

@@ -13,7 +13,7 @@ class Switch:
     """
     One mechanism off: *patches* are (module or class, name, replacement).
 
-    One of the *tests* must fail, within *patience* seconds, or a life must break *invariant*; the search
+    One of the *tests* must fail, within *timeout* seconds, or a life must break *invariant*; the search
     begins with *seed*.
     """
 
@@ -21,4 +21,4 @@ class Switch:
     tests: tuple[str, ...] = ()
     invariant: str = ""
     seed: int = 0
-    patience: float = 60.0
+    timeout: float = 60.0

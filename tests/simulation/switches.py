@@ -201,13 +201,13 @@ MECHANISMS = {
         (f"{ENGINE}recovery.py::test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart",)),
     "M8 each call has a limit": Switch(
         ((clients.Clients, "reading", property(lambda self: {"timeout": None, "retry": None})),),
-        ("tests/google/test_clients.py::test_a_server_that_never_answers_does_not_hold_us",), patience=20.0),
+        ("tests/google/test_clients.py::test_a_server_that_never_answers_does_not_hold_us",), timeout=20.0),
     "M8 each remote step has a limit": Switch(
         ((watchdog.Watchdog, "_verdict", lambda self: ""),),
         ("tests/ssh/test_run.py::test_a_command_that_takes_too_long_is_cut_at_its_deadline",),
-        patience=20.0),
+        timeout=20.0),
     "M8 a create has a limit": Switch(
-        ((node_verdict, "CREATE_LIMIT", NEVER), (lifecycle, "CREATE_LIMIT", NEVER)),
+        ((node_verdict, "CREATE_TIMEOUT", NEVER), (lifecycle, "CREATE_TIMEOUT", NEVER)),
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
     "M9 the TPU's own timer": Switch(
         ((expire, "stays", lambda observed: "never"),),

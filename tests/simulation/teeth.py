@@ -101,7 +101,7 @@ class Mutant:
         self._process.start()
         theirs.close()
         self._tested = bool(name) and bool(SWITCHES[name].tests)
-        self._end = self.began + (SWITCHES[name].patience if self._tested else LIFE * max(lives, 30))
+        self._end = self.began + (SWITCHES[name].timeout if self._tested else LIFE * max(lives, 30))
 
     @property
     def over(self):

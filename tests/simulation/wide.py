@@ -21,7 +21,7 @@ from random import Random
 from types import SimpleNamespace
 
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
-from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from tests.kit.figures import commit, record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
@@ -221,7 +221,7 @@ class Story:
         for loop in self.loops.values():
             loop.news()
         began, settled = world.now(), None
-        bound = SETTLE + CREATE + CREATE_LIMIT
+        bound = SETTLE + CREATE + CREATE_TIMEOUT
         while settled is None or world.now() - settled < HOLDS:
             problems = [p for p in map(self.checks.unsettled, self.loops.values()) if p]
             if not problems:

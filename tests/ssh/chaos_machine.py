@@ -38,7 +38,7 @@ from tests.ssh.toxics import Proxy
 C = TypeVar("C")
 T = TypeVar("T")
 AT_A_TIME = 8
-PATIENCE = 120.0
+TIMEOUT = 120.0
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 AGENT = b"""
 import os, sys, time
@@ -79,7 +79,7 @@ class Loop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what a coroutine returns."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT)
 
     def close(self) -> None:
         """End what is left on the loop."""
@@ -126,7 +126,7 @@ class ChaosMachine:
 
     def settings(self, bound: float) -> SshSettings:
         """Return settings whose every wait is bounded by *bound* seconds of silence."""
-        return SshSettings(getuser(), self.key.path, connect=bound, stall=bound, push=PATIENCE)
+        return SshSettings(getuser(), self.key.path, connect=bound, stall=bound, push=TIMEOUT)
 
     def deliver(self, bundle: tuple[Path, str], bound: float) -> tuple[str, float]:
         """Deliver code and start the job as the loop does; return the error, empty for none, and the seconds."""
@@ -157,7 +157,7 @@ class ChaosMachine:
 
         begun, thread = time.monotonic(), threading.Thread(target=work, daemon=True)
         thread.start()
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive(), "the delivery does not end"
         return "".join(errors), time.monotonic() - begun
 
@@ -228,7 +228,7 @@ class ChaosMachine:
 
     def until(self, wanted: Any, what: str) -> None:
         """Wait until *wanted* is true; the machine is made of other processes."""
-        until(wanted, what, PATIENCE, 0.01)
+        until(wanted, what, TIMEOUT, 0.01)
 
     def stop(self) -> None:
         """End the server, the proxy and the job."""

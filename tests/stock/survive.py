@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.e2e.stage import Stage
 from tests.recipes.kit import copy
-from tests.recipes.life import RUN_SECONDS, leave, start_cloud
+from tests.recipes.life import RUN_TIMEOUT, leave, start_cloud
 
 NOTICE_SECONDS = 120
 """Longer than any program here needs for its end; the machine is taken as soon as all is said."""
@@ -62,7 +62,7 @@ def survive(
     *,
     settings: Mapping[str, object] | None = None,
     hurry: bool = False,
-    patience: float = RUN_SECONDS,
+    timeout: float = RUN_TIMEOUT,
 ) -> Life:
     """
     Bring up the user's folder; SIGKILL the first machine after a save, give notice to the second.
@@ -73,19 +73,19 @@ def survive(
     fast = ["--set", "watch.poll=1s", "--set", "vm=none"]
     fast += [word for key, value in (settings or {}).items() for word in ("--set", f"job.{key}={value}")]
     start_cloud(stage, NOTICE_SECONDS)
-    stage.tpuctl("up", *fast, seconds=patience)
+    stage.tpuctl("up", *fast, seconds=timeout)
     watch = stage.start("watch", *fast)
 
-    first = stage.wait_for("a first save in the bucket", lambda: committed(stage, 1), patience, 0.1)
-    worker = stage.wait_for("step and loss in status", lambda: _reported(stage), patience)
+    first = stage.wait_for("a first save in the bucket", lambda: committed(stage, 1), timeout, 0.1)
+    worker = stage.wait_for("step and loss in status", lambda: _reported(stage), timeout)
     first = max(first, committed(stage, 1))
     stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1", "--no-notice")
 
-    stage.wait_for("a save of the second machine", lambda: _saved_more(stage, 2), patience, 0.1)
+    stage.wait_for("a save of the second machine", lambda: _saved_more(stage, 2), timeout, 0.1)
     leave(stage, 2)
     if hurry:
         stage.hurry()
-    done = stage.end(watch, seconds=patience)
+    done = stage.end(watch, seconds=timeout)
     assert "done:" in done.err
     beats = tuple(stage.beats(number)[0] for number in (1, 2, 3))
     assert [machine for machine in stage.machines() if machine["running"]] == []

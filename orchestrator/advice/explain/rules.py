@@ -8,10 +8,10 @@ from orchestrator.domain.plan import LoopRule
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.errors import Retry
 from orchestrator.planning.job import BOOT_GRACE, SILENCE
-from orchestrator.planning.tpu.never_reported import SILENT_LIMIT, START_LIMIT
+from orchestrator.planning.tpu.never_reported import SILENT_TIMEOUT, START_TIMEOUT
 from orchestrator.planning.tpu.next_zone import BACKOFF, QUOTA_TRIES
-from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT, REPAIR_LIMIT, UNHEALTHY_LIMIT
-from orchestrator.planning.tpu.queued_tpu import PROVISIONING_LIMIT
+from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT, REPAIR_TIMEOUT, UNHEALTHY_TIMEOUT
+from orchestrator.planning.tpu.queued_tpu import PROVISIONING_TIMEOUT
 
 
 def _minutes(seconds: float) -> str:
@@ -62,24 +62,24 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.TPU_NEXT: (
         "A TPU that is being preempted, or on demand for a deadline, works until the next one is READY."
     ),
-    LoopRule.TPU_CREATING: f"A TPU may stay CREATING for {_minutes(CREATE_LIMIT)} before it is replaced.",
+    LoopRule.TPU_CREATING: f"A TPU may stay CREATING for {_minutes(CREATE_TIMEOUT)} before it is replaced.",
     LoopRule.TPU_QUEUED: (
         "A request waits in the queue as long as tpu.wait lets it; PROVISIONING may last "
-        f"{_minutes(PROVISIONING_LIMIT)}."
+        f"{_minutes(PROVISIONING_TIMEOUT)}."
     ),
     LoopRule.TPU_TRANSIENT_STATE: (
-        f"A transient state (REPAIRING, RESTARTING ...) may last {_minutes(REPAIR_LIMIT)} before the TPU is "
+        f"A transient state (REPAIRING, RESTARTING ...) may last {_minutes(REPAIR_TIMEOUT)} before the TPU is "
         "replaced."
     ),
     LoopRule.TPU_REPORTS: "A TPU whose workers report is kept, whatever state or health the API shows.",
     LoopRule.TPU_UNHEALTHY: (
         f"An unhealthy, silent TPU is replaced: after {CONFIRMED_AFTER:g} s if it never reported, else "
-        f"{_minutes(UNHEALTHY_LIMIT)}."
+        f"{_minutes(UNHEALTHY_TIMEOUT)}."
     ),
     LoopRule.TPU_UNREACHABLE: ("A READY TPU counts as lost when a worker is silent and SSH to it fails too."),
     LoopRule.TPU_NEVER_REPORTED: (
-        f"A READY TPU is replaced if its startup script has not begun in {_minutes(SILENT_LIMIT)}, or if no "
-        f"worker reports in {_minutes(START_LIMIT)}."
+        f"A READY TPU is replaced if its startup script has not begun in {_minutes(SILENT_TIMEOUT)}, or if no "
+        f"worker reports in {_minutes(START_TIMEOUT)}."
     ),
     LoopRule.TPU_READY: "A TPU that is READY, healthy and wanted is left alone.",
     LoopRule.TPU_UNWANTED: "A TPU of another shape than the file's is replaced.",

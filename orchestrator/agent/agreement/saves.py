@@ -13,7 +13,7 @@ from orchestrator.contract.bucket.object_names import GANG
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.json_values import json_value
 
-PATIENCE = 3.0
+WAIT_FACTOR = 3.0
 """Times that worker 0 waits for others as long as for itself: for their commits, and for their reading a name."""
 READS_EACH = 4
 """Reads of the named save in the time between two saves, so that none is deleted before it is known."""
@@ -48,7 +48,7 @@ class SaveAgreement:
     def committed(self, step: int, seconds: float) -> None:
         """Remember this worker's newest commit, which took *seconds*."""
         self._committed = step
-        self._until = self._now() + PATIENCE * (seconds + self._settings.poll)
+        self._until = self._now() + WAIT_FACTOR * (seconds + self._settings.poll)
 
     def step(self, floor: int, saves: Sequence[int], fence: Callable[[], None]) -> Optional[int]:
         """
@@ -86,7 +86,7 @@ class SaveAgreement:
     def _step_to_name(self, floor: int, newest: int) -> Optional[int]:
         """Return the step to name now, None if the one that is named holds."""
         # What other workers need to read a name.
-        margin = PATIENCE * self._settings.poll
+        margin = WAIT_FACTOR * self._settings.poll
         stays = newest > floor and self._now() - self._saved_at >= margin
         if self._named is not None and (self._committed is None or self._committed < self._named):
             return newest if stays and newest < self._named else None

@@ -13,7 +13,7 @@ from orchestrator.agent.parts import Parts
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.bucket.completeness import Checkpoint, made_progress
 
-SUSPECT_PATIENCE = 10.0
+SUSPECT_TIMEOUT = 10.0
 """Seconds for worker 0's decision to come through the bucket; without it the start goes on as it is."""
 
 
@@ -91,7 +91,7 @@ class NextAttempt:
         """
         Resume from the checkpoint before the newest one if the newest one seems to make the job fail.
 
-        Worker 0 decides; the others give it SUSPECT_PATIENCE seconds, so that there is one decision.
+        Worker 0 decides; the others give it SUSPECT_TIMEOUT seconds, so that there is one decision.
         """
         parts = self._parts
         newest, _message = self._newest(attempt)
@@ -99,7 +99,7 @@ class NextAttempt:
             return wanted
         # Two workers that rename the same manifests at once would overwrite each other's copies.
         if self._settings.worker:
-            self._pause(attempt, SUSPECT_PATIENCE)
+            self._pause(attempt, SUSPECT_TIMEOUT)
             return wanted
         newer = parts.patiently("look for a newer incarnation", parts.attempts.newer_incarnation)
         if newer is not None:

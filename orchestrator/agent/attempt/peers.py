@@ -13,10 +13,10 @@ from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import WELL, Phase
 
-LAST_LOG = 5.0
+LAST_LOG_TIMEOUT = 5.0
 """Seconds for the last upload of the log, before the report after which the machine may be deleted."""
 _ENDED = (Phase.ENDED, *WELL)
-PATIENCE = 2.5
+SILENCE = 2.5
 """Heartbeat intervals that a living worker may miss."""
 
 
@@ -29,7 +29,7 @@ def all_ended(parts: Parts, attempt: Attempt, message: str) -> bool:
     others = [n for n in range(parts.settings.workers) if n != parts.settings.worker]
     if others:
         with contextlib.suppress(AgentError, OSError):
-            parts.shipper.ship(LAST_LOG)
+            parts.shipper.ship(LAST_LOG_TIMEOUT)
         parts.status.set(phase=Phase.ENDED, message=message)
     while others:
         if parts.interrupts.overtaken(attempt.attempt):
@@ -55,7 +55,7 @@ def first_ended(parts: Parts, attempt: Attempt) -> bool:
 
 def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
     """
-    Return a worker without a new heartbeat for PATIENCE heartbeat intervals, None if there is none.
+    Return a worker without a new heartbeat for SILENCE heartbeat intervals, None if there is none.
 
     Called before a gang gives up: a job also fails when another worker's machine is dead, which is not its
     fault. It returns early if there is a later attempt.
@@ -64,7 +64,7 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
     waited_for = set(range(settings.workers)) - {settings.worker}
     # Generations instead of times, because the clocks of two machines may differ.
     before = {worker: _generation(parts, worker) for worker in waited_for}
-    end = parts.clock.monotonic() + PATIENCE * settings.heartbeat
+    end = parts.clock.monotonic() + SILENCE * settings.heartbeat
     while waited_for and parts.clock.monotonic() < end and not parts.interrupts.overtaken(attempt):
         waited_for = {w for w in waited_for if _generation(parts, w) == before[w]}
         if waited_for:

@@ -78,7 +78,7 @@ class JobBucket:
         return cls(name, base or DEFAULT_BASE, tokens, granted_at, environ.get("TPUCTL_PREFIX", ""), clock)
 
     @property
-    def patience(self) -> float:
+    def retry_timeout(self) -> float:
         """Return for how many seconds to retry a call without which the agent cannot continue."""
         return max(TIMEOUT, self._settled_at - self._clock.now())
 
@@ -156,7 +156,7 @@ class JobBucket:
             transfers.check_range(reply, generation, start, end, size)
 
         limit = end - start + 1
-        return self._call("GET", path, transfers.PART_SECONDS, more=asked, limit=limit, check=check).body
+        return self._call("GET", path, transfers.PART_TIMEOUT, more=asked, limit=limit, check=check).body
 
     def delete(self, name: str, if_generation: Optional[int] = None, seconds: float = TIMEOUT) -> None:
         """Delete an object; a missing one is no error."""

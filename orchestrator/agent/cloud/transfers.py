@@ -36,7 +36,7 @@ REPLACED = 3
 POLYNOMIAL = 0x82F63B78
 """The polynomial of CRC-32C, lowest power first."""
 
-PART_SECONDS, CLEAN_UP_SECONDS = 90.0, 10.0
+PART_TIMEOUT, CLEAN_UP_TIMEOUT = 90.0, 10.0
 """Seconds to try one part, and one step of the clean-up."""
 ABANDONED = 24 * 3600.0
 """Age in seconds at which parts of another upload are deleted: no upload takes a day."""
@@ -275,7 +275,7 @@ def _send(
                 raise DamagedError(f"{path} changed while it was read")
             digest.update(data)
             name = f"{mine}{number:06d}"
-            return lambda: StoredPart.of(name, bucket.insert(name, data, None, PART_SECONDS))
+            return lambda: StoredPart.of(name, bucket.insert(name, data, None, PART_TIMEOUT))
 
         return list(streams.in_order(-(-size // part), prepared)), digest.hexdigest()
 
@@ -314,9 +314,9 @@ def _join(bucket: BucketCalls, name: str, parts: List[StoredPart], before: int) 
 
 def _delete_parts(bucket: BucketCalls, prefix: str, mine: str) -> None:
     """Delete our parts, and those of uploads that are too old to be in progress."""
-    for item in bucket.objects(prefix, CLEAN_UP_SECONDS):
+    for item in bucket.objects(prefix, CLEAN_UP_TIMEOUT):
         if item["name"].startswith(mine) or time.time() - seconds_of(item["updated"]) > ABANDONED:
-            bucket.delete(item["name"], int(item["generation"]), CLEAN_UP_SECONDS)
+            bucket.delete(item["name"], int(item["generation"]), CLEAN_UP_TIMEOUT)
 
 
 def joined_crc(parts: Sequence[StoredPart]) -> Optional[int]:

@@ -64,7 +64,7 @@ def for_uv(environ: Mapping[str, str], layout: Layout) -> Dict[str, str]:
 
 def _fetch(here: Path, digest: str, bucket: JobBucket) -> None:
     name = object_name(digest)
-    held = bucket.stat(name, bucket.patience)
+    held = bucket.stat(name, bucket.retry_timeout)
     if held is None:
         raise AgentError(
             f"uv {VERSION} is not in gs://{bucket.name}/{name}: the computer that ran `tpuctl up` could not "

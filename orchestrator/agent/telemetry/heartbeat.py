@@ -235,7 +235,7 @@ def public_host_keys(environ: Mapping[str, str] = os.environ) -> List[str]:
     return sorted(found)
 
 
-MAX_WAKE = 5.0
+WAKE_TIMEOUT = 5.0
 """Seconds for the wake object: the heartbeat itself must not wait for it."""
 
 
@@ -267,6 +267,6 @@ class WakeWriter:
         text = {"worker": self._worker, "phase": phase, "notice": notice, "at": self._clock.now()}
         try:
             # No precondition: if two workers write at once, either write wakes the controller.
-            self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(MAX_WAKE, seconds))
+            self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(WAKE_TIMEOUT, seconds))
         except (AgentError, OSError) as error:
             say(f"wake: {error}")

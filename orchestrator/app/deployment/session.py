@@ -310,16 +310,16 @@ class Session:
 
     def loop(
         self, approve: Callable[[Plan], None] = any_plan, only: frozenset[Kind] = frozenset(Kind), *,
-        patience: float | None = None, stays: frozenset[Kind] = frozenset(),
+        outage_timeout: float | None = None, stays: frozenset[Kind] = frozenset(),
     ) -> "Loop":  # fmt: skip
         """
         Return the loop over passes; *approve*, *only* and *stays* limit a pass as in `Deployment`.
 
-        The loop ends if the cloud does not answer for *patience* seconds.
+        The loop ends if the cloud does not answer for *outage_timeout* seconds.
         """
         from orchestrator.engine.loop.loop import Loop
 
-        return Loop(replace(self.deployment, approve=approve, only=only, stays=stays), patience)
+        return Loop(replace(self.deployment, approve=approve, only=only, stays=stays), outage_timeout)
 
     @cached_property
     def lease(self) -> Lease:

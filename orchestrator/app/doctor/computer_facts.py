@@ -38,7 +38,7 @@ DIVERTING = (
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU",
 )
-PROGRAM_SECONDS = 10.0
+PROGRAM_TIMEOUT = 10.0
 """Seconds for a program to say its version; one that hangs is reported as such."""
 
 
@@ -82,7 +82,7 @@ def _version(name: str, words: tuple[str, ...]) -> str | None:
     try:
         said = subprocess.run(
             # No input: a wrapper that asks a question would wait for an answer unseen.
-            [path, *words], capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False,
+            [path, *words], capture_output=True, text=True, timeout=PROGRAM_TIMEOUT, check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):

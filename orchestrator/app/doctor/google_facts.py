@@ -32,7 +32,7 @@ from orchestrator.google.vms import ComputeVms
 
 TIMEOUT = 15.0
 """Seconds to answer one question, including the import of a client library."""
-CALL_SECONDS = 6.0
+CALL_TIMEOUT = 6.0
 """Seconds for one call: `doctor` asks all side by side, and a person waits."""
 STORAGE = "https://storage.googleapis.com"
 SOME_ZONE = "us-central1-a"
@@ -58,7 +58,7 @@ def observe_google(choice: Choice, spec: Spec | None) -> Google:
         )
     # As the account that `up` acts as, whose permissions differ from the user's.
     acting = (spec.impersonate if spec else "") or ""
-    clients = Clients(CloudSettings(project=project, call_timeout=CALL_SECONDS, impersonate=acting))
+    clients = Clients(CloudSettings(project=project, call_timeout=CALL_TIMEOUT, impersonate=acting))
     try:
         project = clients.project
     except TpuctlError as error:
@@ -75,7 +75,7 @@ def _local(spec: Spec | None, account: str, configured: str) -> Google:
         return Google(
             Absent(), account, configured, "local-project", unasked, **_nobody(spec, message), unasked=unasked
         )
-    clients = Clients(local_settings(address, call_timeout=CALL_SECONDS))
+    clients = Clients(local_settings(address, call_timeout=CALL_TIMEOUT))
     asked = _asked(clients, spec, address.project, address.endpoint)
     return Google(Absent(), account, configured, address.project, **asked)
 
@@ -201,7 +201,7 @@ def clock_ahead(endpoint: str) -> Observed[float]:
     request = urllib.request.Request(f"{endpoint}/storage/v1/b", method="HEAD")  # noqa: S310 - ours or Google's
     before = time.time()
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=CALL_SECONDS) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=CALL_TIMEOUT) as answer:
             date = answer.headers.get("Date")
     # An error answer has a date too, and without a login it is the usual one.
     except urllib.error.HTTPError as error:
@@ -229,7 +229,7 @@ def find_login() -> Observed[Login]:
         hint = "unset GOOGLE_APPLICATION_CREDENTIALS, or set it to a file that exists"
         message = f"GOOGLE_APPLICATION_CREDENTIALS names {path}, which does not exist"
         return Unknown(message, Retry.PERMANENT, hint)
-    return side_by_side({"login": _of_machine}, CALL_SECONDS)["login"]
+    return side_by_side({"login": _of_machine}, CALL_TIMEOUT)["login"]
 
 
 def _of_machine() -> Observed[Login]:

@@ -57,7 +57,7 @@ from orchestrator.private_folders import private_file, private_folder
 from orchestrator.scripts.shipped import shipped
 
 AT_ONCE = 16
-BOOT_SECONDS = 240.0
+BOOT_TIMEOUT = 240.0
 """Seconds for the VM to boot, install Slurm and answer."""
 LIST_SECONDS = 3.0
 """Age in seconds up to which a list of a zone serves all nodes: a pass asks for each zone once."""
@@ -251,8 +251,8 @@ class Fleet:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def start_slurm(self, patience: float = BOOT_SECONDS) -> SlurmController:
-        """Install Slurm on the VM and start its controller; wait up to *patience* seconds for a booting VM."""
+    def start_slurm(self, timeout: float = BOOT_TIMEOUT) -> SlurmController:
+        """Install Slurm on the VM and start its controller; wait up to *timeout* seconds for a booting VM."""
         script = shipped("slurm.sh")
 
         def install() -> tuple[Slurm, str]:
@@ -260,7 +260,7 @@ class Fleet:
             return slurm, slurm.archive(script)
 
         slurm, archive = when_reached(
-            self.head.clock, install, patience, lambda error: not booting(error),
+            self.head.clock, install, timeout, lambda error: not booting(error),
             lambda message: self.reporter.now(f"waiting for the VM: {message}"),
         )  # fmt: skip
         vm = observe(self.head).vm

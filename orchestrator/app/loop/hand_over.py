@@ -27,9 +27,9 @@ from orchestrator.scripts import wheel
 from orchestrator.scripts.render import loop_script
 from orchestrator.ssh.keys import ensure_key
 
-BOOT_SECONDS = 180.0
+BOOT_TIMEOUT = 180.0
 """Seconds for the first contact; booting a VM takes one or two minutes."""
-START_SECONDS = 600.0
+START_TIMEOUT = 600.0
 """Seconds for the loop on the VM to take the lease, which includes installing tpuctl the first time."""
 POLL_SECONDS = 3.0
 """Seconds between two queries over SSH while the loop starts; the lease is read more often."""
@@ -108,7 +108,7 @@ def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
         return host, loop_on_vm.observe(session.cloud.remote, host)
 
     return when_reached(
-        session.clock, ask, BOOT_SECONDS, lambda error: not booting(error),
+        session.clock, ask, BOOT_TIMEOUT, lambda error: not booting(error),
         lambda message: session.reporter.say(f"waiting for the VM: {message}"),
     )  # fmt: skip
 
@@ -175,7 +175,7 @@ def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int
 
 def _wait(session: Session, host: Host) -> None:
     """Wait until the loop holds the lease. Raise RemoteError with the loop's own message if it fails."""
-    end, said, poll_at = session.clock.now() + START_SECONDS, ServiceState(), 0.0
+    end, said, poll_at = session.clock.now() + START_TIMEOUT, ServiceState(), 0.0
 
     def holds() -> bool:
         nonlocal said, poll_at

@@ -15,7 +15,7 @@ from orchestrator.ssh.client_config import note_keys
 from orchestrator.ssh.elevate import as_login
 from orchestrator.ssh.proxy import ServerLine, hung_up
 
-LINK_SECONDS = 30.0
+LINK_TIMEOUT = 30.0
 """Seconds to find where the machine listens, before OpenSSH gives up by itself."""
 
 
@@ -74,7 +74,7 @@ def _line(session: Session, host: Host, machine: str, reporter: Reporter) -> Ser
     line.open()
     if not linked:
         command = as_login(remote_script("link"), settings.root)
-        (answer,) = session.ssh.ask([host], command, LINK_SECONDS)
+        (answer,) = session.ssh.ask([host], command, LINK_TIMEOUT)
         if answer.exit_code == 0:
             note_keys(name, host, settings, session.folder / KNOWN_HOSTS, linked=True)
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from orchestrator.domain.lease import YIELD_SECONDS, Holder
+from orchestrator.domain.lease import YIELD_TIMEOUT, Holder
 from orchestrator.errors import LeaseHeldError
 from orchestrator.private_folders import private_folder
 
@@ -33,7 +33,7 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
             raise _busy(holder) from None
         wish()
         try:
-            lock.acquire(timeout=YIELD_SECONDS)
+            lock.acquire(timeout=YIELD_TIMEOUT)
         except Timeout:
             raise _busy(holder) from None
     try:

@@ -22,7 +22,7 @@ from orchestrator.emulator.http.certificates import STORAGE_HOSTS
 from orchestrator.emulator.machines.socket_owner import End, Inside, listening
 
 LOOPBACK = "127.0.0.1"
-LINGER_SECONDS = 300.0  # for the other direction, after one has ended
+LINGER_TIMEOUT = 300.0  # for the other direction, after one has ended
 BLOCK = 64 * 1024
 MAX_HOSTS = 1000
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -33,7 +33,7 @@ Writer: TypeAlias = asyncio.StreamWriter
 Copy: TypeAlias = Callable[[Reader, Writer], Awaitable[None]]
 IDENTITY = b"identity"
 MAX_HEAD = 32 * 1024  # bytes of request line and headers
-HEAD_SECONDS = 30.0
+HEAD_TIMEOUT = 30.0
 """Seconds for the head of a request: a client that sends none holds a connection."""
 GOOGLE = ("googleapis.com", "cloud.google.com", "google.internal", "pkg.dev", "gcr.io")
 METADATA = ("fd20:ce::254", "fd00:ec2::254")
@@ -104,7 +104,7 @@ def is_link_local(address: str) -> bool:
 async def read_target(reader: asyncio.StreamReader) -> Target | None:
     """Read the request's head and return its target, None if the client disconnected. Raise RefusedError."""
     try:
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_TIMEOUT)
     except asyncio.LimitOverrunError:
         raise RefusedError(431, f"the request's head is longer than {MAX_HEAD} bytes") from None
     except (asyncio.IncompleteReadError, asyncio.TimeoutError):
@@ -163,7 +163,7 @@ class ConnectProxy:
     async def start(self, closed_port: int, open_port: int) -> None:
         """Listen on both ports. Raise OSError, with neither port held, if one is taken."""
         try:
-            await self._listen(0, self._uncover, ssl=self._context, ssl_handshake_timeout=HEAD_SECONDS)
+            await self._listen(0, self._uncover, ssl=self._context, ssl_handshake_timeout=HEAD_TIMEOUT)
             self._inner_port = int(self._servers[0].sockets[0].getsockname()[1])
             await self._listen(closed_port, lambda r, w: self._serve(r, w, outside=False))
             await self._listen(open_port, lambda r, w: self._serve(r, w, outside=True))
@@ -277,7 +277,7 @@ async def _join(one: tuple[Reader, Writer], other: tuple[Reader, Writer], there:
     try:
         done, _ = await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
         if all(task.result() for task in done):
-            await asyncio.wait(copies, timeout=LINGER_SECONDS)
+            await asyncio.wait(copies, timeout=LINGER_TIMEOUT)
     finally:
         for task in copies:
             task.cancel()

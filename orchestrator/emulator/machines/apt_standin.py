@@ -95,14 +95,14 @@ def _installed(package: str) -> bool:
     return done.stdout == "installed"
 
 
-def _taken(path: Path, patience: float) -> bool:
-    """Return whether another process holds the lock for *patience* seconds (negative: wait forever)."""
+def _taken(path: Path, timeout: float) -> bool:
+    """Return whether another process holds the lock for *timeout* seconds (negative: wait forever)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    end, announced = time.monotonic() + patience, False
+    end, announced = time.monotonic() + timeout, False
     with path.open("a+b") as file:
         while holder := _holder(file.fileno()):
             text = f"Could not get lock {path}. It is held by process {holder} ({_name_of(holder)})"
-            if patience >= 0 and time.monotonic() >= end:
+            if timeout >= 0 and time.monotonic() >= end:
                 _say(f"E: {text}", FAILED)
                 return True
             if not announced:

@@ -80,7 +80,7 @@ exit 127
 """
 """Precedes the computer's pip, which would otherwise install into the computer's Python."""
 COMPILE = "import sys; sys.path.insert(0, sys.argv[1]); import pip._internal.commands.install"
-COMPILE_SECONDS = 60
+COMPILE_TIMEOUT = 60
 WHEELS = ("lib/python{version}/ensurepip/_bundled", "/usr/share/python-wheels")
 NAME = re.compile(r"python(3\.\d+)")
 ELF = b"\x7fELF"
@@ -166,7 +166,7 @@ def _compile(base: Path, version: str, packages: Path) -> None:
     with suppress(OSError, subprocess.SubprocessError):  # each machine can do it for itself
         subprocess.run(
             [base, "-I", "-c", COMPILE, packages], check=False, capture_output=True,
-            stdin=subprocess.DEVNULL, timeout=COMPILE_SECONDS,
+            stdin=subprocess.DEVNULL, timeout=COMPILE_TIMEOUT,
         )  # fmt: skip
 
 

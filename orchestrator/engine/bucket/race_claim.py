@@ -2,7 +2,7 @@
 
 from orchestrator.contract.bucket import limits
 from orchestrator.contract.bucket.claim import claim_name, claim_of, named_by
-from orchestrator.contract.preemption_notice import SUCCESSOR_WAITS
+from orchestrator.contract.preemption_notice import SUCCESSOR_TIMEOUT
 from orchestrator.domain.names import round_of
 from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Observed, Present, Unknown, World
 from orchestrator.domain.ports import Store
@@ -92,7 +92,7 @@ def _last_save_is_due(record: Record, world: World) -> bool:
         return False
     asked = min((one.requested_at for one in current_candidates(record)), default=world.observed_at)
     node = current_node(world, record)
-    return node is not None and still_saving(world, node) and world.observed_at - asked < SUCCESSOR_WAITS
+    return node is not None and still_saving(world, node) and world.observed_at - asked < SUCCESSOR_TIMEOUT
 
 
 def _runners(record: Record, world: World) -> tuple[Node, ...]:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 FOLDER = "slurm"
 TIMEOUT = 90.0
 """Seconds for one command of Slurm over SSH: a busy controller answers late."""
-FETCH_SECONDS = 900.0
+FETCH_TIMEOUT = 900.0
 """Seconds to install the packages, on a VM that may still boot and update its package lists."""
 _WIDTHS = {
     "Name": 128, "ArrayTaskID": 12, "State": 16, "RestartCnt": 8, "ArrayJobID": 16, "PriorityLong": 14,
@@ -48,11 +48,11 @@ class Slurm:
     def archive(self, script: bytes) -> str:
         """Install slurm.sh, upload Slurm's packages to the bucket, and return the name of their archive."""
         self._put(script, f"{FOLDER}/slurm.sh", 0o700)
-        return self._run("engine", seconds=FETCH_SECONDS).strip().splitlines()[-1]
+        return self._run("engine", seconds=FETCH_TIMEOUT).strip().splitlines()[-1]
 
     def database(self) -> str:
         """Upload the packages of Slurm's database to the bucket, and return the name of their archive."""
-        return self._run("database", seconds=FETCH_SECONDS).strip().splitlines()[-1]
+        return self._run("database", seconds=FETCH_TIMEOUT).strip().splitlines()[-1]
 
     def start(
         self, name: str, nodes: int, zones: Sequence[str], controller: SlurmController, team: Team
@@ -73,7 +73,7 @@ class Slurm:
         }  # fmt: skip
         text = "".join(f"{key}={bash_word(value)}\n" for key, value in settings.items())
         self._put(text.encode(), f"{FOLDER}/settings")
-        self._run("head", seconds=FETCH_SECONDS)
+        self._run("head", seconds=FETCH_TIMEOUT)
 
     def submit(
         self, submission: Submission, numbers: Sequence[int], zones: Sequence[str], *,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from orchestrator.clock import Clock, SteadyClock
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.object_names import LEASE, LEASE_WISH
-from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, YIELD_SECONDS, Holder, held_by
+from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, YIELD_TIMEOUT, Holder, held_by
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.engine.lease.lease_release import is_released, release
 from orchestrator.engine.records.record_store import RecordStore, bucket_refused
@@ -77,11 +77,11 @@ class Lease:
         """
         Take the lease; return without one if there is no bucket yet.
 
-        Raise LeaseHeldError, with the holder and the age of its renewal, after waiting YIELD_SECONDS for a
+        Raise LeaseHeldError, with the holder and the age of its renewal, after waiting YIELD_TIMEOUT for a
         holder that yields to this command.
         """
         with self._lock:
-            end = self._clock.monotonic() + YIELD_SECONDS
+            end = self._clock.monotonic() + YIELD_TIMEOUT
             while True:
                 held = retried(
                     self._attempt, (TransientError,), PAUSES, seconds=TIMEOUT,

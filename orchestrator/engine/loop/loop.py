@@ -42,7 +42,7 @@ FIRST_REMARK = 2
 """Failed tries before the user is told what to expect: a single failure is mostly cured by the next try."""
 BROKEN_PASSES = 5
 """Consecutive passes that may fail because of a bug of ours before the command ends with it."""
-OUTAGE = 900.0
+OUTAGE_TIMEOUT = 900.0
 """Seconds that `up` and `push` wait for a cloud or network that does not answer; `watch` waits for ever."""
 BLIND_PASSES = 2
 """Consecutive passes that may observe nothing for a permanent reason before the command stops."""
@@ -77,15 +77,15 @@ class Loop:
     """
     Repeat passes until *stop* is set, the deployment has ended, or *until* returns True.
 
-    *patience* is the seconds without any answer after which the loop gives up; None means never, because a
+    *outage_timeout* is the seconds without any answer after which the loop gives up; None means never, because a
     loop that protects a TPU must still run when the network is back. With *steady* the loop delays passes of a
     steady deployment, as a loop over many does.
     """
 
     def __init__(
-        self, deployment: Deployment, patience: float | None = None, *, steady: bool = False
+        self, deployment: Deployment, outage_timeout: float | None = None, *, steady: bool = False
     ) -> None:
-        self._patience = patience
+        self._outage_timeout = outage_timeout
         self._spec = deployment.spec
         self._deployment = deployment
         self.reconciler = Reconciler(deployment)
@@ -219,7 +219,7 @@ class Loop:
             raise error
         now = self._clock.now()
         self._failures.failed(now)
-        if self._patience is not None and now - self._failures.since >= self._patience:
+        if self._outage_timeout is not None and now - self._failures.since >= self._outage_timeout:
             error.explain(hint=WHEN_IT_ANSWERS)
             raise error
         counted = {"tries": self._failures.count, "since": self._failures.since}
@@ -230,7 +230,9 @@ class Loop:
     def _outage_text(self) -> str:
         """Return the sentence that says how long the loop retries, and what protects the user meanwhile."""
         often = f"{max(self._poll, MAX_REPAIR):.0f} s"
-        until = "until it answers" if self._patience is None else f"for {self._patience / 60:.0f} min"
+        until = (
+            "until it answers" if self._outage_timeout is None else f"for {self._outage_timeout / 60:.0f} min"
+        )
         ends = auto_delete_text(self._spec, self._records.current.started_at)
         vm = safety_nets(self._spec)[0]
         also = (f"; VM: {vm.text}" if vm.armed else "") + (f"; auto-delete: {ends}" if ends else "")

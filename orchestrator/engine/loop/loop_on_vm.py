@@ -19,9 +19,9 @@ from orchestrator.errors import RemoteError, UsageError
 from orchestrator.scripts.shipped import remote_script
 
 FOLDER = "controller"
-INSTALL_SECONDS = 240.0
+INSTALL_TIMEOUT = 240.0
 """Seconds for the machine to unpack the loop; the end of its boot may take two minutes of them."""
-CALL_SECONDS = 60.0
+CALL_TIMEOUT = 60.0
 """Seconds for a question to the loop on the VM over SSH."""
 NO_SCOPE = 78
 """Exit status of the install script on a machine whose service account lacks the scope that the loop needs."""
@@ -65,7 +65,7 @@ def install(remote: Remote, host: Host, packed: Packed) -> None:
     """
     remote.put([host], packed.data, f"{FOLDER}/{packed.digest}.tar", 0o600)
     script = remote_script("install-loop", packed.digest, CLOUD_PLATFORM)
-    (done,) = remote.run_elevated([host], script, INSTALL_SECONDS)
+    (done,) = remote.run_elevated([host], script, INSTALL_TIMEOUT)
     if done.exit_code == NO_SCOPE:
         raise UsageError(
             f"{host.name} was made without the scope cloud-platform, so a loop there could not act",
@@ -105,7 +105,7 @@ def observe(remote: Remote, host: Host) -> LoopState:
 
 
 def _call(remote: Remote, host: Host, verb: str) -> str:
-    (done,) = remote.run_elevated([host], remote_script("call-loop", verb), CALL_SECONDS)
+    (done,) = remote.run_elevated([host], remote_script("call-loop", verb), CALL_TIMEOUT)
     if done.exit_code:
         raise RemoteError(
             f"{host.name}: run-watch {verb}: {_reason(done.stderr)}",

@@ -191,7 +191,7 @@ class OutboxThread:
             self._wake.clear()
 
 
-LAST_SECONDS = 15.0
+LAST_TIMEOUT = 15.0
 """Seconds that a command waits at its end for the last notifications."""
 
 
@@ -245,8 +245,8 @@ class Notifier:
             self._postman.add([stopped(deployment.spec, deployment.records.current, error, now)])
 
     def end(self) -> None:
-        """Wait LAST_SECONDS for the last sends, and report what the next `tpuctl watch` will send."""
-        unsent = self._postman.end(LAST_SECONDS) if self._postman else ()
+        """Wait LAST_TIMEOUT for the last sends, and report what the next `tpuctl watch` will send."""
+        unsent = self._postman.end(LAST_TIMEOUT) if self._postman else ()
         self._postman, self._tried = None, False
         if unsent:
             names = ", ".join(notification.event for notification in unsent)

@@ -25,7 +25,7 @@ from orchestrator.planning.notifications import Notification
 
 TIMEOUT = 10.0
 """Seconds for a receiver to answer; it is tried again later."""
-HOOK_SECONDS = 30.0
+HOOK_TIMEOUT = 30.0
 """Seconds for a program of the user; one that hangs is killed and tried again."""
 LAST_ERRORS = 400
 """Most bytes of a failing hook's standard error to show."""
@@ -165,7 +165,7 @@ class Hook:
         return event == self.event
 
     def send(self, notification: Notification) -> None:
-        """Run it for at most HOOK_SECONDS; raise TransientError with the end of its stderr if it fails."""
+        """Run it for at most HOOK_TIMEOUT; raise TransientError with the end of its stderr if it fails."""
         environment = {**os.environ, "TPUCTL_EVENT": notification.event, "TPUCTL_EVENT_ID": notification.id}
         # A file, not a pipe: a child process of the hook could keep a pipe open for ever.
         with tempfile.TemporaryFile() as errors:
@@ -188,14 +188,14 @@ class Hook:
     ) -> None:
         """Pass the notification to the process and wait for its end. Raise TransientError if it fails."""
         try:
-            process.communicate(notification.to_json(), timeout=HOOK_SECONDS)
+            process.communicate(notification.to_json(), timeout=HOOK_TIMEOUT)
         except subprocess.TimeoutExpired:
             # Kill the whole group: children of a killed shell script would keep running.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             hint = f"it was killed with all that it had started; let it do less; {_TRY}"
             raise TransientError(
-                f"{self.name} did not end within {HOOK_SECONDS:g} s",
+                f"{self.name} did not end within {HOOK_TIMEOUT:g} s",
                 hint=hint,
                 changed="what it did before stays",
             ) from None

@@ -12,9 +12,9 @@ from orchestrator.errors import RemoteError
 from orchestrator.scripts.render import stop_seconds
 from orchestrator.scripts.shipped import begin_script, remote_script
 
-SIDECARS_LIMIT = 60.0
+SIDECARS_TIMEOUT = 60.0
 """Seconds for one machine to restart its sidecars."""
-START_SECONDS = 130.0
+START_TIMEOUT = 130.0
 """Seconds for one machine to install the agent and start the job, including the wait for its boot."""
 
 
@@ -52,7 +52,7 @@ def deliver(
     # Mode 0600: job.env may hold secrets of the user.
     cloud.remote.put(hosts, env.encode(), "job.env.local", 0o600)
     script = begin_script(restart=on_vm or change.verb is Verb.UPDATE)
-    seconds = START_SECONDS + stop_seconds(blueprint.spec)
+    seconds = START_TIMEOUT + stop_seconds(blueprint.spec)
     for host, done in zip(hosts, cloud.remote.run_elevated(hosts, script, seconds), strict=True):
         if done.exit_code != 0:
             message = done.stderr.strip() or f"status {done.exit_code}"
@@ -76,7 +76,7 @@ def deliver_sidecars(cloud: Cloud, blueprint: Blueprint, host: Host, role: str) 
     Raise RemoteError if that fails; the job is not touched.
     """
     cloud.remote.put([host], blueprint.sidecars(role).encode(), "run-sidecars.local", 0o700)
-    (done,) = cloud.remote.run_elevated([host], remote_script("sidecars", "apply"), SIDECARS_LIMIT)
+    (done,) = cloud.remote.run_elevated([host], remote_script("sidecars", "apply"), SIDECARS_TIMEOUT)
     if done.exit_code != 0:
         raise RemoteError(
             f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}",

@@ -22,7 +22,7 @@ from orchestrator.planning.tpu.create_budget import (
 )
 from orchestrator.private_folders import private_folder
 
-LOCK_SECONDS = 10.0
+LOCK_TIMEOUT = 10.0
 """Seconds to wait for the file's lock. After that the create is made: a lock must not stop a deployment."""
 
 
@@ -92,7 +92,7 @@ class CreateBudgetFile:
 
 
 class _Locked:
-    """The file's lock for a block, or continue without it after LOCK_SECONDS."""
+    """The file's lock for a block, or continue without it after LOCK_TIMEOUT."""
 
     def __init__(self, path: Path) -> None:
         self._folder = path.parent
@@ -102,7 +102,7 @@ class _Locked:
         # The lock's Timeout is an OSError too.
         with suppress(OSError):
             private_folder(self._folder)
-            self._lock.acquire(timeout=LOCK_SECONDS)
+            self._lock.acquire(timeout=LOCK_TIMEOUT)
 
     def __exit__(self, *_: object) -> None:
         if self._lock.is_locked:

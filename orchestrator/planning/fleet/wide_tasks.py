@@ -13,7 +13,7 @@ from orchestrator.planning.fleet.gate import OPEN, gate
 from orchestrator.planning.fleet.size import FleetNode, NodePhase
 from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState, unfinished
 
-PATIENCE = 60.0
+MOVE_AFTER = 60.0
 """Seconds for which a task has had no zone before a node is moved: nodes that are on their way may bring one."""
 REFUSAL_COUNTS = 600.0
 """Seconds for which a zone that has refused a node is no zone to gather nodes in, if there is another one."""
@@ -92,7 +92,7 @@ def gather(
     """
     # Its zone was for one task: the next machine of the name may be anywhere again.
     free = tuple(node.name for node in nodes if node.bound_to and _stands(node))
-    if lack is None or since is None or now - since < PATIENCE:
+    if lack is None or since is None or now - since < MOVE_AFTER:
         return Gathering(free=free if lack is None else ())
     up = [node for node in nodes if node.phase is NodePhase.UP]
     if len(up) < lack.task.least:

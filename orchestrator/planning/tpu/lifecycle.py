@@ -33,7 +33,7 @@ from orchestrator.planning.tpu.next_zone import (
     waits_for_quota,
     zone_text,
 )
-from orchestrator.planning.tpu.node_verdict import CREATE_LIMIT, NodeAction, NodeVerdict, judge_node
+from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT, NodeAction, NodeVerdict, judge_node
 from orchestrator.planning.tpu.on_demand import (
     as_on_demand,
     of_mode,
@@ -129,20 +129,20 @@ def _keep(world: World, record: Record, rule: LoopRule) -> Decision:
 
 
 def _overdue(node: Node, world: World, record: Record) -> bool:
-    """Return whether no successor has won within CREATE_LIMIT, so that others may be requested."""
+    """Return whether no successor has won within CREATE_TIMEOUT, so that others may be requested."""
     asked = (
         {one.incarnation: one.requested_at for one in current_candidates(record)}
         if has_successors(record)
         else {}
     )
-    return world.observed_at - asked.get(node.incarnation or 0, world.observed_at) >= CREATE_LIMIT
+    return world.observed_at - asked.get(node.incarnation or 0, world.observed_at) >= CREATE_TIMEOUT
 
 
 def _superseded_message(node: Node, record: Record) -> str:
     if 0 < record.race.round == names.round_of(node.labels) and record.race.claimed:
         return f"TPU #{record.node.incarnation} has won the race"
     if 0 < record.race.round == names.round_of(node.labels) and has_successors(record):
-        return f"TPU #{node.incarnation} has not taken over in {CREATE_LIMIT / 60:.0f} min"
+        return f"TPU #{node.incarnation} has not taken over in {CREATE_TIMEOUT / 60:.0f} min"
     return f"TPU #{node.incarnation} is not the newest"
 
 

@@ -19,12 +19,12 @@ from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.updated import updated
 
-SILENT_LIMIT = 360.0
+SILENT_TIMEOUT = 360.0
 """Seconds that a READY TPU has until its startup script reports; other tools use the same (docs/facts.md 1.3)."""
-START_LIMIT = 1200.0
+START_TIMEOUT = 1200.0
 """Seconds that a READY TPU has until a worker reports; the startup script gives up after 600 s."""
 SILENT_TPUS = 3
-"""Silent TPUs in a row after which the deployment gives up; as many in one zone raise that zone's patience."""
+"""Silent TPUs in a row after which the deployment gives up; as many in one zone raise that zone's timeout."""
 SILENT_TIME = 3600.0
 """Seconds that this must have lasted, so that a short network outage ends no deployment."""
 
@@ -99,8 +99,8 @@ def late_to_report(spec: Spec, world: World, record: Record) -> LateReport | Non
     waited = _ready_for(world, record)
     if spec.job.run_on == "vm" or not no_worker_reported(world):
         return None
-    silent = nothing_reported(world) and waited >= SILENT_LIMIT and _silence_tells(spec, world, record)
-    if not silent and waited < START_LIMIT:
+    silent = nothing_reported(world) and waited >= SILENT_TIMEOUT and _silence_tells(spec, world, record)
+    if not silent and waited < START_TIMEOUT:
         return None
     return LateReport(waited, began=bool(world.boots))
 

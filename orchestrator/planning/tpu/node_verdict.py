@@ -32,11 +32,11 @@ from orchestrator.planning.tpu.race import (
     undecided,
 )
 
-CREATE_LIMIT = 1800.0
+CREATE_TIMEOUT = 1800.0
 """Seconds that a node may stay CREATING; other tools allow 15 to 60 minutes (docs/facts.md 1.3)."""
-REPAIR_LIMIT = 300.0
+REPAIR_TIMEOUT = 300.0
 """Seconds that a node may stay in a transient state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
-UNHEALTHY_LIMIT = 480.0
+UNHEALTHY_TIMEOUT = 480.0
 """Seconds that a node which has reported before may be unhealthy and silent before it is replaced."""
 
 
@@ -131,11 +131,11 @@ def _judge_transient(state: NodeState, world: World, record: Record) -> NodeVerd
     """Judge a node that is not READY and whose machines do not report."""
     key = of_node(record.node.incarnation, state)
     if state is NodeState.CREATING:
-        late = lasted(record, world, key, CREATE_LIMIT)
-        message = f"still CREATING after {CREATE_LIMIT / 60:.0f} min" if late else "CREATING"
+        late = lasted(record, world, key, CREATE_TIMEOUT)
+        message = f"still CREATING after {CREATE_TIMEOUT / 60:.0f} min" if late else "CREATING"
         return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_CREATING, message)
-    late = lasted(record, world, key, REPAIR_LIMIT)
-    message = f"{state.name} for more than {REPAIR_LIMIT / 60:.0f} min" if late else state.name
+    late = lasted(record, world, key, REPAIR_TIMEOUT)
+    message = f"{state.name} for more than {REPAIR_TIMEOUT / 60:.0f} min" if late else state.name
     return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_TRANSIENT_STATE, message)
 
 
@@ -145,7 +145,7 @@ def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> No
 
     One that has never reported was probably broken from the start and is replaced after CONFIRMED_AFTER, unless
     that has happened often in its zone, or its health is TIMEOUT: it may still be warming up. One that has
-    reported gets UNHEALTHY_LIMIT, since maintenance ends by itself.
+    reported gets UNHEALTHY_TIMEOUT, since maintenance ends by itself.
     """
     message = f"unhealthy: {node.health}"
     # Heartbeats could not be read: Unknown is not silent.
@@ -157,8 +157,8 @@ def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> No
     born = spec.job.run_on == "tpu" and nothing_reported(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
         return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, message)
-    patience = CONFIRMED_AFTER if born else UNHEALTHY_LIMIT
-    late = lasted(record, world, of_node(record.node.incarnation, Condition.UNHEALTHY), patience)
+    timeout = CONFIRMED_AFTER if born else UNHEALTHY_TIMEOUT
+    late = lasted(record, world, of_node(record.node.incarnation, Condition.UNHEALTHY), timeout)
     return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, message)
 
 
@@ -200,7 +200,7 @@ def _judge_missing(world: World, record: Record) -> NodeVerdict:
         return NodeVerdict(NodeAction.CREATE, LoopRule.TPU_CREATE, message)
     # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
-        late = world.observed_at - record.node.requested_at >= CREATE_LIMIT
+        late = world.observed_at - record.node.requested_at >= CREATE_TIMEOUT
         action, message = (
             NodeAction.REPLACE if late else NodeAction.WAIT,
             "create accepted, nothing to see yet",

@@ -24,7 +24,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 from orchestrator.planning.tpu.on_demand import refusal_of
 
-PROVISIONING_LIMIT = 1800.0
+PROVISIONING_TIMEOUT = 1800.0
 """Seconds that a queued resource may stay PROVISIONING; one was observed to create and lose machines for ever."""
 
 RUN_SLACK = 600.0
@@ -124,9 +124,9 @@ def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
         return InQueue(False, waiting_text(request))
     if request.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
         return None
-    late = lasted(record, world, of_node(node.incarnation, Condition.PROVISIONING), PROVISIONING_LIMIT)
+    late = lasted(record, world, of_node(node.incarnation, Condition.PROVISIONING), PROVISIONING_TIMEOUT)
     if late:
-        return InQueue(True, f"still PROVISIONING after {PROVISIONING_LIMIT / 60:.0f} min")
+        return InQueue(True, f"still PROVISIONING after {PROVISIONING_TIMEOUT / 60:.0f} min")
     return InQueue(False, "the queue is making it")
 
 

@@ -14,7 +14,7 @@ from orchestrator.domain.remote import Host
 from orchestrator.errors import RemoteError, TpuctlError
 from orchestrator.ssh.connect.bounded_transport import FloodError, open_transport
 from orchestrator.ssh.connect.pinned_keys import pinned, refusal
-from orchestrator.ssh.connect.route import Route, patience
+from orchestrator.ssh.connect.route import Route, connect_timeout
 from orchestrator.ssh.connect.ssh_settings import SshSettings
 from orchestrator.ssh.connect.watchdog import Watchdog
 
@@ -26,15 +26,15 @@ class Connection:
     """
     A connection to *host* for one `with` block.
 
-    A watchdog closes it after *limit* seconds (None: no limit), or when the machine has not answered for
+    A watchdog closes it after *timeout* seconds (None: no timeout), or when the machine has not answered for
     `settings.stall` seconds; within that time three keepalive requests are sent. Raise HostKeyError for a
     wrong key and RemoteError for every other failure.
     """
 
-    def __init__(self, host: Host, settings: SshSettings, limit: float | None) -> None:
+    def __init__(self, host: Host, settings: SshSettings, timeout: float | None) -> None:
         self.host = host
         self.settings = settings
-        self._limit = limit
+        self._timeout = timeout
         self._cancelled = False
         self._connection: Any = None
         self._watchdog: Watchdog | None = None
@@ -51,10 +51,10 @@ class Connection:
 
     def open(self) -> None:
         """Connect and log in. Raise HostKeyError and RemoteError."""
-        limit = patience(self.host, self.settings.connect)
-        self._watch(limit if self._limit is None else min(limit, self._limit), limit)
+        timeout = connect_timeout(self.host, self.settings.connect)
+        self._watch(timeout if self._timeout is None else min(timeout, self._timeout), timeout)
         self._log_in()
-        self._watch(self._limit, self.settings.stall)
+        self._watch(self._timeout, self.settings.stall)
         threading.Thread(target=self._ping, args=(self._watchdog,), name="ssh-ping", daemon=True).start()
 
     def shut(self) -> None:
@@ -173,17 +173,17 @@ class Connection:
         met = getattr(transport, "saved_exception", None)
         return str(met) if isinstance(met, FloodError) else ""
 
-    def _patience(self) -> float:
+    def _remaining(self) -> float:
         """Return the seconds left to connect and log in, shared by all attempts."""
         remaining = self._watchdog.remaining() if self._watchdog is not None else None
-        return patience(self.host, self.settings.connect) if remaining is None else max(0.1, remaining)
+        return connect_timeout(self.host, self.settings.connect) if remaining is None else max(0.1, remaining)
 
     def _connect(self) -> None:
         """Open fabric's connection with our key, our host keys and nothing of the user's set-up."""
         # Host keys first: a machine without pinned keys is not even contacted.
         keys = pinned(self.host, self.settings.known_hosts, self.settings.warn)
-        sock = self._route.open(self._patience())
-        limit = self._patience()
+        sock = self._route.open(self._remaining())
+        timeout = self._remaining()
         self._connection = fabric.Connection(
             self.host.address,
             user=self.settings.user,
@@ -195,9 +195,9 @@ class Connection:
                 "pkey": paramiko.Ed25519Key.from_private_key_file(str(self.settings.key)),
                 "look_for_keys": False,
                 "allow_agent": False,
-                "timeout": limit,
-                "banner_timeout": limit,
-                "auth_timeout": limit,
+                "timeout": timeout,
+                "banner_timeout": timeout,
+                "auth_timeout": timeout,
                 "channel_timeout": self.settings.stall,
                 "transport_factory": open_transport,
                 **({"sock": sock} if sock is not None else {}),
@@ -218,10 +218,10 @@ class Connection:
             raise EOFError
         return transport
 
-    def _watch(self, limit: float | None, stall: float) -> None:
+    def _watch(self, timeout: float | None, stall: float) -> None:
         if self._watchdog is not None:
             self._watchdog.stop()
-        self._watchdog = Watchdog(self.close, limit, stall)
+        self._watchdog = Watchdog(self.close, timeout, stall)
 
     def _ping(self, watchdog: Watchdog) -> None:
         """Send keepalive requests that need an answer: a write to a dead connection succeeds."""

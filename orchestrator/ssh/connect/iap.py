@@ -16,7 +16,7 @@ from orchestrator.domain.remote import Iap
 from orchestrator.errors import NoGcloudError
 from orchestrator.private_folders import private_folder
 
-START_SECONDS = 30.0
+START_TIMEOUT = 30.0
 """Seconds added to the time limit of a connection, for gcloud to start and connect."""
 INSTALL = "install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), then: gcloud auth login"
 # What gcloud prints has no other codes; a text that none of these is in has no hint.

@@ -12,10 +12,10 @@ from orchestrator.ssh.connect.jumps import Jump
 from orchestrator.ssh.connect.ssh_settings import SshSettings
 
 
-def patience(host: Host, connect: float) -> float:
-    """Return the time limit in seconds for a connection to *host*, given *connect*, that of one hop."""
-    own = connect + (iap.START_SECONDS if host.iap else 0.0)
-    return own + (patience(host.via, connect) if host.via else 0.0)
+def connect_timeout(host: Host, connect: float) -> float:
+    """Return the timeout in seconds for a connection to *host*, given *connect*, that of one hop."""
+    own = connect + (iap.START_TIMEOUT if host.iap else 0.0)
+    return own + (connect_timeout(host.via, connect) if host.via else 0.0)
 
 
 class Route:
@@ -32,7 +32,7 @@ class Route:
         self._jump: Jump | None = None
         self._sock: Any = None
 
-    def open(self, seconds: float) -> Any:
+    def open(self, timeout: float) -> Any:
         """Return the socket-like object for the connection, None for plain TCP. Raise OSError and RemoteError."""
         self.close()
         host, settings = self._host, self._settings
@@ -43,7 +43,7 @@ class Route:
             self._sock = self._through(self._jump)
         elif settings.source:
             self._sock = socket.create_connection(
-                (host.address, host.port), seconds, source_address=(settings.source, 0)
+                (host.address, host.port), timeout, source_address=(settings.source, 0)
             )
         return self._sock
 

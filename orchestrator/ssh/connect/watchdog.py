@@ -1,4 +1,4 @@
-"""Bound every remote step: close a connection that is silent or past its limit."""
+"""Bound every remote step: close a connection that is silent or past its timeout."""
 
 import threading
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from time import monotonic
 
 class Watchdog:
     """
-    Call *close* once when the limit passes or nothing has arrived for *stall* seconds.
+    Call *close* once when the timeout passes or nothing has arrived for *stall* seconds.
 
-    *limit* is in seconds from now (None: no limit). *message* then says which of the two it was.
+    *timeout* is in seconds from now (None: no timeout). *message* then says which of the two it was.
     """
 
-    def __init__(self, close: Callable[[], None], limit: float | None, stall: float) -> None:
+    def __init__(self, close: Callable[[], None], timeout: float | None, stall: float) -> None:
         self.message = ""
         self._close = close
         self._start = monotonic()
-        self._limit = limit
+        self._timeout = timeout
         self._stall = stall
         self._answered_at = self._start
         self._over = threading.Event()
@@ -28,8 +28,8 @@ class Watchdog:
         self._answered_at = monotonic()
 
     def remaining(self) -> float | None:
-        """Return the seconds until the limit, None without one."""
-        return None if self._limit is None else self._start + self._limit - monotonic()
+        """Return the seconds until the timeout, None without one."""
+        return None if self._timeout is None else self._start + self._timeout - monotonic()
 
     def stop(self) -> None:
         """Stop the watchdog; *close* is not called any more."""
@@ -55,7 +55,7 @@ class Watchdog:
     def _verdict(self) -> str:
         remaining = self.remaining()
         if remaining is not None and remaining <= 0:
-            return f"it took longer than {self._limit:g} s"
+            return f"it took longer than {self._timeout:g} s"
         if monotonic() - self._answered_at >= self._stall:
             return f"no answer for {self._stall:g} s"
         return ""
