@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.contract.backoff import growing
 from orchestrator.contract.phase import ENDS, Phase
+from orchestrator.contract.report_pause import report_pause
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import Condition, of_node
 from orchestrator.domain.machines.scopes import narrow
@@ -27,7 +28,7 @@ BOOT_GRACE = 120.0
 POLL_SOON = 2.0
 """Shortest time between two checks of machines that start, in seconds."""
 FIRST_STEPS = 60.0
-"""Seconds from a job's start in which its first step is looked for every POLL_SOON, since a person waits for it."""
+"""Seconds from a job's start in which its steps are looked for as often as it reports, since a person waits."""
 WEDGED = 900.0
 """Seconds of silence after which a worker that answers over SSH is restarted instead of only started."""
 SILENCE = 4
@@ -317,12 +318,20 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Dec
         return Decision(wait=Wait(text), rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
-        return Decision(wake_in=POLL_SOON if _before_first_step(beats, now) else None, rule=LoopRule.JOB_RUNS)
+        soon = POLL_SOON if _before_first_step(beats, now) else _next_report(beats, now)
+        return Decision(wake_in=soon, rule=LoopRule.JOB_RUNS)
     # A first report may be a second late, because its object has just been written; poll again soon.
     message = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
     message = message if beats else "; no report yet"
     text = f"{len(running)} of {expected} workers are running{message}"
     return Decision(wait=Wait(text), wake_in=POLL_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)
+
+
+def _next_report(beats: tuple[Heartbeat, ...], now: float) -> float | None:
+    """Return the seconds in which a young job reports again; None later, when a poll is soon enough."""
+    ages = [now - b.timings.get("spawned", now - FIRST_STEPS) for b in beats if b.phase is Phase.RUN]
+    young = [age for age in ages if 0 <= age < FIRST_STEPS]
+    return min((report_pause(age, FIRST_STEPS) for age in young), default=None)
 
 
 def _before_first_step(beats: tuple[Heartbeat, ...], now: float) -> bool:

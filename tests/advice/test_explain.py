@@ -399,6 +399,30 @@ def test_the_journal_says_what_was_made_and_nothing_of_a_job_on_an_earlier_tpu()
     assert not [text for text in texts if "TPU-404" in text]
 
 
+def test_a_refusal_is_explained_once_and_the_journal_has_its_code():
+    """Another failure of the same request keeps its text, which nothing else has."""
+    text, why = "Quota limit 'TPUs' has been exceeded", "demo-tpu-g1 is PREEMPTED"
+    refusal = Refusal(NOW - 8, "us-central1-a", Retry.QUOTA, text, code="TPU-350")
+    lost = Entry(NOW - 30, "node", "create", "demo-tpu-g2", why, "TPU-500 no answer")
+    entry = Entry(NOW - 9, "node", "create", "demo-tpu-g2", why, f"TPU-350 {text}")
+    was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(refusal,))
+    facts = replace(observed(was, wants=ONE_ZONE, **NO_NODE), journal=(lost, entry))
+    texts = [one.text for one in part("TPU", explain(facts)).evidence]
+    assert sum(text in one for one in texts) == 1
+    assert f"create TPU demo-tpu-g2 ({why}): refused (TPU-350)" in texts
+    assert f"create TPU demo-tpu-g2 ({why}): TPU-500 no answer" in texts
+
+
+def test_a_worker_that_installs_has_reported_and_is_not_waited_for_until_a_check_over_ssh():
+    """The two minutes are for a machine that has said nothing yet."""
+    silent = part("job", explain(observed(BOOTS, heartbeats=Present(()))))
+    assert silent.next == "a check over SSH, if no worker has reported until then"
+    assert silent.when > NOW + 60
+    works = observed(BOOTS, heartbeats=Present((beat(phase=Phase.SETUP, step=None),)))
+    installs = part("job", explain(works))
+    assert (installs.next, installs.when <= NOW + works.spec.watch.poll) == ("look again", True)
+
+
 def test_the_next_pass_comes_when_the_watcher_has_published_that_it_comes():
     """Who only looks does not know when the watcher looked last; a time that is over means now."""
     for at, shown in ((NOW + 4, NOW + 4), (NOW - 1, NOW)):

@@ -278,6 +278,14 @@ def test_a_look_that_takes_long_counts_its_seconds(monkeypatch):
         printer = EventPrinter()
         with printer:
             assert printer.line_text(time.time() + 3600).startswith("checking the cloud (1 h 0 min")
+            for ends in (lambda: printer.waiting((), T0), lambda: printer.now("")):
+                printer.waiting((Wait("TPU: CREATING"),), T0)
+                printer.now("job runs")
+                monkeypatch.setattr(printer, "_begun", time.time() - 3600)
+                ends()
+                printer.waiting((), T0)
+                printer.now("")
+                assert re.fullmatch(r"checking the cloud \(\d s\)", printer.line_text(time.time()))
 
     assert re.search(r"checking the cloud \(\d+ \w+", on_a_terminal(monkeypatch, look))
 

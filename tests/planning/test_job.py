@@ -143,16 +143,22 @@ def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(reported, age, 
 @pytest.mark.parametrize(
     ("shown", "soon"),
     [
-        ({"step": None, "timings": {"spawned": NOW - 5}}, True),
-        ({"step": None, "timings": {"boot": NOW - 300, "setup_done": NOW - 5}}, True),
-        ({"step": None, "timings": {"boot": NOW - 300, "spawned": NOW - 90}}, False),
-        ({"step": None, "timings": {}}, False),
-        ({"step": 3, "timings": {"spawned": NOW - 5}}, False),
+        ({"step": None, "timings": {"spawned": NOW - 5}}, POLL_SOON),
+        ({"step": None, "timings": {"boot": NOW - 300, "setup_done": NOW - 5}}, POLL_SOON),
+        ({"step": None, "timings": {"boot": NOW - 300, "spawned": NOW - 90}}, None),
+        ({"step": None, "timings": {}}, None),
+        ({"step": 3, "timings": {"spawned": NOW - 5}}, POLL_SOON),
+        ({"step": 300, "timings": {"spawned": NOW - 40}}, 10.0),
+        ({"step": 600, "timings": {"spawned": NOW - 60}}, None),
+        ({"step": 3, "timings": {"spawned": NOW + 5}}, None),
     ],
-    ids=["just begun", "about to begin", "no step in a minute", "start not reported", "with a step"],
-)
-def test_the_first_step_of_a_job_is_looked_for_within_seconds(shown, soon):
-    """Its machine reports every two seconds then; a whole poll would show a watch that stands still."""
+    ids=[
+        "just begun", "about to begin", "no step in a minute", "start not reported", "with a step", "young",
+        "no more", "a clock ahead",
+    ],
+)  # fmt: skip
+def test_the_steps_of_a_young_job_are_looked_for_as_often_as_it_reports(shown, soon):
+    """Its machine reports every two seconds at first; a whole poll would show a watch that stands still."""
     step = decide_job(spec(), world(heartbeats=Present((beat(**shown),))), record())
     assert step.rule is LoopRule.JOB_RUNS
-    assert step.wake_in == (POLL_SOON if soon else None)
+    assert step.wake_in == soon

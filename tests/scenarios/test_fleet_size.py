@@ -1,6 +1,7 @@
 """A fleet that grows and shrinks with its queue, on a virtual clock; Slurm is tests/kit/queue_of_nodes.py."""
 
 import json
+import re
 
 import pytest
 
@@ -55,6 +56,21 @@ def test_a_queue_of_twelve_brings_four_nodes_and_an_empty_one_takes_them_away(cl
     assert (done(cloud), set(cloud.queue.starts.values()), cloud.queue.torn) == (12, {1}, [])
     assert (cloud.nodes(), list(cloud.vms())) == ({}, ["demo-vm"])
     assert [words[0] for words in cloud.slurm if words[0] in {"drain", "undrain"}] == ["drain"] * 4
+
+
+def test_status_and_cost_show_the_same_range_of_what_the_fleet_has_cost(cloud, owner):
+    """Budgets count its upper end, and so does the price of an idle node."""
+    owner.up("--yes")
+    submit(owner)
+    watch(owner, 300.0)
+    shown, status = owner.run("fleet", "status"), owner.run("fleet", "status", "--json").document
+    cost, plan = owner.run("fleet", "cost", "--json").document, owner.run("fleet", "plan").err
+    assert 0 < 1.5 * status["usd"] < status["upper_usd"]
+    assert status["upper_usd"] == pytest.approx(cost["upper_usd"], rel=0.1)
+    assert re.search(r"VM RUNNING, [0-9.]+ to [0-9.]+ USD so far", shown.out)
+    assert status["node_usd_hour"] < status["node_upper_usd_hour"]
+    assert re.search(r"An idle node costs [0-9.]+ to [0-9.]+ USD an hour", shown.out)
+    assert re.search(r"TPUs .*: [0-9.]+ to [0-9.]+ USD each", plan)
 
 
 def test_plan_and_a_dry_run_say_what_it_would_cost_and_change_nothing(cloud, owner):

@@ -245,13 +245,15 @@ def _waits(
         return ExplainedPart("job", state, decision.waiting, decision.rule, evidence, nexts, next_pass(facts))
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
-        evidence = (Evidence("record", ready, "the TPU is READY since then"), *evidence)
-    silent = ready is not None and current_node(facts.world, facts.record) is not None
-    when = ready + BOOT_GRACE if silent and ready is not None else None
+        evidence = (Evidence("record", ready, "TPU first seen ready"), *evidence)
     you = "tpuctl logs -f shows what the machine does"
-    return ExplainedPart(
-        "job", state, decision.waiting, decision.rule, evidence, "the workers report", when, you
-    )
+    if facts.world.known_heartbeats:
+        nexts, when = "look again", next_pass(facts, decision)
+    else:
+        nexts = "a check over SSH, if no worker has reported until then"
+        here = current_node(facts.world, facts.record) is not None
+        when = ready + BOOT_GRACE if here and ready is not None else None
+    return ExplainedPart("job", state, decision.waiting, decision.rule, evidence, nexts, when, you)
 
 
 def _runs(beats: tuple[Heartbeat, ...]) -> str:

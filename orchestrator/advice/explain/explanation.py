@@ -131,15 +131,27 @@ def next_pass(facts: DeploymentFacts, decision: Decision | None = None) -> float
 def journal_of(
     facts: DeploymentFacts, *kinds: str, last: int = 3, since: float = 0.0
 ) -> tuple[Evidence, ...]:
-    """Return the newest *last* entries of the journal about *kinds*, from the time *since* on."""
+    """
+    Return the newest *last* entries of the journal about *kinds*, from the time *since* on.
+
+    A refusal that the record has too is named by its code only, because the record tells all of it.
+    """
     chosen = [entry for entry in facts.journal if entry.kind in kinds and entry.at >= since][-last:]
+    refused: dict[Entry, str] = {}
+    for refusal in facts.record.refusals:
+        # What a refusal answers is the last request before it.
+        asked = [e for e in chosen if e.kind == refusal.kind.value and e.at <= refusal.at]
+        refused |= dict.fromkeys(asked[-1:], f"refused ({refusal.code})" if refusal.code else "refused")
     return tuple(
-        Evidence("journal", e.at, f"{e.verb} {_named(e)} ({e.message}): {_result(e)}") for e in chosen
+        Evidence("journal", e.at, f"{e.verb} {_named(e)} ({e.message}): {_result(e, refused)}")
+        for e in chosen
     )
 
 
-def _result(entry: Entry) -> str:
-    return "done" if entry.outcome == DONE else entry.outcome or "no result known"
+def _result(entry: Entry, refused: Mapping[Entry, str]) -> str:
+    if entry.outcome == DONE:
+        return "done"
+    return refused.get(entry) or entry.outcome or "no result known"
 
 
 def _named(entry: Entry) -> str:

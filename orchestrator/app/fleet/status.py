@@ -21,6 +21,8 @@ from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount
 from orchestrator.planning.fleet.size import NodePhase, wanted_nodes
 from orchestrator.planning.fleet.tasks import Queued
+from orchestrator.pricing.cost import Estimate
+from orchestrator.pricing.cost_so_far import spent
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class NodeRow:
 @dataclass(frozen=True)
 class UserRow:
     """
-    One user: share of the fleet, node seconds so far, tasks, and their cost.
+    One user: share of the fleet, node seconds so far, tasks, and their cost, from *usd* to *upper_usd*.
 
     *nodes_max* is None without a limit, *budget_usd* without a budget; *over_budget* says that it is used up.
     """
@@ -49,6 +51,7 @@ class UserRow:
     tasks_running: int
     tasks_waiting: int
     usd: float
+    upper_usd: float
     budget_usd: float | None
     over_budget: bool
 
@@ -59,8 +62,9 @@ class FleetStatus:
     The state of VM, nodes and queue; *message* is why Slurm did not answer.
 
     *nodes_up* exist or are requested, *nodes_wanted* is how many the queue needs (None: unknown).
-    *node_usd_hour* is the price of a node, idle or not, None if unknown. *watcher_where* is where the watcher
-    runs: `vm`, `elsewhere`, or "" for nowhere.
+    The cost so far is from *usd* to *upper_usd*, where the price lists differ; *node_usd_hour* and
+    *node_upper_usd_hour* are the price of a node, idle or not, None if unknown. *watcher_where* is where the
+    watcher runs: `vm`, `elsewhere`, or "" for nowhere.
     """
 
     name: str
@@ -69,11 +73,13 @@ class FleetStatus:
     tasks_waiting: int
     tasks_running: int
     usd: float
+    upper_usd: float
     message: str
     size: FleetSpec
     nodes_up: int
     nodes_wanted: int | None
     node_usd_hour: float | None
+    node_upper_usd_hour: float | None
     watcher_where: str
     users: tuple[UserRow, ...] = ()
 
@@ -105,17 +111,19 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
     sessions = {name: fleet.node(name, nowhere) for name in names}
     observations = for_each({name: partial(_nodes_of, session) for name, session in sessions.items()})
-    usd = fleet.head.cost(fleet.head.records.current, fleet.head.clock.now())
+    costs = [_cost(fleet.head)]
     rows = []
     for name, session in sessions.items():
         state, zone = _tpu(observations[name])
         rows.append(NodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
-        usd += session.cost(session.records.current, session.clock.now())
+        costs.append(_cost(session))
     up = sum(fleet.phase(name) is not NodePhase.NONE for name in names)
     users = tuple(_users(choice, fleet, queued, reporter)) if not isinstance(world.bucket, Absent) else ()
+    price = fleet.price().node
     return FleetStatus(
-        fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}), usd, message,
-        size, up, wanted, fleet.price().node.billed_usd,
+        fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}),
+        sum(one.known_usd for one in costs), sum(one.upper_usd for one in costs), message,
+        size, up, wanted, price.billed_usd, price.upper_usd,
         _watched_from(fleet.head, world), users,
     )  # fmt: skip
 
@@ -135,13 +143,17 @@ def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Rep
         running = sum(bool(one.node) for one in mine)
         yield UserRow(
             login, user.share, user.nodes, sum(one.seconds for one in costs), running, len(mine) - running,
-            sum(one.usd for one in costs), user.budget_usd, login in over,
+            sum(one.usd for one in costs), sum(one.upper_usd for one in costs), user.budget_usd, login in over,
         )  # fmt: skip
 
 
 def _watched_from(head: Session, world: World) -> str:
     watcher = watcher_of(head, world)
     return watcher.where if watcher and watcher.alive else ""
+
+
+def _cost(session: Session) -> Estimate:
+    return spent(session.spec, session.catalog, session.records.current, session.clock.now())
 
 
 def _nodes_of(session: Session) -> Observed[tuple[Node, ...]]:

@@ -180,9 +180,15 @@ class EventPrinter(Reporter):
 
         *shorter* has ever shorter texts, for want of room.
         """
+        if self._now and not text:
+            self._checks_again()
         self._now, self._heartbeat_at, self._shorter = text, heartbeat_at, shorter
         # By the time of a redraw, since the time left counts down between two passes.
         self._share = share or _no_share
+
+    def _checks_again(self) -> None:
+        """Count the seconds of a check of the cloud from now on, not from the start of the command."""
+        self._begun = time.time() if self._begun else 0.0
 
     def line_text(self, at: float, width: int = 0) -> str:
         """
@@ -220,6 +226,8 @@ class EventPrinter(Reporter):
     def waiting(self, waits: Sequence[Wait], at: float) -> None:
         """Report what is waited for, each thing once and again after some minutes; a live line shows it instead."""
         known, self._waits = self._waits, {}
+        if known and not waits:
+            self._checks_again()
         for wait in waits:
             # Without the seconds, which change with each pass, or the same wait would be reported each time.
             key = (wait.what, wait.note)

@@ -12,7 +12,14 @@ from orchestrator.app.fleet.status import FleetStatus, UserRow
 from orchestrator.app.fleet.up import FleetUp
 from orchestrator.cli.console import print_json, put, say, talk
 from orchestrator.cli.views.fleet_usage import put_table
-from orchestrator.domain.text.amounts import size_text, span_text, ttl_text, usd_range_text, usd_text
+from orchestrator.domain.text.amounts import (
+    size_text,
+    span_text,
+    ttl_text,
+    usd_range,
+    usd_range_text,
+    usd_text,
+)
 from orchestrator.pricing.cost import Hourly
 
 
@@ -28,7 +35,8 @@ def show_price(price: FleetPrice) -> None:
     say(f"Price: {least}{usd_range_text(total, most)} an hour{where}", style="bold")
     kind = f"{spec.tpu.type} {'spot' if spec.tpu.spot else 'on demand'}"
     say(
-        f"  {_count(price.nodes, 'TPU')} {kind} in {price.node.zone}: {usd_text(node)} each; VM: {usd_text(head)}"
+        f"  {_count(price.nodes, 'TPU')} {kind} in {price.node.zone}: "
+        f"{usd_range_text(node, _hour(price.node, upper=True))} each; VM: {usd_text(head)}"
     )
     if not unknown:
         say(f"  {ttl_text(str(spec.watch.ttl), most * spec.watch.ttl / 3600)}")
@@ -104,26 +112,30 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
         ]
         body = {
             "name": status.name, "vm": status.vm, "nodes": nodes, "tasks_waiting": status.tasks_waiting,
-            "tasks_running": status.tasks_running, "usd": round(status.usd, 4), "message": status.message,
+            "tasks_running": status.tasks_running, "usd": round(status.usd, 4),
+            "upper_usd": round(status.upper_usd, 4), "message": status.message,
             "nodes_up": status.nodes_up, "nodes_max": status.size.nodes, "nodes_wanted": status.nodes_wanted,
-            "node_usd_hour": status.node_usd_hour,
-            "users": [{**asdict(one), "usd": round(one.usd, 4)} for one in status.users],
+            "node_usd_hour": status.node_usd_hour, "node_upper_usd_hour": status.node_upper_usd_hour,
+            "users": [
+                {**asdict(one), "usd": round(one.usd, 4), "upper_usd": round(one.upper_usd, 4)}
+                for one in status.users
+            ],
             "watcher_where": status.watcher_where,
         }  # fmt: skip
         print_json("fleet-status", body)
         return
-    put(f"{status.name}: VM {status.vm}, {usd_text(status.usd)} so far")
+    put(f"{status.name}: VM {status.vm}, {usd_range_text(status.usd, status.upper_usd)} so far")
     put_table([
         ("NODE", "TPU", "ZONE", "SLURM", "TASK"),
         *((n.name, n.tpu, n.zone or "-", n.slurm or "-", n.task or "-") for n in status.nodes),
     ])  # fmt: skip
     if status.users:
         put_table([
-            ("USER", "SHARE", "USED", "RUNNING", "WAITING", "COST", "NOTE"),
+            ("USER", "SHARE", "USED", "RUNNING", "WAITING", "USD", "NOTE"),
             *(
                 (
                     one.login, _share(one, status.users), span_text(one.node_seconds),
-                    str(one.tasks_running or "-"), str(one.tasks_waiting or "-"), f"${one.usd:.2f}",
+                    str(one.tasks_running or "-"), str(one.tasks_waiting or "-"), usd_range(one.usd, one.upper_usd),
                     _user_note(one),
                 )
                 for one in status.users
@@ -152,7 +164,8 @@ def _size_text(status: FleetStatus) -> str:
         spare = f", {size.min_idle} kept to spare" if size.min_idle else ""
         wanted = f"{status.nodes_wanted} are wanted{spare}"
         message = f"{up}, {wanted}; nodes without a task are deleted after {size.idle}"
-    price = "no known price" if status.node_usd_hour is None else f"{usd_text(status.node_usd_hour)} an hour"
+    low, high = status.node_usd_hour, status.node_upper_usd_hour
+    price = "no known price" if low is None else f"{usd_range_text(low, high or low)} an hour"
     return f"{message}. An idle node costs {price}"
 
 

@@ -123,13 +123,13 @@ KINDS: Mapping[str, Any] = {
     "fleet-status": {
         "name": str, "vm": str,
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
-        "tasks_waiting": int, "tasks_running": int, "usd": float, "message": str,
+        "tasks_waiting": int, "tasks_running": int, "usd": float, "upper_usd": float, "message": str,
         "watcher_where": str, "nodes_up": int, "nodes_max": int, "nodes_wanted": maybe(int),
-        "node_usd_hour": maybe(float),
+        "node_usd_hour": maybe(float), "node_upper_usd_hour": maybe(float),
         "users": [{
             "login": str, "share": int, "nodes_max": maybe(int), "node_seconds": float, "tasks_running": int,
             "tasks_waiting": int,
-            "usd": float, "budget_usd": maybe(float), "over_budget": bool,
+            "usd": float, "upper_usd": float, "budget_usd": maybe(float), "over_budget": bool,
         }],
     },
     "fleet-plan": {
