@@ -7,7 +7,7 @@ from typing import TypeVar
 from orchestrator.clock import wait_until
 from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain import names
-from orchestrator.domain.all_zones import ObservedAllZones, outside
+from orchestrator.domain.all_zones import AllZones, ObservedAllZones, outside
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import (
     Absent,
@@ -33,6 +33,7 @@ from orchestrator.errors import (
     TpuctlError,
     TransientError,
 )
+from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.tpu.lifecycle import DELETE_AGAIN, DELETE_SETTLES
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 
@@ -128,6 +129,8 @@ class Deletion:
         self._journal = deployment.journal
         self._clock = deployment.clock
         self._sink = deployment.sink
+        # A node of a fleet never has a VM of its own, and a fleet has many nodes.
+        self._of_fleet = spec.vm == "none" and bool(fleet_of(spec))
         # A lost record says nothing about the queue, so the queue is listed then too.
         queued = record.node.queued or record.node.incarnation == 0
         self._nodes = nodes_of(
@@ -186,7 +189,7 @@ class Deletion:
     def _listed(self) -> list[tuple[Leftover, Node | Vm | None]]:
         label, value = names.DEPLOYMENT_LABEL, self._spec.name
         nodes = self._nodes.labelled(label, value, self._zones)
-        vms = self._cloud.vms.labelled(label, value, self._zones)
+        vms = Absent() if self._of_fleet else self._cloud.vms.labelled(label, value, self._zones)
         found: list[tuple[Leftover, Node | Vm | None]] = []
         for kind, observed in (("TPU", nodes), ("VM", vms)):
             if isinstance(observed, Unknown):
@@ -216,9 +219,10 @@ class Deletion:
             return Present(replace(listed.value, found=outside(listed.value, self._zones)))
 
         label, value = names.DEPLOYMENT_LABEL, self._spec.name
-        return others(self._nodes.list_all_zones(label, value)), others(
-            self._cloud.vms.list_all_zones(label, value)
-        )
+        nodes = others(self._nodes.list_all_zones(label, value))
+        if self._of_fleet:
+            return nodes, Present(AllZones(()))
+        return nodes, others(self._cloud.vms.list_all_zones(label, value))
 
     def machines(self) -> tuple[Leftover, ...]:
         """Delete all machines and return what is left after TIMEOUT seconds."""

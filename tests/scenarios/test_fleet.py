@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -43,6 +44,26 @@ def test_up_makes_one_vm_and_all_nodes_and_down_leaves_nothing(cloud, owner):
     assert (cloud.nodes(), cloud.vms(), len(cloud.buckets())) == ({}, {}, 1)
     owner.down("--delete-data")
     assert cloud.buckets() == []
+
+
+def test_down_lists_tpus_once_for_all_nodes_and_vms_for_the_head_only(cloud):
+    """
+    A node has no VM, and a list of TPUs that one node has asked for serves the others.
+
+    The nodes go one after the other here, as they do not elsewhere: so each still asks for lists of its own.
+    """
+    calls, counts = cloud.model.calls, {}
+    for nodes in (2, 8):
+        owner = Owner(cloud, f"of {nodes}", fleet__nodes=nodes, name=f"fleet{nodes}")
+        owner.up("--yes")
+        before = Counter(calls)
+        owner.down()
+        counts[nodes] = calls - before
+    assert cloud.nodes() == {}
+    lists, aggregated, tpus = "compute.instances.list", "compute.instances.aggregatedList", "tpu.nodes.list"
+    assert counts[8][lists] == counts[2][lists] < 20
+    assert counts[8][aggregated] == counts[2][aggregated] == 1
+    assert counts[8][tpus] < 25 * 8, "it was 48 for each node"
 
 
 def test_what_runs_on_a_node_is_no_job_whose_steps_could_be_lost(cloud, owner):

@@ -23,7 +23,7 @@ def end_node(fleet: Fleet, name: str, controller: SlurmController) -> Down:
     """Delete one node, as `down` does with any deployment."""
     session = Session(
         fleet.choice, EventsOnly(fleet.reporter_of(name)),
-        node_spec(fleet.spec, name, fleet.bucket, controller), forgiving=True,
+        node_spec(fleet.spec, name, fleet.bucket, controller), forgiving=True, lists=fleet.lists,
     )  # fmt: skip
     return take_down(fleet.choice, session.reporter, lambda *_: None, session=session)
 

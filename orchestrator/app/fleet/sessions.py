@@ -101,7 +101,7 @@ class Fleet:
         self.path, spec = read_spec(choice, fleet=True)
         self.spec = head_of(spec)
         self.together = SharedBudget()
-        self._lists = ZoneLists(LIST_SECONDS, SystemClock().monotonic)
+        self.lists = ZoneLists(LIST_SECONDS, SystemClock().monotonic)
         self.head = self._session(reporter, self.spec, None)
         self.bucket = self.head.blueprint.bucket
 
@@ -109,7 +109,7 @@ class Fleet:
         # A node's code is slurm.sh, not what is beside the fleet's file.
         return Session(
             self.choice, reporter, spec, self._code / "tpuctl.yaml", forgiving=self._forgiving,
-            only_observes=self._only_observes, lists=self._lists, together=self.together,
+            only_observes=self._only_observes, lists=self.lists, together=self.together,
             clients=clients,
         )  # fmt: skip
 
